@@ -1,0 +1,1 @@
+"""The thin client `tiller`: talks to the daemon, imports none of it."""

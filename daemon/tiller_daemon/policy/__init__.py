@@ -1,0 +1,1 @@
+"""Policy: which call may run, which must ask, which is denied."""

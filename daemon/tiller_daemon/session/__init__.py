@@ -1,0 +1,1 @@
+"""Sessions: the actor, its state, and what joins turns to the log and to frontends."""

@@ -1,0 +1,1 @@
+"""The log: an append-only table of events in SQLite."""

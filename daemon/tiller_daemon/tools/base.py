@@ -1,0 +1,93 @@
+"""What a tool is: a struct with a name, an argument struct, what it needs, and one function.
+
+The runtime (in `session`) validates arguments, asks the policy, holds the lock and cuts output;
+a tool only does its work in the `ToolEnvironment` that it is handed.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from tiller_protocol.items import Effect, Image
+
+SubjectKind = Literal["path", "command", "plain"]
+
+
+class Need(Struct, frozen=True):
+    """A permission that a call needs before it may run.
+
+    `subjects` are matched against the rules: a path relative to the workspace (or absolute, when
+    outside), or a command line. `always` are the patterns to allow when the user answers `always`.
+    """
+
+    permission: str
+    subjects: tuple[str, ...]
+    always: tuple[str, ...] = ()
+    kind: SubjectKind = "plain"
+    title: str = ""
+    detail: str = ""
+
+
+class ToolResult(Struct, frozen=True):
+    """What a call gives back. `output` is for the model, already cut; `title` for people.
+
+    `failed` marks a result that the tool itself calls an error, such as a non-zero exit; the model
+    sees it like any other. `spill_path` is the file with the whole of a cut output.
+    """
+
+    output: str
+    title: str = ""
+    failed: bool = False
+    diff: str = ""
+    images: tuple[Image, ...] = ()
+    spill_path: str = ""
+    exit_status: int | None = None
+
+
+class ToolFailure(Exception):
+    """A call that could not do its work; the message goes to the model and says what to do."""
+
+
+@dataclass(frozen=True)
+class FileVersions:
+    """What the model last saw of each file: absolute resolved path to SHA-256 of its bytes."""
+
+    seen: dict[Path, str] = field(default_factory=dict[Path, str])
+
+
+@dataclass(frozen=True)
+class ToolEnvironment:
+    """What a running call may use. `output` sends a piece of live output to the frontends.
+
+    `variables` is the whole environment for child processes: clean of secrets, with the marker
+    variables by which the daemon finds what a call left behind.
+    """
+
+    workspace: Path
+    spill_directory: Path
+    session_id: str
+    call_id: str
+    files: FileVersions
+    variables: Mapping[str, str]
+    output: Callable[[str], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One entry of the tool table.
+
+    `effect` is `read` for what may run beside other calls, `write` for what must run alone, and
+    `command` when the policy judges the command line. `needs` is pure but for looking at links on
+    disk; `run` raises `ToolFailure`, and on cancellation leaves no process behind.
+    """
+
+    name: str
+    description: str
+    arguments: type[Struct]
+    effect: Effect | Literal["command"]
+    timeout_s: float
+    needs: Callable[[Any, Path], tuple[Need, ...]]
+    run: Callable[[Any, ToolEnvironment], Awaitable[ToolResult]]

@@ -1,0 +1,1 @@
+"""Transports: how frontends reach the daemon."""

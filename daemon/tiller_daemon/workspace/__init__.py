@@ -1,0 +1,1 @@
+"""The workspace: paths and processes in the user's directory."""

@@ -1,0 +1,175 @@
+"""Answers: what the daemon says to a submission, at once and exactly once per submission id."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from tiller_protocol.errors import RejectionCode
+from tiller_protocol.events import Event, StatusName
+from tiller_protocol.items import Request
+from tiller_protocol.snapshot import Snapshot
+
+
+class Result(Struct, frozen=True, omit_defaults=True, tag_field="type"):
+    """Base of the results; the tag is the field `type`."""
+
+
+class Limits(Struct, frozen=True):
+    """Bounds of this daemon, in bytes unless the name says otherwise."""
+
+    message_bytes_max: int
+    replay_bytes_max: int
+    input_bytes_max: int
+
+
+class HelloResult(Result, frozen=True, tag="hello"):
+    """Who answers. `log_id` changes when the log is a new one: known `seq` are then void."""
+
+    daemon_version: str
+    protocol_version: int
+    log_id: str
+    limits: Limits
+
+
+class Created(Result, frozen=True, tag="created"):
+    """The new session, by `session_create` or `session_fork`."""
+
+    session_id: str
+
+
+class SessionSummary(Struct, frozen=True, omit_defaults=True):
+    """One line of a list of sessions; `head` is the `seq` of its last event."""
+
+    session_id: str
+    workspace: str
+    created_at: float
+    updated_at: float
+    head: int
+    status: StatusName = "idle"
+    title: str = ""
+    archived: bool = False
+    turns: int = 0
+    cost: float | None = None
+    requests: tuple[Request, ...] = ()
+
+
+class SessionListResult(Result, frozen=True, tag="session_list"):
+    """A page of sessions; `next` is given when there are more."""
+
+    sessions: tuple[SessionSummary, ...]
+    next: str | None = None
+
+
+class SessionResult(Result, frozen=True, tag="session"):
+    """The session at `snapshot.seq`; later events come by `replay`."""
+
+    snapshot: Snapshot
+
+
+class ReplayResult(Result, frozen=True, tag="replay"):
+    """Events `after` + 1 … `upto` without a gap; `head` is the last one there is."""
+
+    events: tuple[Event, ...]
+    upto: int
+    head: int
+
+
+class Started(Result, frozen=True, tag="started"):
+    """The input began this turn."""
+
+    turn_id: str
+
+
+class Steered(Result, frozen=True, tag="steered"):
+    """The input goes to the running turn before its next model request, or is handed back."""
+
+    turn_id: str
+    input_id: str
+
+
+class Queued(Result, frozen=True, tag="queued"):
+    """The input waits until the turn would rest; `position` 0 is next."""
+
+    input_id: str
+    position: int
+
+
+class ModelSummary(Struct, frozen=True, omit_defaults=True):
+    """A model that the configuration names; `problem` says why it can't be used now."""
+
+    name: str
+    api: str
+    default: bool = False
+    context_window: int | None = None
+    problem: str = ""
+
+
+class ToolSummary(Struct, frozen=True, omit_defaults=True):
+    """A tool as the model sees it."""
+
+    name: str
+    effect: str
+    description: str
+
+
+class AgentSummary(Struct, frozen=True, omit_defaults=True):
+    """An agent: a prompt, permissions and a model under one name."""
+
+    name: str
+    description: str = ""
+    model: str | None = None
+
+
+class CatalogResult(Result, frozen=True, tag="catalog"):
+    """What there is to choose from."""
+
+    models: tuple[ModelSummary, ...]
+    tools: tuple[ToolSummary, ...]
+    agents: tuple[AgentSummary, ...]
+
+
+class DaemonStatusResult(Result, frozen=True, tag="daemon_status"):
+    """Figures about the process. `rss_bytes` is 0 where the system does not tell."""
+
+    daemon_version: str
+    pid: int
+    uptime_s: float
+    log_path: str
+    sessions: int
+    sessions_loaded: int
+    turns_running: int
+    rss_bytes: int = 0
+    draining: bool = False
+
+
+AnyResult = (
+    HelloResult
+    | Created
+    | SessionListResult
+    | SessionResult
+    | ReplayResult
+    | Started
+    | Steered
+    | Queued
+    | CatalogResult
+    | DaemonStatusResult
+)
+
+
+class Accepted(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="accepted"):
+    """The op took effect and is in the log. `result` is there for the ops that answer more."""
+
+    submission_id: str
+    result: AnyResult | None = None
+
+
+class Rejected(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="rejected"):
+    """The op had no effect. `message` is for a person, `data` holds what the code needs."""
+
+    submission_id: str
+    code: RejectionCode
+    message: str
+    data: dict[str, Any] = {}
+
+
+AnyAnswer = Accepted | Rejected

@@ -1,0 +1,167 @@
+"""Items: the units of a session's history, and the small structs they are made of.
+
+Each item is a frozen struct with an `id`; the union `Item` is tagged by `type`. What a tool call
+answered lives in the call itself, so that a call without a result can't be stored.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from tiller_protocol.ids import CallId, ItemId
+
+Delivery = Literal["start", "steer", "queue"]
+MessageState = Literal["streaming", "completed", "interrupted", "discarded"]
+ToolCallState = Literal["pending", "running", "completed", "error"]
+ToolErrorKind = Literal["failed", "invalid", "denied", "skipped", "aborted", "lost"]
+Effect = Literal["read", "write"]
+
+
+class Image(Struct, frozen=True, omit_defaults=True):
+    """An image given by the user or shown by a tool; `data` is the encoded file."""
+
+    media_type: str
+    data: bytes
+
+
+class Usage(Struct, frozen=True, omit_defaults=True):
+    """Tokens as the provider counted them; `cached_input_tokens` are part of `input_tokens`."""
+
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    def plus(self, other: "Usage") -> "Usage":
+        """Return the sum, field by field."""
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.cached_input_tokens + other.cached_input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+
+class UserMessage(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="user_message"):
+    """What a person said: at the start of a turn, as steering, or as a follow-up."""
+
+    id: ItemId
+    text: str
+    delivery: Delivery
+    images: tuple[Image, ...] = ()
+    files: tuple[str, ...] = ()
+    client: str = ""
+
+
+class AssistantMessage(
+    Struct, frozen=True, omit_defaults=True, tag_field="type", tag="assistant_message"
+):
+    """Text of the model. A `discarded` one belongs to a stream that failed and was retried."""
+
+    id: ItemId
+    text: str
+    state: MessageState
+
+
+class Reasoning(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="reasoning"):
+    """Thinking of the model; `opaque` is what its provider wants back unchanged."""
+
+    id: ItemId
+    text: str
+    state: MessageState
+    opaque: str = ""
+
+
+class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_call"):
+    """One call of a tool and, once it has ended, its result.
+
+    `arguments` is the JSON text as the model wrote it. `output` is what the model sees; the whole
+    of a cut output is in the file `spill_path`. `started_at` is Unix seconds, set when the call
+    begins to run. `error_kind` is set exactly when `state` is `error`.
+    """
+
+    id: ItemId
+    call_id: CallId
+    name: str
+    arguments: str
+    state: ToolCallState
+    effect: Effect = "write"
+    title: str = ""
+    output: str = ""
+    error_kind: ToolErrorKind | None = None
+    images: tuple[Image, ...] = ()
+    diff: str = ""
+    spill_path: str = ""
+    exit_status: int | None = None
+    started_at: float | None = None
+    duration_s: float | None = None
+    discarded: bool = False
+
+
+class Compaction(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="compaction"):
+    """A summary that stands for every item up to and including `replaces_upto`."""
+
+    id: ItemId
+    summary: str
+    replaces_upto: ItemId
+
+
+class Notice(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="notice"):
+    """Something the daemon tells the model, such as that the last turn was interrupted."""
+
+    id: ItemId
+    code: str
+    text: str
+
+
+class Patch(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="patch"):
+    """Files that one step changed, and the snapshot trees before and after."""
+
+    id: ItemId
+    files: tuple[str, ...]
+    tree_before: str = ""
+    tree_after: str = ""
+
+
+Item = UserMessage | AssistantMessage | Reasoning | ToolCall | Compaction | Notice | Patch
+
+
+class QueuedInput(Struct, frozen=True, omit_defaults=True):
+    """Input that was accepted and is not yet in history: steering on its way, or a follow-up."""
+
+    id: str
+    text: str
+    delivery: Delivery
+    images: tuple[Image, ...] = ()
+    files: tuple[str, ...] = ()
+    client: str = ""
+
+
+class PlanEntry(Struct, frozen=True, omit_defaults=True):
+    """One line of the plan."""
+
+    text: str
+    state: Literal["pending", "in_progress", "completed"]
+
+
+RequestKind = Literal["approval", "doom_loop", "question"]
+Decision = Literal["once", "always", "reject", "answer"]
+Resolution = Literal["once", "always", "reject", "answer", "cancelled"]
+
+
+class Request(Struct, frozen=True, omit_defaults=True):
+    """A question of the daemon to the user; answered once, by any frontend.
+
+    `subjects` are what the permission rules are matched against (a command, a path); `always` are
+    the patterns that the answer `always` would allow for the rest of the session.
+    """
+
+    id: str
+    kind: RequestKind
+    title: str
+    item_id: str = ""
+    permission: str = ""
+    subjects: tuple[str, ...] = ()
+    always: tuple[str, ...] = ()
+    detail: str = ""
+    choices: tuple[str, ...] = ()

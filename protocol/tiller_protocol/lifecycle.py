@@ -1,0 +1,154 @@
+"""Which event may follow which, within one session.
+
+Theory of operation. A session's log is one sequence that begins with `session_created`. At most
+one turn is open at a time; `turn_started` opens it and `turn_ended` closes it. A step is open
+inside a turn only, and no two at once. An item starts once and completes once; deltas and call
+updates come in between. A tool call that fails or ends says so by `tool_call_updated` and then
+completes. A request opens once and is resolved once, inside its turn. When a turn ends, no step,
+item or request of it is open any more. Events of the session itself (`queue_changed`,
+`session_titled` …) may come at any time and belong to no turn's order.
+
+The table `NEEDS` says what must hold before an event; `advance` applies one. The daemon checks its
+own output with it in tests and simulation, a frontend may do so at any time.
+"""
+
+from dataclasses import dataclass, field
+
+from tiller_protocol.events import (
+    AnyBody,
+    Event,
+    HistoryCompacted,
+    ItemCompleted,
+    ItemDelta,
+    ItemStarted,
+    RequestOpened,
+    RequestResolved,
+    SessionCreated,
+    StepEnded,
+    StepStarted,
+    ToolCallUpdated,
+    TurnEnded,
+    TurnStarted,
+)
+
+
+class LifecycleViolation(ValueError):
+    """An event that may not come where it came."""
+
+
+@dataclass
+class LifecycleState:
+    """What is open in a session after the events so far, and every id that was ever used."""
+
+    seq: int = 0
+    turn_id: str | None = None
+    step: int = 0
+    step_open: bool = False
+    open_items: set[str] = field(default_factory=set[str])
+    open_requests: set[str] = field(default_factory=set[str])
+    used_ids: set[str] = field(default_factory=set[str])
+
+
+NEEDS: dict[type[AnyBody], tuple[str, ...]] = {
+    SessionCreated: ("is_first",),
+    TurnStarted: ("no_turn", "new_turn_id"),
+    TurnEnded: ("in_turn", "no_step", "no_open_items", "no_open_requests"),
+    StepStarted: ("in_turn", "no_step", "next_step", "no_open_items"),
+    StepEnded: ("in_turn", "in_step", "same_step", "no_open_items"),
+    ItemStarted: ("new_item",),
+    ItemDelta: ("open_item",),
+    ItemCompleted: ("open_item",),
+    ToolCallUpdated: ("open_item",),
+    RequestOpened: ("in_turn", "new_request"),
+    RequestResolved: ("open_request",),
+    HistoryCompacted: (),
+}
+"""What each event needs; an event that is not listed may come at any time after the first."""
+
+
+def advance(state: LifecycleState, event: Event) -> None:
+    """Check one event against the table and move `state` on; raises `LifecycleViolation`."""
+    if event.seq != state.seq + 1:
+        raise LifecycleViolation(f"seq {event.seq} after {state.seq}")
+    if event.seq == 1 and not isinstance(event.body, SessionCreated):
+        raise LifecycleViolation("the first event is not session_created")
+    for need in NEEDS.get(type(event.body), ()):
+        if not _holds(need, state, event):
+            name = type(event.body).__name__
+            raise LifecycleViolation(f"event {event.seq} ({name}) needs {need}: {state}")
+    _move(state, event)
+    state.seq = event.seq
+
+
+def _holds(need: str, state: LifecycleState, event: Event) -> bool:
+    subject = _subject(event.body)
+    match need:
+        case "is_first":
+            return event.seq == 1
+        case "no_turn":
+            return state.turn_id is None
+        case "new_turn_id":
+            return event.turn_id is not None and event.turn_id not in state.used_ids
+        case "in_turn":
+            return state.turn_id is not None and event.turn_id == state.turn_id
+        case "no_step":
+            return not state.step_open
+        case "in_step":
+            return state.step_open
+        case "next_step":
+            return isinstance(event.body, StepStarted) and event.body.step == state.step + 1
+        case "same_step":
+            return isinstance(event.body, StepEnded) and event.body.step == state.step
+        case "no_open_items":
+            return not state.open_items
+        case "no_open_requests":
+            return not state.open_requests
+        case "new_item" | "new_request":
+            return subject not in state.used_ids
+        case "open_item":
+            return subject in state.open_items
+        case "open_request":
+            return subject in state.open_requests
+        case _:
+            raise AssertionError(f"unknown need {need}")
+
+
+def _subject(body: AnyBody) -> str:
+    """The id of the item or request that an event is about."""
+    match body:
+        case ItemStarted() | ItemCompleted():
+            return body.item.id
+        case ItemDelta() | ToolCallUpdated():
+            return body.item_id
+        case RequestOpened():
+            return body.request.id
+        case RequestResolved():
+            return body.request_id
+        case _:
+            return ""
+
+
+def _move(state: LifecycleState, event: Event) -> None:
+    body, subject = event.body, _subject(event.body)
+    match body:
+        case TurnStarted():
+            state.turn_id, state.step = event.turn_id, 0
+            state.used_ids.add(event.turn_id or "")
+        case TurnEnded():
+            state.turn_id = None
+        case StepStarted():
+            state.step, state.step_open = body.step, True
+        case StepEnded():
+            state.step_open = False
+        case ItemStarted():
+            state.open_items.add(subject)
+            state.used_ids.add(subject)
+        case ItemCompleted():
+            state.open_items.discard(subject)
+        case RequestOpened():
+            state.open_requests.add(subject)
+            state.used_ids.add(subject)
+        case RequestResolved():
+            state.open_requests.discard(subject)
+        case _:
+            pass

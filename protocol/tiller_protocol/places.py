@@ -1,0 +1,67 @@
+"""Where tiller keeps things: one rule for the daemon and its frontends.
+
+Pure: the environment, platform name and uid are handed in; no directory is made or looked at here.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+SOCKET_PATH_BYTES_MAX = 100
+"""Longest socket path used; nng refuses more than 107 bytes (size of `sun_path`)."""
+
+OPS_SOCKET = "ops.sock"
+EVENTS_SOCKET = "events.sock"
+TOKEN_FILE = "token"  # noqa: S105 - a file name
+LOCK_FILE = "daemon.lock"
+CONFIG_FILE = "config.toml"
+LOG_FILE = "tiller.db"
+DAEMON_OUTPUT_FILE = "daemon.log"
+
+
+class Places(NamedTuple):
+    """The three directories; `runtime` holds sockets, token and lock."""
+
+    config: Path
+    state: Path
+    runtime: Path
+
+
+def find_places(
+    environ: Mapping[str, str],
+    platform: str,
+    uid: int,
+    *,
+    state: Path | None = None,
+    runtime: Path | None = None,
+) -> Places:
+    """Directories by `TILLER_HOME`, else by the XDG variables or macOS's custom.
+
+    `platform` is `sys.platform`. `state` and `runtime` override what the environment says.
+    """
+    home = Path(environ.get("HOME") or "/")
+    if root := environ.get("TILLER_HOME"):
+        found = Places(Path(root, "config"), Path(root, "state"), Path(root, "runtime"))
+    elif platform == "darwin":
+        support = home / "Library" / "Application Support" / "tiller"
+        found = Places(support, support / "state", support / "runtime")
+    else:
+        configured = _base(environ, "XDG_CONFIG_HOME", home / ".config")
+        kept = _base(environ, "XDG_STATE_HOME", home / ".local" / "state")
+        running = _base(environ, "XDG_RUNTIME_DIR", kept / "tiller")
+        found = Places(configured / "tiller", kept / "tiller", running / "tiller")
+    chosen = runtime or found.runtime
+    return Places(found.config, state or found.state, _short(chosen.absolute(), uid))
+
+
+def _base(environ: Mapping[str, str], name: str, otherwise: Path) -> Path:
+    value = environ.get(name, "")
+    return Path(value) if value.startswith("/") else otherwise
+
+
+def _short(runtime: Path, uid: int) -> Path:
+    if len(bytes(runtime / EVENTS_SOCKET)) <= SOCKET_PATH_BYTES_MAX:
+        return runtime
+    digest = hashlib.sha256(bytes(runtime)).hexdigest()[:16]
+    return Path(f"/tmp/tiller-{uid}-{digest}")  # noqa: S108 - owner and mode are checked at start

@@ -1,0 +1,50 @@
+"""Settings of a session and overrides of a turn, as frontends send them and events show them."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+Approve = Literal["ask", "always", "never"]
+FollowUps = Literal["one_at_a_time", "all"]
+Action = Literal["allow", "ask", "deny"]
+
+MAX_STEPS_LIMIT = 10_000
+"""Most steps that a frontend may ask for in one turn."""
+
+Steps = Annotated[int, Meta(ge=1, le=MAX_STEPS_LIMIT)]
+
+
+class Rule(Struct, frozen=True, forbid_unknown_fields=True):
+    """A permission rule. `pattern` is a glob over the subject; the last rule that matches wins."""
+
+    permission: str
+    pattern: str
+    action: Action
+
+
+class Settings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What may be chosen for a session. `None` leaves the choice to the layer below.
+
+    `approve` says what becomes of a question that no rule answers: `ask` opens a request, `always`
+    allows, `never` denies.
+    """
+
+    agent: str | None = None
+    model: str | None = None
+    variant: str | None = None
+    approve: Approve | None = None
+    follow_ups: FollowUps | None = None
+    max_steps: Steps | None = None
+    permissions: tuple[Rule, ...] | None = None
+
+
+class TurnOverrides(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What one input may choose for its own turn only. `tools` names the tools to offer."""
+
+    agent: str | None = None
+    model: str | None = None
+    variant: str | None = None
+    approve: Approve | None = None
+    max_steps: Steps | None = None
+    tools: tuple[str, ...] | None = None
+    output_schema: dict[str, Any] | None = None

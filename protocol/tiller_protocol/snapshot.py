@@ -1,0 +1,212 @@
+"""What a session's events add up to: `Snapshot`, and the one `fold` that makes it.
+
+The daemon folds while it writes, a frontend while it reads; both get the same. History is
+`items`, in the order in which they started. Nothing here does I/O or reads a clock.
+"""
+
+from typing import assert_never
+
+from msgspec import Struct, structs
+
+from tiller_protocol.events import (
+    AnyBody,
+    ErrorRaised,
+    Event,
+    HistoryCompacted,
+    HistoryReverted,
+    ItemCompleted,
+    ItemDelta,
+    ItemStarted,
+    PlanUpdated,
+    QueueChanged,
+    RequestOpened,
+    RequestResolved,
+    SessionArchived,
+    SessionConfigured,
+    SessionCreated,
+    SessionTitled,
+    StatusChanged,
+    StatusName,
+    StepEnded,
+    StepStarted,
+    ToolCallUpdated,
+    TurnContextShown,
+    TurnEnded,
+    TurnStarted,
+    WarningRaised,
+)
+from tiller_protocol.items import (
+    AssistantMessage,
+    Item,
+    PlanEntry,
+    QueuedInput,
+    Reasoning,
+    Request,
+    ToolCall,
+    Usage,
+)
+from tiller_protocol.settings import Settings
+
+
+class OpenTurn(Struct, omit_defaults=True):
+    """The turn that runs, or that was running when the log ended. `step` is 0 before the first."""
+
+    turn_id: str
+    started_at: float
+    context: TurnContextShown
+    step: int = 0
+    step_open: bool = False
+    steps_ended: int = 0
+    usage: Usage = Usage()
+    cost: float | None = None
+    last_message: str = ""
+
+
+class Snapshot(Struct, omit_defaults=True):
+    """A session at `seq`. Mutable: `fold` moves it on by one event.
+
+    `open_items` are the ids of items that have started and not completed; `steps` counts the model
+    requests of the whole session.
+    """
+
+    session_id: str
+    seq: int = 0
+    workspace: str = ""
+    settings: Settings = Settings()
+    title: str = ""
+    archived: bool = False
+    created_at: float = 0.0
+    updated_at: float = 0.0
+    status: StatusName = "idle"
+    items: list[Item] = []
+    open_items: list[str] = []
+    requests: list[Request] = []
+    queue: tuple[QueuedInput, ...] = ()
+    plan: tuple[PlanEntry, ...] = ()
+    turn: OpenTurn | None = None
+    turns: int = 0
+    steps: int = 0
+    usage: Usage = Usage()
+    cost: float | None = None
+    parent_id: str | None = None
+
+
+class SequenceGap(ValueError):
+    """An event that does not follow the snapshot: events in between are missing."""
+
+
+def fold(snapshot: Snapshot, event: Event) -> None:
+    """Move `snapshot` on by `event`, in place; raises `SequenceGap` when one is missing."""
+    if event.seq != snapshot.seq + 1:
+        raise SequenceGap(f"event {event.seq} does not follow {snapshot.seq}")
+    _apply(snapshot, event.body, event)
+    snapshot.seq = event.seq
+    snapshot.updated_at = event.time
+
+
+def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
+    match body:
+        case ItemDelta():
+            _extend_item(snapshot, body)
+        case ItemStarted():
+            snapshot.items.append(body.item)
+            snapshot.open_items.append(body.item.id)
+        case ItemCompleted():
+            snapshot.items[_position(snapshot, body.item.id)] = body.item
+            snapshot.open_items.remove(body.item.id)
+            _note_last_message(snapshot, body.item)
+        case ToolCallUpdated():
+            _update_call(snapshot, body, event.time)
+        case StatusChanged():
+            snapshot.status = body.status
+        case QueueChanged():
+            snapshot.queue = body.queue
+        case TurnStarted():
+            snapshot.turn = OpenTurn(event.turn_id or "", event.time, body.context)
+            snapshot.turns += 1
+        case TurnEnded():
+            snapshot.turn = None
+        case StepStarted():
+            _begin_step(snapshot, body)
+        case StepEnded():
+            _end_step(snapshot, body)
+        case RequestOpened():
+            snapshot.requests.append(body.request)
+        case RequestResolved():
+            snapshot.requests = [r for r in snapshot.requests if r.id != body.request_id]
+        case PlanUpdated():
+            snapshot.plan = body.plan
+        case SessionCreated():
+            snapshot.workspace = body.workspace
+            snapshot.settings = body.settings
+            snapshot.parent_id = body.parent_id
+            snapshot.created_at = event.time
+        case SessionConfigured():
+            snapshot.settings = body.settings
+        case SessionTitled():
+            snapshot.title = body.title
+        case SessionArchived():
+            snapshot.archived = body.archived
+        case HistoryCompacted() | HistoryReverted() | WarningRaised() | ErrorRaised():
+            pass
+        case _:
+            assert_never(body)
+
+
+def _position(snapshot: Snapshot, item_id: str) -> int:
+    """Index of an item; looked for from the end, where open items are."""
+    for index in range(len(snapshot.items) - 1, -1, -1):
+        if snapshot.items[index].id == item_id:
+            return index
+    raise KeyError(f"no item {item_id}")
+
+
+def _extend_item(snapshot: Snapshot, body: ItemDelta) -> None:
+    index = _position(snapshot, body.item_id)
+    item = snapshot.items[index]
+    if isinstance(item, (AssistantMessage, Reasoning)):
+        snapshot.items[index] = structs.replace(item, text=item.text + body.delta)
+    elif isinstance(item, ToolCall):
+        field = "arguments" if body.channel == "arguments" else "output"
+        longer = getattr(item, field) + body.delta
+        snapshot.items[index] = structs.replace(item, **{field: longer})
+
+
+def _update_call(snapshot: Snapshot, body: ToolCallUpdated, time: float) -> None:
+    index = _position(snapshot, body.item_id)
+    item = snapshot.items[index]
+    if isinstance(item, ToolCall):
+        snapshot.items[index] = structs.replace(
+            item,
+            state=body.state,
+            error_kind=body.error_kind,
+            title=body.title or item.title,
+            started_at=time if body.state == "running" else item.started_at,
+        )
+
+
+def _note_last_message(snapshot: Snapshot, item: Item) -> None:
+    if snapshot.turn and isinstance(item, AssistantMessage) and item.state != "discarded":
+        snapshot.turn.last_message = item.text
+
+
+def _begin_step(snapshot: Snapshot, body: StepStarted) -> None:
+    snapshot.steps += 1
+    if snapshot.turn:
+        snapshot.turn.step = body.step
+        snapshot.turn.step_open = True
+
+
+def _end_step(snapshot: Snapshot, body: StepEnded) -> None:
+    snapshot.usage = snapshot.usage.plus(body.usage)
+    snapshot.cost = add_cost(snapshot.cost, body.cost)
+    if snapshot.turn:
+        snapshot.turn.step_open = False
+        snapshot.turn.steps_ended += 1
+        snapshot.turn.usage = snapshot.turn.usage.plus(body.usage)
+        snapshot.turn.cost = add_cost(snapshot.turn.cost, body.cost)
+
+
+def add_cost(total: float | None, more: float | None) -> float | None:
+    """Sum of two costs in US dollars, where `None` means that the price is unknown."""
+    return total if more is None else more + (total or 0.0)
