@@ -1,0 +1,153 @@
+"""A log in memory: the twin of `SqliteLog` for tests and simulation, with faults on demand.
+
+No threads and no clock, so that a seed replays it. What it stores outlives its user: hand the
+same `MemoryLog` to a second daemon to see a restart.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from tiller_daemon.store.base import (
+    Batch,
+    EventRow,
+    LogError,
+    LogErrorKind,
+    SessionRow,
+    SubmissionRow,
+    head_conflict,
+    read_cursor,
+    seq_before,
+    submission_conflict,
+)
+
+CrashPoint = Callable[[], Awaitable[None]]
+
+
+async def _pass() -> None:
+    await trio.lowlevel.checkpoint()
+
+
+class MemoryLog:
+    """Keeps `Log` without a disk.
+
+    `fail_next`: the next write (`append`, `record`, `delete`) stores nothing and raises this kind.
+    `before_commit` and `after_commit` are awaited around each write. What they raise, a
+    cancellation too, comes out of that write: before, nothing is stored; after, all of it is.
+    """
+
+    def __init__(
+        self,
+        log_id: str = "memory",
+        *,
+        before_commit: CrashPoint = _pass,
+        after_commit: CrashPoint = _pass,
+    ) -> None:
+        self.log_id = log_id
+        self.path = ":memory:"
+        self.fail_next: LogErrorKind | None = None
+        self.before_commit = before_commit
+        self.after_commit = after_commit
+        self._sessions: dict[str, SessionRow] = {}
+        self._events: dict[str, list[EventRow]] = {}
+        self._submissions: dict[str, SubmissionRow] = {}
+
+    async def append(self, batch: Batch) -> None:
+        """Store a batch; see `Log.append`."""
+        before = seq_before(batch)
+        await self.before_commit()
+        self._fail_if_told()
+        row = batch.session
+        head = self._head(row.session_id)
+        if head != before:
+            raise head_conflict(row.session_id, before, head)
+        if batch.submission is not None:
+            self._add_submission(batch.submission)
+        self._sessions[row.session_id] = row
+        self._events.setdefault(row.session_id, []).extend(batch.events)
+        await self.after_commit()
+
+    async def record(self, submission: SubmissionRow) -> None:
+        """Store an answer; see `Log.record`."""
+        await self.before_commit()
+        self._fail_if_told()
+        self._add_submission(submission)
+        await self.after_commit()
+
+    async def delete(self, session_id: str) -> None:
+        """Remove a session; see `Log.delete`."""
+        await self.before_commit()
+        self._fail_if_told()
+        self._sessions.pop(session_id, None)
+        self._events.pop(session_id, None)
+        await self.after_commit()
+
+    async def events(self, session_id: str, after: int, limit: int, bytes_max: int) -> list[bytes]:
+        """Bodies after `after`; see `Log.events`."""
+        await _pass()
+        bodies: list[bytes] = []
+        total = 0
+        for event in self._events.get(session_id, [])[max(after, 0) :][:limit]:
+            total += len(event.body)
+            if bodies and total > bytes_max:
+                break
+            bodies.append(event.body)
+        return bodies
+
+    async def head(self, session_id: str) -> int:
+        """The last `seq`; see `Log.head`."""
+        await _pass()
+        return self._head(session_id)
+
+    async def submission(self, submission_id: str) -> SubmissionRow | None:
+        """The stored answer; see `Log.submission`."""
+        await _pass()
+        return self._submissions.get(submission_id)
+
+    async def session(self, session_id: str) -> SessionRow | None:
+        """The row of a session; see `Log.session`."""
+        await _pass()
+        return self._sessions.get(session_id)
+
+    async def sessions(
+        self, *, workspace: str | None, archived: bool, limit: int, after: str | None
+    ) -> list[SessionRow]:
+        """A page of rows; see `Log.sessions`."""
+        await _pass()
+        end = None if after is None else read_cursor(after)
+        rows = sorted(self._sessions.values(), key=_place, reverse=True)
+        return [
+            row
+            for row in rows
+            if row.archived == archived
+            and workspace in (None, row.workspace)
+            and (end is None or _place(row) < end)
+        ][:limit]
+
+    async def unfinished(self) -> list[str]:
+        """Sessions with an open turn; see `Log.unfinished`."""
+        await _pass()
+        return sorted(row.session_id for row in self._sessions.values() if row.unfinished)
+
+    async def count(self) -> int:
+        """How many sessions there are."""
+        await _pass()
+        return len(self._sessions)
+
+    def _head(self, session_id: str) -> int:
+        row = self._sessions.get(session_id)
+        return row.head if row else 0
+
+    def _add_submission(self, submission: SubmissionRow) -> None:
+        if submission.submission_id in self._submissions:
+            raise submission_conflict(submission.submission_id)
+        self._submissions[submission.submission_id] = submission
+
+    def _fail_if_told(self) -> None:
+        kind, self.fail_next = self.fail_next, None
+        if kind is not None:
+            raise LogError(kind, f"the log in memory was told to fail ({kind}); nothing was stored")
+
+
+def _place(row: SessionRow) -> tuple[float, str]:
+    return row.updated_at, row.session_id
