@@ -1,0 +1,28 @@
+"""The daemon's configuration: what it is (`schema`), where it comes from (`load`).
+
+Read once at start and again on a reload, never in between: a turn sees one configuration.
+"""
+
+from tiller_daemon.config.load import load_configuration
+from tiller_daemon.config.schema import (
+    Agent,
+    Api,
+    Configuration,
+    ConfigurationError,
+    LogLevel,
+    McpServer,
+    Model,
+    Provider,
+)
+
+__all__ = [
+    "Agent",
+    "Api",
+    "Configuration",
+    "ConfigurationError",
+    "LogLevel",
+    "McpServer",
+    "Model",
+    "Provider",
+    "load_configuration",
+]

@@ -1,0 +1,303 @@
+"""Gathers the configuration: the user's file, a trusted project's, `TILLER_…` variables, `-c`.
+
+Later ones win. This is the only place that reads the files; what they may say is in `schema`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import structs
+
+from tiller_daemon.config.schema import (
+    DEFAULT_MAX_STEPS,
+    Agent,
+    Configuration,
+    ConfigurationError,
+)
+from tiller_daemon.config.source import (
+    Key,
+    Source,
+    Table,
+    assign,
+    check_complete,
+    field_names,
+    has,
+    merge,
+    nearest,
+    parse,
+)
+from tiller_protocol.places import CONFIG_FILE, Places
+
+PROJECT_FILE = Path(".tiller", "config.toml")
+
+PROJECT_KEYS = ("model", "small_model", "approve", "max_steps", "permissions")
+"""All that a project's file may set: nothing that names a server, a command or a file."""
+
+FILE_BYTES_MAX = 1024 * 1024
+"""Largest configuration or prompt file."""
+
+VARIABLE_PREFIX = "TILLER_"
+OTHER_VARIABLES = frozenset({"TILLER_HOME", "TILLER_DAEMON", "TILLER_CALL"})
+"""Variables with the prefix that are no configuration: places, and the marks on child processes."""
+
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_PATH_FIELDS = ("scripts", "record")
+
+
+def load_configuration(
+    places: Places,
+    environ: Mapping[str, str],
+    overrides: Sequence[str] = (),
+    project: Path | None = None,
+    *,
+    trusted: bool = False,
+    file: Path | None = None,
+) -> Configuration:
+    """Read and check all sources; raises `ConfigurationError`, then nothing was changed.
+
+    `file` is what `--config` names and must exist; without it `config.toml` in `places.config` is
+    read if it is there. `overrides` are the `key=value` texts of `-c`. `project` is a workspace,
+    whose file is read only when `trusted`, and even then may only narrow what the user allows.
+    """
+    layers = [
+        *_read_file(file or places.config / CONFIG_FILE, environ, needed=file is not None),
+        *_variables(environ),
+        *(_override(text, environ) for text in overrides),
+    ]
+    if project is not None and trusted:
+        layers += _narrow(_sum(layers), project / PROJECT_FILE)
+    return _finish(layers)
+
+
+class _Layer(NamedTuple):
+    """The values of one source, checked by themselves."""
+
+    source: Source
+    values: Table
+
+
+def _sum(layers: Sequence[_Layer]) -> Table:
+    values: Table = {}
+    for layer in layers:
+        values = merge(values, layer.values)
+    return values
+
+
+def _read_file(path: Path, environ: Mapping[str, str], *, needed: bool) -> Iterator[_Layer]:
+    if not needed and not path.exists():
+        return
+    source = Source(str(path), _text_of(path, "configuration file"))
+    values = parse(source)
+    check_complete(values, Configuration, (), source)
+    _check_meaning(values, source)
+    yield _Layer(source, _with_absolute_paths(values, path.absolute().parent, environ, source))
+
+
+def _text_of(path: Path, what: str) -> str:
+    try:
+        with path.open("rb") as opened:
+            data = opened.read(FILE_BYTES_MAX + 1)
+        if len(data) > FILE_BYTES_MAX:
+            raise ConfigurationError(
+                "unreadable_file", f"{what} {path} is over {FILE_BYTES_MAX} bytes"
+            )
+        return data.decode().replace("\r\n", "\n")
+    except FileNotFoundError:
+        raise ConfigurationError("missing_file", f"{what} {path} does not exist") from None
+    except UnicodeDecodeError:
+        raise ConfigurationError("unreadable_file", f"{what} {path} is not UTF-8") from None
+    except OSError as error:
+        reason = error.strerror or "unreadable"
+        raise ConfigurationError("unreadable_file", f"{what} {path}: {reason}") from None
+
+
+def _variables(environ: Mapping[str, str]) -> Iterator[_Layer]:
+    """What `TILLER_A__B` variables say.
+
+    Other programs use the prefix too, so that a variable which resembles no key is left alone.
+    """
+    for name in sorted(environ):
+        if not name.startswith(VARIABLE_PREFIX) or name in OTHER_VARIABLES:
+            continue
+        key = tuple(name.removeprefix(VARIABLE_PREFIX).lower().split("__"))
+        if "did you mean" not in nearest(key[0], field_names(Configuration)):
+            continue
+        source = Source(f"the variable {name}")
+        yield _assigned(key, environ[name], source, environ)
+
+
+def _override(text: str, environ: Mapping[str, str]) -> _Layer:
+    name, equals, value = text.partition("=")
+    source = Source(f"-c {name.strip()}")
+    key = _key_of(name)
+    if not equals or not key:
+        raise ConfigurationError(
+            "syntax", f"{source.name}: expected key=value, such as -c model=local/qwen"
+        )
+    return _assigned(key, value.strip(), source, environ)
+
+
+def _key_of(text: str) -> tuple[str, ...]:
+    """The parts of a dotted key; a part that holds dots or slashes stands in quotes."""
+    try:
+        table: Any = msgspec.toml.decode(f"{text} = 0")
+    except msgspec.DecodeError:
+        return ()
+    key: list[str] = []
+    while isinstance(table, dict):
+        ((part, table),) = cast("dict[str, Any]", table).items()
+        key.append(part)
+    return tuple(key)
+
+
+def _assigned(
+    key: tuple[str, ...], text: str, source: Source, environ: Mapping[str, str]
+) -> _Layer:
+    values = assign(key, text, source)
+    _check_meaning(values, source)
+    return _Layer(source, _with_absolute_paths(values, Path.cwd(), environ, source))
+
+
+def _check_meaning(values: Table, source: Source) -> None:
+    """What the types do not say of one source. No message repeats a value."""
+    for name, provider in values.get("providers", {}).items():
+        key: Key = ("providers", name)
+        if "/" in name or not name:
+            raise source.error("invalid_value", key, "a provider's name holds no slash")
+        if not _VARIABLE_NAME.match(provider.get("api_key_env", "X")):
+            problem = "expected the name of a variable; a key never stands in the configuration"
+            raise source.error("invalid_value", (*key, "api_key_env"), problem)
+        if not _is_http(provider.get("base_url", "http://host")):
+            problem = "expected a URL that begins with http:// or https:// and holds no password"
+            raise source.error("invalid_value", (*key, "base_url"), problem)
+    for name in values.get("models", {}):
+        _check_model_name(name, ("models", name), source)
+    for name in ("model", "small_model"):
+        if name in values:
+            _check_model_name(values[name], (name,), source)
+    for name, agent in values.get("agents", {}).items():
+        if "prompt" in agent and "prompt_file" in agent:
+            problem = "`prompt` and `prompt_file` exclude each other"
+            raise source.error("invalid_value", ("agents", name), problem)
+        if "model" in agent:
+            _check_model_name(agent["model"], ("agents", name, "model"), source)
+
+
+def _is_http(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        return url.scheme in ("http", "https") and bool(url.hostname) and url.password is None
+    except ValueError:
+        return False
+
+
+def _check_model_name(name: str, key: Key, source: Source) -> None:
+    provider, slash, model = name.partition("/")
+    if not (provider and slash and model):
+        raise source.error("invalid_value", key, "expected `provider/model`")
+
+
+def _with_absolute_paths(
+    values: Table, base: Path, environ: Mapping[str, str], source: Source
+) -> Table:
+    """Paths of the source made absolute, against `base`; what must be there is looked at."""
+    values = dict(values)
+    for section, fields in (("providers", _PATH_FIELDS), ("agents", ("prompt_file",))):
+        tables = {name: dict(table) for name, table in values.get(section, {}).items()}
+        for name, table in tables.items():
+            for field in fields:
+                if field not in table:
+                    continue
+                path = _absolute(table[field], base, environ)
+                table[field] = str(path)
+                there = path.is_dir() if field == "scripts" else path.is_file()
+                if field != "record" and not there:
+                    raise source.error(
+                        "missing_file", (section, name, field), f"{path} does not exist"
+                    )
+        if tables:
+            values[section] = tables
+    return values
+
+
+def _absolute(text: str, base: Path, environ: Mapping[str, str]) -> Path:
+    if text.startswith("~/"):
+        return Path(environ.get("HOME") or "/", text[2:])
+    return base / text
+
+
+def _narrow(values: Table, path: Path) -> Iterator[_Layer]:
+    """What a trusted project's file adds to the user's `values`; it can loosen nothing."""
+    if not path.exists():
+        return
+    source = Source(str(path), _text_of(path, "project file"))
+    added = parse(source)
+    _check_meaning(added, source)
+    for key in added:
+        if key not in PROJECT_KEYS:
+            problem = "a project may not set this; put it into your own file"
+            raise source.error("not_allowed", (key,), problem)
+    if added.get("approve", "never") != "never":
+        raise source.error("not_allowed", ("approve",), "a project may only set `never`")
+    limit = values.get("max_steps", DEFAULT_MAX_STEPS)
+    if added.get("max_steps", limit) > limit:
+        raise source.error("not_allowed", ("max_steps",), f"a project may not exceed {limit}")
+    for index, rule in enumerate(added.get("permissions", [])):
+        if rule["action"] != "deny":
+            problem = "a project may only deny: to ask would lift a denial of yours"
+            raise source.error("not_allowed", ("permissions", index, "action"), problem)
+    rules = [*values.get("permissions", []), *added.pop("permissions", [])]
+    yield _Layer(source, {**added, "permissions": rules})
+
+
+def _finish(layers: Sequence[_Layer]) -> Configuration:
+    """The whole, checked across its sources, with the prompts read."""
+    values = _sum(layers)
+    for layer in layers:
+        _check_complete_in(values, layer)
+    configuration = msgspec.convert(values, Configuration)
+    for name, provider in configuration.providers.items():
+        if provider.api == "scripted" and provider.scripts is None:
+            key: Key = ("providers", name)
+            problem = "a scripted provider needs `scripts`, the directory that it plays from"
+            raise _source_of(layers, key).error("invalid_value", key, problem)
+    for key, model in _models_named(configuration).items():
+        provider_name = model.partition("/")[0]
+        if provider_name not in configuration.providers:
+            hint = nearest(provider_name, configuration.providers)
+            problem = f"there is no provider `{provider_name}`; {hint}"
+            raise _source_of(layers, key).error("invalid_value", key, problem)
+    agents = {name: _with_prompt(agent) for name, agent in configuration.agents.items()}
+    return structs.replace(configuration, agents=agents)
+
+
+def _check_complete_in(values: Table, layer: _Layer) -> None:
+    """Look for what lacks a field, in the parts of the whole that `layer` speaks of."""
+    spoken_of = {name: values[name] for name in layer.values}
+    check_complete(spoken_of, Configuration, (), layer.source)
+
+
+def _models_named(configuration: Configuration) -> dict[Key, str]:
+    """Every place that names a model of a provider."""
+    named: dict[Key, str | None] = {
+        ("model",): configuration.model,
+        ("small_model",): configuration.small_model,
+    }
+    named |= {("models", name): name for name in configuration.models}
+    named |= {("agents", name, "model"): one.model for name, one in configuration.agents.items()}
+    return {key: name for key, name in named.items() if name is not None}
+
+
+def _source_of(layers: Sequence[_Layer], key: Key) -> Source:
+    """The last source that says something about `key`."""
+    return next(layer.source for layer in reversed(layers) if has(layer.values, key))
+
+
+def _with_prompt(agent: Agent) -> Agent:
+    if agent.prompt_file is None:
+        return agent
+    return structs.replace(agent, prompt=_text_of(Path(agent.prompt_file), "prompt file"))

@@ -1,0 +1,113 @@
+"""What may be configured: frozen structs that refuse what they do not know. No I/O here.
+
+Secrets are never part of it: a provider names the variable that holds its key.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from tiller_protocol.settings import Approve, FollowUps, Rule, Steps
+
+Api = Literal["openai_responses", "openai_chat", "anthropic_messages", "scripted"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+DEFAULT_MAX_STEPS = 200
+"""Model requests in one turn before it ends as `limit_reached`."""
+
+Tokens = Annotated[int, Meta(ge=1, le=2**31)]
+
+ConfigurationCode = Literal[
+    "missing_file",
+    "unreadable_file",
+    "syntax",
+    "unknown_key",
+    "wrong_type",
+    "invalid_value",
+    "not_allowed",
+]
+
+
+class ConfigurationError(Exception):
+    """A configuration that can't be used; the message names the source, the key and the line.
+
+    It never holds a value: a value may be a secret that was put in the wrong place.
+    """
+
+    def __init__(self, code: ConfigurationCode, message: str) -> None:
+        super().__init__(message)
+        self.code: ConfigurationCode = code
+        self.message = message
+
+
+class Provider(Struct, frozen=True, forbid_unknown_fields=True):
+    """One way to reach models.
+
+    `base_url` None means the API's own. `api_key_env` is the name of a variable, never a key.
+    `scripts` is the directory that a `scripted` provider plays from. `record` is a directory into
+    which every exchange is written for later play; both are absolute after loading.
+    """
+
+    api: Api
+    base_url: str | None = None
+    api_key_env: str | None = None
+    headers: dict[str, str] = {}
+    scripts: str | None = None
+    record: str | None = None
+
+
+class Model(Struct, frozen=True, forbid_unknown_fields=True):
+    """Limits of one model in tokens; they override what the daemon knows about it."""
+
+    context_window: Tokens | None = None
+    max_output: Tokens | None = None
+
+
+class Agent(Struct, frozen=True, forbid_unknown_fields=True):
+    """A prompt, permissions, tools and a model under one name.
+
+    After loading `prompt` holds the text, also when it came from `prompt_file`. `tools` None means
+    all of them.
+    """
+
+    description: str = ""
+    prompt_file: str | None = None
+    prompt: str | None = None
+    model: str | None = None
+    permissions: tuple[Rule, ...] = ()
+    tools: tuple[str, ...] | None = None
+
+
+class McpServer(Struct, frozen=True, forbid_unknown_fields=True):
+    """An MCP server: started by `command`, or reached at `url`.
+
+    Understood but not used yet: the daemon warns at start that it ignores it.
+    """
+
+    command: tuple[str, ...] = ()
+    url: str | None = None
+    environment: dict[str, str] = {}
+    headers: dict[str, str] = {}
+    timeout_s: float = 60.0
+    enabled: bool = True
+
+
+class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything that can be configured. Models are named `provider/model`.
+
+    `approve`, `follow_ups` and `max_steps` are what a session has that chose nothing else. `resume`
+    says what becomes of a turn that was running when the daemon died.
+    """
+
+    model: str | None = None
+    small_model: str | None = None
+    approve: Approve = "ask"
+    follow_ups: FollowUps = "one_at_a_time"
+    max_steps: Steps = DEFAULT_MAX_STEPS
+    resume: Literal["never", "auto"] = "never"
+    log_level: LogLevel = "info"
+    providers: dict[str, Provider] = {}
+    models: dict[str, Model] = {}
+    agents: dict[str, Agent] = {}
+    permissions: tuple[Rule, ...] = ()
+    mcp: dict[str, McpServer] = {}

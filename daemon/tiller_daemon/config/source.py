@@ -1,0 +1,205 @@
+"""One source of configuration (a file, a variable, `-c`): checked by itself, errors placed. Pure.
+
+Types are walked here and not left to one `msgspec.convert`, because its errors name neither the
+key of a table nor a line.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from typing import Any, Literal, cast, get_args, get_origin
+
+import msgspec
+from msgspec import NODEFAULT
+
+from tiller_daemon.config.schema import Configuration, ConfigurationCode, ConfigurationError
+
+Key = tuple[str | int, ...]
+Table = dict[str, Any]
+
+LINES_SEARCHED_MAX = 1_000
+"""Lines of a file in which the place of an error is looked for; it takes quadratic time."""
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Where values come from: `name` as people know it, and for a file its text, for lines."""
+
+    name: str
+    text: str = ""
+
+    def error(self, code: ConfigurationCode, key: Key, problem: str) -> ConfigurationError:
+        """An error about `key` of this source."""
+        line = _line_of(self.text, key)
+        place = f"{self.name}, line {line}" if line else self.name
+        return ConfigurationError(code, f"{place}: {dotted(key)}: {problem}")
+
+
+def dotted(key: Key) -> str:
+    """`key` as one would write it: `models."local/qwen".max_output`, `permissions[0].action`."""
+    text = ""
+    for part in key:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            plain = part.replace("_", "").replace("-", "").isalnum() and part.isascii()
+            text += ("." if text else "") + (part if plain else msgspec.json.encode(part).decode())
+    return text
+
+
+def parse(source: Source) -> Table:
+    """The values of a file, of the right types; raises `ConfigurationError`."""
+    try:
+        values = tomllib.loads(source.text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise ConfigurationError("syntax", f"{source.name}: not TOML: {reason}") from None
+    check(values, Configuration, (), source)
+    return values
+
+
+def assign(key: tuple[str, ...], text: str, source: Source) -> Table:
+    """The values that say `key` = `text`; `text` is TOML, or else a bare string.
+
+    What is TOML of the wrong type is tried as a bare string as well, so that a model may be
+    called `4`.
+    """
+    try:
+        value = tomllib.loads(f"value = {text}")["value"] if "\n" not in text else text
+    except (tomllib.TOMLDecodeError, RecursionError):
+        value = text
+    try:
+        return _checked(key, value, source)
+    except ConfigurationError as error:
+        if error.code != "wrong_type" or isinstance(value, str):
+            raise
+        try:
+            return _checked(key, text, source)
+        except ConfigurationError:
+            raise error from None
+
+
+def merge(below: Table, above: Table) -> Table:
+    """Both; tables are joined key by key, anything else of `above` replaces what is below."""
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        both = isinstance(old, dict) and isinstance(value, dict)
+        merged[key] = merge(cast("Table", old), cast("Table", value)) if both else value
+    return merged
+
+
+def check(value: object, wanted: object, key: Key, source: Source) -> None:
+    """Raise `ConfigurationError` unless `value` has the type `wanted`; fields may be missing."""
+    origin = get_origin(wanted)
+    if struct := _struct(wanted):
+        _check_struct(_table(value, key, source), struct, key, source)
+    elif origin is dict:
+        for name, inner in _table(value, key, source).items():
+            check(inner, get_args(wanted)[1], (*key, name), source)
+    elif origin is tuple and isinstance(value, list):
+        for index, inner in enumerate(cast("list[object]", value)):
+            check(inner, get_args(wanted)[0], (*key, index), source)
+            check_complete(inner, get_args(wanted)[0], (*key, index), source)
+    else:
+        try:
+            msgspec.convert(value, cast("Any", wanted))
+        except msgspec.ValidationError as error:
+            raise source.error("wrong_type", key, _plain(error, wanted)) from None
+
+
+def check_complete(value: object, wanted: object, key: Key, source: Source) -> None:
+    """Raise `ConfigurationError` when a struct in `value` lacks a field that it must have."""
+    if struct := _struct(wanted):
+        table = cast("Table", value)
+        for field in msgspec.structs.fields(struct):
+            if field.name in table:
+                check_complete(table[field.name], field.type, (*key, field.name), source)
+            elif field.default is NODEFAULT and field.default_factory is NODEFAULT:
+                raise source.error("invalid_value", key, f"`{field.name}` is missing")
+    elif get_origin(wanted) is dict:
+        for name, inner in cast("Table", value).items():
+            check_complete(inner, get_args(wanted)[1], (*key, name), source)
+
+
+def has(values: object, key: Key) -> bool:
+    """Whether `values` say something about `key`."""
+    for part in key:
+        if isinstance(values, dict) and part in values:
+            values = cast("Table", values)[cast("str", part)]
+        elif isinstance(values, list) and isinstance(part, int):
+            rows = cast("list[object]", values)
+            if part >= len(rows):
+                return False
+            values = rows[part]
+        else:
+            return False
+    return True
+
+
+def nearest(name: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
+    """A hint at the known name that is most like `name`, or at what there is."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    if close:
+        return f"did you mean `{close[0]}`?"
+    return "known are " + ", ".join(f"`{one}`" for one in known) if known else "there are none"
+
+
+def field_names(struct: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The keys of a table."""
+    return tuple(field.name for field in msgspec.structs.fields(struct))
+
+
+def _checked(key: tuple[str, ...], value: object, source: Source) -> Table:
+    table = cast("Table", value)
+    for name in reversed(key):
+        table = {name: table}
+    check(table, Configuration, (), source)
+    return table
+
+
+def _check_struct(table: Table, wanted: type[msgspec.Struct], key: Key, source: Source) -> None:
+    types = {field.name: field.type for field in msgspec.structs.fields(wanted)}
+    for name, inner in table.items():
+        if name not in types:
+            hint = nearest(name, tuple(types))
+            raise source.error("unknown_key", (*key, name), f"unknown key; {hint}")
+        check(inner, types[name], (*key, name), source)
+
+
+def _struct(wanted: object) -> type[msgspec.Struct] | None:
+    return wanted if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct) else None
+
+
+def _table(value: object, key: Key, source: Source) -> Table:
+    if not isinstance(value, dict):
+        raise source.error("wrong_type", key, "expected a table")
+    return cast("Table", value)
+
+
+def _plain(error: msgspec.ValidationError, wanted: object) -> str:
+    """The sentence of msgspec, but for a choice: it quotes the value, which may be a secret."""
+    if get_origin(wanted) is Literal:
+        return "expected one of " + ", ".join(f"`{choice}`" for choice in get_args(wanted))
+    text = str(error).split(" - at ")[0].replace(" | null", "")
+    return text[:1].lower() + text[1:]
+
+
+def _line_of(text: str, key: Key) -> int | None:
+    """The line where the statement begins that first gives `key`, or the nearest one around it.
+
+    tomllib tells no lines, but whole statements only parse up to a line end: the shortest beginning
+    of the file that has the key ends with the statement that gives it.
+    """
+    lines = text.splitlines()[:LINES_SEARCHED_MAX]
+    found: int | None = None
+    depth = 1
+    begin = 1
+    for number in range(1, len(lines) + 1):
+        try:
+            values = tomllib.loads("\n".join(lines[:number]))
+        except tomllib.TOMLDecodeError:
+            continue
+        while depth <= len(key) and has(values, key[:depth]):
+            found, depth = begin, depth + 1
+        begin = number + 1
+    return found
