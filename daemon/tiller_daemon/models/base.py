@@ -4,7 +4,7 @@ An adapter builds a provider's request from `ModelRequest` and turns its frames 
 It never retries: that is `retry`, once, around every adapter.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -148,7 +148,7 @@ class ModelError(Exception):
 class ModelClient(Protocol):
     """One configured provider."""
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream one response; ends after `Finished` or raises `ModelError`.
 
         An async generator: the caller closes it (`contextlib.aclosing`), which closes the

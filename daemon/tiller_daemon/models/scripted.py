@@ -1,0 +1,296 @@
+"""The `scripted` model: answers read from a JSON file, for demos, tests and simulation.
+
+Deterministic and stateless: the answer depends on the request's `ordinal`, `attempt` and `purpose`
+alone. What may stand in a script is in docs/scripted-model.md. No network, no clock but trio's.
+"""
+
+import re
+from collections.abc import AsyncGenerator, Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import msgspec
+import trio
+from msgspec import Meta, Struct
+
+from tiller_daemon.models.base import (
+    Finished,
+    ModelError,
+    ModelErrorKind,
+    ModelEvent,
+    ModelRequest,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallDone,
+    ToolCallStarted,
+    UsageReported,
+)
+from tiller_protocol.events import FinishReason
+from tiller_protocol.items import AssistantMessage, Item, Reasoning, ToolCall, Usage
+
+SCRIPT_BYTES_MAX = 16 * 1024 * 1024
+"""Largest script file that is read."""
+
+SHOWN_CHARS_MAX = 2_000
+"""How much of the actual text an unmet expectation quotes, from its end."""
+
+Count = Annotated[int, Meta(ge=0)]
+Pieces = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(ge=0)]
+
+
+class TextPart(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="text"):
+    """Answer text, streamed in `pieces` deltas of about equal length."""
+
+    text: str
+    pieces: Pieces = 1
+
+
+class ReasoningPart(
+    Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="reasoning"
+):
+    """Thinking, streamed in `pieces` deltas; `opaque` comes with the last one."""
+
+    text: str
+    pieces: Pieces = 1
+    opaque: str = ""
+
+
+class CallPart(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="tool_call"):
+    """A tool call. `arguments_text` is sent as it is, so that it may be no JSON at all."""
+
+    name: str
+    arguments: dict[str, Any] | None = None
+    arguments_text: str | None = None
+    call_id: str = ""
+    pieces: Pieces = 1
+
+    def __post_init__(self) -> None:
+        if self.arguments is not None and self.arguments_text is not None:
+            raise ValueError("a tool call has `arguments` or `arguments_text`, not both")
+
+
+class WaitPart(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="wait"):
+    """Silence of so many seconds on trio's clock."""
+
+    seconds: Seconds
+
+
+class HangPart(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="hang"):
+    """Silence until the request is cancelled."""
+
+
+Part = TextPart | ReasoningPart | CallPart | WaitPart | HangPart
+
+
+class Failure(Struct, frozen=True, forbid_unknown_fields=True):
+    """A `ModelError` that one attempt ends with, after so many parts were streamed."""
+
+    kind: ModelErrorKind
+    message: str = ""
+    status: int | None = None
+    retry_after_s: Seconds | None = None
+    after_parts: Count = 0
+
+
+class Expectation(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the input since the model's last words must hold."""
+
+    contains: str
+
+
+class ScriptedUsage(Usage, frozen=True, forbid_unknown_fields=True):
+    """`Usage` in which a misspelt field is an error."""
+
+
+class ScriptStep(Struct, frozen=True, forbid_unknown_fields=True):
+    """One response. Attempt k fails with `failures[k]`; the first attempt beyond them succeeds."""
+
+    parts: tuple[Part, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    finish: FinishReason | None = None
+    usage: ScriptedUsage | None = None
+    expect: Expectation | None = None
+    repeat: bool = False
+
+
+class Script(Struct, frozen=True, forbid_unknown_fields=True):
+    """A whole script: `steps[n]` answers the session's request number n."""
+
+    steps: tuple[ScriptStep, ...]
+    title: ScriptStep | None = None
+    compaction: ScriptStep | None = None
+
+    def __post_init__(self) -> None:
+        if any(step.repeat for step in self.steps[:-1]):
+            raise ValueError("only the last step can `repeat`")
+
+
+class ScriptedModel:
+    """A `ModelClient` that plays scripts. `find` maps a model's name to its script.
+
+    With `record`, each request is appended to that file as one line of JSON before it is answered.
+    """
+
+    def __init__(self, find: Callable[[str], Script], *, record: Path | None = None) -> None:
+        self._find = find
+        self._record = record
+
+    @classmethod
+    def from_directory(cls, directory: Path, *, record: Path | None = None) -> "ScriptedModel":
+        """Model NAME plays `directory/NAME.json`, read anew for each request."""
+        return cls(lambda name: load_script(_script_path(directory, name)), record=record)
+
+    @classmethod
+    def from_file(cls, path: Path, *, record: Path | None = None) -> "ScriptedModel":
+        """Every model name plays the script at `path`."""
+        return cls(lambda _: load_script(path), record=record)
+
+    @classmethod
+    def from_script(cls, script: Script, *, record: Path | None = None) -> "ScriptedModel":
+        """Every model name plays `script`: for simulation, where no file is read."""
+        return cls(lambda _: script, record=record)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        """Stream the response that the script has for `request`; see `ModelClient.stream`.
+
+        Every event is a checkpoint. An unmet expectation and a script that is over are
+        `ModelError("bad_request")`.
+        """
+        await trio.lowlevel.checkpoint()
+        if self._record is not None:
+            _append(self._record, request)
+        step = _step_for(self._find(request.model), request)
+        if step.expect is not None:
+            _check(step.expect, request)
+        failure = step.failures[request.attempt] if request.attempt < len(step.failures) else None
+        calls = 0
+        for part in step.parts[: failure.after_parts if failure else None]:
+            if isinstance(part, WaitPart):
+                await trio.sleep(part.seconds)
+            elif isinstance(part, HangPart):
+                await trio.sleep_forever()
+            else:
+                for event in _events_of(part, request.ordinal, calls):
+                    yield event
+                    await trio.lowlevel.checkpoint()
+                calls += isinstance(part, CallPart)
+        if failure:
+            raise _error_of(failure, request)
+        if step.usage is not None:
+            yield UsageReported(Usage(**msgspec.structs.asdict(step.usage)))
+        yield Finished(step.finish or ("tool_calls" if calls else "stop"))
+
+
+def load_script(path: Path) -> Script:
+    """Read a script; raises a `ModelError` that names the file, and the place in it."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(SCRIPT_BYTES_MAX + 1)
+    except OSError as error:
+        _refuse(f"The script {path} can't be read: {error.strerror}.")
+    if len(data) > SCRIPT_BYTES_MAX:
+        _refuse(f"The script {path} is larger than {SCRIPT_BYTES_MAX} bytes.")
+    try:
+        return msgspec.json.decode(data, type=Script)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        _refuse(f"The script {path} is wrong: {error}.")
+
+
+def _script_path(directory: Path, name: str) -> Path:
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        _refuse(f"{name!r} is no name of a script: it takes letters, digits, '_', '-' and '.'.")
+    return directory / f"{name}.json"
+
+
+def _step_for(script: Script, request: ModelRequest) -> ScriptStep:
+    if request.purpose != "turn":
+        side_step = script.title if request.purpose == "title" else script.compaction
+        if side_step is None:
+            _refuse(f"The script of model {request.model} has no `{request.purpose}` step.")
+        return side_step
+    if request.ordinal < len(script.steps):
+        return script.steps[request.ordinal]
+    if not (script.steps and script.steps[-1].repeat):
+        _refuse(
+            f"The script of model {request.model} is over: it has {len(script.steps)} steps and"
+            f" this is request number {request.ordinal + 1}. Add a step, or `repeat` the last one."
+        )
+    return script.steps[-1]
+
+
+def _check(expect: Expectation, request: ModelRequest) -> None:
+    actual = _newest_input(request.items)
+    if expect.contains not in actual:
+        _refuse(
+            f"Step {request.ordinal} of the script of model {request.model} expected input that"
+            f" contains {expect.contains!r}, and got {actual[-SHOWN_CHARS_MAX:]!r}."
+        )
+
+
+def _newest_input(items: tuple[Item, ...]) -> str:
+    """What the model is told after its last words: messages, notices, results of calls."""
+    texts: list[str] = []
+    for item in reversed(items):
+        if isinstance(item, AssistantMessage | Reasoning):
+            break
+        texts.append(_text_of(item))
+    return "\n".join(reversed(texts))
+
+
+def _text_of(item: Item) -> str:
+    if isinstance(item, ToolCall):
+        return item.output
+    return getattr(item, "text", "") or getattr(item, "summary", "")
+
+
+def _events_of(
+    part: TextPart | ReasoningPart | CallPart, ordinal: int, index: int
+) -> Iterator[ModelEvent]:
+    match part:
+        case TextPart():
+            yield from map(TextDelta, _cut(part.text, part.pieces))
+        case ReasoningPart():
+            *pieces, last = _cut(part.text, part.pieces)
+            yield from map(ReasoningDelta, pieces)
+            yield ReasoningDelta(last, part.opaque)
+        case CallPart():
+            yield ToolCallStarted(index, part.call_id or f"call_{ordinal}_{index}", part.name)
+            for piece in _cut(_arguments_of(part), part.pieces):
+                yield ToolCallDelta(index, piece)
+            yield ToolCallDone(index)
+
+
+def _arguments_of(part: CallPart) -> str:
+    if part.arguments_text is not None:
+        return part.arguments_text
+    return msgspec.json.encode(part.arguments or {}).decode()
+
+
+def _cut(text: str, pieces: int) -> list[str]:
+    """`text` in at most `pieces` parts of about equal length; at least one, which may be empty."""
+    size = max(1, -(-len(text) // pieces))
+    return [text[start : start + size] for start in range(0, len(text), size)] or [""]
+
+
+def _error_of(failure: Failure, request: ModelRequest) -> ModelError:
+    message = failure.message or (
+        f"The script of model {request.model} lets attempt {request.attempt} of step"
+        f" {request.ordinal} fail ({failure.kind})."
+    )
+    return ModelError(
+        failure.kind, message, status=failure.status, retry_after_s=failure.retry_after_s
+    )
+
+
+def _append(record: Path, request: ModelRequest) -> None:
+    try:
+        with record.open("ab") as file:
+            file.write(msgspec.json.encode(request) + b"\n")
+    except OSError as error:
+        _refuse(f"The requests can't be recorded in {record}: {error.strerror}.")
+
+
+def _refuse(message: str) -> NoReturn:
+    raise ModelError("bad_request", message)
