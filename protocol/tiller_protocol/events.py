@@ -88,7 +88,6 @@ class TurnContextShown(Struct, frozen=True, omit_defaults=True):
     max_steps: int
     tools: tuple[str, ...]
     context_window: int
-    system_prompt_sha256: str = ""
     output_schema: dict[str, Any] | None = None
 
 

@@ -1,0 +1,99 @@
+"""`tillerd`: arguments and environment become options, then `trio.run`. Exit codes are here."""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+import trio
+
+from tiller_daemon import DAEMON_VERSION
+from tiller_daemon.app import Options, serve
+from tiller_daemon.config import Configuration, ConfigurationError, load_configuration
+from tiller_daemon.store.base import LogError
+from tiller_daemon.transport.runtime import AlreadyRunning, RuntimeDirectoryError
+from tiller_protocol.places import find_places
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+
+def main() -> None:
+    """Run the daemon; the process ends with 0 when it was stopped or another one lives."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the daemon with these arguments and return the exit status."""
+    parsed = _parser().parse_args(arguments)
+    places = find_places(
+        os.environ, sys.platform, os.getuid(), state=parsed.state, runtime=parsed.runtime
+    )
+    try:
+        configuration = load_configuration(places, os.environ, parsed.override, file=parsed.config)
+    except ConfigurationError as error:
+        return _fail(error, EXIT_USAGE)
+    if parsed.check_config:
+        print(f"The configuration is good: {places.config}")
+        return 0
+    _set_up_logging(configuration, console=parsed.log_format == "console")
+    try:
+        trio.run(serve, Options(places, configuration))
+    except AlreadyRunning as error:
+        return _fail(error, 0)
+    except (LogError, RuntimeDirectoryError) as error:
+        return _fail(error, EXIT_FAILED)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tillerd", description="The daemon that owns coding-agent sessions."
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="read this configuration file")
+    parser.add_argument("--state", type=Path, metavar="DIR", help="where the log is kept")
+    parser.add_argument("--runtime", type=Path, metavar="DIR", help="where the sockets are made")
+    parser.add_argument("--log-format", choices=("json", "console"), default=None)
+    parser.add_argument(
+        "-c",
+        dest="override",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="set one key of the configuration",
+    )
+    parser.add_argument("--check-config", action="store_true", help="check and exit")
+    parser.add_argument("--version", action="version", version=f"tillerd {DAEMON_VERSION}")
+    return parser
+
+
+def _fail(error: Exception, status: int) -> int:
+    sys.stderr.write(f"tillerd: {error}\n")
+    return status
+
+
+def _set_up_logging(configuration: Configuration, *, console: bool) -> None:
+    """Log to stderr: for people on a terminal or when asked, else one JSON object a line."""
+    level = logging.getLevelNamesMapping()[configuration.log_level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *(
+                [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+                if console or sys.stderr.isatty()
+                else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+            ),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+if __name__ == "__main__":
+    main()

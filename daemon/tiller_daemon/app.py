@@ -1,0 +1,168 @@
+"""The composition root: the only file that names concrete tools, stores and transports.
+
+Order of start: lock, log, leftovers, unfinished turns, sockets, ready. Order of stop: no new work,
+turns end, everything is in the log, sockets close, the lock is released. Nested nurseries and one
+exit stack keep that order.
+"""
+
+import os
+import secrets
+import shutil
+import signal
+import sys
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import structlog
+import trio
+from msgspec import Struct
+
+from tiller_daemon import DAEMON_VERSION
+from tiller_daemon.config import Configuration
+from tiller_daemon.providers import Providers
+from tiller_daemon.ready import tell_service_manager
+from tiller_daemon.server import Server
+from tiller_daemon.session.services import Services
+from tiller_daemon.session.supervisor import Supervisor
+from tiller_daemon.store.base import Log
+from tiller_daemon.store.log import open_log
+from tiller_daemon.tools import BUILT_IN
+from tiller_daemon.transport.nng import NngTransport
+from tiller_daemon.transport.runtime import RuntimeDirectory
+from tiller_daemon.workspace.environment import child_environment
+from tiller_daemon.workspace.guard import Guard
+from tiller_daemon.workspace.tree import become_subreaper, sweep
+from tiller_protocol.codec import MESSAGE_BYTES_MAX
+from tiller_protocol.ids import ULID_RANDOM_BYTES, ulid
+from tiller_protocol.places import CONFIG_FILE, LOG_FILE, Places
+
+log = structlog.get_logger()
+
+STOP_S = 5.0
+"""A daemon that is stopped `now` leaves within this time, come what may."""
+
+SPILL_FOLDER = "spill"
+
+
+class Options(Struct, frozen=True):
+    """How this process was started."""
+
+    places: Places
+    configuration: Configuration
+
+
+async def serve(
+    options: Options, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Run the daemon until it is told to stop; started when frontends can connect.
+
+    Raises `AlreadyRunning` when another daemon has the lock, and `LogError` or
+    `RuntimeDirectoryError` when it can't begin. Cancellation stops it without waiting for turns.
+    """
+    async with AsyncExitStack() as stack:
+        runtime = stack.enter_context(RuntimeDirectory(options.places.runtime))
+        _make_private(options.places.state)
+        opened = await stack.enter_async_context(open_log(options.places.state / LOG_FILE))
+        become_subreaper()
+        await sweep(opened.log_id)
+        stack.enter_context(Guard(opened.log_id))
+        providers = Providers(
+            options.configuration, os.environ, options.places.config / CONFIG_FILE
+        )
+        stack.push_async_callback(providers.aclose)
+        transport = stack.enter_context(NngTransport(runtime.path, MESSAGE_BYTES_MAX))
+        services = _services(options, opened, transport, providers)
+        async with trio.open_nursery() as log_nursery:
+            log_nursery.start_soon(opened.run)
+            await _serve_sessions(services, runtime.token, transport, providers, task_status)
+            log_nursery.cancel_scope.cancel()
+    log.info("stopped")
+
+
+async def _serve_sessions(
+    services: Services,
+    token: str,
+    transport: NngTransport,
+    providers: Providers,
+    task_status: trio.TaskStatus[None],
+) -> None:
+    supervisor = Supervisor(services)
+    server = Server(services, supervisor, token, providers.summaries)
+    async with trio.open_nursery() as session_nursery:
+        await session_nursery.start(supervisor.run)
+        async with trio.open_nursery() as socket_nursery:
+            socket_nursery.start_soon(transport.serve, server.handle)
+            socket_nursery.start_soon(_stop_on_signal, server)
+            log.info("ready", version=DAEMON_VERSION, log=services.log.path, pid=os.getpid())
+            tell_service_manager("READY=1")
+            task_status.started()
+            await server.stopping.wait()
+            await _end_turns(server, supervisor)
+            socket_nursery.cancel_scope.cancel()
+        session_nursery.cancel_scope.cancel()
+
+
+async def _end_turns(server: Server, supervisor: Supervisor) -> None:
+    """Let turns end, or end them; a second request to stop ends a drain."""
+    log.info("stopping", drain=server.drain, turns=supervisor.turns_running)
+    tell_service_manager("STOPPING=1")
+    if server.drain:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cancel_when, server.must_stop, nursery.cancel_scope)
+            await supervisor.drain()
+            nursery.cancel_scope.cancel()
+    with trio.move_on_after(STOP_S) as scope:
+        await supervisor.shut_down()
+    if scope.cancelled_caught:
+        log.error("stopped_late", after_s=STOP_S, turns=supervisor.turns_running)
+
+
+async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
+
+
+async def _stop_on_signal(server: Server) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for number in signals:
+            log.info("signal", name=signal.Signals(number).name)
+            server.stop(drain=False)
+
+
+def _services(
+    options: Options, opened: Log, transport: NngTransport, providers: Providers
+) -> Services:
+    spill = options.places.state / SPILL_FOLDER
+    environ = dict(os.environ)
+    secret_names = providers.secret_names
+
+    def variables(call_id: str) -> dict[str, str]:
+        return child_environment(environ, secret_names, opened.log_id, call_id)
+
+    def forget(session_id: str) -> None:
+        shutil.rmtree(spill / session_id, ignore_errors=True)
+
+    return Services(
+        log=opened,
+        publish=transport.publish,
+        time=time.time,
+        random=secrets.SystemRandom().random,
+        new_id=_new_id,
+        configuration=lambda: options.configuration,
+        model=providers.choose,
+        discover=providers.discover,
+        tools={tool.name: tool for tool in BUILT_IN},
+        variables=variables,
+        spill_directory=lambda session_id: spill / session_id,
+        forget=forget,
+        platform=sys.platform,
+    )
+
+
+def _new_id() -> str:
+    return ulid(time.time_ns() // 1_000_000, os.urandom(ULID_RANDOM_BYTES))
+
+
+def _make_private(directory: Path) -> None:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,0 +1,170 @@
+"""Models to choose from: configured providers, else usual keys, else servers on this machine.
+
+Builds each provider's client when it is first used and closes them all at the end.
+"""
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from msgspec import Struct
+
+from tiller_daemon.config import Configuration, Provider
+from tiller_daemon.errors import RejectionError
+from tiller_daemon.models.base import ModelClient
+from tiller_daemon.models.catalog import list_local_servers
+from tiller_daemon.models.openai_chat import OpenAIChat
+from tiller_daemon.models.scripted import ScriptedModel
+from tiller_daemon.session.services import ChosenModel
+from tiller_protocol.answers import ModelSummary
+
+
+class UsualKey(Struct, frozen=True):
+    """A provider that is used without configuration when its usual key is in the environment."""
+
+    variable: str
+    provider: str
+    base_url: str
+    model: str
+
+
+USUAL_KEYS = (
+    UsualKey("OPENAI_API_KEY", "openai", "https://api.openai.com/v1", "gpt-5"),
+    UsualKey("ANTHROPIC_API_KEY", "anthropic", "https://api.anthropic.com/v1", "claude-sonnet-4-5"),
+    UsualKey("OPENROUTER_API_KEY", "openrouter", "https://openrouter.ai/api/v1", "openrouter/auto"),
+    UsualKey(
+        "GEMINI_API_KEY",
+        "gemini",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        "gemini-2.5-pro",
+    ),
+)
+"""Each speaks the Chat Completions wire at its `base_url`; the first that has a key is taken."""
+
+NO_MODEL = (
+    "No model is configured, no usual key is set, and no local server answers. Three ways out: "
+    "(1) set a key, such as OPENAI_API_KEY, where the daemon starts, then `tiller daemon restart`; "
+    "(2) start a local server (Ollama, llama.cpp, LM Studio), or name yours in {config}: "
+    'model = "local/NAME" and [providers.local] api = "openai_chat", base_url = "http://…/v1"; '
+    "(3) see it work without any model: `tiller demo`."
+)
+
+
+class Providers:
+    """The clients of one configuration. `aclose` ends their connections."""
+
+    def __init__(
+        self, configuration: Configuration, environ: Mapping[str, str], config: Path
+    ) -> None:
+        self._configuration = configuration
+        self._environ = environ
+        self._config = config
+        self._clients: dict[str, ModelClient] = {}
+        self._found: dict[str, Provider] = {}
+        self._found_default: str | None = None
+        self._closing = AsyncExitStack()
+
+    @property
+    def secret_names(self) -> frozenset[str]:
+        """The variables that hold keys: no command may see them."""
+        named = {p.api_key_env for p in self._providers.values() if p.api_key_env}
+        return frozenset(named | {usual.variable for usual in USUAL_KEYS})
+
+    async def discover(self) -> None:
+        """Without a configured model: look for usual keys, then for local servers."""
+        if self._configuration.model is not None or self._found_default is not None:
+            return
+        for usual in USUAL_KEYS:
+            if self._environ.get(usual.variable):
+                self._found[usual.provider] = Provider(
+                    "openai_chat", base_url=usual.base_url, api_key_env=usual.variable
+                )
+                self._found_default = f"{usual.provider}/{usual.model}"
+                return
+        for server in await list_local_servers():
+            if server.models:
+                self._found[server.name] = Provider("openai_chat", base_url=server.base_url)
+                self._found_default = f"{server.name}/{server.models[0]}"
+                return
+
+    def choose(self, name: str | None) -> ChosenModel:
+        """Find a model by `provider/model`, or the default one; raises `RejectionError`."""
+        chosen = name or self._configuration.model or self._found_default
+        if chosen is None:
+            raise RejectionError("invalid_settings", NO_MODEL.format(config=self._config))
+        provider_name, slash, provider_model = chosen.partition("/")
+        provider = self._providers.get(provider_name)
+        if provider is None or not slash or not provider_model:
+            raise RejectionError("invalid_settings", self._unknown(chosen))
+        if problem := self._problem(provider):
+            raise RejectionError("invalid_settings", f"Model {chosen} can't be used: {problem}.")
+        model = self._configuration.models.get(chosen)
+        return ChosenModel(
+            chosen,
+            provider_model,
+            self._client(provider_name, provider),
+            model.context_window if model else None,
+            model.max_output if model else None,
+        )
+
+    def summaries(self) -> tuple[ModelSummary, ...]:
+        """The models that are configured or were found, the default one first."""
+        default = self._configuration.model or self._found_default
+        names = dict.fromkeys([default] if default else [])
+        names.update(dict.fromkeys(self._configuration.models))
+        return tuple(self._summary(name, default=name == default) for name in names)
+
+    async def aclose(self) -> None:
+        """Close every client's connections."""
+        await self._closing.aclose()
+
+    @property
+    def _providers(self) -> dict[str, Provider]:
+        return {**self._found, **self._configuration.providers}
+
+    def _summary(self, name: str, *, default: bool) -> ModelSummary:
+        provider = self._providers.get(name.partition("/")[0])
+        model = self._configuration.models.get(name)
+        return ModelSummary(
+            name=name,
+            api=provider.api if provider else "",
+            default=default,
+            context_window=model.context_window if model else None,
+            problem=self._problem(provider) if provider else self._unknown(name),
+        )
+
+    def _unknown(self, name: str) -> str:
+        there_are = ", ".join(sorted(self._providers)) or "none"
+        return (
+            f"There is no model {name!r}: a model is named provider/model, and the providers in "
+            f"{self._config} are: {there_are}."
+        )
+
+    def _problem(self, provider: Provider) -> str:
+        variable = provider.api_key_env
+        if variable and not self._environ.get(variable):
+            return (
+                f"its key is expected in the variable {variable}, which is not set where the "
+                "daemon was started; set it and run `tiller daemon restart`"
+            )
+        if provider.api not in ("openai_chat", "scripted"):
+            return f'its wire {provider.api} is not spoken by this daemon: use api = "openai_chat"'
+        return ""
+
+    def _client(self, name: str, provider: Provider) -> ModelClient:
+        if name not in self._clients:
+            self._clients[name] = self._build(name, provider)
+        return self._clients[name]
+
+    def _build(self, name: str, provider: Provider) -> ModelClient:
+        if provider.api == "scripted":
+            record = Path(provider.record) if provider.record else None
+            return ScriptedModel.from_directory(Path(provider.scripts or "."), record=record)
+        client = OpenAIChat(
+            base_url=provider.base_url or "https://api.openai.com/v1",
+            api_key=self._environ.get(provider.api_key_env or ""),
+            headers=provider.headers,
+            name=name,
+        )
+        self._closing.push_async_callback(client.aclose)
+        return client

@@ -1,0 +1,174 @@
+"""The server: bytes of a submission in, bytes of its answer out.
+
+Checks the token before the op is even decoded, answers what concerns the process itself, and hands
+everything about sessions to the supervisor. Knows no socket.
+"""
+
+import hmac
+import os
+from collections.abc import Callable
+
+import structlog
+import trio
+
+from tiller_daemon import DAEMON_VERSION
+from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.freeze import DEFAULT_AGENT
+from tiller_daemon.session.services import Services
+from tiller_daemon.session.supervisor import Supervisor
+from tiller_protocol import PROTOCOL_VERSION
+from tiller_protocol.answers import (
+    Accepted,
+    AgentSummary,
+    AnyAnswer,
+    CatalogResult,
+    DaemonStatusResult,
+    HelloResult,
+    Limits,
+    ModelSummary,
+    Rejected,
+    ToolSummary,
+)
+from tiller_protocol.codec import (
+    INPUT_BYTES_MAX,
+    MESSAGE_BYTES_MAX,
+    REPLAY_BYTES_MAX,
+    Frame,
+    decode_envelope,
+    decode_op,
+    encode_answer,
+)
+from tiller_protocol.errors import BadMessage
+from tiller_protocol.ops import (
+    AnyOp,
+    Catalog,
+    Compact,
+    DaemonStatus,
+    Hello,
+    Revert,
+    SessionCreate,
+    SessionFork,
+    Shell,
+    Shutdown,
+    UserInput,
+)
+
+log = structlog.get_logger()
+
+STARTS_WORK = (SessionCreate, SessionFork, UserInput, Shell, Compact, Revert)
+"""Ops that a daemon which is about to end does not take any more."""
+
+
+class Server:
+    """Answers submissions. `stopping` is set when the daemon is to end; `drain` says how.
+
+    `list_models` says what the configuration offers, `token` is what every submission must carry.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        supervisor: Supervisor,
+        token: str,
+        list_models: Callable[[], tuple[ModelSummary, ...]],
+    ) -> None:
+        self.stopping = trio.Event()
+        self.must_stop = trio.Event()
+        self.drain = False
+        self._services = services
+        self._supervisor = supervisor
+        self._token = token.encode()
+        self._list_models = list_models
+        self._started_at = services.time()
+
+    def stop(self, *, drain: bool) -> None:
+        """Begin to stop; without `drain` turns are interrupted, also those that were to drain."""
+        self.drain = drain and not self.must_stop.is_set()
+        if not drain:
+            self.must_stop.set()
+        self.stopping.set()
+
+    async def handle(self, data: bytes) -> bytes:
+        """Answer one submission, in the encoding it came in; raises only on cancellation."""
+        try:
+            frame = decode_envelope(data)
+        except BadMessage as error:
+            return encode_answer(Rejected(error.submission_id, "bad_message", str(error)))
+        answer = await self._answer(frame)
+        return encode_answer(answer, frame.encoding)
+
+    async def _answer(self, frame: Frame) -> AnyAnswer:
+        submission_id = frame.envelope.id
+        try:
+            if not hmac.compare_digest(frame.envelope.token.encode(), self._token):
+                message = "The token is wrong. It is in the file `token` of the runtime directory."
+                return Rejected(submission_id, "unauthorized", message)
+            return await self._dispatch(submission_id, decode_op(frame), frame.envelope.client)
+        except BadMessage as error:
+            return Rejected(submission_id, "bad_message", str(error))
+        except RejectionError as rejection:
+            return rejection.answer(submission_id)
+        except Exception as error:
+            log.exception("submission_crashed", submission_id=submission_id)
+            message = f"A defect of the daemon: {type(error).__name__}: {error}. Its log has more."
+            return Rejected(submission_id, "internal", message)
+
+    async def _dispatch(self, submission_id: str, op: AnyOp, client: str) -> AnyAnswer:
+        match op:
+            case Hello():
+                return Accepted(submission_id, self._hello(op))
+            case Catalog():
+                return Accepted(submission_id, self._catalog())
+            case DaemonStatus():
+                return Accepted(submission_id, await self._status())
+            case Shutdown():
+                self.stop(drain=op.mode == "drain")
+                return Accepted(submission_id)
+            case _:
+                if self.stopping.is_set() and isinstance(op, STARTS_WORK):
+                    message = "The daemon is stopping. Send this again when it has restarted."
+                    raise RejectionError("shutting_down", message)
+                return await self._supervisor.handle(submission_id, op, client)
+
+    def _hello(self, op: Hello) -> HelloResult:
+        if op.protocol_version != PROTOCOL_VERSION:
+            raise RejectionError(
+                "unsupported_protocol",
+                f"This daemon speaks protocol {PROTOCOL_VERSION}, not {op.protocol_version}. "
+                "Use a daemon and a frontend of the same release.",
+                {"protocol_version": PROTOCOL_VERSION},
+            )
+        limits = Limits(MESSAGE_BYTES_MAX, REPLAY_BYTES_MAX, INPUT_BYTES_MAX)
+        return HelloResult(DAEMON_VERSION, PROTOCOL_VERSION, self._services.log.log_id, limits)
+
+    def _catalog(self) -> CatalogResult:
+        agents = {DEFAULT_AGENT: AgentSummary(DEFAULT_AGENT, "Reads, writes and runs commands.")}
+        for name, agent in self._services.configuration().agents.items():
+            agents[name] = AgentSummary(name, agent.description, agent.model)
+        tools = tuple(
+            ToolSummary(tool.name, tool.effect, tool.description)
+            for tool in self._services.tools.values()
+        )
+        return CatalogResult(self._list_models(), tools, tuple(agents.values()))
+
+    async def _status(self) -> DaemonStatusResult:
+        return DaemonStatusResult(
+            daemon_version=DAEMON_VERSION,
+            pid=os.getpid(),
+            uptime_s=self._services.time() - self._started_at,
+            log_path=self._services.log.path,
+            sessions=await self._services.log.count(),
+            sessions_loaded=self._supervisor.loaded,
+            turns_running=self._supervisor.turns_running,
+            rss_bytes=_rss_bytes(),
+            draining=self.stopping.is_set(),
+        )
+
+
+def _rss_bytes() -> int:
+    """Resident memory of this process; 0 where /proc does not tell."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - no Path for /proc
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0

@@ -1,0 +1,57 @@
+"""Checks of what a frontend sends: each raises `RejectionError` with a sentence that helps."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.freeze import find_agent
+from tiller_daemon.session.services import Services
+from tiller_protocol.codec import INPUT_BYTES_MAX
+from tiller_protocol.ops import UserInput
+from tiller_protocol.settings import Settings
+
+
+def check_input(op: UserInput) -> None:
+    """Reject input that is empty or too large."""
+    if not op.text.strip() and not op.images and not op.files:
+        raise RejectionError("empty_input", "The input is empty: give text, an image or a file.")
+    size = len(op.text.encode("utf-8", "surrogatepass")) + sum(len(i.data) for i in op.images)
+    if size > INPUT_BYTES_MAX:
+        raise RejectionError(
+            "too_large",
+            f"The input has {size:,} bytes; at most {INPUT_BYTES_MAX:,} fit. "
+            "Put large data into a file and name it.",
+            {"limit": INPUT_BYTES_MAX, "size": size},
+        )
+
+
+def handed_back(op: UserInput) -> dict[str, Any]:
+    """The input as `data` of a rejection, so that nothing the user typed is lost."""
+    return {"input": msgspec.to_builtins(op)}
+
+
+def check_workspace(workspace: str) -> None:
+    """Reject a workspace that is no directory that can be read and entered."""
+    path = Path(workspace)
+    if not path.is_absolute():
+        problem = "is not an absolute path"
+    elif not path.exists():
+        problem = "does not exist"
+    elif not path.is_dir():
+        problem = "is not a directory"
+    elif not os.access(path, os.R_OK | os.X_OK):
+        problem = "can't be read: check its permissions"
+    else:
+        return
+    raise RejectionError("invalid_settings", f"The workspace {workspace} {problem}.")
+
+
+def check_settings(services: Services, settings: Settings) -> None:
+    """Reject a model or an agent that is not there."""
+    if settings.model is not None:
+        services.model(settings.model)
+    if settings.agent is not None:
+        find_agent(services.configuration(), settings.agent)

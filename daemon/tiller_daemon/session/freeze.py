@@ -1,0 +1,99 @@
+"""Freezing a turn's context: settings of turn, session, agent and configuration become one struct."""
+
+from datetime import UTC, datetime
+
+from tiller_daemon.config import Agent, Configuration
+from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.services import ChosenModel, Services
+from tiller_daemon.session.toolbox import tool_specs
+from tiller_daemon.tools.base import Tool
+from tiller_daemon.turn.context import DEFAULT_CONTEXT_WINDOW_TOKENS, TurnContext
+from tiller_daemon.turn.prompt import Surroundings, system_prompt
+from tiller_protocol.settings import Rule, Settings, TurnOverrides
+
+DEFAULT_AGENT = "build"
+
+
+def freeze_context(
+    services: Services,
+    session_id: str,
+    workspace: str,
+    settings: Settings,
+    overrides: TurnOverrides,
+    *,
+    first_ordinal: int,
+) -> tuple[TurnContext, ChosenModel]:
+    """Return the context of a new turn and its model; raises `RejectionError` for a bad choice."""
+    configuration = services.configuration()
+    agent_name = overrides.agent or settings.agent or DEFAULT_AGENT
+    agent = find_agent(configuration, agent_name)
+    model = services.model(overrides.model or settings.model or agent.model or configuration.model)
+    tools = choose_tools(services, overrides.tools if overrides.tools is not None else agent.tools)
+    surroundings = Surroundings(
+        workspace,
+        services.platform,
+        datetime.fromtimestamp(services.time(), UTC).date().isoformat(),
+    )
+    context = TurnContext(
+        turn_id=services.new_id(),
+        session_id=session_id,
+        workspace=workspace,
+        agent=agent_name,
+        model=model.name,
+        provider_model=model.provider_model,
+        system_prompt=system_prompt(agent.prompt, surroundings),
+        tools=tool_specs(tools),
+        rules=(
+            *configuration.permissions,
+            *agent.permissions,
+            *(settings.permissions or ()),
+        ),
+        approve=overrides.approve or settings.approve or configuration.approve,
+        follow_ups=settings.follow_ups or configuration.follow_ups,
+        max_steps=overrides.max_steps or settings.max_steps or configuration.max_steps,
+        first_ordinal=first_ordinal,
+        variant=overrides.variant or settings.variant or "",
+        context_window=model.context_window or DEFAULT_CONTEXT_WINDOW_TOKENS,
+        max_output_tokens=model.max_output_tokens,
+        output_schema=overrides.output_schema,
+    )
+    return context, model
+
+
+def find_agent(configuration: Configuration, name: str) -> Agent:
+    """Return the agent; `build` is always there. Raises `RejectionError` that lists the others."""
+    if name in configuration.agents:
+        return configuration.agents[name]
+    if name == DEFAULT_AGENT:
+        return Agent()
+    there_are = ", ".join(sorted({DEFAULT_AGENT, *configuration.agents}))
+    raise RejectionError("invalid_settings", f"There is no agent {name!r}. Agents: {there_are}.")
+
+
+def choose_tools(services: Services, names: tuple[str, ...] | None) -> dict[str, Tool]:
+    """Return the named tools, or all; raises `RejectionError` for one that is not there."""
+    if names is None:
+        return dict(services.tools)
+    unknown = [name for name in names if name not in services.tools]
+    if unknown:
+        there_are = ", ".join(sorted(services.tools))
+        raise RejectionError(
+            "invalid_settings", f"There is no tool {unknown[0]!r}. Tools: {there_are}."
+        )
+    return {name: services.tools[name] for name in names}
+
+
+def merge_settings(old: Settings, new: Settings) -> Settings:
+    """Return `old` with every field that `new` sets."""
+    changed = {
+        name: value
+        for name in Settings.__struct_fields__
+        if (value := getattr(new, name)) is not None
+    }
+    kept = {name: getattr(old, name) for name in Settings.__struct_fields__}
+    return Settings(**{**kept, **changed})
+
+
+def with_grants(settings: Settings, rules: tuple[Rule, ...]) -> Settings:
+    """Return `settings` with rules that the user granted added as the last, strongest ones."""
+    return merge_settings(settings, Settings(permissions=(*(settings.permissions or ()), *rules)))

@@ -1,0 +1,70 @@
+"""The queue of a session: input that was accepted and is not yet in history.
+
+The submission loop puts in, the turn takes out; no method waits, so that a check and what follows
+from it can't be torn apart. Steering that a turn did not take is handed back to the queue.
+"""
+
+from msgspec import structs
+
+from tiller_protocol.items import QueuedInput
+from tiller_protocol.settings import FollowUps
+
+QUEUED_INPUTS_MAX = 100
+"""Most inputs that wait in one session; one more is rejected as `overloaded`."""
+
+
+class InputQueue:
+    """Implements the turn's `Mailbox`. `is_open` says whether the turn still takes input."""
+
+    def __init__(self, queue: tuple[QueuedInput, ...]) -> None:
+        self._queue = list(queue)
+        self.is_open = False
+
+    @property
+    def queue(self) -> tuple[QueuedInput, ...]:
+        """What waits: in order of arrival."""
+        return tuple(self._queue)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether one more input is too many."""
+        return len(self._queue) >= QUEUED_INPUTS_MAX
+
+    @property
+    def has_steering(self) -> bool:
+        """Whether steering waits for the running turn."""
+        return any(given.delivery == "steer" for given in self._queue)
+
+    def open(self) -> None:
+        """Begin to take input for a turn."""
+        self.is_open = True
+
+    def put(self, given: QueuedInput) -> None:
+        """Append an input; the caller has looked at `is_full`."""
+        self._queue.append(given)
+
+    def restore(self, queue: tuple[QueuedInput, ...]) -> None:
+        """Put the queue back to what the log says."""
+        self._queue = list(queue)
+
+    def take_steering(self) -> tuple[QueuedInput, ...]:
+        """Remove and return all steering, oldest first."""
+        taken = tuple(given for given in self._queue if given.delivery == "steer")
+        self._queue = [given for given in self._queue if given.delivery != "steer"]
+        return taken
+
+    def take_follow_ups(self, mode: FollowUps) -> tuple[QueuedInput, ...]:
+        """Remove and return the next follow-up, or all of them."""
+        count = 1 if mode == "one_at_a_time" else len(self._queue)
+        taken, self._queue = tuple(self._queue[:count]), self._queue[count:]
+        return taken
+
+    def close(self) -> None:
+        """Take no more input for this turn."""
+        self.is_open = False
+
+    def hand_back(self) -> bool:
+        """Turn steering that was not delivered into queued input; says whether there was any."""
+        found = self.has_steering
+        self._queue = [structs.replace(given, delivery="queue") for given in self._queue]
+        return found

@@ -1,0 +1,181 @@
+"""The outbox: the only way out of a session. Number, fold, commit, publish — in that order.
+
+Pieces of a stream that arrive while a commit is under way are joined into one event. Nothing is
+published before it is in the log (G1).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import trio
+
+from tiller_daemon.store.base import Batch, EventRow, Log, LogError, SessionRow, SubmissionRow
+from tiller_protocol.codec import encode_event
+from tiller_protocol.events import LIFECYCLE_BODIES, LIFECYCLE_TOPIC, AnyBody, Event, ItemDelta
+from tiller_protocol.snapshot import Snapshot, fold
+
+DELTA_WINDOW_S = 0.02
+"""A piece of a stream waits at most this long for the next ones, and the first one never; 50 frames
+a second look continuous."""
+
+PENDING_BODIES_MAX = 2_000
+"""How many bodies may wait for the log before `emit` makes the turn wait."""
+
+Publish = Callable[[str, bytes], None]
+
+
+@dataclass
+class _Waiting:
+    """A body that has no number yet; `pieces` are those of a delta, joined when it gets one."""
+
+    body: AnyBody
+    turn_id: str | None
+    submission_id: str | None
+    pieces: list[str]
+
+
+class Outbox:
+    """Takes bodies, keeps `snapshot` true, and is written out by `run` in the session's nursery.
+
+    `broken` holds the error that ended the writer: the session then ends and is loaded anew.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, log: Log, publish: Publish, time: Callable[[], float]
+    ) -> None:
+        self.snapshot = snapshot
+        self.broken: LogError | None = None
+        self._log = log
+        self._publish = publish
+        self._time = time
+        self._waiting: list[_Waiting] = []
+        self._joinable: dict[tuple[str, str], _Waiting] = {}
+        self._numbered: list[Event] = []
+        self._submission: SubmissionRow | None = None
+        self._puts = 0
+        self._puts_committed = 0
+        self._written_at = float("-inf")
+        self._wake = trio.Event()
+        self._urgent = trio.Event()
+        self._progress = trio.Event()
+
+    def put(
+        self,
+        *bodies: AnyBody,
+        turn_id: str | None = None,
+        submission_id: str | None = None,
+        submission: SubmissionRow | None = None,
+    ) -> None:
+        """Take bodies to be committed together, with the answer to the submission behind them."""
+        for body in bodies:
+            if isinstance(body, ItemDelta):
+                self._put_delta(body, turn_id)
+            else:
+                self._joinable.clear()
+                self._waiting.append(_Waiting(body, turn_id, submission_id, []))
+                self._urgent.set()
+        if submission:
+            self._submission = submission
+            self._urgent.set()
+        self._puts += 1
+        self._wake.set()
+
+    async def emit(self, *bodies: AnyBody, turn_id: str) -> None:
+        """Put bodies of a turn; waits while too much is waiting for the log."""
+        self.put(*bodies, turn_id=turn_id)
+        if len(self._waiting) >= PENDING_BODIES_MAX:
+            await self.committed()
+
+    async def committed(self) -> None:
+        """Wait until all that was put is in the log and published; raises `LogError`."""
+        target = self._puts
+        self._urgent.set()
+        while self._puts_committed < target:
+            if self.broken:
+                raise self.broken
+            await self._progress.wait()
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether all that was put is in the log."""
+        return self._puts_committed == self._puts
+
+    def settle(self) -> Snapshot:
+        """Number what waits, so that `snapshot` has it, and return the snapshot."""
+        for waiting in self._waiting:
+            body = waiting.body
+            if isinstance(body, ItemDelta):
+                body = ItemDelta(body.item_id, body.channel, "".join(waiting.pieces))
+            event = Event(
+                self.snapshot.seq + 1,
+                self.snapshot.session_id,
+                self._time(),
+                body,
+                waiting.turn_id,
+                waiting.submission_id,
+            )
+            fold(self.snapshot, event)
+            self._numbered.append(event)
+        self._waiting.clear()
+        self._joinable.clear()
+        return self.snapshot
+
+    async def run(self) -> None:
+        """Write batches until cancelled; raises `LogError` when the log can't be written."""
+        while True:
+            await self._wake.wait()
+            if trio.current_time() - self._written_at < DELTA_WINDOW_S:
+                with trio.move_on_after(DELTA_WINDOW_S):
+                    await self._urgent.wait()
+            self._wake, self._urgent = trio.Event(), trio.Event()
+            await self._write()
+
+    def _put_delta(self, body: ItemDelta, turn_id: str | None) -> None:
+        key = (body.item_id, body.channel)
+        waiting = self._joinable.get(key)
+        if waiting is None:
+            waiting = self._joinable[key] = _Waiting(body, turn_id, None, [])
+            self._waiting.append(waiting)
+        waiting.pieces.append(body.delta)
+
+    async def _write(self) -> None:
+        self.settle()
+        puts = self._puts
+        events, self._numbered = self._numbered, []
+        submission, self._submission = self._submission, None
+        bodies = [encode_event(event) for event in events]
+        rows = tuple(EventRow(e.seq, e.time, b) for e, b in zip(events, bodies, strict=True))
+        try:
+            await self._log.append(Batch(session_row(self.snapshot), rows, submission))
+        except LogError as error:
+            self.broken = error
+            self._tell()
+            raise
+        self._written_at = trio.current_time()
+        self._puts_committed = puts
+        for event, body in zip(events, bodies, strict=True):
+            self._publish(event.session_id, body)
+            if isinstance(event.body, LIFECYCLE_BODIES):
+                self._publish(LIFECYCLE_TOPIC, body)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Wake whoever waits in `committed`."""
+        progress, self._progress = self._progress, trio.Event()
+        progress.set()
+
+
+def session_row(snapshot: Snapshot) -> SessionRow:
+    """What the log's table of sessions keeps of a snapshot."""
+    return SessionRow(
+        session_id=snapshot.session_id,
+        workspace=snapshot.workspace,
+        created_at=snapshot.created_at,
+        updated_at=snapshot.updated_at,
+        head=snapshot.seq,
+        title=snapshot.title,
+        archived=snapshot.archived,
+        turns=snapshot.turns,
+        cost=snapshot.cost,
+        unfinished=snapshot.turn is not None,
+    )

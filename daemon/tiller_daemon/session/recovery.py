@@ -1,0 +1,51 @@
+"""Loading a session from the log, and closing a turn that the log shows unfinished (G11)."""
+
+from collections.abc import Callable
+
+from tiller_daemon.session.mailbox import InputQueue
+from tiller_daemon.store.base import Log, LogError
+from tiller_daemon.turn.closing import DAEMON_STOPPED, closing_bodies
+from tiller_daemon.turn.context import Ending
+from tiller_protocol.codec import decode_event
+from tiller_protocol.errors import BadMessage
+from tiller_protocol.events import AnyBody, QueueChanged, StatusChanged
+from tiller_protocol.snapshot import SequenceGap, Snapshot, fold
+
+LOAD_EVENTS_MAX = 5_000
+LOAD_BYTES_MAX = 8 * 1024 * 1024
+"""How much is read from the log at a time while a session is loaded."""
+
+
+async def load_snapshot(log: Log, session_id: str) -> Snapshot:
+    """Fold all events of a session; raises `LogError("corrupt")` for one that can't be read."""
+    snapshot = Snapshot(session_id)
+    while bodies := await log.events(session_id, snapshot.seq, LOAD_EVENTS_MAX, LOAD_BYTES_MAX):
+        for body in bodies:
+            try:
+                fold(snapshot, decode_event(body))
+            except (BadMessage, SequenceGap, KeyError, ValueError) as error:
+                raise LogError(
+                    "corrupt",
+                    f"Session {session_id} can't be read after event {snapshot.seq} in {log.path}: "
+                    f"{error}. Other sessions are not affected.",
+                ) from error
+    return snapshot
+
+
+def recovery_bodies(
+    snapshot: Snapshot, now: float, new_id: Callable[[], str]
+) -> tuple[str, tuple[AnyBody, ...], tuple[AnyBody, ...]] | None:
+    """What closes a turn found in the log: its id, the turn's bodies, the session's bodies.
+
+    Steering that the turn had not taken goes back to the queue. A call that was running is `lost`
+    and never run again.
+    """
+    if snapshot.turn is None:
+        return None
+    ending = Ending("interrupted", DAEMON_STOPPED)
+    bodies = closing_bodies(snapshot, ending, now, new_id, lost=True)
+    after: list[AnyBody] = [StatusChanged("idle")]
+    queue = InputQueue(snapshot.queue)
+    if queue.hand_back():
+        after.insert(0, QueueChanged(queue.queue))
+    return snapshot.turn.turn_id, bodies, tuple(after)

@@ -1,0 +1,141 @@
+"""Open requests of a session: a task of the turn waits in `ask`, the submission loop answers.
+
+Open requests are state in the log (`request_opened` without `request_resolved`), so every frontend
+that attaches sees them; what is here is who waits for them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import trio
+from msgspec import Struct
+
+from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.outbox import Outbox
+from tiller_protocol.events import RequestOpened, RequestResolved, StatusChanged
+from tiller_protocol.items import Request, Resolution
+from tiller_protocol.settings import Rule
+
+RESOLVED_KEPT_MAX = 1_000
+"""How many resolved requests of a session are remembered, to tell a late answer who was first."""
+
+
+class Reply(Struct, frozen=True):
+    """How a request was resolved; `text` is feedback or the answer, `by` the frontend's name."""
+
+    resolution: Resolution
+    text: str = ""
+    by: str = ""
+
+
+@dataclass
+class _Waiter:
+    request: Request
+    turn_id: str
+    answered: trio.Event = field(default_factory=trio.Event)
+    reply: Reply = Reply("cancelled")
+
+
+class OpenRequests:
+    """The requests that tasks of this session's turns wait for, and how the last ones ended."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._waiters: dict[str, _Waiter] = {}
+        self._resolved: dict[str, Reply] = {}
+
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._waiters or request_id in self._resolved
+
+    async def ask(self, request: Request, turn_id: str) -> Reply:
+        """Open `request` and wait for its answer.
+
+        When cancelled the request stays open in the log: whoever closes the turn resolves it.
+        """
+        waiter = self._waiters[request.id] = _Waiter(request, turn_id)
+        self._outbox.put(
+            RequestOpened(request),
+            StatusChanged("waiting", request_id=request.id),
+            turn_id=turn_id,
+        )
+        try:
+            await waiter.answered.wait()
+        finally:
+            self._waiters.pop(request.id, None)
+            self._remember(request.id, waiter.reply)
+        return waiter.reply
+
+    def answer(self, request_id: str, reply: Reply) -> tuple[Rule, ...]:
+        """Resolve a request, and those that now need no answer; returns rules to keep.
+
+        Raises `RejectionError`: `already_resolved` or `not_found`.
+        """
+        waiter = self._waiters.get(request_id)
+        if waiter is None and request_id not in self._resolved:
+            raise RejectionError("not_found", f"There is no request {request_id}.")
+        if waiter is None or waiter.answered.is_set():
+            raise _too_late(request_id, waiter.reply if waiter else self._resolved[request_id])
+        _check_kind(waiter.request, reply)
+        self._resolve(waiter, reply)
+        if reply.resolution == "reject":
+            self._resolve_others(Reply("reject", "", reply.by))
+        self._show_status(waiter.turn_id)
+        if reply.resolution == "always":
+            return tuple(
+                Rule(waiter.request.permission, pattern, "allow")
+                for pattern in waiter.request.always
+            )
+        return ()
+
+    def reconsider(self, is_allowed: Callable[[Request], bool]) -> None:
+        """Resolve open requests that `is_allowed` by the rules there are now, without asking."""
+        for waiter in self._open():
+            if is_allowed(waiter.request):
+                self._resolve(waiter, Reply("always"))
+                self._show_status(waiter.turn_id)
+
+    def _open(self) -> list[_Waiter]:
+        return [waiter for waiter in self._waiters.values() if not waiter.answered.is_set()]
+
+    def _resolve_others(self, reply: Reply) -> None:
+        for waiter in self._open():
+            self._resolve(waiter, reply)
+
+    def _resolve(self, waiter: _Waiter, reply: Reply) -> None:
+        waiter.reply = reply
+        waiter.answered.set()
+        self._outbox.put(
+            RequestResolved(waiter.request.id, reply.resolution, reply.by, reply.text),
+            turn_id=waiter.turn_id,
+        )
+
+    def _show_status(self, turn_id: str) -> None:
+        still_open = self._open()
+        if still_open:
+            status = StatusChanged("waiting", request_id=still_open[0].request.id)
+        else:
+            status = StatusChanged("busy")
+        self._outbox.put(status, turn_id=turn_id)
+
+    def _remember(self, request_id: str, reply: Reply) -> None:
+        self._resolved[request_id] = reply
+        while len(self._resolved) > RESOLVED_KEPT_MAX:
+            del self._resolved[next(iter(self._resolved))]
+
+
+def _check_kind(request: Request, reply: Reply) -> None:
+    question = request.kind == "question"
+    if question != (reply.resolution == "answer") and reply.resolution != "reject":
+        wanted = "answer, or reject" if question else "once, always or reject"
+        raise RejectionError(
+            "bad_message", f"Request {request.id} is a {request.kind}: answer it with {wanted}."
+        )
+
+
+def _too_late(request_id: str, reply: Reply) -> RejectionError:
+    who = f" by {reply.by}" if reply.by else ""
+    return RejectionError(
+        "already_resolved",
+        f"Request {request_id} was already resolved{who}: {reply.resolution}.",
+        {"resolution": reply.resolution, "by": reply.by},
+    )

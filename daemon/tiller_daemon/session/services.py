@@ -1,0 +1,47 @@
+"""What every session is handed by the composition root: the world, behind small functions."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec import Struct
+
+from tiller_daemon.config import Configuration
+from tiller_daemon.models.base import ModelClient
+from tiller_daemon.session.outbox import Publish
+from tiller_daemon.store.base import Log
+from tiller_daemon.tools.base import Tool
+
+
+class ChosenModel(Struct, frozen=True):
+    """A model that can be asked: its full name, its provider's name for it, and its client."""
+
+    name: str
+    provider_model: str
+    client: ModelClient
+    context_window: int | None = None
+    max_output_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Services:
+    """`time` is Unix seconds, `random` in [0, 1), `new_id` a fresh ULID.
+
+    `model` finds a model by its full name (`None`: the default) and raises `RejectionError` with
+    what to do; `discover` looks for models when none is configured. `variables` makes the environment of a command from a call id. `forget` removes the
+    files of a deleted session.
+    """
+
+    log: Log
+    publish: Publish
+    time: Callable[[], float]
+    random: Callable[[], float]
+    new_id: Callable[[], str]
+    configuration: Callable[[], Configuration]
+    model: Callable[[str | None], ChosenModel]
+    discover: Callable[[], Awaitable[None]]
+    tools: Mapping[str, Tool]
+    variables: Callable[[str], Mapping[str, str]]
+    spill_directory: Callable[[str], Path]
+    forget: Callable[[str], None]
+    platform: str

@@ -1,0 +1,175 @@
+"""The tools of one turn: finds a tool, validates arguments, asks policy and user, runs it.
+
+Implements the turn's `ToolRuntime`. Nothing in a call's arguments can loosen a rule.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import structlog
+import trio
+from msgspec import Struct, structs
+
+from tiller_daemon.models.base import ToolSpec
+from tiller_daemon.policy.rules import Verdict, decide, patterns_of_always
+from tiller_daemon.policy.shell_commands import only_reads
+from tiller_daemon.session.requests import Reply
+from tiller_daemon.tools.base import (
+    FileVersions,
+    Need,
+    Tool,
+    ToolEnvironment,
+    ToolFailure,
+    ToolResult,
+)
+from tiller_daemon.turn.context import TurnContext
+from tiller_daemon.turn.ports import PreparedCall, Refusal
+from tiller_protocol.items import Effect, Request, ToolCall
+from tiller_protocol.settings import Rule
+
+log = structlog.get_logger()
+
+TITLE_CHARS_MAX = 200
+
+Ask = Callable[[Request], Awaitable[Reply]]
+
+
+class _Work(Struct, frozen=True):
+    """What `run` needs of a prepared call."""
+
+    tool: Tool
+    arguments: Struct
+    needs: tuple[Need, ...]
+
+
+@dataclass(frozen=True)
+class Toolbox:
+    """`rules` returns the rules as they are now: a grant of the user counts at once.
+
+    `variables` makes the environment of a child process from a call id.
+    """
+
+    context: TurnContext
+    tools: Mapping[str, Tool]
+    rules: Callable[[], tuple[Rule, ...]]
+    ask: Ask
+    new_id: Callable[[], str]
+    files: FileVersions
+    spill_directory: Path
+    variables: Callable[[str], Mapping[str, str]]
+
+    def prepare(self, call: ToolCall) -> PreparedCall | Refusal:
+        """Find the tool and validate the arguments, or say what is wrong with the call."""
+        tool = self.tools.get(call.name) or self.tools.get(call.name.strip().lower())
+        if tool is None:
+            there_are = ", ".join(sorted(self.tools)) or "none"
+            return Refusal("invalid", f"There is no tool {call.name!r}. Tools: {there_are}.")
+        try:
+            arguments = _decode(tool, call.arguments)
+            needs = tool.needs(arguments, Path(self.context.workspace))
+        except (msgspec.DecodeError, RecursionError) as error:
+            return Refusal("invalid", _explain(tool, error))
+        except ToolFailure as failure:
+            return Refusal("failed", str(failure))
+        prepared = structs.replace(
+            call, name=tool.name, effect=_effect(tool, needs), title=_title(needs)
+        )
+        return PreparedCall(prepared, prepared.effect, _Work(tool, arguments, needs))
+
+    async def permit(self, prepared: PreparedCall) -> Refusal | None:
+        """Ask the policy, then the user if it says so."""
+        work: _Work = prepared.work
+        verdict = decide(work.needs, self.rules(), self.context.approve)
+        if verdict.action == "allow":
+            return None
+        if verdict.action == "deny":
+            return Refusal("denied", f"denied: {verdict.reason}")
+        answer = await self.ask(self._request(prepared.call, work, verdict))
+        if answer.resolution in ("once", "always"):
+            return None
+        said = f" They said: {answer.text}" if answer.text else ""
+        return Refusal("denied", f"The user rejected this call.{said}", ends_turn=True)
+
+    async def run(
+        self, prepared: PreparedCall, output: Callable[[str], Awaitable[None]]
+    ) -> ToolResult:
+        """Run the call within its tool's time limit; every failure is a `ToolFailure`."""
+        work: _Work = prepared.work
+        environment = ToolEnvironment(
+            workspace=Path(self.context.workspace),
+            spill_directory=self.spill_directory,
+            session_id=self.context.session_id,
+            call_id=prepared.call.id,
+            files=self.files,
+            variables=self.variables(prepared.call.id),
+            output=output,
+        )
+        try:
+            with trio.fail_after(work.tool.timeout_s):
+                return await work.tool.run(work.arguments, environment)
+        except ToolFailure:
+            raise
+        except trio.TooSlowError:
+            raise ToolFailure(
+                f"{work.tool.name} was stopped after its time limit of {work.tool.timeout_s:g} s."
+            ) from None
+        except Exception as error:
+            log.exception("tool_crashed", tool=work.tool.name, call_id=prepared.call.id)
+            raise ToolFailure(
+                f"{work.tool.name} failed by a defect of its own: {type(error).__name__}: {error}"
+            ) from error
+
+    def _request(self, call: ToolCall, work: _Work, verdict: Verdict) -> Request:
+        need = next(need for need in work.needs if need.permission == verdict.permission)
+        return Request(
+            id=self.new_id(),
+            kind="approval",
+            title=need.title or call.title,
+            item_id=call.id,
+            permission=need.permission,
+            subjects=need.subjects,
+            always=patterns_of_always(need),
+            detail=need.detail,
+        )
+
+
+def tool_specs(tools: Mapping[str, Tool]) -> tuple[ToolSpec, ...]:
+    """The tools as models are offered them."""
+    return tuple(_spec(tool) for tool in tools.values())
+
+
+@cache
+def _spec(tool: Tool) -> ToolSpec:
+    return ToolSpec(tool.name, tool.description, _parameters(tool))
+
+
+def _parameters(tool: Tool) -> dict[str, object]:
+    """JSON Schema of a tool's arguments, without indirection: some models can't follow `$ref`."""
+    (reference,), definitions = msgspec.json.schema_components([tool.arguments])
+    schema = definitions[reference["$ref"].rpartition("/")[2]]
+    return {key: value for key, value in schema.items() if key != "title"}
+
+
+def _decode(tool: Tool, arguments: str) -> Struct:
+    return msgspec.json.decode(arguments.strip() or "{}", type=tool.arguments)
+
+
+def _explain(tool: Tool, error: Exception) -> str:
+    schema = msgspec.json.encode(_parameters(tool)).decode()
+    return f"Invalid arguments for {tool.name}: {error}. They must match {schema}"
+
+
+def _effect(tool: Tool, needs: tuple[Need, ...]) -> Effect:
+    if tool.effect != "command":
+        return tool.effect
+    commands = [s for need in needs if need.kind == "command" for s in need.subjects]
+    return "read" if commands and all(only_reads(command) for command in commands) else "write"
+
+
+def _title(needs: tuple[Need, ...]) -> str:
+    title = next((need.title or " ".join(need.subjects) for need in needs), "")
+    line = " ".join(title.split())
+    return line if len(line) <= TITLE_CHARS_MAX else line[: TITLE_CHARS_MAX - 1] + "…"

@@ -1,0 +1,121 @@
+"""Closing a turn: what must still be said so that nothing of it stays open. Pure.
+
+The same function closes a turn that completed, was interrupted, failed, hit a bug, or was found
+unfinished in the log after the daemon was killed. It looks only at the snapshot, which has every
+open item, request and step, and the output of a running call so far.
+"""
+
+from collections.abc import Callable
+
+from msgspec import structs
+
+from tiller_daemon.turn.context import Ending
+from tiller_protocol.errors import ErrorInfo
+from tiller_protocol.events import (
+    AnyBody,
+    FinishReason,
+    ItemCompleted,
+    ItemStarted,
+    RequestResolved,
+    StepEnded,
+    ToolCallUpdated,
+    TurnEnded,
+)
+from tiller_protocol.items import (
+    AssistantMessage,
+    Item,
+    Notice,
+    Reasoning,
+    ToolCall,
+    ToolErrorKind,
+    Usage,
+)
+from tiller_protocol.snapshot import OpenTurn, Snapshot
+
+INTERRUPTED_NOTICE = (
+    "The user interrupted this turn. Commands that were running were stopped and may have done "
+    "part of their work. Look before you rely on anything, and follow what the user says next."
+)
+STOPPED_NOTICE = (
+    "The daemon stopped while this turn ran. Calls without a result may have done all, part or "
+    "none of their work and were not repeated. Look before you rely on anything."
+)
+LOST_OUTPUT = (
+    "The daemon stopped while this call ran: it may have done all, part or none of its work. "
+    "It was not repeated."
+)
+OUTPUT_KEPT_CHARS_MAX = 48_000
+"""How much of the end of an unfinished call's output the model is shown; about 12,000 tokens."""
+
+DAEMON_STOPPED = ErrorInfo(
+    "daemon_stopped", "The daemon stopped while this turn ran. Send a message to go on."
+)
+
+
+def closing_bodies(
+    snapshot: Snapshot, ending: Ending, now: float, new_id: Callable[[], str], *, lost: bool = False
+) -> tuple[AnyBody, ...]:
+    """Events that end the open turn of `snapshot`, `turn_ended` last; none if no turn is open.
+
+    `now` is Unix seconds. `lost` is for a turn found in the log: what became of a running call is
+    then not known.
+    """
+    turn = snapshot.turn
+    if turn is None:
+        return ()
+    bodies: list[AnyBody] = [RequestResolved(r.id, "cancelled") for r in snapshot.requests]
+    for item in snapshot.items:
+        if item.id in snapshot.open_items:
+            bodies += _close_item(item, now, lost=lost)
+    if turn.step_open:
+        bodies.append(StepEnded(turn.step, _finish_reason(ending), Usage()))
+    if ending.outcome == "interrupted":
+        notice = Notice(new_id(), ending.outcome, STOPPED_NOTICE if lost else INTERRUPTED_NOTICE)
+        bodies += [ItemStarted(notice), ItemCompleted(notice)]
+    return (*bodies, _turn_ended(turn, ending, now))
+
+
+def _close_item(item: Item, now: float, *, lost: bool) -> list[AnyBody]:
+    match item:
+        case AssistantMessage() | Reasoning():
+            return [ItemCompleted(structs.replace(item, state="interrupted"))]
+        case ToolCall():
+            return _close_call(item, now, lost=lost)
+        case _:
+            return [ItemCompleted(item)]
+
+
+def _close_call(call: ToolCall, now: float, *, lost: bool) -> list[AnyBody]:
+    kind: ToolErrorKind
+    if call.started_at is None:
+        kind, output = "aborted", "aborted before it ran"
+    elif lost:
+        kind, output = "lost", LOST_OUTPUT
+    else:
+        kind, output = "aborted", f"aborted after {max(0.0, now - call.started_at):.1f} s"
+    if call.output:
+        output += f"\nThe output so far:\n{call.output[-OUTPUT_KEPT_CHARS_MAX:]}"
+    closed = structs.replace(
+        call,
+        state="error",
+        error_kind=kind,
+        output=output,
+        duration_s=None if lost or call.started_at is None else max(0.0, now - call.started_at),
+    )
+    return [ToolCallUpdated(call.id, "error", kind), ItemCompleted(closed)]
+
+
+def _finish_reason(ending: Ending) -> FinishReason:
+    return "interrupted" if ending.outcome == "interrupted" else "error"
+
+
+def _turn_ended(turn: OpenTurn, ending: Ending, now: float) -> TurnEnded:
+    return TurnEnded(
+        outcome=ending.outcome,
+        steps=turn.steps_ended + turn.step_open,
+        usage=turn.usage,
+        duration_s=max(0.0, now - turn.started_at),
+        last_message=turn.last_message,
+        cost=turn.cost,
+        error=ending.error,
+    )

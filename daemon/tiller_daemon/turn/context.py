@@ -1,0 +1,61 @@
+"""What is fixed for a turn, and how a turn can end. Frozen: a change waits for the next turn."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from tiller_daemon.models.base import ToolSpec
+from tiller_protocol.errors import ErrorInfo
+from tiller_protocol.events import Outcome, TurnContextShown
+from tiller_protocol.settings import Approve, FollowUps, Rule
+
+DEFAULT_CONTEXT_WINDOW_TOKENS = 128_000
+"""Assumed for a model whose window neither configuration nor catalogue knows."""
+
+
+class TurnContext(Struct, frozen=True):
+    """One configuration for all of a turn.
+
+    `model` is provider/model as the user names it, `provider_model` what the provider calls it.
+    `first_ordinal` is the number of steps that the session had before this turn. `rules` are the
+    permission rules above the built-in ones, weakest layer first.
+    """
+
+    turn_id: str
+    session_id: str
+    workspace: str
+    agent: str
+    model: str
+    provider_model: str
+    system_prompt: str
+    tools: tuple[ToolSpec, ...]
+    rules: tuple[Rule, ...]
+    approve: Approve
+    follow_ups: FollowUps
+    max_steps: int
+    first_ordinal: int
+    variant: str = ""
+    context_window: int = DEFAULT_CONTEXT_WINDOW_TOKENS
+    max_output_tokens: int | None = None
+    output_schema: dict[str, Any] | None = None
+
+    def shown(self) -> TurnContextShown:
+        """Return what frontends are told of it."""
+        return TurnContextShown(
+            workspace=self.workspace,
+            agent=self.agent,
+            model=self.model,
+            variant=self.variant,
+            approve=self.approve,
+            max_steps=self.max_steps,
+            tools=tuple(tool.name for tool in self.tools),
+            context_window=self.context_window,
+            output_schema=self.output_schema,
+        )
+
+
+class Ending(Struct, frozen=True):
+    """How a turn ended; `error` says why when it did not complete."""
+
+    outcome: Outcome
+    error: ErrorInfo | None = None

@@ -1,0 +1,172 @@
+"""Running the calls of one response: who runs beside whom, and what each of them answers.
+
+Calls that only read run at the same time, any other call runs alone, all in call order. Between
+them steering is looked for: calls that have not started then are skipped.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import groupby
+
+import trio
+from msgspec import Struct, structs
+
+from tiller_daemon.tools.base import ToolFailure, ToolResult
+from tiller_daemon.turn.history import History
+from tiller_daemon.turn.ports import Ports, PreparedCall, Refusal
+from tiller_protocol.events import AnyBody, ItemCompleted, ItemDelta, ToolCallUpdated
+from tiller_protocol.items import ToolCall, ToolErrorKind
+
+LIVE_OUTPUT_BYTES_MAX = 256 * 1024
+"""How much output of one call is sent while it runs; the result has head and tail of all of it."""
+
+SKIPPED_BY_STEERING = "skipped: the user steered"
+SKIPPED_BY_REJECTION = "skipped: the user rejected another call of this response"
+
+
+class Dispatched(Struct, frozen=True):
+    """What running the calls came to; `rejected` means that the user's no ends the turn."""
+
+    rejected: bool
+
+
+async def run_calls(calls: Sequence[ToolCall], history: History, ports: Ports) -> Dispatched:
+    """Give every call exactly one result, in `history` and as events.
+
+    On cancellation the calls without a result stay open for whoever closes the turn.
+    """
+    rejected = False
+    for group in _groups([_prepare(call, ports) for call in calls]):
+        if rejected or ports.mailbox.has_steering:
+            reason = SKIPPED_BY_REJECTION if rejected else SKIPPED_BY_STEERING
+            for prepared in group:
+                await _refuse(prepared[0], Refusal("skipped", reason), history, ports)
+            continue
+        rejected = await _run_group(group, history, ports)
+    return Dispatched(rejected)
+
+
+async def refuse_all(
+    calls: Iterable[ToolCall], kind: ToolErrorKind, output: str, history: History, ports: Ports
+) -> None:
+    """Answer every call with the same error; none of them runs."""
+    for call in calls:
+        await _refuse(call, Refusal(kind, output), history, ports)
+
+
+_Candidate = tuple[ToolCall, PreparedCall | Refusal]
+
+
+def _prepare(call: ToolCall, ports: Ports) -> _Candidate:
+    prepared = ports.tools.prepare(call)
+    return (prepared.call if isinstance(prepared, PreparedCall) else call), prepared
+
+
+def _groups(candidates: Sequence[_Candidate]) -> list[list[_Candidate]]:
+    """Neighbours that only read, or that will not run, together; every other call by itself."""
+
+    def key(numbered: tuple[int, _Candidate]) -> int:
+        number, (_, prepared) = numbered
+        alone = isinstance(prepared, PreparedCall) and prepared.effect == "write"
+        return number if alone else -1
+
+    return [[c for _, c in group] for _, group in groupby(enumerate(candidates), key)]
+
+
+async def _run_group(group: Sequence[_Candidate], history: History, ports: Ports) -> bool:
+    rejections: list[Refusal] = []
+
+    async def run(call: ToolCall, prepared: PreparedCall | Refusal) -> None:
+        refusal = await _run_one(call, prepared, history, ports)
+        if refusal and refusal.ends_turn:
+            rejections.append(refusal)
+
+    if len(group) == 1:
+        await run(*group[0])
+    else:
+        async with trio.open_nursery() as nursery:
+            for call, prepared in group:
+                nursery.start_soon(run, call, prepared)
+    return bool(rejections)
+
+
+async def _run_one(
+    call: ToolCall, prepared: PreparedCall | Refusal, history: History, ports: Ports
+) -> Refusal | None:
+    if isinstance(prepared, PreparedCall):
+        refusal = await ports.tools.permit(prepared)
+        if refusal is None:
+            await _execute(prepared, history, ports)
+            return None
+    else:
+        refusal = prepared
+    await _refuse(call, refusal, history, ports)
+    return refusal
+
+
+async def _execute(prepared: PreparedCall, history: History, ports: Ports) -> None:
+    """Run a permitted call; one that may write is in the log as running before it begins."""
+    call = structs.replace(prepared.call, state="running", started_at=ports.time())
+    await ports.emit(ToolCallUpdated(call.id, "running", title=call.title))
+    if prepared.effect == "write":
+        await ports.committed()
+    try:
+        result = await ports.tools.run(prepared, _live_output(call.id, ports))
+        ended = _with_result(call, result, ports.time())
+    except ToolFailure as failure:
+        ended = _with_error(call, "failed", str(failure), ports.time())
+    await _complete(ended, history, ports)
+
+
+def _live_output(item_id: str, ports: Ports) -> Callable[[str], Awaitable[None]]:
+    left = LIVE_OUTPUT_BYTES_MAX
+
+    async def output(piece: str) -> None:
+        nonlocal left
+        if left <= 0 or not piece:
+            return
+        shown = piece[:left]
+        left -= len(shown)
+        if left <= 0:
+            shown += "\n… more output is kept and not shown while the call runs\n"
+        await ports.emit(ItemDelta(item_id, "output", shown))
+
+    return output
+
+
+async def _refuse(call: ToolCall, refusal: Refusal, history: History, ports: Ports) -> None:
+    await _complete(_with_error(call, refusal.kind, refusal.output, None), history, ports)
+
+
+async def _complete(call: ToolCall, history: History, ports: Ports) -> None:
+    bodies: tuple[AnyBody, ...] = (
+        ToolCallUpdated(call.id, call.state, call.error_kind, call.title),
+        ItemCompleted(call),
+    )
+    history.replace(call)
+    await ports.emit(*bodies)
+
+
+def _with_result(call: ToolCall, result: ToolResult, now: float) -> ToolCall:
+    return structs.replace(
+        call,
+        state="error" if result.failed else "completed",
+        error_kind="failed" if result.failed else None,
+        title=result.title or call.title,
+        output=result.output,
+        diff=result.diff,
+        images=result.images,
+        spill_path=result.spill_path,
+        exit_status=result.exit_status,
+        duration_s=_duration(call, now),
+    )
+
+
+def _with_error(call: ToolCall, kind: ToolErrorKind, output: str, now: float | None) -> ToolCall:
+    duration_s = None if now is None else _duration(call, now)
+    return structs.replace(
+        call, state="error", error_kind=kind, output=output, duration_s=duration_s
+    )
+
+
+def _duration(call: ToolCall, now: float) -> float | None:
+    return None if call.started_at is None else max(0.0, now - call.started_at)

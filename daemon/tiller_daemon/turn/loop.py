@@ -1,0 +1,152 @@
+"""The turn: from a user's input until the agent rests. Open this file first.
+
+`run_turn` is the whole control flow. It decides by what a response holds, not by its finish reason
+alone. It opens no turn and closes none: the session has logged `turn_started`, and closes the turn
+by what `run_turn` returns, also when it is cancelled or crashes.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from tiller_daemon.models.base import ModelError, ModelRequest
+from tiller_daemon.turn.context import Ending, TurnContext
+from tiller_daemon.turn.dispatch import Dispatched, refuse_all, run_calls
+from tiller_daemon.turn.history import History, for_request
+from tiller_daemon.turn.ports import Ports
+from tiller_daemon.turn.step import Response, stream_response
+from tiller_protocol.errors import ErrorInfo
+from tiller_protocol.events import (
+    AnyBody,
+    ItemCompleted,
+    ItemStarted,
+    QueueChanged,
+    StepEnded,
+    StepStarted,
+)
+from tiller_protocol.ids import ItemId
+from tiller_protocol.items import Notice, QueuedInput, UserMessage
+
+LAST_STEP_NOTICE = (
+    "This is the last step of this turn and no tools can be called in it. "
+    "Say what was done, what was found and what is left."
+)
+NO_TOOLS_LEFT = "not run: the turn has reached its limit of steps"
+CUT_OFF = "not run: the response was cut off at its length limit, so the call may be incomplete"
+
+
+class StepContext(Struct, frozen=True):
+    """What is fixed for one model request. `step` counts from 1; the last one gets no tools."""
+
+    step: int
+    request: ModelRequest
+    last: bool
+
+
+async def run_turn(context: TurnContext, history: History, ports: Ports) -> Ending:
+    """Run steps until the agent rests; returns how the turn ended.
+
+    A failed model request is an ending, not an exception. Cancellation and bugs pass through and
+    leave items open.
+    """
+    step = 0
+    while True:
+        await _take_steering(history, ports)
+        step += 1
+        frozen = await _begin_step(context, step, history, ports)
+        try:
+            response = await stream_response(frozen.request, ports)
+        except ModelError as error:
+            return Ending("failed", ErrorInfo(error.kind, error.message))
+        history.add(*response.items)
+        dispatched = await _answer_calls(frozen, response, history, ports)
+        await ports.emit(
+            StepEnded(
+                step,
+                response.finish_reason,
+                response.usage,
+                time_to_first_token_s=response.time_to_first_token_s,
+            )
+        )
+        if ending := _ending(frozen, response, dispatched, ports):
+            return ending
+        if response.calls or ports.mailbox.has_steering:
+            continue
+        if not await _take_follow_ups(context, history, ports):
+            return Ending("completed")
+
+
+async def _begin_step(
+    context: TurnContext, step: int, history: History, ports: Ports
+) -> StepContext:
+    last = step >= context.max_steps
+    await ports.emit(StepStarted(step))
+    if last:
+        notice = Notice(ItemId(ports.new_id()), "last_step", LAST_STEP_NOTICE)
+        history.add(notice)
+        await ports.emit(ItemStarted(notice), ItemCompleted(notice))
+    request = ModelRequest(
+        model=context.provider_model,
+        system=context.system_prompt,
+        items=for_request(history.items),
+        tools=() if last else context.tools,
+        session_id=context.session_id,
+        ordinal=context.first_ordinal + step - 1,
+        variant=context.variant,
+        max_output_tokens=context.max_output_tokens,
+        output_schema=context.output_schema,
+    )
+    return StepContext(step, request, last)
+
+
+async def _answer_calls(
+    frozen: StepContext, response: Response, history: History, ports: Ports
+) -> Dispatched:
+    if frozen.last:
+        await refuse_all(response.calls, "skipped", NO_TOOLS_LEFT, history, ports)
+    elif response.finish_reason == "length":
+        await refuse_all(response.calls, "invalid", CUT_OFF, history, ports)
+    else:
+        return await run_calls(response.calls, history, ports)
+    return Dispatched(rejected=False)
+
+
+def _ending(
+    frozen: StepContext, response: Response, dispatched: Dispatched, ports: Ports
+) -> Ending | None:
+    if dispatched.rejected:
+        return Ending("blocked", ErrorInfo("rejected", "The user rejected a tool call."))
+    if frozen.last and (response.calls or ports.mailbox.queue):
+        message = f"The turn reached its limit of {frozen.step} steps. Send a message to go on."
+        return Ending("limit_reached", ErrorInfo("max_steps", message))
+    if response.finish_reason == "content_filter":
+        message = "The provider withheld the answer by its content policy."
+        return Ending("failed", ErrorInfo("content_policy", message))
+    return None
+
+
+async def _take_steering(history: History, ports: Ports) -> None:
+    await _receive(ports.mailbox.take_steering(), history, ports)
+
+
+async def _take_follow_ups(context: TurnContext, history: History, ports: Ports) -> bool:
+    """Take what was queued for when the turn would rest; without any, the mailbox closes."""
+    taken = ports.mailbox.take_follow_ups(context.follow_ups)
+    if not taken:
+        ports.mailbox.close()
+    await _receive(taken, history, ports)
+    return bool(taken)
+
+
+async def _receive(inputs: Sequence[QueuedInput], history: History, ports: Ports) -> None:
+    """Move input from the queue into history, in one commit: it is in the one or in the other."""
+    if not inputs:
+        return
+    bodies: list[AnyBody] = [QueueChanged(ports.mailbox.queue)]
+    for given in inputs:
+        message = UserMessage(
+            ItemId(given.id), given.text, given.delivery, given.images, given.files, given.client
+        )
+        history.add(message)
+        bodies += [ItemStarted(message), ItemCompleted(message)]
+    await ports.emit(*bodies)

@@ -1,0 +1,99 @@
+"""What the turn is handed: the only ways in which it touches the world.
+
+The session implements these; simulation and tests do too. The turn itself imports no socket,
+database or HTTP client.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from tiller_daemon.models.base import ModelClient
+from tiller_daemon.tools.base import ToolResult
+from tiller_protocol.events import AnyBody
+from tiller_protocol.items import Effect, QueuedInput, ToolCall, ToolErrorKind
+from tiller_protocol.settings import FollowUps
+
+
+class Emit(Protocol):
+    """Record and announce events; those of one call are committed together."""
+
+    async def __call__(self, *bodies: AnyBody) -> None:
+        """Number the bodies at once; waits only while too much is waiting to be committed."""
+        ...
+
+
+class Mailbox(Protocol):
+    """Input that arrives while the turn runs. Every method is atomic: none of them waits."""
+
+    @property
+    def queue(self) -> tuple[QueuedInput, ...]:
+        """What has been accepted and not been taken."""
+        ...
+
+    @property
+    def has_steering(self) -> bool:
+        """Whether steering waits."""
+        ...
+
+    def take_steering(self) -> tuple[QueuedInput, ...]:
+        """Remove and return all steering, oldest first."""
+        ...
+
+    def take_follow_ups(self, mode: FollowUps) -> tuple[QueuedInput, ...]:
+        """Remove and return the next follow-up, or all of them."""
+        ...
+
+    def close(self) -> None:
+        """Take no more: from here on input is for the next turn."""
+        ...
+
+
+class PreparedCall(Struct, frozen=True):
+    """A call whose tool exists and whose arguments are valid. `work` is the runtime's own."""
+
+    call: ToolCall
+    effect: Effect
+    work: Any
+
+
+class Refusal(Struct, frozen=True):
+    """A call that does not run, and what the model is told. A user's no ends the turn."""
+
+    kind: ToolErrorKind
+    output: str
+    ends_turn: bool = False
+
+
+class ToolRuntime(Protocol):
+    """Finds, permits and runs tools."""
+
+    def prepare(self, call: ToolCall) -> PreparedCall | Refusal:
+        """Find the tool and validate the arguments; pure but for looking at paths."""
+        ...
+
+    async def permit(self, prepared: PreparedCall) -> Refusal | None:
+        """Ask the policy, and the user when the policy says so."""
+        ...
+
+    async def run(
+        self, prepared: PreparedCall, output: Callable[[str], Awaitable[None]]
+    ) -> ToolResult:
+        """Run the call; raises `ToolFailure`. Cancellation leaves no process behind."""
+        ...
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The turn's hands. `time` is Unix seconds, `committed` waits until all emitted is durable."""
+
+    model: ModelClient
+    tools: ToolRuntime
+    emit: Emit
+    committed: Callable[[], Awaitable[None]]
+    mailbox: Mailbox
+    new_id: Callable[[], str]
+    time: Callable[[], float]
+    random: Callable[[], float]

@@ -1,0 +1,257 @@
+"""A daemon's core in memory: real server, sessions, turns and policy; no socket, file or thread.
+
+The log is `MemoryLog`, the transport `MemoryTransport`, the model is scripted, and tools are small
+ones made here, so that a seed replays everything. `World.kill` is `kill -9`: every task is gone at
+once and only what was committed remains.
+"""
+
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import trio
+from msgspec import Struct
+from tiller_daemon.config import Configuration
+from tiller_daemon.errors import RejectionError
+from tiller_daemon.models.base import ModelClient, ModelEvent, ModelRequest
+from tiller_daemon.models.scripted import Script, ScriptedModel
+from tiller_daemon.server import Server
+from tiller_daemon.session.services import ChosenModel, Services
+from tiller_daemon.session.supervisor import Supervisor
+from tiller_daemon.store.memory import MemoryLog
+from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
+from tiller_daemon.transport.memory import MemoryTransport
+from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Created, Rejected
+from tiller_protocol.codec import (
+    decode_answer,
+    decode_event,
+    decode_publication,
+    encode_submission,
+)
+from tiller_protocol.events import AnyBody, Event, StatusChanged, TurnEnded
+from tiller_protocol.ids import ULID_RANDOM_BYTES, ulid
+from tiller_protocol.ops import AnyOp, Replay, SessionCreate, Submission, UserInput
+from tiller_protocol.settings import Settings
+
+TOKEN = "token-of-the-world"
+
+
+class PauseArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of the tools made here: how long they take, what they say, how they end."""
+
+    seconds: float = 0.0
+    say: str = ""
+    fail: bool = False
+    crash: bool = False
+
+
+@dataclass
+class Usage:
+    """When each call of a tool made here began and ended; `effects` counts finished writes."""
+
+    spans: list[tuple[str, str, float, float]] = field(default_factory=list)
+    running: set[str] = field(default_factory=set)
+    begun: list[str] = field(default_factory=list)
+
+
+def make_tools(usage: Usage) -> dict[str, Tool]:
+    """`look` only reads, `change` writes, `guarded` writes and asks first."""
+
+    def tool(name: str, effect: str, permission: str) -> Tool:
+        async def run(arguments: PauseArguments, environment: ToolEnvironment) -> ToolResult:
+            began = trio.current_time()
+            usage.begun.append(environment.call_id)
+            usage.running.add(environment.call_id)
+            try:
+                if arguments.say:
+                    await environment.output(arguments.say)
+                await trio.sleep(arguments.seconds)
+                if arguments.crash:
+                    raise ZeroDivisionError("a defect of the tool")
+                if arguments.fail:
+                    raise ToolFailure("it failed as asked")
+                return ToolResult(output=arguments.say or f"{name} done")
+            finally:
+                usage.running.discard(environment.call_id)
+                usage.spans.append((environment.call_id, effect, began, trio.current_time()))
+
+        def needs(arguments: PauseArguments, workspace: Path) -> tuple[Need, ...]:
+            subject = arguments.say or name
+            return (Need(permission, (subject,), always=(subject,), title=f"{name} {subject}"),)
+
+        return Tool(name, f"{name} for tests", PauseArguments, effect, 60.0, needs, run)
+
+    return {
+        "look": tool("look", "read", "read"),
+        "peek": tool("peek", "read", "external_directory"),
+        "change": tool("change", "write", "test_change"),
+        "guarded": tool("guarded", "write", "write"),
+    }
+
+
+@dataclass
+class RecordingModel:
+    """Passes requests on to `inner` and keeps them."""
+
+    inner: ModelClient
+    requests: list[ModelRequest] = field(default_factory=list)
+
+    async def stream(self, request: ModelRequest):
+        self.requests.append(request)
+        async for event in self.inner.stream(request):
+            yield event
+
+
+class World:
+    """Use as `async with trio.open_nursery() as n: world = await World.start(n, scripts)`."""
+
+    def __init__(self, scripts: Mapping[str, Script], seed: int = 0) -> None:
+        self.random = Random(seed)
+        self.log = MemoryLog()
+        self.usage = Usage()
+        self.scripts = dict(scripts)
+        self.model = RecordingModel(ScriptedModel(lambda name: self.scripts[name]))
+        self.configuration = Configuration(
+            model=f"scripted/{next(iter(scripts))}",
+            permissions=(_allow("test_change"),),
+        )
+        self.published: dict[str, list[Event]] = {}
+        self._changed = trio.Event()
+        self._epoch = 0.0
+        self.workspace = "/"
+
+    @classmethod
+    async def start(
+        cls, nursery: trio.Nursery, scripts: Mapping[str, Script], seed: int = 0
+    ) -> "World":
+        world = cls(scripts, seed)
+        await world.boot(nursery)
+        return world
+
+    async def boot(self, nursery: trio.Nursery) -> None:
+        """Start the daemon's core on the log there is."""
+        self.scope = trio.CancelScope()
+        self.transport = MemoryTransport()
+        services = Services(
+            log=self.log,
+            publish=self.transport.publish,
+            time=lambda: 1_700_000_000.0 + trio.current_time(),
+            random=self.random.random,
+            new_id=self.new_id,
+            configuration=lambda: self.configuration,
+            model=self._choose,
+            discover=_nothing,
+            tools=make_tools(self.usage),
+            variables=lambda call_id: {},
+            spill_directory=lambda session_id: Path("/nonexistent"),
+            forget=lambda session_id: None,
+            platform="test",
+        )
+        self.supervisor = Supervisor(services)
+        self.server = Server(services, self.supervisor, TOKEN, lambda: ())
+        await nursery.start(self._run)
+
+    async def kill(self) -> None:
+        """Kill the daemon: nothing is closed, nothing is told."""
+        self.scope.cancel()
+        await self._gone.wait()
+
+    async def ask(self, op: AnyOp, submission_id: str | None = None, client: str = "t") -> AnyAnswer:
+        """Send a submission over the transport and return its answer."""
+        submission = Submission(submission_id or self.new_id(), op, client, TOKEN)
+        return decode_answer(await self.transport.ask(encode_submission(submission)))
+
+    async def must(self, op: AnyOp, submission_id: str | None = None) -> AnyResult | None:
+        """Send a submission that must be accepted; returns its result."""
+        answer = await self.ask(op, submission_id)
+        assert isinstance(answer, Accepted), answer
+        return answer.result
+
+    async def refused(self, op: AnyOp) -> Rejected:
+        """Send a submission that must be rejected."""
+        answer = await self.ask(op)
+        assert isinstance(answer, Rejected), answer
+        return answer
+
+    async def session(self, script: str | None = None, **settings: object) -> str:
+        """Make a session whose model plays `script`."""
+        model = f"scripted/{script}" if script else None
+        op = SessionCreate(self.workspace, model=model, settings=Settings(**settings))
+        result = await self.must(op)
+        assert isinstance(result, Created)
+        return result.session_id
+
+    async def say(self, session_id: str, text: str, **fields: object) -> AnyResult | None:
+        """Send user input."""
+        return await self.must(UserInput(session_id, text, **fields))
+
+    async def events(self, session_id: str) -> list[Event]:
+        """All events of the log."""
+        bodies = await self.log.events(session_id, 0, 10**9, 2**60)
+        return [decode_event(body) for body in bodies]
+
+    async def until(self, session_id: str, wanted: Callable[[Event], bool], count: int = 1) -> Event:
+        """Wait until `count` published events are wanted ones; returns the last of them."""
+        while True:
+            found = [e for e in self.published.get(session_id, []) if wanted(e)]
+            if len(found) >= count:
+                return found[count - 1]
+            await self._changed.wait()
+
+    async def until_body(self, session_id: str, kind: type[AnyBody], count: int = 1) -> Event:
+        """Wait for the `count`-th published event of one kind."""
+        return await self.until(session_id, lambda e: isinstance(e.body, kind), count)
+
+    async def ended(self, session_id: str, count: int = 1) -> TurnEnded:
+        """Wait until `count` turns have ended and the session is idle; returns the last ending."""
+        event = await self.until_body(session_id, TurnEnded, count)
+        await self.until(
+            session_id,
+            lambda e: e.seq > event.seq and e.body == StatusChanged("idle"),
+        )
+        assert isinstance(event.body, TurnEnded)
+        return event.body
+
+    def new_id(self) -> str:
+        """A ULID from the seed."""
+        return ulid(int(trio.current_time() * 1000), self.random.randbytes(ULID_RANDOM_BYTES))
+
+    def _choose(self, name: str | None) -> ChosenModel:
+        chosen = name or self.configuration.model or ""
+        if chosen.removeprefix("scripted/") not in self.scripts:
+            raise RejectionError("invalid_settings", f"There is no model {chosen!r}.")
+        return ChosenModel(chosen, chosen.removeprefix("scripted/"), self.model)
+
+    async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        self._gone = trio.Event()
+        try:
+            with self.scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._listen)
+                    if hasattr(self.log, "run"):
+                        nursery.start_soon(self.log.run)
+                    await nursery.start(self.supervisor.run)
+                    nursery.start_soon(self.transport.serve, self.server.handle)
+                    task_status.started()
+        finally:
+            self._gone.set()
+
+    async def _listen(self) -> None:
+        async for publication in self.transport.subscribe("", math.inf):
+            topic, event = decode_publication(publication)
+            if topic == event.session_id:
+                self.published.setdefault(topic, []).append(event)
+                self._changed.set()
+                self._changed = trio.Event()
+
+
+def _allow(permission: str):
+    from tiller_protocol.settings import Rule
+
+    return Rule(permission, "*", "allow")
+
+
+async def _nothing() -> None:
+    await trio.lowlevel.checkpoint()
