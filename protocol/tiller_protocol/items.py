@@ -77,7 +77,9 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
 
     `arguments` is the JSON text as the model wrote it. `output` is what the model sees; the whole
     of a cut output is in the file `spill_path`. `started_at` is Unix seconds, set when the call
-    begins to run. `error_kind` is set exactly when `state` is `error`.
+    begins to run. `error_kind` is set exactly when `state` is `error`. `ordinal` counts the model
+    requests of the session from 0: calls of one response share it, and only they go back to the
+    model as one message.
     """
 
     id: ItemId
@@ -96,6 +98,7 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     started_at: float | None = None
     duration_s: float | None = None
     discarded: bool = False
+    ordinal: int = 0
 
 
 class Compaction(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="compaction"):

@@ -1,4 +1,4 @@
-"""Freezing a turn's context: settings of turn, session, agent and configuration become one struct."""
+"""Freezing a turn's context: settings of turn, session, agent and configuration in one struct."""
 
 from datetime import UTC, datetime
 

@@ -28,12 +28,15 @@ class Reply(Struct, frozen=True):
     by: str = ""
 
 
+CANCELLED = Reply("cancelled")
+
+
 @dataclass
 class _Waiter:
     request: Request
     turn_id: str
     answered: trio.Event = field(default_factory=trio.Event)
-    reply: Reply = Reply("cancelled")
+    reply: Reply = CANCELLED
 
 
 class OpenRequests:

@@ -28,8 +28,8 @@ class Services:
     """`time` is Unix seconds, `random` in [0, 1), `new_id` a fresh ULID.
 
     `model` finds a model by its full name (`None`: the default) and raises `RejectionError` with
-    what to do; `discover` looks for models when none is configured. `variables` makes the environment of a command from a call id. `forget` removes the
-    files of a deleted session.
+    what to do; `discover` looks for models when none is configured. `variables` makes the
+    environment of a command from a call id. `forget` removes the files of a deleted session.
     """
 
     log: Log

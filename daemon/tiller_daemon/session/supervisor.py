@@ -261,7 +261,7 @@ class Supervisor:
             loaded.set()
 
     async def _recover(self, session_id: str) -> None:
-        """Close the turn that the log shows unfinished; one bad session does not stop the others."""
+        """Close an unfinished turn; one session that can't be read does not stop the others."""
         try:
             await self._session(session_id)
         except (LogError, RejectionError) as error:

@@ -21,6 +21,7 @@ from tiller_protocol.events import (
     ToolCallUpdated,
     TurnEnded,
 )
+from tiller_protocol.ids import ItemId
 from tiller_protocol.items import (
     AssistantMessage,
     Item,
@@ -70,7 +71,8 @@ def closing_bodies(
     if turn.step_open:
         bodies.append(StepEnded(turn.step, _finish_reason(ending), Usage()))
     if ending.outcome == "interrupted":
-        notice = Notice(new_id(), ending.outcome, STOPPED_NOTICE if lost else INTERRUPTED_NOTICE)
+        text = STOPPED_NOTICE if lost else INTERRUPTED_NOTICE
+        notice = Notice(ItemId(new_id()), "interrupted", text)
         bodies += [ItemStarted(notice), ItemCompleted(notice)]
     return (*bodies, _turn_ended(turn, ending, now))
 

@@ -52,7 +52,7 @@ async def stream_response(request: ModelRequest, ports: Ports) -> Response:
     Raises `ModelError` when it can't be had. Then, and when cancelled, the items that were begun
     stay open: whoever closes the turn closes them.
     """
-    response = _Assembly(ports)
+    response = _Assembly(ports, request.ordinal)
     async with aclosing(
         stream_with_retry(ports.model, request, time=ports.time, random=ports.random)
     ) as stream:
@@ -67,8 +67,9 @@ async def stream_response(request: ModelRequest, ports: Ports) -> Response:
 class _Assembly:
     """The response so far. Every item stays open until the stream has ended well."""
 
-    def __init__(self, ports: Ports) -> None:
+    def __init__(self, ports: Ports, ordinal: int) -> None:
         self._ports = ports
+        self._ordinal = ordinal
         self._items: dict[str, StreamedItem] = {}
         self._pieces: dict[str, list[str]] = {}
         self._calls: dict[int, str] = {}
@@ -154,7 +155,12 @@ class _Assembly:
 
     async def _start_call(self, event: ToolCallStarted) -> None:
         call = ToolCall(
-            ItemId(self._ports.new_id()), CallId(event.call_id), event.name, "", "pending"
+            ItemId(self._ports.new_id()),
+            CallId(event.call_id),
+            event.name,
+            "",
+            "pending",
+            ordinal=self._ordinal,
         )
         self._calls[event.index] = call.id
         await self._start(call)

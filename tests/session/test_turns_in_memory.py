@@ -1,0 +1,342 @@
+"""Behaviours of turns, on a virtual clock with the core in memory; e2e has them over sockets."""
+
+import pytest
+import trio
+from support.world import World
+from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart, WaitPart
+from tiller_protocol.answers import Queued, Started, Steered
+from tiller_protocol.events import (
+    ItemCompleted,
+    ItemDelta,
+    RequestOpened,
+    RequestResolved,
+    ToolCallUpdated,
+    TurnStarted,
+)
+from tiller_protocol.items import Notice, ToolCall, UserMessage
+from tiller_protocol.lifecycle import LifecycleState, advance
+from tiller_protocol.ops import Answer, Interrupt, UserInput
+
+
+def text(words: str, pieces: int = 1) -> ScriptStep:
+    return ScriptStep(parts=(TextPart(words, pieces=pieces),))
+
+
+def call(name: str, call_id: str = "", **arguments: object) -> CallPart:
+    return CallPart(name, arguments=arguments, call_id=call_id or None)
+
+
+def calls(*parts: CallPart) -> ScriptStep:
+    return ScriptStep(parts=parts)
+
+
+def script(*steps: ScriptStep) -> dict[str, Script]:
+    return {"s": Script(steps)}
+
+
+@pytest.fixture
+async def start(nursery):
+    """Starts a world in the test's nursery; checks every session's life cycle at the end."""
+    worlds: list[World] = []
+
+    async def start(*steps: ScriptStep) -> tuple[World, str]:
+        world = await World.start(nursery, script(*steps))
+        worlds.append(world)
+        return world, await world.session()
+
+    yield start
+    for world in worlds:
+        for session_id in world.published:
+            state = LifecycleState()
+            for event in await world.events(session_id):
+                advance(state, event)
+            assert world.published[session_id] == await world.events(session_id)
+    nursery.cancel_scope.cancel()
+
+
+def tool_calls(world: World, number: int) -> list[ToolCall]:
+    """The calls in the model request of that number."""
+    return [i for i in world.model.requests[number].items if isinstance(i, ToolCall)]
+
+
+def request_about(world: World, session_id: str, subject: str) -> str:
+    """The id of the last request about `subject`."""
+    opened = [e.body.request for e in world.published[session_id] if isinstance(e.body, RequestOpened)]
+    return next(r.id for r in reversed(opened) if r.subjects == (subject,))
+
+
+async def test_b1_text_and_stop_is_one_request(autojump_clock, start):
+    world, session_id = await start(text("hello there", 3))
+    await world.say(session_id, "hi")
+    ended = await world.ended(session_id)
+    assert ended.outcome == "completed"
+    assert ended.last_message == "hello there"
+    kinds = [type(e.body).__name__ for e in await world.events(session_id)]
+    assert kinds[:6] == [
+        "SessionCreated", "TurnStarted", "StatusChanged", "ItemStarted", "ItemCompleted",
+        "StepStarted",
+    ]  # fmt: skip
+    assert kinds[-3:] == ["StepEnded", "TurnEnded", "StatusChanged"]
+    assert len(world.model.requests) == 1
+
+
+async def test_b2_the_second_request_holds_the_call_and_its_result(autojump_clock, start):
+    world, session_id = await start(calls(call("look", "c1", say="found")), text("done"))
+    await world.say(session_id, "look")
+    await world.ended(session_id)
+    (held,) = tool_calls(world, 1)
+    assert (held.call_id, held.output, held.state) == ("c1", "found", "completed")
+
+
+async def test_b4_an_empty_response_ends_the_turn(autojump_clock, start):
+    world, session_id = await start(ScriptStep())
+    await world.say(session_id, "hi")
+    assert (await world.ended(session_id)).outcome == "completed"
+
+
+async def test_b5_unknown_tools_get_an_error_and_case_is_repaired(autojump_clock, start):
+    world, session_id = await start(calls(call("nope"), call("LOOK", say="x")), text("done"))
+    await world.say(session_id, "hi")
+    await world.ended(session_id)
+    unknown, repaired = tool_calls(world, 1)
+    assert unknown.error_kind == "invalid"
+    assert "look" in unknown.output
+    assert (repaired.name, repaired.state) == ("look", "completed")
+
+
+async def test_b6_bad_arguments_name_the_field(autojump_clock, start):
+    world, session_id = await start(
+        calls(CallPart("look", arguments_text="{nonsense"), call("look", seconds="long")),
+        text("done"),
+    )
+    await world.say(session_id, "hi")
+    await world.ended(session_id)
+    broken, wrong = tool_calls(world, 1)
+    assert broken.error_kind == wrong.error_kind == "invalid"
+    assert "seconds" in wrong.output
+    assert world.usage.begun == []
+
+
+async def test_b7_a_cut_off_response_runs_no_call(autojump_clock, start):
+    cut = ScriptStep(parts=(call("change"), call("look")), finish="length")
+    world, session_id = await start(cut, text("done"))
+    await world.say(session_id, "hi")
+    await world.ended(session_id)
+    assert [c.state for c in tool_calls(world, 1)] == ["error", "error"]
+    assert world.usage.begun == []
+
+
+async def test_b8_the_last_step_has_a_notice_and_no_tools(autojump_clock, start):
+    world, session_id = await start(
+        calls(call("look")), calls(call("look")), calls(call("look"))
+    )
+    await world.say(session_id, "hi", overrides=_overrides(max_steps=2))
+    ended = await world.ended(session_id)
+    assert ended.outcome == "limit_reached"
+    first, last = world.model.requests
+    assert first.tools
+    assert not last.tools
+    assert any(isinstance(i, Notice) and i.code == "last_step" for i in last.items)
+
+
+async def test_b12_a_second_start_is_busy_and_two_autos_share_a_turn(autojump_clock, start):
+    world, session_id = await start(calls(call("look", seconds=5)), text("done"), text("more"))
+    results = []
+
+    async def send(words: str) -> None:
+        results.append(await world.say(session_id, words))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(send, "one")
+        nursery.start_soon(send, "two")
+    assert {type(r) for r in results} == {Started, Steered}
+    assert len({r.turn_id for r in results}) == 1
+    busy = await world.refused(UserInput(session_id, "three", delivery="start"))
+    assert (busy.code, busy.data["turn_id"]) == ("busy", results[0].turn_id)
+    await world.ended(session_id)
+
+
+async def test_b13_b14_steering_needs_the_right_turn(autojump_clock, start):
+    world, session_id = await start(calls(call("look", seconds=5)), text("done"))
+    none = await world.refused(UserInput(session_id, "left", delivery="steer"))
+    assert (none.code, none.data["input"]["text"]) == ("no_active_turn", "left")
+    started = await world.say(session_id, "go")
+    wrong = await world.refused(
+        UserInput(session_id, "left", delivery="steer", expected_turn_id="other")
+    )
+    assert (wrong.code, wrong.data["turn_id"]) == ("expected_turn_mismatch", started.turn_id)
+    empty = await world.refused(UserInput(session_id, " ", delivery="steer"))
+    assert empty.code == "empty_input"
+    await world.ended(session_id)
+    assert len([i for i in world.model.requests[-1].items if isinstance(i, UserMessage)]) == 1
+
+
+async def test_b16_steering_skips_the_calls_that_have_not_started(autojump_clock, start):
+    world, session_id = await start(
+        calls(call("change", seconds=5), call("change"), call("change")), text("done")
+    )
+    await world.say(session_id, "go")
+    await world.until(
+        session_id,
+        lambda e: isinstance(e.body, ToolCallUpdated) and e.body.state == "running",
+    )
+    assert isinstance(await world.say(session_id, "other way"), Steered)
+    await world.ended(session_id)
+    assert [c.error_kind for c in tool_calls(world, 1)] == [None, "skipped", "skipped"]
+    last = world.model.requests[1].items[-1]
+    assert isinstance(last, UserMessage)
+    assert (last.text, last.delivery) == ("other way", "steer")
+
+
+async def test_b17_steering_while_text_streams_gives_a_second_request(autojump_clock, start):
+    slow = ScriptStep(parts=(TextPart("a"), WaitPart(5), TextPart("b")))
+    world, session_id = await start(slow, text("done"))
+    await world.say(session_id, "go")
+    await world.until_body(session_id, ItemDelta)
+    await world.say(session_id, "and this", delivery="steer")
+    await world.ended(session_id)
+    assert len(world.model.requests) == 2
+    assert len([e for e in world.published[session_id] if isinstance(e.body, TurnStarted)]) == 1
+
+
+@pytest.mark.parametrize(("mode", "requests"), [("one_at_a_time", 4), ("all", 2)])
+async def test_b20_follow_ups_wait_until_the_turn_would_rest(
+    autojump_clock, start, mode, requests
+):
+    world, _ = await start(calls(call("look", seconds=5)), *[text("ok")] * 4)
+    world.scripts["s"] = Script((ScriptStep(parts=(TextPart("a"), WaitPart(5))), *[text("ok")] * 4))
+    session_id = await world.session(follow_ups=mode)
+    await world.say(session_id, "go")
+    for number in range(3):
+        queued = await world.say(session_id, f"next {number}", delivery="queue")
+        assert isinstance(queued, Queued)
+        assert queued.position == number
+    await world.ended(session_id)
+    assert len(world.model.requests) == requests
+    said = [i.text for i in world.model.requests[-1].items if isinstance(i, UserMessage)]
+    assert said == ["go", "next 0", "next 1", "next 2"]
+
+
+async def test_b22_the_same_submission_has_one_effect_and_one_answer(autojump_clock, start, nursery):
+    world, session_id = await start(text("one"), text("two"))
+    op = UserInput(session_id, "hi")
+    first = await world.ask(op, "same")
+    await world.ended(session_id)
+    assert await world.ask(op, "same") == first
+    await world.kill()
+    await world.boot(nursery)
+    assert await world.ask(op, "same") == first
+    other = await world.ask(UserInput(session_id, "something else"), "same")
+    assert other.code == "bad_message"
+    assert len(world.model.requests) == 1
+
+
+async def test_b24_b25_after_an_interrupt_every_call_has_a_result(autojump_clock, start):
+    world, session_id = await start(
+        calls(call("look", say="quick"), call("look", say="slow", seconds=50), call("change")),
+        text("done"),
+    )
+    await world.say(session_id, "go")
+    await world.until(session_id, lambda e: isinstance(e.body, ItemCompleted), 2)
+    await trio.sleep(3)
+    await world.must(Interrupt(session_id))
+    ended = await world.ended(session_id)
+    assert ended.outcome == "interrupted"
+    assert not world.usage.running
+    await world.say(session_id, "again")
+    await world.ended(session_id, 2)
+    quick, slow, third = tool_calls(world, 1)
+    assert (quick.state, quick.output) == ("completed", "quick")
+    assert slow.error_kind == third.error_kind == "aborted"
+    assert "aborted after 3.0 s" in slow.output
+    assert "slow" in slow.output
+    notices = [i for i in world.model.requests[1].items if isinstance(i, Notice)]
+    assert [n.code for n in notices] == ["interrupted"]
+
+
+async def test_b26_an_interrupt_cancels_an_open_approval(autojump_clock, start):
+    world, session_id = await start(calls(call("guarded")), text("done"))
+    await world.say(session_id, "go")
+    opened = await world.until_body(session_id, RequestOpened)
+    await world.must(Interrupt(session_id))
+    await world.ended(session_id)
+    resolved = await world.until_body(session_id, RequestResolved)
+    assert resolved.body.resolution == "cancelled"
+    late = await world.refused(Answer(opened.body.request.id, "once"))
+    assert late.code == "already_resolved"
+    await world.say(session_id, "again")
+    await world.ended(session_id, 2)
+    assert tool_calls(world, 1)[0].error_kind == "aborted"
+
+
+async def test_b27_an_interrupt_of_another_turn_changes_nothing(autojump_clock, start):
+    world, session_id = await start(calls(call("look", seconds=5)), text("done"))
+    assert (await world.refused(Interrupt(session_id))).code == "no_active_turn"
+    await world.say(session_id, "go")
+    wrong = await world.refused(Interrupt(session_id, "another"))
+    assert wrong.code == "expected_turn_mismatch"
+    assert (await world.ended(session_id)).outcome == "completed"
+
+
+async def test_b31_reads_run_together_and_answer_in_call_order(autojump_clock, start):
+    world, session_id = await start(
+        calls(*(call("look", seconds=(8 - n) / 10, say=str(n)) for n in range(8))), text("done")
+    )
+    await world.say(session_id, "go")
+    began = trio.current_time()
+    await world.ended(session_id)
+    assert trio.current_time() - began < 1.0
+    assert [c.output for c in tool_calls(world, 1)] == [str(n) for n in range(8)]
+    completed = [
+        e.body.item.output
+        for e in world.published[session_id]
+        if isinstance(e.body, ItemCompleted) and isinstance(e.body.item, ToolCall)
+    ]
+    assert completed == [str(n) for n in range(7, -1, -1)]
+
+
+async def test_b34_one_crash_and_one_hang_leave_the_others_alone(autojump_clock, start):
+    world, session_id = await start(
+        calls(call("look", crash=True), call("look", seconds=1000), call("look", say="fine")),
+        text("done"),
+    )
+    await world.say(session_id, "go")
+    await world.ended(session_id)
+    crashed, hung, fine = tool_calls(world, 1)
+    assert "ZeroDivisionError" in crashed.output
+    assert "time limit" in hung.output
+    assert fine.output == "fine"
+
+
+async def test_b36_always_resolves_other_requests_that_now_match(autojump_clock, start):
+    world, session_id = await start(
+        calls(call("peek", say="a"), call("peek", say="a"), call("peek", say="b")), text("done")
+    )
+    await world.say(session_id, "go")
+    await world.until_body(session_id, RequestOpened, 3)
+    await world.must(Answer(request_about(world, session_id, "a"), "always"))
+    await world.until_body(session_id, RequestResolved, 2)
+    await world.must(Answer(request_about(world, session_id, "b"), "once"))
+    assert (await world.ended(session_id)).outcome == "completed"
+    assert [c.state for c in tool_calls(world, 1)] == ["completed"] * 3
+
+
+async def test_b37_reject_with_feedback_ends_the_turn_blocked(autojump_clock, start):
+    world, session_id = await start(
+        calls(call("peek", say="a"), call("peek", say="b")), text("done")
+    )
+    await world.say(session_id, "go")
+    await world.until_body(session_id, RequestOpened, 2)
+    await world.must(Answer(request_about(world, session_id, "a"), "reject", "use c"))
+    assert (await world.ended(session_id)).outcome == "blocked"
+    await world.say(session_id, "again")
+    await world.ended(session_id, 2)
+    one, two = tool_calls(world, 1)
+    assert one.error_kind == two.error_kind == "denied"
+    assert "use c" in one.output
+
+
+def _overrides(**fields: object):
+    from tiller_protocol.settings import TurnOverrides
+
+    return TurnOverrides(**fields)
