@@ -1,0 +1,187 @@
+"""The HTTP side of one provider: a POST whose answer is a stream of bytes, or a `ModelError`.
+
+Shared by the adapters; knows nothing of any dialect. `httpx2` is imported here and nowhere else:
+it costs some 35 ms, the certificates of the system 50 to 100 ms more, so they are read in a thread
+before the first request to an `https` address.
+"""
+
+import ssl
+import time
+from collections.abc import AsyncGenerator, Mapping
+from typing import cast
+
+import httpx2
+import trio
+
+from tiller_daemon.models.base import ModelError
+from tiller_daemon.models.http_failure import Endpoint, error_of_answer
+
+CONNECT_S = 10.0
+WRITE_S = 30.0
+POOL_S = 10.0
+IDLE_S = 300.0
+"""Longest silence of a server, before and within its answer: models that think say nothing."""
+
+CONNECTIONS_MAX = 1_000
+"""Requests to one provider at the same time."""
+
+KEEPALIVE_S = 60.0
+"""How long a connection is kept for the next step while tools run."""
+
+ERROR_BODY_BYTES_MAX = 64 * 1024
+ERROR_BODY_S = 10.0
+"""How much of an error's body is read, and for how long."""
+
+DRAIN_S = 0.05
+"""How long the end of a body is awaited, so that the connection can be used again."""
+
+
+class HttpClient:
+    """One provider's connections. `aclose` closes them; requests must have ended by then.
+
+    Raises `ValueError` for a base URL or a key that can't be sent.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        *,
+        api_key: str | None,
+        key_variable: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        url = httpx2.URL(base_url)
+        if url.scheme not in ("http", "https") or not url.host:
+            raise ValueError(f"base_url of provider {name} is no http or https address: {base_url}")
+        self._url = url
+        shown = str(url.copy_with(query=None, userinfo=b""))
+        secrets = (*([api_key] if api_key else []), *(headers or {}).values())
+        self.endpoint = Endpoint(name, shown, key_variable, secrets)
+        self._headers = {
+            "Accept": "text/event-stream",
+            "Accept-Encoding": "identity",
+            "Content-Type": "application/json",
+            "User-Agent": "tiller",
+            **({"Authorization": f"Bearer {api_key}"} if api_key else {}),
+            **(headers or {}),
+        }
+        for field, value in self._headers.items():
+            if not (field + value).isascii() or not (field + value).isprintable():
+                raise ValueError(
+                    f"the key or a header of provider {name} holds a character that can't be sent"
+                    f" (header {field})"
+                )
+        self._opening = trio.Lock()
+        self._client: httpx2.AsyncClient | None = None
+
+    async def stream(self, path: str, body: bytes) -> AsyncGenerator[bytes]:
+        """POST `body` to `path` under the base URL and yield the event stream that comes back.
+
+        Every way in which that can fail is a `ModelError`. Closing the generator, or cancelling
+        it, closes the connection unless the whole body was read.
+        """
+        client = await self._opened()
+        url = self._url.copy_with(path=self._url.path.rstrip("/") + path)
+        try:
+            async with client.stream("POST", url, content=body) as response:
+                await self._check(response)
+                async for chunk in response.aiter_bytes():
+                    yield chunk
+        except (httpx2.HTTPError, httpx2.InvalidURL, ssl.SSLError) as error:
+            raise self._error_of(error) from None
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _opened(self) -> httpx2.AsyncClient:
+        async with self._opening:
+            if self._client is None:
+                if self._url.scheme == "https":
+                    verify = await trio.to_thread.run_sync(httpx2.create_ssl_context)
+                else:
+                    verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # Trusts nothing, costs none.
+                self._client = httpx2.AsyncClient(
+                    headers=self._headers,
+                    verify=verify,
+                    timeout=httpx2.Timeout(IDLE_S, connect=CONNECT_S, write=WRITE_S, pool=POOL_S),
+                    limits=httpx2.Limits(
+                        max_connections=CONNECTIONS_MAX, keepalive_expiry=KEEPALIVE_S
+                    ),
+                )
+            return self._client
+
+    async def _check(self, response: httpx2.Response) -> None:
+        """Raise the `ModelError` for an answer that is no event stream."""
+        status = response.status_code
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if status == 200 and kind in ("text/event-stream", ""):
+            return
+        body = await _beginning(response)
+        if status >= 400:
+            raise error_of_answer(self.endpoint, status, response.headers, body, time.time())
+        if status >= 300:
+            place = self.endpoint.quote(response.headers.get("location", "")) or "another address"
+            what = f"redirects to {place} (HTTP {status}). Set `base_url` to where it is"
+        else:
+            what = f"answered with {kind or 'nothing'} instead of an event stream (HTTP {status})"
+            what += ". Check `base_url` and `api`"
+            if said := self.endpoint.quote(body.decode(errors="replace")):
+                what += f". It said: {said}"
+        raise ModelError("bad_request", f"{self.endpoint} {what}.", status=status)
+
+    def _error_of(self, error: Exception) -> ModelError:
+        causes = _causes_of(error)
+        reason = str(causes[-1]) or type(causes[-1]).__name__
+        match error:
+            case httpx2.ReadTimeout():
+                kind, what = "timeout", f"sent nothing for {IDLE_S:.0f} seconds"
+            case httpx2.TimeoutException():
+                kind, what = "timeout", "did not take the request in time"
+            case _ if _holds(causes, ssl.SSLCertVerificationError):
+                kind, what = "bad_request", f"shows a certificate that is not trusted ({reason})"
+            case _ if _holds(causes, ConnectionRefusedError):
+                kind = "refused"
+                what = "refuses connections. Start that server, or correct `base_url`"
+            case httpx2.ConnectError():
+                kind, what = "network", f"can't be reached ({reason}). Check the network"
+            case httpx2.UnsupportedProtocol() | httpx2.LocalProtocolError() | httpx2.InvalidURL():
+                kind, what = "bad_request", f"can't be asked ({reason}). Check `base_url`"
+            case _:
+                kind, what = "network", f"broke the connection ({reason})"
+        return ModelError(kind, self.endpoint.quote(f"{self.endpoint} {what}."))
+
+
+async def drain(chunks: AsyncGenerator[bytes]) -> None:
+    """Read what little is left of a body, so that its connection can be used again."""
+    with trio.move_on_after(DRAIN_S):
+        async for _ in chunks:
+            pass
+
+
+async def _beginning(response: httpx2.Response) -> bytes:
+    """As much of an error's body as is worth reading."""
+    body = b""
+    with trio.move_on_after(ERROR_BODY_S):
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) >= ERROR_BODY_BYTES_MAX:
+                break
+    return body[:ERROR_BODY_BYTES_MAX]
+
+
+def _causes_of(error: BaseException) -> list[BaseException]:
+    """The error and everything behind it, through causes and groups; the first one last."""
+    found = [error]
+    for known in found:
+        if isinstance(known, BaseExceptionGroup):
+            found.extend(cast("BaseExceptionGroup[BaseException]", known).exceptions)
+        elif (behind := known.__cause__ or known.__context__) is not None:
+            found.append(behind)
+    return found
+
+
+def _holds(causes: list[BaseException], kind: type[BaseException]) -> bool:
+    return any(isinstance(cause, kind) for cause in causes)

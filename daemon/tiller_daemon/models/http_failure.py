@@ -1,0 +1,215 @@
+"""What an HTTP answer that is no good stream means: a `ModelError` with a sentence. Pure.
+
+Shared by the adapters to HTTP providers. Sentences say whose fault it is and what to do; they
+quote the server, cut short and with every secret taken out.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from tiller_daemon.models.base import ModelError, ModelErrorKind
+
+QUOTED_CHARS_MAX = 400
+"""How much of a server's own words goes into a sentence."""
+
+SECRET_CHARS_MIN = 6
+"""A shorter value is not taken out of a server's words: it would be found in ordinary text."""
+
+_OVERFLOW_WORDS = (
+    "context_length_exceeded",
+    "context length",
+    "context window",
+    "context size",
+    "context_window",
+    "exceed_context_size",
+    "prompt is too long",
+    "prompt too long",
+    "input is too long",
+    "too many input tokens",
+    "input token count",
+    "reduce the length of the messages",
+)
+_QUOTA_WORDS = (
+    "insufficient_quota",
+    "insufficient balance",
+    "credit balance",
+    "billing_hard_limit",
+)
+"""Not "billing" or "quota" alone: providers use both words in answers that a wait does heal."""
+
+_POLICY_WORDS = ("content_filter", "content_policy", "content policy", "safety policy")
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A provider as it is named to people, and the secrets that must never be said.
+
+    `key_variable` is the name of the variable of the key, empty when none is configured.
+    """
+
+    name: str
+    base_url: str
+    key_variable: str = ""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        return f"Provider {self.name} ({self.base_url})"
+
+    def quote(self, text: str) -> str:
+        """A server's own words: one line, cut, without secrets; empty for an HTML page."""
+        if text.lstrip()[:1] == "<":
+            return ""
+        for secret in self.secrets:
+            if len(secret) >= SECRET_CHARS_MIN:
+                text = text.replace(secret, "[secret]")
+        line = " ".join(text.split())
+        return line if len(line) <= QUOTED_CHARS_MAX else line[: QUOTED_CHARS_MAX - 1] + "…"
+
+
+def error_of_answer(
+    endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes, now: float
+) -> ModelError:
+    """The error that an HTTP answer other than a stream stands for.
+
+    `headers` has lower-case names or ignores case, `body` may be cut, `now` is Unix seconds.
+    """
+    said = _said(body)
+    kind = _kind_of(status, said)
+    return ModelError(
+        kind,
+        _sentence(endpoint, kind, status, said),
+        status=status,
+        retry_after_s=retry_after_s(headers, now),
+    )
+
+
+def error_in_stream(endpoint: Endpoint, body: bytes) -> ModelError:
+    """The error object that a server sent in the middle of a good stream."""
+    said = _said(body)
+    kind = _kind_of(_status_of(said), said)
+    return ModelError(kind, _sentence(endpoint, kind, None, said))
+
+
+def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
+    """Seconds to wait by `retry-after-ms`, else `retry-after` (seconds or HTTP date); >= 0."""
+    milliseconds = _seconds(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    text = headers.get("retry-after", "")
+    seconds = _seconds(text)
+    if seconds is not None or not text:
+        return seconds
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - now)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+class _Said(NamedTuple):
+    """What an error body says: its sentence, and its codes and types in lower case."""
+
+    words: str
+    codes: tuple[str, ...] = ()
+
+    def holds(self, *needles: str) -> bool:
+        text = " ".join((*self.codes, self.words)).lower()
+        return any(needle in text for needle in needles)
+
+
+def _said(body: bytes) -> _Said:
+    try:
+        told = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _Said(body.decode(errors="replace"))
+    if isinstance(told, list) and told:
+        told = cast("list[Any]", told)[0]
+    if isinstance(told, dict):
+        outer = cast("dict[str, Any]", told)
+        told = outer.get("error") or outer
+    if not isinstance(told, dict):
+        return _Said(str(cast("object", told)))
+    error = cast("dict[str, Any]", told)
+    words = error.get("message") or error.get("detail") or ""
+    codes = (error.get(key) for key in ("code", "type", "status"))
+    return _Said(str(words), tuple(str(code).lower() for code in codes if code))
+
+
+def _status_of(said: _Said) -> int:
+    """The HTTP status that an error in a stream would have had."""
+    for code in said.codes:
+        if code.isdecimal() and len(code) == 3:
+            return int(code)
+    if said.holds("rate_limit", "rate limit"):
+        return 429
+    return 529 if said.holds("overloaded") else 500
+
+
+def _kind_of(status: int, said: _Said) -> ModelErrorKind:
+    match status:
+        case 402:
+            return "quota"
+        case 400 | 403 | 409 | 429 if said.holds(*_QUOTA_WORDS):
+            return "quota"
+        case 401 | 403:
+            return "authentication"
+        case 404:
+            return "not_found"
+        case 408:
+            return "timeout"
+        case 409 | 429:
+            return "rate_limit"
+        case 503 | 529:
+            return "overloaded"
+        case 413:
+            return "context_overflow"
+        case _ if said.holds(*_OVERFLOW_WORDS):
+            return "context_overflow"
+        case _ if status >= 500:
+            return "server"
+        case _:
+            return "content_policy" if said.holds(*_POLICY_WORDS) else "bad_request"
+
+
+def _sentence(endpoint: Endpoint, kind: ModelErrorKind, status: int | None, said: _Said) -> str:
+    match kind:
+        case "authentication":
+            what = f"did not accept the key. {_key_advice(endpoint)}"
+        case "quota":
+            what = "says that the quota is used up. Look at your plan and billing there."
+        case "not_found":
+            what = "knows no such model or path. Check the model's name and `base_url`."
+        case "rate_limit":
+            what = "limits the rate of requests."
+        case "overloaded":
+            what = "is overloaded."
+        case "context_overflow":
+            what = "says that the request is longer than the model's context."
+        case "content_policy":
+            what = "refused the request by its content policy."
+        case "server" | "timeout":
+            what = "failed to answer."
+        case _:
+            what = "refused the request. Check the model's name, `base_url` and `api`."
+    code = "" if status is None else f" (HTTP {status})"
+    words = endpoint.quote(said.words)
+    return f"{endpoint} {what}{code}" + (f" It said: {words}" if words else "")
+
+
+def _key_advice(endpoint: Endpoint) -> str:
+    if not endpoint.key_variable:
+        return "Name the variable that holds it with `api_key_env`."
+    state = "Check the" if endpoint.secrets else "Set the"
+    return f"{state} variable {endpoint.key_variable}."
