@@ -1,0 +1,323 @@
+"""Takes a command line apart into simple commands with known words. Pure.
+
+The parser is tree-sitter's, the judgement is a list of what is known to be harmless: any node, any
+token and any gap between tokens that is not on it makes the whole text uncertain. Commands are
+collected from uncertain text as well, so that a denial finds them.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import tree_sitter_bash
+from tree_sitter import Language, Node, Parser
+
+TEXT_BYTES_MAX = 20_000
+"""Longest text that is taken apart."""
+
+NESTING_MAX = 60
+"""Deepest node that is looked at; ordinary commands stay below 20."""
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a table that is written as text."""
+    return frozenset(text.split())
+
+
+_language = Language(tree_sitter_bash.language())
+
+_HOLDERS = word_set(
+    """program list pipeline subshell compound_statement negated_command if_statement elif_clause
+    else_clause while_statement do_group case_statement case_item variable_assignments
+    redirected_statement"""
+)
+"""Nodes that only hold others."""
+
+_TOKENS = word_set(
+    """; & && || | |& ( ) { } ! if then elif else fi while until do done for in case esac ;;
+    $( ` <("""
+) | {"\n"}
+
+_WORDS = word_set(
+    """word raw_string string number concatenation simple_expansion expansion extglob_pattern
+    command_substitution process_substitution"""
+)
+
+_TEST_HOLDERS = word_set("binary_expression unary_expression parenthesized_expression")
+_TEST_TOKENS = word_set("[ ] [[ ]] ! ( ) && || = == !=")
+_TEST_OPERATORS = word_set("-e -f -d -s -r -w -x -L -h -z -n")
+"""The operators that evaluate nothing: `-v`, `-eq` and others run what an index holds."""
+
+_LOWER_NAME = re.compile(r"[a-z][a-z0-9]*\Z")
+"""Names that no shell and no loader gives a meaning; with an underscore there is `http_proxy`."""
+
+HARMLESS_VARIABLES = word_set(
+    """CI NO_COLOR FORCE_COLOR CLICOLOR TERM COLUMNS LINES LC_ALL LANG LC_CTYPE TZ DEBUG VERBOSE
+    RUST_BACKTRACE RUST_LOG PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED NODE_ENV"""
+)
+"""Variables that programs read and that make none of them run something else."""
+
+_GAP = re.compile(r"(?:[ \t\n]|\\\n)*\Z")
+_HEREDOC_END = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_BRACES = re.compile(r"\{.*(?:,|\.\.).*\}", re.DOTALL)
+_ODD = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00a0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]"
+)
+"""Characters on which parsers and shells disagree, or that a reader does not see."""
+
+
+class Word(NamedTuple):
+    """One word. `text` is its value if `fixed`, else its source; `globs` if it may become several.
+
+    A word is not fixed when an expansion, a substitution or braces decide what it is.
+    """
+
+    text: str
+    fixed: bool = True
+    globs: bool = False
+
+
+class SimpleCommand(NamedTuple):
+    """A program or builtin with its arguments; the first word is its name."""
+
+    words: tuple[Word, ...]
+
+
+class Syntax(NamedTuple):
+    """What was found. `doubt` is empty when the text is certain. `reads` are files after `<`."""
+
+    commands: tuple[SimpleCommand, ...]
+    reads: tuple[str, ...]
+    doubt: str
+
+
+def parse(text: str) -> Syntax:
+    """Take `text` apart; never raises."""
+    data = text.encode(errors="replace")
+    if len(data) > TEXT_BYTES_MAX:
+        return Syntax((), (), "it is too long")
+    root = Parser(_language).parse(data).root_node
+    reader = _Reader(data)
+    if _ODD.search(text) or data.decode() != text:
+        reader.doubt("it holds control or invisible characters")
+    if root.has_error:
+        reader.doubt("it can't be parsed")
+    reader.check_gap(0, root.start_byte)
+    reader.check_gap(root.end_byte, len(data))
+    reader.visit(root, 0)
+    return Syntax(tuple(reader.commands), tuple(reader.reads), next(iter(reader.doubts), ""))
+
+
+class _Reader:
+    """Walks the tree once and gathers."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.commands: list[SimpleCommand] = []
+        self.reads: list[str] = []
+        self.doubts: list[str] = []
+
+    def doubt(self, why: str) -> None:
+        self.doubts.append(why)
+
+    def text(self, start: int, end: int) -> str:
+        return self.data[start:end].decode(errors="replace")
+
+    def source(self, node: Node) -> str:
+        return self.text(node.start_byte, node.end_byte)
+
+    def check_gap(self, start: int, end: int) -> None:
+        if not _GAP.match(self.text(start, end)):
+            self.doubt("it holds text that the parser passes over")
+
+    def children(self, node: Node) -> Iterator[Node]:
+        """The children; each gap between them is looked at."""
+        end = node.start_byte
+        for child in node.children:
+            self.check_gap(end, child.start_byte)
+            end = child.end_byte
+            yield child
+        self.check_gap(end, node.end_byte)
+
+    def visit(self, node: Node, depth: int) -> None:
+        """Look at a statement, or at a token between statements."""
+        kind = node.type
+        if depth > NESTING_MAX:
+            self.doubt("it is nested too deeply")
+        elif kind == "command":
+            self._command(node, depth)
+        elif kind == "file_redirect":
+            self._redirect(node, depth)
+        elif kind == "heredoc_redirect":
+            self._heredoc(node, depth)
+        elif kind == "variable_assignment":
+            self._assignment(node, depth, alone=True)
+        elif kind == "for_statement":
+            self._for(node, depth)
+        elif kind == "test_command":
+            self._test(node, depth)
+        elif kind == "comment":
+            self._comment(node)
+        elif kind in _WORDS:
+            self.word(node, depth)
+        elif kind in _HOLDERS:
+            for child in self.children(node):
+                self.visit(child, depth + 1)
+        elif node.is_named or kind not in _TOKENS:
+            self._unknown(node, depth)
+
+    def _unknown(self, node: Node, depth: int) -> None:
+        """Something that is not on a list: a doubt, but the commands in it are gathered."""
+        self.doubt(f"it holds `{node.type}`")
+        for child in node.children:
+            self.visit(child, depth + 1)
+
+    def _command(self, node: Node, depth: int) -> None:
+        words: list[Word] = []
+        end = node.start_byte
+        for child in node.children:
+            gap = self.text(end, child.start_byte)
+            if not _GAP.match(gap) or (words and " " not in gap and "\t" not in gap):
+                self.doubt("it holds words that are not apart")
+            end = child.end_byte
+            if child.type == "variable_assignment":
+                self._assignment(child, depth + 1, alone=False)
+            elif child.type == "command_name":
+                words.append(self.word(child.children[0], depth + 1))
+            elif child.type in _WORDS:
+                words.append(self.word(child, depth + 1))
+            elif child.type in ("==", "=~"):
+                words.append(Word(child.type))
+            elif child.type == "herestring_redirect":
+                for inner in child.named_children:
+                    self.word(inner, depth + 1)
+            else:
+                self.visit(child, depth + 1)
+        if words:
+            self.commands.append(SimpleCommand(tuple(words)))
+
+    def _redirect(self, node: Node, depth: int) -> None:
+        """Reading a file, joining descriptors and writing to nowhere are harmless."""
+        tokens = [child.type for child in node.children if not child.is_named]
+        targets = [
+            self.word(child, depth + 1)
+            for child in node.named_children
+            if child.type != "file_descriptor"
+        ]
+        target = targets[0] if len(targets) == 1 else Word("", fixed=False)
+        if tokens in (["<&-"], [">&-"]) and not targets:
+            return
+        if tokens == ["<"] and target.fixed and not target.text.startswith("/dev/"):
+            self.reads.append(target.text)
+        elif tokens in ([">&"], ["<&"]) and target.fixed and target.text.isdecimal():
+            pass
+        elif not (tokens in (["<"], [">"], [">>"], ["&>"], ["&>>"]) and target.text == "/dev/null"):
+            self.doubt("it redirects output into a file")
+
+    def _heredoc(self, node: Node, depth: int) -> None:
+        """Plain text for the standard input, and what stands behind `<<END` on the same line."""
+        for child in node.children:
+            if child.type == "heredoc_start":
+                self._heredoc_text(node, self.source(child))
+            elif child.type == "file_redirect" or child.type in _HOLDERS | {"command"}:
+                self.visit(child, depth + 1)
+            elif child.type not in ("<<", "<<-", "heredoc_body", "heredoc_end", "&&", "||", "|"):
+                self._unknown(child, depth)
+
+    def _heredoc_text(self, node: Node, start: str) -> None:
+        quoted = start[:1] in ("'", '"') and start[-1:] == start[:1]
+        end = start[1:-1] if quoted else start
+        bodies = [child for child in node.children if child.type == "heredoc_body"]
+        lines = self.text(bodies[0].start_byte, node.end_byte).split("\n") if bodies else []
+        early = [line for line in lines[:-1] if line.lstrip("\t") == end]
+        if not _HEREDOC_END.match(end) or not lines or lines[-1] != end or early:
+            self.doubt("it holds a here-document whose end is not plain")
+        elif not quoted and re.search(r"[$`\\]", "\n".join(lines)):
+            self.doubt("it holds a here-document with expansions")
+
+    def _assignment(self, node: Node, depth: int, *, alone: bool) -> None:
+        parts = list(self.children(node))
+        name = self.source(parts[0])
+        known = _LOWER_NAME.match(name) if alone else name in HARMLESS_VARIABLES
+        if parts[0].type != "variable_name" or parts[1].type != "=" or not known:
+            self.doubt(f"it sets `{name}`")
+        for value in parts[2:]:
+            self.visit(value, depth + 1)
+
+    def _for(self, node: Node, depth: int) -> None:
+        for child in self.children(node):
+            if child.type == "variable_name":
+                if not _LOWER_NAME.match(self.source(child)):
+                    self.doubt(f"it sets `{self.source(child)}`")
+            else:
+                self.visit(child, depth + 1)
+
+    def _test(self, node: Node, depth: int) -> None:
+        for child in self.children(node):
+            if child.type in _TEST_HOLDERS and depth < NESTING_MAX:
+                self._test(child, depth + 1)
+            elif child.type == "test_operator" and self.source(child) in _TEST_OPERATORS:
+                pass
+            elif child.type in ("word", "raw_string", "string", "number", "extglob_pattern"):
+                self.word(child, depth + 1)
+            elif child.is_named or child.type not in _TEST_TOKENS:
+                self._unknown(child, depth)
+
+    def _comment(self, node: Node) -> None:
+        before = self.text(max(node.start_byte - 2, 0), node.start_byte)
+        parent = node.parent
+        top = parent is None or parent.type in ("program", "do_group", "if_statement")
+        if not top or before[-1:] not in ("", " ", "\t", "\n", ";") or before[:1] == "\\":
+            self.doubt("it holds a comment that may be none")
+
+    def word(self, node: Node, depth: int) -> Word:
+        """The value of a word; substitutions in it are visited."""
+        source = self.source(node)
+        if depth > NESTING_MAX:
+            self.doubt("it is nested too deeply")
+            return Word(source, fixed=False)
+        match node.type:
+            case "word" | "number" | "extglob_pattern" if not node.named_children:
+                value = re.sub(r"\\(.)", r"\1", source.replace("\\\n", ""), flags=re.DOTALL)
+                unescaped = re.sub(r"\\.", "", source, flags=re.DOTALL)
+                globs = any(character in unescaped for character in "*?[")
+                return Word(value, not _BRACES.search(unescaped), globs)
+            case "raw_string":
+                return Word(source[1:-1])
+            case "string":
+                return self._string(node, source, depth)
+            case "concatenation":
+                return self._concatenation(node, source, depth)
+            case "simple_expansion" | "expansion":
+                self._expansion(node, source, depth)
+            case "command_substitution" | "process_substitution":
+                for child in self.children(node):
+                    self.visit(child, depth + 1)
+            case _:
+                self._unknown(node, depth)
+        return Word(source, fixed=False, globs=True)
+
+    def _string(self, node: Node, source: str, depth: int) -> Word:
+        inner = [child for child in node.named_children if child.type != "string_content"]
+        for child in inner:
+            self.word(child, depth + 1)
+        if inner:
+            return Word(source, fixed=False)
+        if re.search(r"[$`]", re.sub(r"\\.", "", source, flags=re.DOTALL)):
+            self.doubt("it holds a string that is not plain")
+        return Word(re.sub(r'\\([$`"\\])', r"\1", source[1:-1].replace("\\\n", "")))
+
+    def _concatenation(self, node: Node, source: str, depth: int) -> Word:
+        parts = [self.word(child, depth + 1) for child in node.children]
+        if any(a.end_byte != b.start_byte for a, b in itertools.pairwise(node.children)):
+            self.doubt("it holds a word with gaps")
+        globs = any(part.globs for part in parts)
+        if _BRACES.search(source) or not all(part.fixed for part in parts):
+            return Word(source, fixed=False, globs=globs)
+        return Word("".join(part.text for part in parts), globs=globs)
+
+    def _expansion(self, node: Node, source: str, depth: int) -> None:
+        """`$name` and `${name}`; all other forms can do more than stand for a value."""
+        if not re.fullmatch(r"\$(?:\w+|[?#@*!$-]|\{\w+\})", source, re.ASCII):
+            self._unknown(node, depth)
