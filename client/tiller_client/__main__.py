@@ -1,0 +1,106 @@
+"""`tiller`: reads the command line, runs the verb, and turns failures into a sentence and a status.
+
+A thin start: each family of verbs is imported when one of its verbs is used.
+"""
+
+import os
+import signal
+import sys
+import traceback
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import TextIO
+
+from tiller_client.arguments import parse
+
+STATUS_BROKEN_PIPE = 128 + signal.SIGPIPE
+
+
+def main(command_line: Sequence[str] | None = None) -> int:
+    """Run one verb, by default the one of `sys.argv`; returns the exit status. Never shows a traceback unless TILLER_DEBUG is set."""
+    arguments = parse(command_line)
+    _prepare(sys.stdout)
+    _prepare(sys.stderr)
+    from tiller_client.errors import STATUS_INTERRUPTED, RejectedError, TillerError
+
+    try:
+        status = run(arguments)
+        sys.stdout.flush()
+    except RejectedError as error:
+        if arguments.json:
+            from tiller_client.console import print_json
+
+            print_json(error.answer)
+        _complain(str(error))
+        return error.status
+    except TillerError as error:
+        _complain(str(error))
+        return error.status
+    except KeyboardInterrupt:
+        return STATUS_INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return STATUS_BROKEN_PIPE
+    except Exception as error:
+        return _report_bug(error)
+    return status
+
+
+def run(arguments: Namespace) -> int:
+    """Run the verb that `arguments` names; raises `TillerError`."""
+    match arguments.family:
+        case "turns":
+            from tiller_client.verbs import turns as family
+        case "follow":
+            from tiller_client.verbs import follow as family
+        case "sessions":
+            from tiller_client.verbs import sessions as family
+        case "inputs":
+            from tiller_client.verbs import inputs as family
+        case "requests":
+            from tiller_client.verbs import requests as family
+        case "history":
+            from tiller_client.verbs import history as family
+        case "catalog":
+            from tiller_client.verbs import catalog as family
+        case "config":
+            from tiller_client.verbs import config as family
+        case "doctor":
+            from tiller_client.verbs import doctor as family
+        case "daemon":
+            from tiller_client.verbs import daemon as family
+        case "schema":
+            from tiller_client.verbs import schema as family
+        case "demo":
+            from tiller_client.verbs import demo as family
+        case _:
+            raise AssertionError(f"no family {arguments.family}")
+    return family.run(arguments)
+
+
+def _prepare(stream: TextIO) -> None:
+    """UTF-8 whatever the locale says, as JSON must be; a character that fails is replaced."""
+    stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[attr-defined]
+
+
+def _complain(text: str) -> None:
+    from tiller_client.console import complain
+    from tiller_client.text import harmless
+
+    complain(harmless(text))
+
+
+def _report_bug(error: Exception) -> int:
+    if os.environ.get("TILLER_DEBUG"):
+        traceback.print_exception(error)
+        return 1
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    _complain(
+        f"this is a bug: {type(error).__name__}: {error} ({place.filename}:{place.lineno}); "
+        "set TILLER_DEBUG=1 to see all of it"
+    )
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

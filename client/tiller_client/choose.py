@@ -1,0 +1,94 @@
+"""Which session or request a word on the command line means."""
+
+from collections.abc import Iterator
+
+from tiller_client.connection import Connection
+from tiller_client.errors import UsageError
+from tiller_client.text import one_line
+from tiller_protocol.answers import SessionListResult, SessionSummary
+from tiller_protocol.ids import ULID_CHARS
+from tiller_protocol.ops import LIST_LIMIT_MAX, SessionList
+
+PIECE_CHARS_MIN = 4
+"""Fewer characters of an id would soon mean several sessions."""
+
+LAST = "last"
+SHOWN_MAX = 4
+
+
+def list_sessions(
+    connection: Connection,
+    *,
+    workspace: str | None = None,
+    archived: bool = False,
+    limit: int | None = None,
+) -> Iterator[SessionSummary]:
+    """Sessions, newest activity first, page by page as they are consumed."""
+    after: str | None = None
+    left = limit
+    while left is None or left > 0:
+        page_limit = LIST_LIMIT_MAX if left is None else min(left, LIST_LIMIT_MAX)
+        op = SessionList(workspace, archived, page_limit, after)
+        page = connection.ask(op, SessionListResult)
+        yield from page.sessions
+        left = None if left is None else left - len(page.sessions)
+        after = page.next
+        if after is None:
+            return
+
+
+def session_id(connection: Connection, reference: str) -> str:
+    """The id that `reference` means: an id, `last`, or a piece as for `session`."""
+    if len(reference) == ULID_CHARS:
+        return reference.upper()
+    return session(connection, reference).session_id
+
+
+def session(connection: Connection, reference: str) -> SessionSummary:
+    """The session that `reference` means; archived ones count too.
+
+    `reference` is `last` (newest activity), an id, or the unique begin or end of one, in at least
+    `PIECE_CHARS_MIN` characters. Raises `UsageError` when that is none or several.
+    """
+    if reference == LAST:
+        for newest in list_sessions(connection, limit=1):
+            return newest
+        raise UsageError("there is no session yet; begin one with: tiller exec PROMPT")
+    if len(reference) < PIECE_CHARS_MIN:
+        raise UsageError(
+            f"{one_line(reference)!r} is too short to name a session: give at least "
+            f"{PIECE_CHARS_MIN} characters of its id, or the word {LAST}"
+        )
+    found = {s.session_id: s for s in _everything(connection) if _fits(s.session_id, reference)}
+    return found[_only(list(found), reference, "session", "tiller ls --all")]
+
+
+def request_id(connection: Connection, reference: str) -> str:
+    """The open request that `reference` means, by the same rules but for `last`.
+
+    A whole id is taken as it is, so that the daemon can say who answered it already.
+    """
+    if len(reference) >= ULID_CHARS:
+        return reference.upper() if len(reference) == ULID_CHARS else reference
+    open_ones = (r.id for s in list_sessions(connection) for r in s.requests)
+    found = [one for one in open_ones if _fits(one, reference)]
+    return _only(found, reference, "open request", "tiller requests")
+
+
+def _everything(connection: Connection) -> Iterator[SessionSummary]:
+    yield from list_sessions(connection)
+    yield from list_sessions(connection, archived=True)
+
+
+def _fits(identifier: str, reference: str) -> bool:
+    piece = reference.upper()
+    return identifier.upper().startswith(piece) or identifier.upper().endswith(piece)
+
+
+def _only(found: list[str], reference: str, kind: str, verb: str) -> str:
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise UsageError(f"no {kind} begins or ends with {one_line(reference)!r}; see: {verb}")
+    shown = ", ".join(found[:SHOWN_MAX]) + (" …" if len(found) > SHOWN_MAX else "")
+    raise UsageError(f"{one_line(reference)!r} means {len(found)} {kind}s: {shown}")

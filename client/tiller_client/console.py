@@ -1,0 +1,130 @@
+"""Where text goes: terminal or pipe, stdout or stderr, and the one line at the bottom that moves.
+
+What the text says is made elsewhere. A terminal gets everything in the order in which it happened.
+When stdout is a pipe and the verb keeps answers apart, stdout carries the final message alone.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+
+import msgspec
+
+from tiller_client.render import Piece
+from tiller_client.text import Paint, cells, cut, json_line, pad
+
+WIDTH_PIPED = 100
+"""Columns for what does not go to a terminal."""
+
+_ERASE_LINE = "\r\x1b[K"
+_SAVE_CURSOR, _RESTORE_CURSOR = "\x1b7", "\x1b8"
+
+
+def print_json(struct: object) -> None:
+    """Write one struct as one line of JSON to stdout, at once."""
+    sys.stdout.write(json_line(msgspec.json.encode(struct)) + "\n")
+    sys.stdout.flush()
+
+
+def say(text: str = "") -> None:
+    """Write a line for people to stdout; the caller made it harmless."""
+    sys.stdout.write(text + "\n")
+
+
+def complain(text: str) -> None:
+    """Write a sentence to stderr, after the program's name."""
+    sys.stdout.flush()
+    sys.stderr.write(f"tiller: {text}\n")
+    sys.stderr.flush()
+
+
+def stdout_paint() -> Paint:
+    """Colours if stdout is a terminal that wants them."""
+    return Paint(colour=_wants_colour(terminal=_is_terminal(sys.stdout.fileno())))
+
+
+def stdout_width() -> int:
+    """Columns of stdout."""
+    return _width(terminal=_is_terminal(sys.stdout.fileno()))
+
+
+class Console:
+    """The screen of a verb that follows a session."""
+
+    def __init__(self, *, answers_apart: bool = False, json: bool = False) -> None:
+        """`answers_apart` when stdout is the answer's alone; `json` when it is the events'."""
+        piped = not _is_terminal(sys.stdout.fileno())
+        self.holds_answers = answers_apart and piped and not json
+        self._out = sys.stderr if json or self.holds_answers else sys.stdout
+        self.terminal = _is_terminal(self._out.fileno())
+        self.paint = Paint(colour=_wants_colour(terminal=self.terminal))
+        self.width = _width(terminal=self.terminal)
+        self.keyboard = 0 if self.terminal and _is_terminal(0) else None
+        self._held = ""
+        self._bottom = ""
+
+    def show(self, pieces: Iterable[Piece]) -> None:
+        """Write pieces; an answer that is held goes before the next progress."""
+        text = ""
+        for piece in pieces:
+            if piece.kind == "answer" and self.holds_answers:
+                self._held += piece.text
+            else:
+                text += self._held + piece.text
+                self._held = ""
+        if text:
+            self._write(self._without_bottom() + text)
+
+    def line(self, text: str) -> None:
+        """Write one line of progress; the caller made it harmless."""
+        self._write(self._without_bottom() + text + "\n")
+
+    def final(self, message: str) -> None:
+        """Write the last message of a turn to stdout, if answers are kept apart."""
+        self._held = ""
+        if self.holds_answers and message:
+            sys.stdout.write(message + ("" if message.endswith("\n") else "\n"))
+            sys.stdout.flush()
+
+    def bottom(self, text: str) -> None:
+        """Show `text` as the line at the bottom, or take that line away; on a terminal only.
+
+        What the user has typed behind it stays on the screen as long as the line's width allows.
+        """
+        text = cut(text, self.width - 1)
+        if not self.terminal or text == self._bottom:
+            return
+        if self._bottom and text and cells(text) <= cells(self._bottom):
+            text = pad(text, cells(self._bottom))
+            self._write(f"{_SAVE_CURSOR}\r{self.paint.dim(text)}{_RESTORE_CURSOR}")
+        else:
+            self._write(self._without_bottom() + (self.paint.dim(text + " ") if text else ""))
+        self._bottom = text
+
+    def entered(self) -> None:
+        """The user ended a line: the terminal went on to the next by itself."""
+        self._bottom = ""
+
+    def _without_bottom(self) -> str:
+        erase = _ERASE_LINE if self._bottom else ""
+        self._bottom = ""
+        return erase
+
+    def _write(self, text: str) -> None:
+        if text:
+            self._out.write(text)
+            self._out.flush()
+
+
+def _is_terminal(descriptor: int) -> bool:
+    return os.isatty(descriptor) and os.environ.get("TERM") != "dumb"
+
+
+def _wants_colour(*, terminal: bool) -> bool:
+    """NO_COLOR (https://no-color.org) turns colours off when it is set and not empty."""
+    return terminal and not os.environ.get("NO_COLOR")
+
+
+def _width(*, terminal: bool) -> int:
+    return shutil.get_terminal_size().columns if terminal else WIDTH_PIPED

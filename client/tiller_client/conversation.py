@@ -1,0 +1,155 @@
+"""One session followed for people or programs: events shown, requests asked, typed lines sent.
+
+Shared by every verb that follows; when it ends, and what Ctrl-C means, is the verb's business.
+"""
+
+import time
+from collections.abc import Iterable
+from typing import Literal
+
+from tiller_client.connection import Connection
+from tiller_client.console import Console, complain, print_json
+from tiller_client.errors import RejectedError
+from tiller_client.render import Renderer
+from tiller_client.text import one_line
+from tiller_client.typed import Reply, prompt_for, read_reply
+from tiller_client.watch import Happening, Watch
+from tiller_protocol.events import Event, RequestOpened, RequestResolved, TurnEnded, TurnStarted
+from tiller_protocol.items import Request
+from tiller_protocol.ops import Answer, UserInput
+
+
+class Conversation:
+    """A watched session on a console. `busy`: a turn runs, as far as was seen."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        session_id: str,
+        watch: Watch,
+        console: Console,
+        *,
+        json: bool,
+        prompts: bool,
+        delivery: Literal["auto", "steer"],
+    ) -> None:
+        """`prompts`: whether input that began a turn is shown; `delivery`: of typed lines."""
+        self._connection = connection
+        self.session_id = session_id
+        self._watch = watch
+        self._console = console
+        self._json = json
+        self._delivery: Literal["auto", "steer"] = delivery
+        self._renderer = Renderer(console.paint, console.width, prompts=prompts)
+        self._requests: dict[str, Request] = {}
+        self._hinted: set[str] = set()
+        self._rejecting = ""
+        self.busy = False
+
+    def assume(self, requests: Iterable[Request], *, busy: bool) -> None:
+        """Take what is open in the session from elsewhere; events that come next correct it."""
+        self._requests = {request.id: request for request in requests}
+        self.busy = busy
+
+    def go_on(self) -> Happening:
+        """Wait for what comes next, show it, ask what is open, send what was typed."""
+        happening = self._watch.wait(busy=self.busy, keyboard=self._console.keyboard)
+        if happening.started_over:
+            self._requests.clear()
+            self._console.show(self._renderer.end_line())
+            complain("the daemon has another log now; following the session from its start")
+        for event in happening.events:
+            self._note(event)
+            self._show(event)
+        if happening.line is not None:
+            self._console.entered()
+            self._take_line(happening.line.rstrip("\r\n"))
+        if self._watch.caught_up:
+            self._ask_next()
+        return happening
+
+    def show_end(self) -> None:
+        """Leave the screen clean."""
+        self._console.bottom("")
+        self._console.show(self._renderer.end_line())
+
+    def _note(self, event: Event) -> None:
+        match event.body:
+            case TurnStarted():
+                self.busy = True
+            case TurnEnded():
+                self.busy = False
+                self._requests.clear()
+            case RequestOpened(request):
+                self._requests[request.id] = request
+            case RequestResolved(request_id):
+                self._requests.pop(request_id, None)
+                if self._rejecting == request_id:
+                    self._rejecting = ""
+            case _:
+                pass
+
+    def _show(self, event: Event) -> None:
+        if self._json:
+            print_json(event)
+            return
+        if isinstance(event.body, TurnEnded):
+            self._console.final(event.body.last_message)
+        self._console.show(self._renderer.feed(event))
+
+    def _ask_next(self) -> None:
+        """Put the oldest open request to whoever sits here, or say how to answer elsewhere."""
+        if self._console.keyboard is None:
+            for request in self._requests.values():
+                if request.id not in self._hinted:
+                    self._hinted.add(request.id)
+                    complain(_how_to_answer(request))
+            self._console.bottom(self._moving_line())
+            return
+        request = next(iter(self._requests.values()), None)
+        if request is None:
+            self._console.bottom(self._moving_line())
+            return
+        if self._json and request.id not in self._hinted:
+            self._hinted.add(request.id)
+            self._console.line(f"? {one_line(request.title)} {one_line(request.detail)}".rstrip())
+        self._console.bottom(prompt_for(request, rejecting=self._rejecting == request.id))
+
+    def _moving_line(self) -> str:
+        return self._renderer.moving_line(time.time()) if self._renderer.at_line_start else ""
+
+    def _take_line(self, line: str) -> None:
+        """A typed line answers the open request, or else goes to the session."""
+        request = next(iter(self._requests.values()), None)
+        if request is None:
+            self._send(line)
+            return
+        reply = read_reply(request, line, rejecting=self._rejecting == request.id)
+        if isinstance(reply, Reply):
+            self._rejecting = ""
+            self._answer(request, reply)
+        elif reply == "reject":
+            self._rejecting = request.id
+        else:
+            self._console.line(f"  {reply}")
+
+    def _answer(self, request: Request, reply: Reply) -> None:
+        self._requests.pop(request.id, None)
+        try:
+            self._connection.submit(Answer(request.id, reply.decision, reply.text))
+        except RejectedError as error:
+            self._console.line(f"  {one_line(str(error))}")
+
+    def _send(self, line: str) -> None:
+        if not line.strip():
+            return
+        try:
+            self._connection.submit(UserInput(self.session_id, line, delivery=self._delivery))
+        except RejectedError as error:
+            self._console.line(f"  not sent: {one_line(str(error))}")
+
+
+def _how_to_answer(request: Request) -> str:
+    if request.kind == "question":
+        return f"a question waits; answer it with: tiller answer {request.id} answer TEXT"
+    return f"an approval waits; answer it with: tiller answer {request.id} once|always|reject"

@@ -1,0 +1,275 @@
+"""Events as text that a person reads while it happens; pure.
+
+A `Renderer` takes events in order and gives pieces: `answer` is the model's own text, `progress`
+everything else. Where they go, and the moving line at the bottom, is `console`'s. One item by
+itself is written by `render_item`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, assert_never
+
+from tiller_client.render_item import call_label, call_lines, item_block, request_block
+from tiller_client.text import Paint, count, cut, harmless, one_line, seconds
+from tiller_protocol.events import (
+    AnyBody,
+    ErrorRaised,
+    Event,
+    HistoryCompacted,
+    HistoryReverted,
+    ItemCompleted,
+    ItemDelta,
+    ItemStarted,
+    PlanUpdated,
+    QueueChanged,
+    RequestOpened,
+    RequestResolved,
+    SessionArchived,
+    SessionConfigured,
+    SessionCreated,
+    SessionTitled,
+    StatusChanged,
+    StepEnded,
+    StepStarted,
+    ToolCallUpdated,
+    TurnEnded,
+    TurnStarted,
+    WarningRaised,
+)
+from tiller_protocol.items import AssistantMessage, Item, Reasoning, ToolCall, UserMessage
+
+Kind = Literal["answer", "progress"]
+
+
+class Piece(NamedTuple):
+    """Text to be written next, painted and harmless."""
+
+    kind: Kind
+    text: str
+
+
+@dataclass
+class _Message:
+    """A message that streams: what kind it is, and how many characters of it were written."""
+
+    kind: Kind
+    shown: int = 0
+
+
+class Renderer:
+    """What one frontend shows of one session; not a fold over all of it, only of what is open."""
+
+    def __init__(self, paint: Paint, width: int, *, prompts: bool = True) -> None:
+        """`prompts` says whether input that began a turn is shown: not when it was just typed."""
+        self._paint = paint
+        self._width = width
+        self._prompts = prompts
+        self._calls: dict[str, tuple[ToolCall, float | None]] = {}
+        self._messages: dict[str, _Message] = {}
+        self._stream: _Message | None = None
+        self._at_line_start = True
+        self._waits = ""
+
+    def feed(self, event: Event) -> list[Piece]:
+        """What to write for the next event; often nothing."""
+        return list(self._body(event.body, event))
+
+    def end_line(self) -> list[Piece]:
+        """What to write so that the next piece begins a line."""
+        return list(self._leave_stream())
+
+    @property
+    def at_line_start(self) -> bool:
+        """Whether what was written so far ends with a newline."""
+        return self._at_line_start
+
+    def moving_line(self, now: float) -> str:
+        """The one line that says what runs at `now` (Unix seconds), or an empty text."""
+        running = [(call, since) for call, since in self._calls.values() if since is not None]
+        if self._waits:
+            return self._paint.dim(cut(self._waits, self._width - 1))
+        if not running:
+            return ""
+        call, since = running[0]
+        others = f" and {len(running) - 1} more" if len(running) > 1 else ""
+        tail = f" {seconds(max(0.0, now - since))}{others}"
+        label = cut(f"○ {call_label(call)}", self._width - 1 - len(tail))
+        return self._paint.dim(label + tail)
+
+    def _body(self, body: AnyBody, event: Event) -> Iterator[Piece]:
+        match body:
+            case ItemDelta():
+                yield from self._delta(body)
+            case ItemStarted():
+                yield from self._item_started(body.item)
+            case ItemCompleted():
+                yield from self._item_completed(body.item)
+            case ToolCallUpdated():
+                self._call_updated(body, event.time)
+            case StatusChanged():
+                yield from self._status(body)
+            case TurnStarted():
+                context = body.context
+                yield from self._line(
+                    self._paint.dim(f"{context.model} as {context.agent} in {context.workspace}")
+                )
+            case TurnEnded():
+                yield from self._turn_ended(body)
+            case RequestOpened():
+                yield from self._line(request_block(body.request, self._paint))
+            case RequestResolved():
+                yield from self._resolved(body)
+            case PlanUpdated():
+                marks = {"pending": "☐", "in_progress": "◐", "completed": "☑"}
+                for entry in body.plan:
+                    yield from self._line(f"  {marks[entry.state]} {one_line(entry.text)}")
+            case WarningRaised():
+                yield from self._line(self._paint.asking(f"! {one_line(body.message)}"))
+            case ErrorRaised():
+                yield from self._line(self._paint.bad(f"✗ {one_line(body.message)}"))
+            case _:
+                yield from self._session(body)
+
+    def _session(
+        self,
+        body: SessionCreated
+        | SessionConfigured
+        | SessionTitled
+        | SessionArchived
+        | QueueChanged
+        | StepStarted
+        | StepEnded
+        | HistoryCompacted
+        | HistoryReverted,
+    ) -> Iterator[Piece]:
+        match body:
+            case SessionTitled():
+                yield from self._line(self._paint.dim(f"title: {one_line(body.title)}"))
+            case SessionConfigured():
+                yield from self._line(self._paint.dim("settings changed, from the next turn on"))
+            case QueueChanged():
+                if body.queue:
+                    waiting = ", ".join(cut(one_line(q.text), 40) for q in body.queue)
+                    yield from self._line(self._paint.dim(f"queued: {waiting}"))
+            case HistoryReverted():
+                done = "the revert was undone" if body.undone else "history was put back"
+                conflicts = f"; left as they are: {', '.join(body.conflicts)}"
+                yield from self._line(f"⟲ {done}{one_line(conflicts) if body.conflicts else ''}")
+            case SessionCreated() | SessionArchived() | StepStarted() | HistoryCompacted():
+                pass
+            case StepEnded():
+                yield from self._leave_stream()
+            case _:
+                assert_never(body)
+
+    def _item_started(self, item: Item) -> Iterator[Piece]:
+        match item:
+            case ToolCall():
+                self._calls[item.id] = (item, None)
+            case AssistantMessage() | Reasoning():
+                yield from self._text(self._message(item), item.text)
+            case _:
+                pass
+
+    def _delta(self, body: ItemDelta) -> Iterator[Piece]:
+        if body.channel == "text" and (message := self._messages.get(body.item_id)):
+            yield from self._text(message, body.delta)
+
+    def _message(self, item: AssistantMessage | Reasoning) -> _Message:
+        kind: Kind = "progress" if isinstance(item, Reasoning) else "answer"
+        return self._messages.setdefault(item.id, _Message(kind))
+
+    def _item_completed(self, item: Item) -> Iterator[Piece]:
+        match item:
+            case ToolCall():
+                self._calls.pop(item.id, None)
+                if not item.discarded:
+                    yield from self._line(call_lines(item, self._paint, self._width))
+            case AssistantMessage() | Reasoning():
+                yield from self._message_completed(item)
+            case UserMessage(delivery="start") if not self._prompts:
+                pass
+            case _:
+                yield from self._line(item_block(item, self._paint, self._width))
+
+    def _message_completed(self, item: AssistantMessage | Reasoning) -> Iterator[Piece]:
+        """Write what no delta brought, as when deltas of an old item are gone from the log."""
+        message = self._message(item)
+        del self._messages[item.id]
+        if item.state != "discarded":
+            yield from self._text(message, item.text[message.shown :])
+        yield from self._leave_stream()
+        if item.state == "discarded" and message.shown:
+            yield from self._line(self._paint.dim("(the stream broke: the text above is void)"))
+        elif item.state == "interrupted":
+            yield from self._line(self._paint.dim("(interrupted)"))
+
+    def _call_updated(self, body: ToolCallUpdated, time: float) -> None:
+        call, since = self._calls.get(body.item_id, (None, None))
+        if call is not None:
+            since = time if body.state == "running" else since
+            self._calls[body.item_id] = (call, since)
+
+    def _status(self, body: StatusChanged) -> Iterator[Piece]:
+        self._waits = ""
+        if body.status == "waiting":
+            self._waits = "waiting for an answer"
+        elif body.status == "retry":
+            attempt = f" {body.attempt} of {body.limit}" if body.limit else ""
+            delay = "" if body.delay_s is None else f" in {seconds(body.delay_s)}"
+            self._waits = f"↻ retry{attempt}{delay}"
+            cause = f": {one_line(body.cause)}" if body.cause else ""
+            yield from self._line(self._paint.asking(f"{self._waits}{cause}"))
+
+    def _resolved(self, body: RequestResolved) -> Iterator[Piece]:
+        by = f" by {one_line(body.by)}" if body.by else " by a rule"
+        text = f": {one_line(body.text)}" if body.text else ""
+        match body.resolution:
+            case "once" | "always":
+                line = self._paint.good(f"  ✓ allowed {body.resolution}{by}")
+            case "answer":
+                line = self._paint.good(f"  ✓ answered{by}{text}")
+            case "reject":
+                line = self._paint.bad(f"  ✗ rejected{by}{text}")
+            case "cancelled":
+                line = self._paint.dim("  · no longer asked")
+        yield from self._line(line)
+
+    def _turn_ended(self, body: TurnEnded) -> Iterator[Piece]:
+        self._calls.clear()
+        self._messages.clear()
+        self._waits = ""
+        if body.error:
+            yield from self._line(self._paint.bad(f"✗ {one_line(body.error.message)}"))
+        steps = f"{body.steps} step{'' if body.steps == 1 else 's'}"
+        tokens = f"{count(body.usage.input_tokens)} in, {count(body.usage.output_tokens)} out"
+        cost = "" if body.cost is None else f" · ${body.cost:.4f}"
+        outcome = body.outcome.replace("_", " ")
+        painted = self._paint.good if body.outcome == "completed" else self._paint.bad
+        rest = f" · {steps} · {tokens}{cost} · {seconds(body.duration_s)}"
+        yield from self._line(painted(f"■ {outcome}") + self._paint.dim(rest))
+
+    def _text(self, message: _Message, text: str) -> Iterator[Piece]:
+        """The next piece of a message; a mark before it tells thinking from the answer."""
+        if not text:
+            return
+        if self._stream is not message:
+            yield from self._leave_stream()
+            self._stream = message
+            if message.kind == "progress":
+                yield Piece("progress", self._paint.dim("∴ "))
+        message.shown += len(text)
+        text = harmless(text)
+        self._at_line_start = text.endswith("\n")
+        yield Piece(message.kind, text if message.kind == "answer" else self._paint.dim(text))
+
+    def _line(self, text: str) -> Iterator[Piece]:
+        yield from self._leave_stream()
+        yield Piece("progress", text + "\n")
+
+    def _leave_stream(self) -> Iterator[Piece]:
+        """End the line that a stream left open; the newline is part of that stream."""
+        if self._stream and not self._at_line_start:
+            yield Piece(self._stream.kind, "\n")
+        self._at_line_start = True
+        self._stream = None

@@ -1,0 +1,174 @@
+"""One item, call, diff or request as text; pure. The order of events is `render`'s."""
+
+import json
+from typing import Any, assert_never, cast
+
+from tiller_client.text import Paint, cells, count, cut, harmless, indent, one_line, seconds
+from tiller_protocol.items import (
+    AssistantMessage,
+    Compaction,
+    Item,
+    Notice,
+    Patch,
+    Reasoning,
+    Request,
+    ToolCall,
+    UserMessage,
+)
+from tiller_protocol.snapshot import Snapshot
+
+DIFF_LINES_SHOWN = 24
+OUTPUT_LINES_SHOWN = 10
+"""Of a call that failed; the output of one that succeeded is for the model."""
+
+ARGUMENTS_SHOWN = ("command", "path", "pattern", "url", "query", "text", "prompt", "id")
+"""Arguments that say what a call is about, the best first; used while it has no title."""
+
+_DELIVERY = {"start": "", "steer": " (steering)", "queue": " (queued)"}
+
+
+def call_label(call: ToolCall) -> str:
+    """Name and subject of a call in one line."""
+    return f"{one_line(call.name)} {call_title(call)}".rstrip()
+
+
+def call_title(call: ToolCall) -> str:
+    """What a call is about: its title, or the argument that tells most."""
+    if call.title:
+        return one_line(call.title)
+    try:
+        arguments: object = json.loads(call.arguments or "{}")
+    except ValueError:
+        return ""
+    if not isinstance(arguments, dict):
+        return ""
+    known = cast("dict[str, Any]", arguments)
+    for name in ARGUMENTS_SHOWN:
+        if isinstance(value := known.get(name), str):
+            return one_line(value)
+    return ""
+
+
+def call_state(call: ToolCall) -> str:
+    """How a call stands in two or three words: `ok 1.2 s`, `exit 1 80 ms`, `denied`."""
+    if call.state == "completed":
+        word = f"exit {call.exit_status}" if call.exit_status else "ok"
+    elif call.state == "error":
+        word = call.error_kind or "failed"
+        if call.exit_status:
+            word = f"exit {call.exit_status}"
+    else:
+        word = call.state
+    return word if call.duration_s is None else f"{word} {seconds(call.duration_s)}"
+
+
+def call_lines(call: ToolCall, paint: Paint, width: int) -> str:
+    """A call that has ended: a line with its state, then its diff, or its output if it failed."""
+    failed = call.state == "error" or bool(call.exit_status)
+    state = call_state(call)
+    title = cut(call_title(call), width - cells(call.name) - cells(state) - 5)
+    tint = paint.bad if failed else paint.good if call.state == "completed" else paint.dim
+    head = f"{tint('●')} {paint.bold(one_line(call.name))} {title} {tint(state)}"
+    below = [head.replace("  ", " ")]
+    if call.diff:
+        below.append(diff_lines(call.diff, paint, width, DIFF_LINES_SHOWN))
+    elif failed and call.output.strip():
+        below.append(paint.dim(_tail(call.output, width)))
+    return "\n".join(below)
+
+
+def diff_lines(diff: str, paint: Paint, width: int, lines_max: int) -> str:
+    """The changed lines of a unified diff, added and removed ones painted; no file headers."""
+    lines = [line for line in harmless(diff).rstrip("\n").split("\n") if not _is_header(line)]
+    shown = [_diff_line(line, paint, width) for line in lines[:lines_max]]
+    if len(lines) > lines_max:
+        shown.append(paint.dim(f"    … {len(lines) - lines_max} more lines"))
+    return "\n".join(shown)
+
+
+def request_block(request: Request, paint: Paint) -> str:
+    """A request, never cut: what is hidden here could be what is allowed."""
+    lines = [paint.asking(f"? {one_line(request.title) or request.kind}")]
+    for subject in request.subjects:
+        if one_line(subject) not in lines[0] or "\n" in subject.strip():
+            lines.append(indent(harmless(subject), "    "))
+    if request.detail:
+        lines.append(paint.dim(indent(harmless(request.detail), "    ")))
+    if request.always:
+        patterns = ", ".join(map(one_line, request.always))
+        lines.append(paint.dim(f"    always would allow {request.permission}: {patterns}"))
+    lines.extend(
+        f"    {number}. {one_line(choice)}" for number, choice in enumerate(request.choices, 1)
+    )
+    return "\n".join(lines)
+
+
+def item_block(item: Item, paint: Paint, width: int) -> str:
+    """An item of history, whole."""
+    match item:
+        case UserMessage():
+            attached = [f"[{file}]" for file in item.files]
+            attached += [f"[image {image.media_type}]" for image in item.images]
+            text = " ".join([harmless(item.text), *map(one_line, attached)])
+            first, *rest = text.rstrip("\n").split("\n")
+            head = f"{paint.bold('» ' + first)}{paint.dim(_DELIVERY[item.delivery])}"
+            return "\n".join([head, *(paint.bold("  " + line) for line in rest)])
+        case AssistantMessage():
+            note = {"discarded": " (void)", "interrupted": " (interrupted)"}.get(item.state, "")
+            return harmless(item.text).rstrip("\n") + paint.dim(note)
+        case Reasoning():
+            return paint.dim("∴ " + harmless(item.text).rstrip("\n"))
+        case ToolCall():
+            return call_lines(item, paint, width)
+        case Compaction():
+            return paint.dim("≡ history up to here was summarised:\n") + paint.dim(
+                indent(harmless(item.summary), "    ")
+            )
+        case Notice():
+            return paint.dim(f"▪ {one_line(item.text)}")
+        case Patch():
+            return paint.dim(cut(f"± {', '.join(map(one_line, item.files))}", width - 1))
+        case _:
+            assert_never(item)
+
+
+def transcript(snapshot: Snapshot, paint: Paint, width: int) -> str:
+    """A whole session for reading, with what is open at its end."""
+    model = f" · {snapshot.settings.model}" if snapshot.settings.model else ""
+    lines = [
+        paint.bold(one_line(snapshot.title) or "(no title)"),
+        paint.dim(f"{snapshot.session_id} · {one_line(snapshot.workspace)}{one_line(model)}"),
+    ]
+    for item in snapshot.items:
+        before = "\n" if isinstance(item, UserMessage) else ""
+        lines.append(before + item_block(item, paint, width))
+    lines.extend(request_block(request, paint) for request in snapshot.requests)
+    lines.extend(paint.dim(f"queued: {one_line(queued.text)}") for queued in snapshot.queue)
+    cost = "" if snapshot.cost is None else f" · ${snapshot.cost:.4f}"
+    tokens = f"{count(snapshot.usage.input_tokens)} in, {count(snapshot.usage.output_tokens)} out"
+    turns = f"{snapshot.turns} turn{'' if snapshot.turns == 1 else 's'}"
+    lines.append(paint.dim(f"\n{snapshot.status} · {turns} · {tokens}{cost}"))
+    return "\n".join(lines)
+
+
+def _tail(output: str, width: int) -> str:
+    lines = harmless(output).rstrip("\n").split("\n")
+    shown = [f"    {cut(line.expandtabs(4), width - 5)}" for line in lines[-OUTPUT_LINES_SHOWN:]]
+    if len(lines) > OUTPUT_LINES_SHOWN:
+        shown.insert(0, f"    … {len(lines) - OUTPUT_LINES_SHOWN} lines before")
+    return "\n".join(shown)
+
+
+def _is_header(line: str) -> bool:
+    return line.startswith(("--- ", "+++ ", "diff --git ", "index "))
+
+
+def _diff_line(line: str, paint: Paint, width: int) -> str:
+    text = f"    {cut(line.expandtabs(4), width - 5)}"
+    match line[:1]:
+        case "+":
+            return paint.good(text)
+        case "-":
+            return paint.bad(text)
+        case _:
+            return paint.dim(text)

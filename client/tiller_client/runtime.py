@@ -1,0 +1,85 @@
+"""What a frontend sees of the runtime directory: whose it is, the token, whether a daemon lives.
+
+Nothing here opens an nng socket or starts a process.
+"""
+
+import errno
+import fcntl
+import os
+import socket
+import stat
+import sys
+from pathlib import Path
+
+from tiller_client.errors import NoDaemon, NotPrivate
+from tiller_protocol.places import LOCK_FILE, OPS_SOCKET, TOKEN_FILE, Places, find_places
+
+TOKEN_BYTES_MAX = 4096
+"""Far more than a token has; a larger file is something else."""
+
+_FOR_OTHERS = 0o077
+
+
+def my_places() -> Places:
+    """The directories of this user, by the environment of this process."""
+    return find_places(os.environ, sys.platform, os.getuid())
+
+
+def check_runtime(directory: Path) -> None:
+    """Raise `NotPrivate` unless `directory` is ours alone, `NoDaemon` when it is not there."""
+    try:
+        found = directory.lstat()
+    except FileNotFoundError:
+        raise NoDaemon("no daemon has run here yet; start one with: tiller daemon start") from None
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotPrivate(f"{directory} is no directory; move it away and try again")
+    if found.st_uid != os.getuid():
+        raise NotPrivate(
+            f"{directory} belongs to uid {found.st_uid}, not to you; set TILLER_HOME to a "
+            "directory of your own"
+        )
+    if found.st_mode & _FOR_OTHERS:
+        raise NotPrivate(f"others can reach {directory}; close it with: chmod 700 {directory}")
+
+
+def read_token(runtime: Path) -> str:
+    """The token of the daemon that runs now; raises `NoDaemon` or `NotPrivate`."""
+    check_runtime(runtime)
+    path = runtime / TOKEN_FILE
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise NoDaemon("no daemon runs; start one with: tiller daemon start") from None
+    except OSError as error:
+        raise NotPrivate(f"{path} can't be read: {os.strerror(error.errno or 0)}") from None
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(file.fileno())
+        if found.st_uid != os.getuid() or found.st_mode & _FOR_OTHERS:
+            raise NotPrivate(f"others can read {path}; restart the daemon: tiller daemon restart")
+        return file.read(TOKEN_BYTES_MAX).decode("ascii", errors="replace").strip()
+
+
+def somebody_listens(runtime: Path) -> bool:
+    """Whether a process accepts on the ops socket; it may still be too busy to answer."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(0)
+        try:
+            probe.connect(str(runtime / OPS_SOCKET))
+        except OSError as error:
+            return error.errno in (errno.EAGAIN, errno.EINPROGRESS)
+    return True
+
+
+def lock_is_held(runtime: Path) -> bool:
+    """Whether a daemon holds the lock; it does so until its last socket is closed."""
+    try:
+        descriptor = os.open(runtime / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

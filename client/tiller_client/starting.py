@@ -1,0 +1,93 @@
+"""Starting the daemon from a frontend: detached, with its output kept, and waited for.
+
+Several frontends may start one at the same moment: the daemon's lock lets one win, the others'
+daemons end at once, and every frontend finds the winner.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from tiller_client.errors import StartFailed
+from tiller_client.runtime import somebody_listens
+from tiller_protocol.places import DAEMON_OUTPUT_FILE, Places
+
+START_DEADLINE_S = 15.0
+"""Longest wait for a daemon that was started; a healthy one takes about half a second."""
+
+POLL_S = 0.02
+SPAWN_AGAIN_S = 1.0
+"""A loser of the race ends with status 0; if nobody listens after this, there was no winner."""
+
+OUTPUT_LINES_SHOWN = 8
+OUTPUT_TAIL_BYTES = 16 * 1024
+
+DAEMON_COMMAND = (sys.executable, "-P", "-m", "tiller_daemon")
+"""`-P`: a folder named like the daemon in the current directory must not be run in its place."""
+
+
+def start_daemon(places: Places, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a daemon and return once somebody listens on its socket.
+
+    Raises `StartFailed` with the last lines that it printed. The process is in a session of its
+    own and outlives this one; the caller may drop the handle at any time.
+    """
+    output = places.state / DAEMON_OUTPUT_FILE
+    places.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    begun = output.stat().st_size if output.exists() else 0
+    deadline = time.monotonic() + START_DEADLINE_S
+    process = _spawn(output, environ)
+    ended_at: float | None = None
+    while not somebody_listens(places.runtime):
+        now = time.monotonic()
+        if now > deadline:
+            raise StartFailed(
+                f"the daemon did not come up within {START_DEADLINE_S:g} s; "
+                f"it says in {output}:\n{_tail(output, begun)}"
+            )
+        if process.poll():
+            raise StartFailed(f"the daemon could not start; it says:\n{_tail(output, begun)}")
+        if process.returncode == 0:
+            ended_at = ended_at or now
+            if now - ended_at > SPAWN_AGAIN_S:
+                process, ended_at = _spawn(output, environ), None
+        time.sleep(POLL_S)
+    return process
+
+
+def last_lines(path: Path, count: int, begin: int = 0) -> str:
+    """The last `count` lines of a file after byte `begin`, or an empty text."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(begin, size - OUTPUT_TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    return "\n".join(text.splitlines()[-count:])
+
+
+def _spawn(output: Path, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    variables = dict(environ)
+    if home := variables.get("TILLER_HOME"):
+        variables["TILLER_HOME"] = str(Path(home).absolute())
+    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        return subprocess.Popen(
+            DAEMON_COMMAND,
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            cwd="/",
+            env=variables,
+            start_new_session=True,
+        )
+    finally:
+        os.close(descriptor)
+
+
+def _tail(output: Path, begin: int) -> str:
+    return last_lines(output, OUTPUT_LINES_SHOWN, begin) or "(nothing)"

@@ -1,0 +1,52 @@
+"""What a typed line means while a request is open; pure."""
+
+from typing import NamedTuple
+
+from tiller_protocol.items import Decision, Request
+
+_ONCE = ("y", "yes", "once")
+_ALWAYS = ("a", "always")
+_REJECT = ("n", "no", "reject")
+
+
+class Reply(NamedTuple):
+    """An answer to a request, ready to be submitted."""
+
+    decision: Decision
+    text: str = ""
+
+
+def prompt_for(request: Request, *, rejecting: bool) -> str:
+    """The line that asks; with `rejecting` for the reason of a rejection that was typed."""
+    if rejecting:
+        return "  why not? (Enter: no reason) »"
+    if request.kind == "question":
+        return "  number or text »" if request.choices else "  your answer »"
+    return "  y once · a always · n reject »"
+
+
+def read_reply(request: Request, line: str, *, rejecting: bool) -> Reply | str:
+    """The reply that `line` is; `"reject"` when its reason is still to be asked, else a hint."""
+    line = line.strip()
+    if rejecting:
+        return Reply("reject", line)
+    if request.kind == "question":
+        return _answer(request, line)
+    word, _, rest = line.partition(" ")
+    match word.lower():
+        case word if word in _ONCE and not rest:
+            return Reply("once")
+        case word if word in _ALWAYS and not rest:
+            return Reply("always")
+        case word if word in _REJECT:
+            return Reply("reject", rest.strip()) if rest else "reject"
+        case _:
+            return "type y, a or n; a reason may stand behind n"
+
+
+def _answer(request: Request, line: str) -> Reply | str:
+    if not line:
+        return "type an answer"
+    if line.isdecimal() and 1 <= int(line) <= len(request.choices):
+        return Reply("answer", request.choices[int(line) - 1])
+    return Reply("answer", line)

@@ -1,0 +1,81 @@
+"""`config path|show|check`: the user's configuration; what it means is the daemon's business."""
+
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import msgspec
+
+from tiller_client.console import print_json, say
+from tiller_client.errors import TillerError
+from tiller_client.runtime import my_places
+from tiller_client.starting import DAEMON_COMMAND
+from tiller_client.text import harmless
+from tiller_protocol.places import CONFIG_FILE
+
+
+class ConfigurationFile(msgspec.Struct, omit_defaults=True):
+    """The file as `--json` prints it; `text` is what stands in it."""
+
+    path: str
+    exists: bool
+    text: str = ""
+
+
+class Checked(msgspec.Struct):
+    """What `check --json` says: whether the configuration is good, and the daemon's sentence."""
+
+    good: bool
+    message: str
+
+
+def run(arguments: Namespace) -> int:
+    """Run one action on the configuration."""
+    path = my_places().config / CONFIG_FILE
+    match arguments.action:
+        case "path":
+            if arguments.json:
+                print_json(ConfigurationFile(str(path), path.exists()))
+            else:
+                say(str(path))
+            return 0
+        case "show":
+            return _show(path, json=arguments.json)
+        case _:
+            return _check(json=arguments.json)
+
+
+def check() -> Checked:
+    """Have the daemon's own reader judge the configuration, in a process that then ends."""
+    done = subprocess.run(
+        [*DAEMON_COMMAND, "--check-config"], capture_output=True, check=False, text=True
+    )
+    message = harmless(done.stdout + done.stderr).strip()
+    return Checked(done.returncode == 0, message.removeprefix("tillerd: "))
+
+
+def _show(path: Path, *, json: bool) -> int:
+    try:
+        text = path.read_text(errors="replace") if path.exists() else ""
+    except OSError as error:
+        raise TillerError(f"{path} can't be read: {error.strerror}") from None
+    if json:
+        print_json(ConfigurationFile(str(path), path.exists(), text))
+    elif path.exists():
+        say(f"# {path}\n{harmless(text).rstrip()}")
+    else:
+        say(f"# {path} is not there: nothing is configured, which is fine to begin with")
+    return 0
+
+
+def _check(*, json: bool) -> int:
+    checked = check()
+    if json:
+        print_json(checked)
+    elif checked.good:
+        say(checked.message)
+    else:
+        sys.stdout.flush()
+        raise TillerError(checked.message)
+    return 0 if checked.good else 1

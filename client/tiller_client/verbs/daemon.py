@@ -1,0 +1,156 @@
+"""`daemon run|start|stop|status|restart|logs`: the process itself."""
+
+import os
+import sys
+import time
+from argparse import Namespace
+from typing import NoReturn
+
+import msgspec
+
+from tiller_client.connection import Connection
+from tiller_client.console import print_json, say
+from tiller_client.errors import NoAnswer, NoDaemon, TillerError
+from tiller_client.runtime import lock_is_held, my_places, somebody_listens
+from tiller_client.starting import DAEMON_COMMAND, last_lines
+from tiller_client.text import harmless, seconds
+from tiller_protocol.answers import DaemonStatusResult
+from tiller_protocol.ops import DaemonStatus, Shutdown
+from tiller_protocol.places import DAEMON_OUTPUT_FILE, Places
+
+NAME = "tiller daemon"
+
+STOP_DEADLINE_S = 15.0
+"""Longest wait for a daemon that was told to stop now; it gives its turns 5 s."""
+
+POLL_S = 0.02
+FOLLOW_S = 0.2
+
+
+class NotRunning(msgspec.Struct, tag_field="type", tag="not_running"):
+    """What `status --json` says when there is no daemon."""
+
+
+class LogLine(msgspec.Struct):
+    """A line that the daemon printed, as `logs --json` prints it."""
+
+    line: str
+
+
+class Stopped(msgspec.Struct, tag_field="type", tag="stopped"):
+    """What `stop --json` says; `was_running` is false when there was nothing to stop."""
+
+    was_running: bool
+
+
+def run(arguments: Namespace) -> int:
+    """Run one action on the daemon."""
+    places = my_places()
+    match arguments.verb:
+        case "run":
+            return _run(arguments)
+        case "start":
+            return _status(places, json=arguments.json, may_start=True)
+        case "stop":
+            was_running = stop(places, drain=arguments.drain)
+            if arguments.json:
+                print_json(Stopped(was_running))
+            else:
+                say("stopped" if was_running else "no daemon runs")
+            return 0
+        case "status":
+            return _status(places, json=arguments.json, may_start=False)
+        case "restart":
+            stop(places, drain=arguments.drain)
+            return _status(places, json=arguments.json, may_start=True)
+        case "logs":
+            return _logs(places, arguments)
+        case verb:
+            raise AssertionError(f"{verb} is not of this family")
+
+
+def stop(places: Places, *, drain: bool) -> bool:
+    """Tell the daemon to stop and wait until its lock is free; false when none was running.
+
+    With `drain` the wait has no limit, as turns may take long; Ctrl-C ends the wait only.
+    """
+    if not lock_is_held(places.runtime) and not somebody_listens(places.runtime):
+        return False
+    try:
+        with Connection(places, NAME, may_start=False) as connection:
+            connection.submit(Shutdown("drain" if drain else "now"))
+    except NoDaemon:
+        pass  # it went before its answer came, or is about to
+    deadline = None if drain else time.monotonic() + STOP_DEADLINE_S
+    while lock_is_held(places.runtime):
+        if deadline and time.monotonic() > deadline:
+            raise NoAnswer(
+                f"the daemon was told to stop and still runs after {STOP_DEADLINE_S:g} s; "
+                "see why: tiller daemon logs"
+            )
+        time.sleep(POLL_S)
+    return True
+
+
+def _run(arguments: Namespace) -> NoReturn:
+    """Become the daemon; signals and the exit status are its own."""
+    command = list(DAEMON_COMMAND)
+    if arguments.config:
+        command += ["--config", arguments.config]
+    if arguments.json or arguments.log_format:
+        command += ["--log-format", arguments.log_format or "json"]
+    os.execv(command[0], command)  # noqa: S606 - no shell is wanted
+
+
+def _status(places: Places, *, json: bool, may_start: bool) -> int:
+    try:
+        with Connection(places, NAME, may_start=may_start) as connection:
+            status = connection.ask(DaemonStatus(), DaemonStatusResult)
+    except NoDaemon as error:
+        if json:
+            print_json(NotRunning())
+        say("" if json else str(error))
+        return 1
+    if json:
+        print_json(status)
+        return 0
+    turns = f"{status.turns_running} turn{'' if status.turns_running == 1 else 's'} running"
+    memory = f", {status.rss_bytes / 1024 / 1024:.0f} MiB" if status.rss_bytes else ""
+    say(
+        f"tillerd {status.daemon_version}, pid {status.pid}, up {seconds(status.uptime_s)}{memory}"
+        f"{', draining' if status.draining else ''}"
+    )
+    say(f"{turns}, {status.sessions} sessions, {status.sessions_loaded} of them loaded")
+    say(f"log      {status.log_path}")
+    say(f"runtime  {places.runtime}")
+    return 0
+
+
+def _logs(places: Places, arguments: Namespace) -> int:
+    path = places.state / DAEMON_OUTPUT_FILE
+    if not path.exists():
+        raise TillerError(
+            f"there is no {path}; a daemon run by hand or as a service logs elsewhere"
+        )
+    begun = path.stat().st_size
+    _print_lines(last_lines(path, arguments.lines), json=arguments.json)
+    while arguments.follow:
+        time.sleep(FOLLOW_S)
+        size = path.stat().st_size
+        begun = min(begun, size)
+        with path.open("rb") as file:
+            file.seek(begun)
+            data = file.read(size - begun)
+        whole, end, _ = data.rpartition(b"\n")
+        begun += len(whole + end)
+        _print_lines(whole.decode(errors="replace"), json=arguments.json)
+    return 0
+
+
+def _print_lines(text: str, *, json: bool) -> None:
+    for line in text.splitlines():
+        if json:
+            print_json(LogLine(line))
+        else:
+            say(harmless(line))
+    sys.stdout.flush()

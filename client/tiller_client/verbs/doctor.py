@@ -1,0 +1,136 @@
+"""`doctor`: what a frontend can see of what works and what does not, one line each."""
+
+import shutil
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from tiller_client.connection import Connection
+from tiller_client.console import print_json, say, stdout_paint
+from tiller_client.errors import NoDaemon, TillerError
+from tiller_client.runtime import check_runtime, lock_is_held, my_places, somebody_listens
+from tiller_client.text import Paint, one_line
+from tiller_client.verbs.config import check
+from tiller_protocol import PROTOCOL_VERSION
+from tiller_protocol.answers import CatalogResult
+from tiller_protocol.ops import Catalog
+from tiller_protocol.places import Places
+
+GIT_DEADLINE_S = 5.0
+_FOR_OTHERS = 0o077
+
+
+class Finding(msgspec.Struct, omit_defaults=True):
+    """One thing that was looked at; `fail` makes the exit status 1."""
+
+    verdict: Literal["ok", "warn", "fail"]
+    subject: str
+    text: str
+
+
+def run(arguments: Namespace) -> int:
+    """Look at everything and say what was found; 1 when something is broken."""
+    paint = stdout_paint()
+    failed = False
+    for finding in _findings(my_places()):
+        failed = failed or finding.verdict == "fail"
+        if arguments.json:
+            print_json(finding)
+        else:
+            say(_line(finding, paint))
+            sys.stdout.flush()
+    return 1 if failed else 0
+
+
+def _findings(places: Places) -> Iterator[Finding]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield Finding("ok", "python", f"{version} at {sys.executable}")
+    yield _program("git", "snapshots and revert need it", "fail")
+    yield _program("rg", "the daemon brings its own when it was installed from a wheel", "warn")
+    yield _directory("configuration", places.config)
+    yield _directory("state", places.state)
+    yield _runtime(places.runtime)
+    checked = check()
+    yield Finding("ok" if checked.good else "fail", "config", one_line(checked.message))
+    yield from _daemon(places)
+
+
+def _program(name: str, why: str, otherwise: Literal["warn", "fail"]) -> Finding:
+    beside_python = str(Path(sys.executable).parent)
+    path = shutil.which(name) or shutil.which(name, path=beside_python)
+    if path is None:
+        return Finding(otherwise, name, f"not found; {why}")
+    try:
+        done = subprocess.run(
+            [path, "--version"],
+            capture_output=True,
+            check=True,
+            text=True,
+            timeout=GIT_DEADLINE_S,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return Finding(otherwise, name, f"{path} does not run: {one_line(str(error))}")
+    return Finding("ok", name, one_line(done.stdout.partition("\n")[0]) + f" at {path}")
+
+
+def _directory(subject: str, path: Path) -> Finding:
+    if not path.exists():
+        return Finding("ok", subject, f"{path} will be made when it is needed")
+    if not path.is_dir():
+        return Finding("fail", subject, f"{path} is no directory; move it away")
+    if path.stat().st_mode & _FOR_OTHERS and subject == "state":
+        return Finding("warn", subject, f"others can read {path}: chmod 700 {path}")
+    return Finding("ok", subject, str(path))
+
+
+def _runtime(path: Path) -> Finding:
+    try:
+        check_runtime(path)
+    except NoDaemon:
+        return Finding("ok", "runtime", f"{path} will be made by the daemon")
+    except TillerError as error:
+        return Finding("fail", "runtime", str(error))
+    return Finding("ok", "runtime", f"{path}, closed to others")
+
+
+def _daemon(places: Places) -> Iterator[Finding]:
+    """The daemon and its models; it is not started for this."""
+    locked, listens = lock_is_held(places.runtime), somebody_listens(places.runtime)
+    if not locked and not listens:
+        yield Finding("ok", "daemon", "does not run; the first verb that needs it starts it")
+        return
+    if locked != listens:
+        seen = "holds the lock but does not listen" if locked else "listens without the lock"
+        yield Finding("warn", "daemon", f"a process {seen}; it may be starting or stopping")
+    try:
+        with Connection(places, "tiller doctor", may_start=False) as connection:
+            hello = connection.hello
+            catalog = connection.ask(Catalog(), CatalogResult)
+    except TillerError as error:
+        yield Finding("fail", "daemon", one_line(str(error)))
+        return
+    yield Finding(
+        "ok", "daemon", f"tillerd {hello.daemon_version} answers, protocol {PROTOCOL_VERSION}"
+    )
+    yield from _models(catalog)
+
+
+def _models(catalog: CatalogResult) -> Iterator[Finding]:
+    usable = 0
+    for model in catalog.models:
+        usable += not model.problem
+        problem = one_line(model.problem)
+        verdict = "warn" if problem else "ok"
+        yield Finding(verdict, "model", f"{one_line(model.name)}{': ' if problem else ''}{problem}")
+    if not usable:
+        yield Finding("fail", "models", "no model can be used now; see it work with: tiller demo")
+
+
+def _line(finding: Finding, paint: Paint) -> str:
+    tint = {"ok": paint.good, "warn": paint.asking, "fail": paint.bad}[finding.verdict]
+    return f"{tint(f'{finding.verdict:<4}')}  {finding.subject:<13}  {finding.text}"

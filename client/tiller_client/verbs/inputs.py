@@ -1,0 +1,82 @@
+"""`send`, `steer`, `interrupt` and `queue`: input to a session, without following it."""
+
+from argparse import Namespace
+
+from tiller_client import choose
+from tiller_client.connection import Connection
+from tiller_client.console import print_json, say
+from tiller_client.errors import UsageError
+from tiller_client.prompt import read_text
+from tiller_client.runtime import my_places
+from tiller_client.text import one_line
+from tiller_client.verbs.plain import submit
+from tiller_protocol.answers import AnyResult, Queued, SessionResult, Started, Steered
+from tiller_protocol.ops import Interrupt, QueueEdit, SessionGet, UserInput
+
+
+def run(arguments: Namespace) -> int:
+    """Run one of the verbs of input."""
+    text = read_text(arguments.text) if arguments.verb in ("send", "steer") else ""
+    with Connection(my_places(), f"tiller {arguments.verb}") as connection:
+        session_id = choose.session_id(connection, arguments.session)
+        match arguments.verb:
+            case "send":
+                delivery = "queue" if arguments.queue else "auto"
+                _send(connection, UserInput(session_id, text, delivery=delivery), arguments)
+            case "steer":
+                op = UserInput(session_id, text, delivery="steer", expected_turn_id=arguments.turn)
+                _send(connection, op, arguments)
+            case "interrupt":
+                submit(connection, Interrupt(session_id, arguments.turn), json=arguments.json)
+            case "queue":
+                _queue(connection, session_id, arguments)
+            case verb:
+                raise AssertionError(f"{verb} is not of this family")
+    return 0
+
+
+def _send(connection: Connection, op: UserInput, arguments: Namespace) -> None:
+    accepted = submit(connection, op, json=arguments.json)
+    if not arguments.json:
+        say(_what_became(accepted.result))
+
+
+def _what_became(result: AnyResult | None) -> str:
+    match result:
+        case Started(turn_id):
+            return f"started turn {turn_id}"
+        case Steered(turn_id, _):
+            return f"steers turn {turn_id}"
+        case Queued(input_id, position):
+            return f"queued at {position} as {input_id}"
+        case _:
+            return "taken"
+
+
+def _queue(connection: Connection, session_id: str, arguments: Namespace) -> None:
+    if op := _queue_edit(session_id, arguments):
+        submit(connection, op, json=arguments.json)
+        return
+    snapshot = connection.ask(SessionGet(session_id), SessionResult).snapshot
+    for queued in snapshot.queue:
+        if arguments.json:
+            print_json(queued)
+        else:
+            say(f"{queued.id}  {one_line(queued.text)}")
+    if not snapshot.queue and not arguments.json:
+        say("nothing is queued")
+
+
+def _queue_edit(session_id: str, arguments: Namespace) -> QueueEdit | None:
+    if arguments.remove:
+        return QueueEdit(session_id, arguments.remove, "remove")
+    if arguments.promote:
+        return QueueEdit(session_id, arguments.promote, "promote")
+    if arguments.edit:
+        return QueueEdit(session_id, arguments.edit[0], "edit", read_text(arguments.edit[1]))
+    if arguments.move:
+        input_id, position = arguments.move
+        if not position.isdecimal():
+            raise UsageError(f"{position!r} is no position; 0 is next")
+        return QueueEdit(session_id, input_id, "move", position=int(position))
+    return None

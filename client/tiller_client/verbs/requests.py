@@ -1,0 +1,50 @@
+"""`requests` and `answer`: what the daemon wants to know, and the user's word on it."""
+
+from argparse import Namespace
+
+import msgspec
+
+from tiller_client import choose
+from tiller_client.connection import Connection
+from tiller_client.console import print_json, say, stdout_paint
+from tiller_client.render_item import request_block
+from tiller_client.runtime import my_places
+from tiller_client.verbs.plain import submit
+from tiller_protocol.items import Request
+from tiller_protocol.ops import Answer
+
+
+class OpenRequest(msgspec.Struct, frozen=True):
+    """An open request and the session that it belongs to, as `requests --json` prints it."""
+
+    session_id: str
+    request: Request
+
+
+def run(arguments: Namespace) -> int:
+    """Run `requests` or `answer`."""
+    with Connection(my_places(), f"tiller {arguments.verb}") as connection:
+        if arguments.verb == "requests":
+            _list(connection, arguments)
+        else:
+            request_id = choose.request_id(connection, arguments.request)
+            op = Answer(request_id, arguments.decision, arguments.text)
+            submit(connection, op, json=arguments.json)
+    return 0
+
+
+def _list(connection: Connection, arguments: Namespace) -> None:
+    if arguments.session:
+        sessions = [choose.session(connection, arguments.session)]
+    else:
+        sessions = list(choose.list_sessions(connection))
+    found = [OpenRequest(s.session_id, request) for s in sessions for request in s.requests]
+    paint = stdout_paint()
+    for one in found:
+        if arguments.json:
+            print_json(one)
+        else:
+            say(f"{one.request.id}  {paint.dim(f'session {one.session_id}')}")
+            say(request_block(one.request, paint))
+    if not found and not arguments.json:
+        say("nothing waits for an answer")

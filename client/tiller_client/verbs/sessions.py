@@ -1,0 +1,122 @@
+"""`new`, `ls`, `show`, `archive`, `rm` and `fork`: sessions as a whole."""
+
+import time
+from argparse import Namespace
+from itertools import islice
+from pathlib import Path
+
+from tiller_client import choose
+from tiller_client.connection import Connection
+from tiller_client.console import print_json, say, stdout_paint, stdout_width
+from tiller_client.prompt import read_workspace
+from tiller_client.render_item import transcript
+from tiller_client.runtime import my_places
+from tiller_client.text import Paint, cut, one_line, pad, seconds
+from tiller_client.verbs.plain import submit
+from tiller_protocol.answers import Created, SessionResult, SessionSummary
+from tiller_protocol.ops import (
+    SessionArchive,
+    SessionCreate,
+    SessionDelete,
+    SessionFork,
+    SessionGet,
+)
+from tiller_protocol.settings import Settings
+
+SHORT_ID_CHARS = 8
+"""The end of a ULID is its random part: 40 bits tell sessions apart where the begin does not."""
+
+AGE_COLUMNS, STATUS_COLUMNS, WORKSPACE_COLUMNS = 14, 8, 28
+
+
+def run(arguments: Namespace) -> int:
+    """Run one of the verbs of sessions."""
+    with Connection(my_places(), f"tiller {arguments.verb}") as connection:
+        match arguments.verb:
+            case "new":
+                _new(connection, arguments)
+            case "ls":
+                _list(connection, arguments)
+            case "show":
+                _show(connection, arguments)
+            case "archive":
+                op = SessionArchive(_id(connection, arguments), archived=not arguments.undo)
+                submit(connection, op, json=arguments.json)
+            case "rm":
+                submit(connection, SessionDelete(_id(connection, arguments)), json=arguments.json)
+            case "fork":
+                op = SessionFork(_id(connection, arguments), arguments.at)
+                _created(connection.ask(op, Created), json=arguments.json)
+            case verb:
+                raise AssertionError(f"{verb} is not of this family")
+    return 0
+
+
+def table_line(session: SessionSummary, now: float, paint: Paint, width: int) -> str:
+    """A session in one line of `width` columns: id, age, status, workspace, title."""
+    age = seconds(max(0.0, now - session.updated_at))
+    home = str(Path.home())
+    workspace = one_line(session.workspace)
+    if workspace == home or workspace.startswith(home + "/"):
+        workspace = "~" + workspace[len(home) :]
+    if len(workspace) > WORKSPACE_COLUMNS:
+        workspace = "…" + workspace[1 - WORKSPACE_COLUMNS :]
+    status = pad(session.status, STATUS_COLUMNS)
+    line = "  ".join(
+        (
+            session.session_id[-SHORT_ID_CHARS:],
+            pad(age, AGE_COLUMNS),
+            status if session.status == "idle" else paint.asking(status),
+            paint.dim(pad(workspace, WORKSPACE_COLUMNS)),
+        )
+    )
+    used = SHORT_ID_CHARS + AGE_COLUMNS + STATUS_COLUMNS + WORKSPACE_COLUMNS + 4 * 2
+    return f"{line}  {cut(one_line(session.title), max(10, width - used))}".rstrip()
+
+
+def _id(connection: Connection, arguments: Namespace) -> str:
+    return choose.session_id(connection, arguments.session)
+
+
+def _new(connection: Connection, arguments: Namespace) -> None:
+    workspace = read_workspace(arguments.directory)
+    settings = Settings(approve=arguments.approve)
+    op = SessionCreate(workspace, arguments.agent, arguments.model, settings)
+    _created(connection.ask(op, Created), json=arguments.json)
+
+
+def _created(created: Created, *, json: bool) -> None:
+    if json:
+        print_json(created)
+    else:
+        say(created.session_id)
+
+
+def _list(connection: Connection, arguments: Namespace) -> None:
+    workspace = read_workspace(arguments.directory) if arguments.directory else None
+    limit = None if arguments.all else arguments.limit + 1
+    found = choose.list_sessions(
+        connection, workspace=workspace, archived=arguments.archived, limit=limit
+    )
+    if arguments.json:
+        for session in islice(found, None if limit is None else limit - 1):
+            print_json(session)
+        return
+    paint, width, now = stdout_paint(), stdout_width(), time.time()
+    shown = 0
+    for session in found:
+        if limit is not None and shown == arguments.limit:
+            say(paint.dim(f"only the newest {arguments.limit} are shown; all: tiller ls --all"))
+            return
+        say(table_line(session, now, paint, width))
+        shown += 1
+    if not shown:
+        say("no sessions; begin one with: tiller exec PROMPT")
+
+
+def _show(connection: Connection, arguments: Namespace) -> None:
+    result = connection.ask(SessionGet(_id(connection, arguments)), SessionResult)
+    if arguments.json:
+        print_json(result)
+    else:
+        say(transcript(result.snapshot, stdout_paint(), stdout_width()))

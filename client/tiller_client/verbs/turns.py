@@ -1,0 +1,118 @@
+"""`exec`: one turn from its input to its end, in a new session or an old one."""
+
+import contextlib
+from argparse import Namespace
+from typing import assert_never
+
+from tiller_client import choose
+from tiller_client.connection import Connection
+from tiller_client.console import Console, complain
+from tiller_client.conversation import Conversation
+from tiller_client.errors import STATUS_INTERRUPTED, RejectedError
+from tiller_client.prompt import read_schema, read_text, read_workspace
+from tiller_client.runtime import my_places
+from tiller_client.text import one_line
+from tiller_client.watch import Signals, Watch
+from tiller_protocol.answers import Created, ReplayResult, Started
+from tiller_protocol.events import Outcome, TurnEnded
+from tiller_protocol.ops import Interrupt, Replay, SessionCreate, SessionDelete, UserInput
+from tiller_protocol.settings import Settings, TurnOverrides
+
+NAME = "tiller exec"
+
+
+def run(arguments: Namespace) -> int:
+    """Run one turn; the exit status says how it ended."""
+    text = read_text(arguments.prompt)
+    schema = read_schema(arguments.output_schema) if arguments.output_schema else None
+    workspace = read_workspace(arguments.directory)
+    with Connection(my_places(), NAME) as connection:
+        if arguments.session:
+            session_id, after = _join(connection, arguments.session)
+            overrides = TurnOverrides(
+                agent=arguments.agent,
+                model=arguments.model,
+                approve=arguments.approve,
+                output_schema=schema,
+            )
+        else:
+            settings = Settings(approve=arguments.approve)
+            op = SessionCreate(workspace, arguments.agent, arguments.model, settings)
+            session_id, after = connection.ask(op, Created).session_id, 0
+            overrides = TurnOverrides(output_schema=schema)
+        op = UserInput(session_id, text, delivery="start", overrides=overrides)
+        try:
+            return follow_turn(connection, op, after, json=arguments.json)
+        except RejectedError:
+            if not arguments.session:
+                with contextlib.suppress(RejectedError):
+                    connection.submit(SessionDelete(session_id))
+            raise
+
+
+def follow_turn(connection: Connection, op: UserInput, after: int, *, json: bool) -> int:
+    """Submit an input that starts a turn and show the session until that turn has ended.
+
+    Ctrl-C interrupts the turn and waits for its end; twice raises `Detached`. Returns the status.
+    """
+    detached = f"detached; the turn may still run; see it with: tiller attach {op.session_id}"
+    console = Console(answers_apart=True, json=json)
+    with (
+        Signals(detached) as signals,
+        Watch(connection, op.session_id, signals, after) as watch,
+    ):
+        turn_id = connection.ask(op, Started).turn_id
+        conversation = Conversation(
+            connection,
+            op.session_id,
+            watch,
+            console,
+            json=json,
+            prompts=False,
+            delivery="steer",
+        )
+        conversation.assume((), busy=True)
+        if not json:
+            console.line(console.paint.dim(f"session {op.session_id}"))
+        try:
+            ended = _until_ended(connection, conversation, turn_id)
+        finally:
+            conversation.show_end()
+    if json and ended.error:
+        complain(one_line(ended.error.message))
+    return status_of(ended.outcome)
+
+
+def status_of(outcome: Outcome) -> int:
+    """The exit status that stands for an outcome."""
+    match outcome:
+        case "completed":
+            return 0
+        case "failed":
+            return 1
+        case "blocked":
+            return 3
+        case "limit_reached":
+            return 4
+        case "interrupted":
+            return STATUS_INTERRUPTED
+        case _:
+            assert_never(outcome)
+
+
+def _until_ended(connection: Connection, conversation: Conversation, turn_id: str) -> TurnEnded:
+    session_id = conversation.session_id
+    while True:
+        happening = conversation.go_on()
+        if happening.interrupted:
+            with contextlib.suppress(RejectedError):  # it may have ended by itself just now
+                connection.submit(Interrupt(session_id, turn_id))
+        for event in happening.events:
+            if isinstance(event.body, TurnEnded) and event.turn_id == turn_id:
+                return event.body
+
+
+def _join(connection: Connection, reference: str) -> tuple[str, int]:
+    """The session that is meant and the `seq` of its last event."""
+    session_id = choose.session_id(connection, reference)
+    return session_id, connection.ask(Replay(session_id, limit=1), ReplayResult).head
