@@ -1,0 +1,138 @@
+"""The tool `bash`: one shell command in the workspace, its output as it comes, its whole end.
+
+How processes are started and ended is in `workspace.process`; what may run at all is the policy's.
+"""
+
+import hashlib
+import re
+import shutil
+from pathlib import Path
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.output import cut_parts, fits
+from tiller_daemon.tools.reach import told
+from tiller_daemon.workspace.capture import Capture
+from tiller_daemon.workspace.process import CommandEnd, run_command
+
+TIMEOUT_S: Final = 120.0
+TIMEOUT_S_MAX: Final = 600.0
+"""What a command gets when the model names no time, and the most it can ask for."""
+
+ENDING_S: Final = 10.0
+"""What ending a command may take beyond its own time, before the runtime loses patience."""
+
+TITLE_CHARS_MAX: Final = 100
+
+
+class BashArguments(Struct, frozen=True):
+    """What the model says."""
+
+    command: Annotated[str, Meta(min_length=1, description="The command line, for `bash -c`")]
+    timeout_s: Annotated[
+        float, Meta(gt=0, le=TIMEOUT_S_MAX, description="Seconds after which it is ended")
+    ] = TIMEOUT_S
+
+
+def _needs(arguments: BashArguments, workspace: Path) -> tuple[Need, ...]:  # noqa: ARG001
+    command = arguments.command
+    return (
+        Need("bash", (command,), kind="command", title=f"Run {_title(command)}", detail=command),
+    )
+
+
+async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolResult:
+    capture = Capture(_spill_path(environment))
+
+    async def receive(piece: bytes) -> None:
+        if shown := await capture.add(piece):
+            await environment.output(shown)
+
+    try:
+        with told():
+            end = await run_command(
+                [_shell(), "-c", arguments.command],
+                directory=environment.workspace,
+                variables=environment.variables,
+                receive=receive,
+                timeout_s=arguments.timeout_s,
+            )
+        output = await _text(capture)
+    finally:
+        capture.close()
+    return ToolResult(
+        _with_notes(output, _notes(end, arguments.timeout_s)),
+        title=_title(arguments.command),
+        failed=end.timed_out or end.status != 0,
+        spill_path=capture.spill_path(),
+        exit_status=None if end.timed_out else end.status,
+    )
+
+
+BASH: Final = Tool(
+    name="bash",
+    description=(
+        "Run a command with bash in the workspace. Standard input is empty and there is no "
+        "terminal. Output and errors come together; long output is cut in the middle and kept "
+        f"whole in a file. After {TIMEOUT_S:.0f} s (`timeout_s`, at most {TIMEOUT_S_MAX:.0f}) the "
+        "command is ended. Processes that are left when the shell exits are ended too. Use the "
+        "tools `read`, `grep`, `glob` and `edit` rather than cat, grep, find and sed."
+    ),
+    arguments=BashArguments,
+    effect="command",
+    timeout_s=TIMEOUT_S_MAX + ENDING_S,
+    needs=_needs,
+    run=_run,
+)
+
+
+def _shell() -> str:
+    return shutil.which("bash") or "/bin/sh"
+
+
+def _title(command: str) -> str:
+    first = command.strip().partition("\n")[0]
+    return first if len(first) <= TITLE_CHARS_MAX else f"{first[:TITLE_CHARS_MAX]}..."
+
+
+def _spill_path(environment: ToolEnvironment) -> Path:
+    # A call's id comes from the provider: as a name of a file it must not lead anywhere else.
+    safe = re.sub(r"[^A-Za-z0-9_-]", "_", environment.call_id)[:64]
+    digest = hashlib.sha256(environment.call_id.encode(errors="replace")).hexdigest()[:8]
+    return environment.spill_directory / f"{safe}-{digest}.txt"
+
+
+async def _text(capture: Capture) -> str:
+    kept = capture.result()
+    if not kept.tail and fits(kept.head):
+        return kept.head
+    await capture.spill()
+    kept = capture.result()
+    return cut_parts(
+        kept.head, kept.tail, lines=kept.lines, size_bytes=kept.size_bytes, where=kept.where
+    )
+
+
+def _notes(end: CommandEnd, timeout_s: float) -> list[str]:
+    notes: list[str] = []
+    if end.timed_out:
+        notes.append(f"Ended after {timeout_s:g} s: the time was up. Ask for more with timeout_s.")
+    elif end.status < 0:
+        notes.append(f"Ended by signal {-end.status}.")
+    elif end.status > 0:
+        notes.append(f"Exit status {end.status}.")
+    if end.leftovers:
+        what = "process" if end.leftovers == 1 else "processes"
+        notes.append(f"{end.leftovers} {what} still running then: ended.")
+    if end.survivors:
+        notes.append(f"{end.survivors} could not be ended (stuck, or another user's).")
+    return notes
+
+
+def _with_notes(output: str, notes: list[str]) -> str:
+    if not notes:
+        return output or "(No output.)"
+    parted = f"{output}\n" if output and not output.endswith("\n") else output
+    return f"{parted}[{' '.join(notes)}]"

@@ -1,0 +1,185 @@
+"""The tool `read`: a part of a text file, with line numbers."""
+
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, BinaryIO, Final
+
+import trio
+from msgspec import Meta, Struct
+
+from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
+from tiller_daemon.tools.output import BYTES_MAX, LINES_MAX
+from tiller_daemon.tools.reach import file_needs, reach, told
+from tiller_daemon.tools.similar import similar_names
+from tiller_daemon.workspace.files import (
+    EDITABLE_BYTES_MAX,
+    SMALL_BYTES,
+    fingerprint,
+    read_whole,
+    size_of,
+)
+from tiller_daemon.workspace.paths import Location, open_regular
+
+LINE_CHARS_MAX: Final = 2000
+"""A longer line is cut: minified code and data would fill the model's window."""
+
+SCAN_BYTES_MAX: Final = 1024**3
+"""How far into a huge file a line is looked for: about a second."""
+
+NUL_LOOK_BYTES: Final = 8192
+"""A NUL byte among so many first ones makes a file binary, as for git and grep."""
+
+NOTE_BYTES_MAX: Final = 256
+"""Room for the last line, which says where the file goes on."""
+
+TIMEOUT_S: Final = 30.0
+
+_BLOCK_BYTES: Final = 1024**2
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+
+class ReadArguments(Struct, frozen=True):
+    """What the model says."""
+
+    path: Annotated[str, Meta(description="The file, relative to the workspace or absolute")]
+    offset: Annotated[int, Meta(ge=1, description="The first line to show, from 1")] = 1
+    limit: Annotated[int, Meta(ge=1, description="How many lines to show")] = LINES_MAX
+
+
+def _needs(arguments: ReadArguments, workspace: Path) -> tuple[Need, ...]:
+    location = reach(workspace, arguments.path)
+    return file_needs("read", location, title=f"Read {location.text}")
+
+
+async def _run(arguments: ReadArguments, environment: ToolEnvironment) -> ToolResult:
+    location = reach(environment.workspace, arguments.path)
+    with told():
+        size_bytes = size_of(location)
+        if size_bytes is None:
+            raise ToolFailure(_missing(location))
+        if size_bytes <= SMALL_BYTES:
+            output, seen = _show(location, size_bytes, arguments)
+        else:
+            output, seen = await trio.to_thread.run_sync(
+                _show, location, size_bytes, arguments, abandon_on_cancel=True
+            )
+    if seen:
+        environment.files.seen[location.path] = seen
+    return ToolResult(output, title=location.text)
+
+
+READ: Final = Tool(
+    name="read",
+    description=(
+        "Read a text file. Each line comes with its number and a tab, which are not part of the "
+        f"file. At most {LINES_MAX} lines or {BYTES_MAX // 1024} KiB at once: read on with "
+        "`offset`. Read a file before you edit or overwrite it. Use `ls` for a directory."
+    ),
+    arguments=ReadArguments,
+    effect="read",
+    timeout_s=TIMEOUT_S,
+    needs=_needs,
+    run=_run,
+)
+
+
+def _missing(location: Location) -> str:
+    near = similar_names(location)
+    meant = f" Did you mean {' or '.join(near)}?" if near else ""
+    return f"{location.text} does not exist.{meant}"
+
+
+def _show(location: Location, size_bytes: int, arguments: ReadArguments) -> tuple[str, str]:
+    """Return the numbered lines, and the fingerprint of a file that may be edited."""
+    if size_bytes > EDITABLE_BYTES_MAX:
+        with os.fdopen(open_regular(location), "rb") as stream:
+            return _page(stream, location, arguments), ""
+    data = read_whole(location)
+    return _page(io.BytesIO(data), location, arguments), fingerprint(data)
+
+
+def _page(stream: BinaryIO, location: Location, arguments: ReadArguments) -> str:
+    _refuse_binary(stream, location)
+    last = arguments.offset + min(arguments.limit, LINES_MAX) - 1
+    room_bytes = BYTES_MAX - NOTE_BYTES_MAX
+    shown: list[str] = []
+    number, line = 0, b""
+    for number, found in enumerate(_lines(stream), start=1):
+        if found is None:
+            return _beyond_scan(shown, number, location)
+        line = found
+        if number < arguments.offset:
+            continue
+        text = f"{number:>6}\t{_printed(line)}\n"
+        room_bytes -= len(text.encode())
+        if number > last or room_bytes < 0:
+            return f"{''.join(shown)}(The file goes on. Read on with offset={number}.)"
+        shown.append(text)
+    if number == 0:
+        return "(The file is empty.)"
+    if not shown:
+        raise ToolFailure(
+            f"{location.text} has {number} lines; offset {arguments.offset} is beyond its end."
+        )
+    return f"{''.join(shown)}(End of file, {number} lines{_line_ends(line)}.)"
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
+    """Give each line with its end, of a long one the beginning; None when it went too far."""
+    scanned_bytes = 0
+    while line := stream.readline(_BLOCK_BYTES):
+        scanned_bytes += len(line)
+        if line.endswith(b"\n"):
+            yield line
+        else:
+            skipped_bytes = _skip_line(stream, SCAN_BYTES_MAX - scanned_bytes)
+            scanned_bytes += skipped_bytes
+            yield line
+        if scanned_bytes >= SCAN_BYTES_MAX:
+            yield None
+
+
+def _skip_line(stream: BinaryIO, bytes_max: int) -> int:
+    skipped_bytes = 0
+    while skipped_bytes < bytes_max and (more := stream.readline(_BLOCK_BYTES)):
+        skipped_bytes += len(more)
+        if more.endswith(b"\n"):
+            break
+    return skipped_bytes
+
+
+def _printed(line: bytes) -> str:
+    text = line.removeprefix(_BYTE_ORDER_MARK).rstrip(b"\r\n").decode(errors="replace")
+    if len(text) <= LINE_CHARS_MAX:
+        return text
+    return f"{text[:LINE_CHARS_MAX]} [... the rest of this long line is cut ...]"
+
+
+def _line_ends(last: bytes) -> str:
+    if last.endswith(b"\r\n"):
+        return ", lines end in CRLF"
+    return "" if last.endswith(b"\n") else ", no line end after the last"
+
+
+def _beyond_scan(shown: list[str], number: int, location: Location) -> str:
+    scanned = f"{SCAN_BYTES_MAX // 1024**3} GiB"
+    if not shown:
+        raise ToolFailure(
+            f"{location.text} is too large: {scanned} were read and only {number - 1} lines were "
+            "found. Use a command such as `sed -n` or `tail`."
+        )
+    return (
+        f"{''.join(shown)}(The rest is beyond the first {scanned}; use a command such as `tail`.)"
+    )
+
+
+def _refuse_binary(stream: BinaryIO, location: Location) -> None:
+    beginning = stream.read(NUL_LOOK_BYTES)
+    stream.seek(0)
+    if b"\0" in beginning:
+        raise ToolFailure(
+            f"{location.text} is a binary file and begins with the bytes {beginning[:8].hex(' ')}. "
+            "Look at it with a command such as `file` or `xxd`."
+        )

@@ -1,0 +1,108 @@
+"""Paths that a model names: where they really lead, and opening what is there without a hang.
+
+Every link is followed before a path is judged. Reading and replacing whole files is in `files`.
+"""
+
+import os
+import stat
+from pathlib import Path
+from typing import Final, NamedTuple
+
+PATH_BYTES_MAX: Final = 4096
+"""The longest path Linux takes (`PATH_MAX`); a longer one is refused before the disk is asked."""
+
+
+class PathProblem(Exception):
+    """A path that can't be used as asked; the message is a sentence for the model."""
+
+
+class Location(NamedTuple):
+    """Where a path leads: absolute, every link followed.
+
+    `text` is what rules are matched against and people are shown: relative to the workspace with
+    `/` between names (`.` for the workspace itself), or absolute when `inside` is False.
+    """
+
+    path: Path
+    inside: bool
+    text: str
+
+
+def locate(workspace: Path, path: str) -> Location:
+    """Follow `path`, relative to `workspace` or absolute, to where it leads.
+
+    Nothing has to be there. Raises `PathProblem` for text that can't be a path.
+    """
+    if not _is_path(path):
+        shown = path[:100].encode(errors="replace").decode()
+        raise PathProblem(
+            f"{shown!r} is no path: a path has 1 to {PATH_BYTES_MAX} bytes and no NUL."
+        )
+    root = os.path.realpath(workspace)
+    found = Path(os.path.realpath(Path(root, path)))
+    inside = found.is_relative_to(root)
+    return Location(found, inside, printable(found.relative_to(root) if inside else found))
+
+
+def printable(path: Path | str) -> str:
+    """Return a path as text that can be stored and sent, whatever bytes its name has."""
+    return os.fsencode(path).decode(errors="replace")
+
+
+def open_regular(location: Location) -> int:
+    """Open a regular file for reading and return its descriptor; the caller closes it.
+
+    Nothing else is opened: a FIFO would hang and a device may act. Raises `PathProblem`.
+    """
+    try:
+        must_be_regular(os.lstat(location.path), location)
+        how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        opened = os.open(location.path, how)
+    except OSError as error:
+        raise explain(error, location) from error
+    try:
+        must_be_regular(os.fstat(opened), location)
+    except PathProblem:
+        os.close(opened)
+        raise
+    return opened
+
+
+def must_be_regular(found: os.stat_result, location: Location) -> None:
+    """Raise `PathProblem` unless `found`, the state of what is there, is that of a plain file."""
+    if stat.S_ISREG(found.st_mode):
+        return
+    if stat.S_ISDIR(found.st_mode):
+        raise explain(IsADirectoryError(), location)
+    kinds = {
+        stat.S_IFIFO: "a FIFO",
+        stat.S_IFCHR: "a character device",
+        stat.S_IFBLK: "a block device",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFLNK: "a link that leads nowhere (a loop)",
+    }
+    kind = kinds.get(stat.S_IFMT(found.st_mode), "no file")
+    raise PathProblem(f"{location.text} is {kind}, not a regular file; it can't be read or edited.")
+
+
+def explain(error: OSError, location: Location) -> PathProblem:
+    """Return a failed access as a sentence that names the path."""
+    match error:
+        case FileNotFoundError():
+            said = "does not exist"
+        case NotADirectoryError():
+            said = "does not exist: a part of its path is a file, not a directory"
+        case IsADirectoryError():
+            said = "is a directory, not a file; use `ls` to see what is in it"
+        case PermissionError():
+            said = "can't be accessed: permission denied"
+        case _:
+            said = f"can't be accessed: {error.strerror or error}"
+    return PathProblem(f"{location.text} {said}.")
+
+
+def _is_path(path: str) -> bool:
+    try:
+        return 0 < len(os.fsencode(path)) <= PATH_BYTES_MAX and "\0" not in path
+    except UnicodeEncodeError:
+        return False

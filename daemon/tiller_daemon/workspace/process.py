@@ -1,0 +1,194 @@
+"""Running one command: start it, pass on its output, wait, and leave nothing of it alive.
+
+Who belongs to a command is in `tree`; what becomes of its output is up to the caller.
+"""
+
+import os
+import subprocess
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import trio
+
+from tiller_daemon.workspace.tree import COMMAND_MARKER, Ended, Tree, disown
+
+PIPE_BYTES: Final = 1 << 16
+"""What a Linux pipe holds: the most that is read at once, and that is left when a command ends."""
+
+SETTLE_S: Final = 0.1
+"""How long the rest of a pipeline may take to end by itself after the shell has."""
+
+LEFTOVER_GRACE_S: Final = 0.1
+"""From SIGTERM to SIGKILL for what the shell left behind; the result is due after 250 ms."""
+
+CANCEL_GRACE_S: Final = 0.2
+"""From SIGTERM to SIGKILL when the turn was interrupted; the user waits for it."""
+
+TIMEOUT_GRACE_S: Final = 2.0
+"""From SIGTERM to SIGKILL when a command took too long; it may put things in order."""
+
+END_SHIELD_S: Final = 5.0
+"""The longest that an interrupt waits for processes to die."""
+
+EXIT_POLL_S: Final = 0.01
+"""How often the shell is looked at where the system has no pidfd (macOS)."""
+
+
+class CommandProblem(Exception):
+    """A command that could not be started; the message says why."""
+
+
+class CommandEnd(NamedTuple):
+    """How a command ended.
+
+    `status` is the shell's exit status, negative for the signal that killed it. `leftovers` were
+    still alive after the shell had ended, or when time was up, and have been ended; `survivors`
+    could not be.
+    """
+
+    status: int
+    timed_out: bool
+    leftovers: int
+    survivors: int
+    duration_s: float
+
+
+async def run_command(
+    arguments: Sequence[str],
+    *,
+    directory: Path,
+    variables: Mapping[str, str],
+    receive: Callable[[bytes], Awaitable[None]],
+    timeout_s: float,
+) -> CommandEnd:
+    """Run `arguments` until its first process exits, and end whatever it left behind.
+
+    Standard input is empty; output and errors come together, in pieces, through `receive`, which
+    is awaited before more is read. The answer comes at most `SETTLE_S` + `LEFTOVER_GRACE_S` after
+    the exit, even if a child holds the output open. After `timeout_s` the whole tree is ended.
+    Cancellation ends the tree too, within `CANCEL_GRACE_S` and what SIGKILL takes, before
+    `Cancelled` goes on. Raises `CommandProblem` if there is nothing to run. Call it on the main
+    thread: the child may be tied to the life of the thread that starts it.
+    """
+    began = time.monotonic()
+    tree = Tree()
+    process = _start(arguments, directory, {**variables, COMMAND_MARKER: tree.token})
+    tree.begin(process.pid)
+    try:
+        with _Output(process, receive) as output:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(output.pass_on)
+                with trio.move_on_after(timeout_s) as limit:
+                    await _exited(process)
+                timed_out = limit.cancelled_caught
+                if timed_out:
+                    ended = await tree.end(TIMEOUT_GRACE_S)
+                else:
+                    ended = await _end_leftovers(tree)
+                output.finish()
+    except BaseException:
+        with trio.move_on_after(END_SHIELD_S, shield=True):
+            await tree.end(CANCEL_GRACE_S)
+        raise
+    finally:
+        tree.close()
+        status = process.poll()
+        disown(process.pid)
+    leftovers = ended.processes - 1 if timed_out else ended.processes
+    took_s = time.monotonic() - began
+    return CommandEnd(status or 0, timed_out, leftovers, ended.survivors, took_s)
+
+
+def _start(
+    arguments: Sequence[str], directory: Path, variables: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            arguments,
+            bufsize=0,
+            cwd=directory,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        message = f"The command could not be started in {directory}: {error}."
+        raise CommandProblem(message) from error
+
+
+class _Output:
+    """The reading end of a command's output: passes on what comes, until told to finish."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], receive: Callable[[bytes], Awaitable[None]]
+    ) -> None:
+        assert process.stdout is not None
+        self._pipe: Final = process.stdout
+        self._receive: Final = receive
+        self._idle = trio.CancelScope()
+        self._left: int | None = None
+
+    def __enter__(self) -> "_Output":
+        os.set_blocking(self._pipe.fileno(), False)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pipe.close()
+
+    async def pass_on(self) -> None:
+        while piece := await self._read():
+            await self._receive(piece)
+            # A flood must not keep the loop from everybody else.
+            await trio.lowlevel.checkpoint()
+
+    def finish(self) -> None:
+        """Read what is in the pipe now and no more, though somebody may still write to it."""
+        self._left = PIPE_BYTES
+        self._idle.cancel()
+
+    async def _read(self) -> bytes:
+        while self._left is None or self._left > 0:
+            try:
+                piece = os.read(self._pipe.fileno(), PIPE_BYTES)
+            except BlockingIOError:
+                if self._left is not None:
+                    break
+            else:
+                if self._left is not None:
+                    self._left -= len(piece)
+                return piece
+            with trio.CancelScope() as self._idle:
+                await trio.lowlevel.wait_readable(self._pipe)
+        return b""
+
+
+async def _exited(process: subprocess.Popen[bytes]) -> None:
+    """Wait for the exit, and leave the process to be reaped: its pid stays taken."""
+    try:
+        watched = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):
+        await _exited_by_looking(process)
+        return
+    try:
+        await trio.lowlevel.wait_readable(watched)
+    finally:
+        os.close(watched)
+
+
+async def _exited_by_looking(process: subprocess.Popen[bytes]) -> None:
+    how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    while os.waitid(os.P_PID, process.pid, how) is None:  # noqa: ASYNC110, ASYNC222 - no event
+        await trio.sleep(EXIT_POLL_S)
+
+
+async def _end_leftovers(tree: Tree) -> Ended:
+    """Let what the shell left behind end by itself, such as the end of a pipe, or else end it."""
+    with trio.move_on_after(SETTLE_S):
+        while alive := tree.alive():
+            await tree.gone(alive)
+        return Ended(0, 0)
+    return await tree.end(LEFTOVER_GRACE_S)

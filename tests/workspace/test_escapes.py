@@ -1,0 +1,136 @@
+"""Nothing of a command outlives it (T12, B23), however its children try to get away."""
+
+import os
+
+import pytest
+import trio
+
+STAY = "sh -c 'echo ready $$; exec sleep 1000'"
+DEAF = "sh -c 'trap \"\" TERM HUP INT; echo ready $$; while :; do sleep 1000; done'"
+
+SHAPES = {
+    "its own session": f"setsid {STAY} &",
+    "forked twice": f"( ( {STAY} & ) & )",
+    "nohup": f"nohup {STAY} &",
+    "deaf to SIGTERM": f"{DEAF} &",
+    "a cleared environment": f"env -i {STAY} &",
+    "disowned": f"{STAY} & disown",
+    "all of it": f"( ( env -i setsid {DEAF} & ) & )",
+    "stopped": "sh -c 'echo ready $$; kill -STOP $$' &",
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+async def test_an_interrupt_leaves_no_process_alive(play, shape):
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(play.run, f"{shape}\nsleep 1000")
+        await play.until_ready(1)
+        nursery.cancel_scope.cancel()
+    assert play.survivors() == []
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+async def test_a_timeout_leaves_no_process_alive(play, shape, monkeypatch):
+    monkeypatch.setattr("tiller_daemon.workspace.process.TIMEOUT_GRACE_S", 0.1)
+    end = await play.run(f"{shape}\nsleep 1000", timeout_s=0.3)
+    assert len(play.pids) == 1
+    assert end.timed_out
+    assert end.survivors == 0
+    assert play.survivors() == []
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+async def test_what_the_shell_leaves_behind_is_ended_and_counted(play, shape):
+    # The shell waits for a word of its child, so that there is something to leave behind.
+    end = await play.run(f"{{ {shape}\n}} > word\nuntil [ -s word ]; do sleep 0.01; done; cat word")
+    if not play.pids:
+        pytest.fail(f"the child never spoke: {play.printed!r}")
+    assert (end.status, end.leftovers >= 1, end.survivors) == (0, True, 0)
+    assert play.survivors() == []
+
+
+async def test_b23_an_interrupt_ends_the_deaf_and_the_one_with_its_own_session_within_a_second(play):
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(play.run, f"{DEAF} & setsid {STAY} & sleep 100")
+        await play.until_ready(2)
+        cancelled_at = trio.current_time()
+        nursery.cancel_scope.cancel()
+    assert trio.current_time() - cancelled_at < 1.0
+    assert play.survivors() == []
+
+
+async def test_orphans_that_died_on_their_own_are_reaped(play):
+    await play.run("for i in 1 2 3 4 5; do ( setsid sh -c 'echo ready $$' & ) ; done; sleep 0.05")
+    await play.run("true")
+    assert len(play.pids) == 5
+    assert play.survivors() == []
+
+
+async def test_the_end_of_one_command_leaves_another_alone(new_play):
+    first, second = new_play(), new_play()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(first.run, f"( ( setsid {STAY} & ) & ); sleep 1000")
+        await first.until_ready(1)
+        await second.run(f"( setsid {DEAF} & ) ; true")
+        assert first.survivors() == first.pids
+        assert second.survivors() == []
+        nursery.cancel_scope.cancel()
+    assert first.survivors() == []
+
+
+async def test_an_unmarked_orphan_goes_to_the_last_command_that_can_have_left_it(new_play):
+    first, second = new_play(), new_play()
+    orphan = f"( env -i setsid {STAY} & ) ; sleep 1000"
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(first.run, orphan)
+        await first.until_ready(1)
+        async with trio.open_nursery() as others:
+            others.start_soon(second.run, orphan)
+            await second.until_ready(1)
+            others.cancel_scope.cancel()
+        nursery.cancel_scope.cancel()
+    assert first.survivors() + second.survivors() == []
+
+
+async def test_children_that_the_daemon_started_by_other_means_are_spared(play):
+    async with trio.open_nursery() as nursery:
+        own = await trio.lowlevel.open_process(["sleep", "1000"])
+        server = await trio.lowlevel.open_process(
+            ["sleep", "1000"], start_new_session=True, env={"TILLER_DAEMON": "LOG-OF-TESTS"}
+        )
+        await play.run(f"( env -i setsid {STAY} & ) ; true")
+        assert (own.poll(), server.poll()) == (None, None)
+        for process in (own, server):
+            process.kill()
+            await process.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_chain_that_forks_faster_than_it_is_looked_at_is_ended(play):
+    chain = """
+    cat > chain <<'end'
+    trap '' TERM
+    [ "$1" = 0 ] && echo ready $$
+    sh chain 1 &
+end
+    setsid sh chain 0 & sleep 1000
+    """
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(play.run, chain)
+        await play.until_ready(1)
+        nursery.cancel_scope.cancel()
+    assert not [pid for pid in _pids() if b"chain\0" in _command_line(pid)]
+
+
+
+
+def _pids() -> list[str]:
+    return [name for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _command_line(pid: str) -> bytes:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as opened:
+            return opened.read()
+    except OSError:
+        return b""
