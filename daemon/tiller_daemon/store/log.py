@@ -1,0 +1,242 @@
+"""The log in a SQLite file: what is written for a batch, and how it is read back.
+
+One connection in one thread (`writer`), so a call never blocks the loop. The tables are in
+`schema`.
+"""
+
+import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+from msgspec.structs import astuple, replace
+
+from tiller_daemon.store.base import (
+    Batch,
+    EventRow,
+    SessionRow,
+    SubmissionRow,
+    head_conflict,
+    read_cursor,
+    seq_before,
+    submission_conflict,
+)
+from tiller_daemon.store.schema import checksum, damaged, open_file
+from tiller_daemon.store.writer import Job, Writer
+
+_SESSION_FIELDS = SessionRow.__struct_fields__
+_SELECT_SESSION = f"SELECT {', '.join(_SESSION_FIELDS)}, checksum FROM sessions"  # noqa: S608
+_UPSERT_SESSION = (
+    f"INSERT OR REPLACE INTO sessions ({', '.join(_SESSION_FIELDS)}, checksum)"  # noqa: S608
+    f" VALUES ({', '.join('?' * len(_SESSION_FIELDS))}, ?)"
+)
+_FLAGS = (_SESSION_FIELDS.index("archived"), _SESSION_FIELDS.index("unfinished"))
+
+
+@asynccontextmanager
+async def open_log(path: Path) -> AsyncGenerator["SqliteLog"]:
+    """The log at `path`, made if it is not there; closed, after what waits, at the end.
+
+    Needs no nursery: its thread ends with it. Raises `LogError`: `newer`, `corrupt`, `read_only`,
+    `full` or `io`. Closing is shielded for at most `writer.CLOSE_S_MAX` seconds.
+    """
+    connection, log_id = await trio.to_thread.run_sync(open_file, path)
+    writer = Writer(connection, path)
+    try:
+        yield SqliteLog(writer, path, log_id)
+    finally:
+        await writer.close()
+
+
+class SqliteLog:
+    """Keeps `Log` in a file. Made by `open_log`; use it from the loop that opened it."""
+
+    def __init__(self, writer: Writer, path: Path, log_id: str) -> None:
+        self.log_id = log_id
+        self.path = str(path)
+        self._file = path
+        self._writer = writer
+
+    async def append(self, batch: Batch) -> None:
+        """Store a batch; see `Log.append`."""
+        before = seq_before(batch)
+        size = sum(len(event.body) for event in batch.events)
+        await self._writer.do(
+            Job(lambda connection: _write_batch(connection, batch, before), writes=True, size=size)
+        )
+
+    async def record(self, submission: SubmissionRow) -> None:
+        """Store an answer; see `Log.record`."""
+        await self._writer.do(
+            Job(lambda connection: _write_submission(connection, submission), writes=True)
+        )
+
+    async def delete(self, session_id: str) -> None:
+        """Remove a session; see `Log.delete`."""
+        await self._writer.do(
+            Job(lambda connection: _delete_session(connection, session_id), writes=True)
+        )
+
+    async def events(self, session_id: str, after: int, limit: int, bytes_max: int) -> list[bytes]:
+        """Bodies after `after`; see `Log.events`. `corrupt` when one is damaged or missing."""
+        return await self._writer.do(
+            Job(
+                lambda connection: self._read_events(
+                    connection, session_id, max(after, 0), limit, bytes_max
+                ),
+                writes=False,
+            )
+        )
+
+    async def head(self, session_id: str) -> int:
+        """The last `seq`; see `Log.head`."""
+        return await self._writer.do(
+            Job(lambda connection: _head(connection, session_id), writes=False)
+        )
+
+    async def submission(self, submission_id: str) -> SubmissionRow | None:
+        """The stored answer; see `Log.submission`."""
+        return await self._writer.do(
+            Job(lambda connection: self._read_submission(connection, submission_id), writes=False)
+        )
+
+    async def session(self, session_id: str) -> SessionRow | None:
+        """The row of a session; see `Log.session`."""
+        query = f"{_SELECT_SESSION} WHERE session_id = ?"
+        rows = await self._read_sessions(query, (session_id,))
+        return rows[0] if rows else None
+
+    async def sessions(
+        self, *, workspace: str | None, archived: bool, limit: int, after: str | None
+    ) -> list[SessionRow]:
+        """A page of rows; see `Log.sessions`."""
+        query = f"{_SELECT_SESSION} WHERE archived = ?"
+        values: list[Any] = [archived]
+        if workspace is not None:
+            query += " AND workspace = ?"
+            values.append(workspace)
+        if after is not None:
+            query += " AND (updated_at, session_id) < (?, ?)"
+            values.extend(read_cursor(after))
+        query += " ORDER BY updated_at DESC, session_id DESC LIMIT ?"
+        return await self._read_sessions(query, (*values, limit))
+
+    async def unfinished(self) -> list[str]:
+        """Sessions with an open turn; see `Log.unfinished`."""
+        query = "SELECT session_id FROM sessions WHERE unfinished ORDER BY session_id"
+        return await self._writer.do(
+            Job(lambda connection: [text for (text,) in connection.execute(query)], writes=False)
+        )
+
+    async def count(self) -> int:
+        """How many sessions there are."""
+        query = "SELECT count(*) FROM sessions"
+        return await self._writer.do(
+            Job(lambda connection: connection.execute(query).fetchone()[0], writes=False)
+        )
+
+    async def _read_sessions(self, query: str, values: tuple[Any, ...]) -> list[SessionRow]:
+        return await self._writer.do(
+            Job(
+                lambda connection: [
+                    self._session_row(row) for row in connection.execute(query, values)
+                ],
+                writes=False,
+            )
+        )
+
+    def _session_row(self, row: tuple[Any, ...]) -> SessionRow:
+        *fields, stored = row
+        for place in _FLAGS:
+            fields[place] = bool(fields[place])
+        if checksum(*fields) != stored:
+            raise damaged(self._file, f"the row of session {fields[0]}")
+        return SessionRow(*fields)
+
+    def _read_events(
+        self,
+        connection: sqlite3.Connection,
+        session_id: str,
+        after: int,
+        limit: int,
+        bytes_max: int,
+    ) -> list[bytes]:
+        query = (
+            "SELECT seq, time, body, checksum FROM events"
+            " WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?"
+        )
+        bodies: list[bytes] = []
+        total = 0
+        expected = after
+        for seq, time, body, stored in connection.execute(query, (session_id, after, limit)):
+            expected += 1
+            if seq != expected or checksum(session_id, seq, time, body) != stored:
+                raise damaged(self._file, f"event {expected} of session {session_id}")
+            total += len(body)
+            if bodies and total > bytes_max:
+                break
+            bodies.append(body)
+        if not bodies and limit > 0 and _head(connection, session_id) > after:
+            raise damaged(self._file, f"event {after + 1} of session {session_id}")
+        return bodies
+
+    def _read_submission(
+        self, connection: sqlite3.Connection, submission_id: str
+    ) -> SubmissionRow | None:
+        query = "SELECT digest, answer, checksum FROM submissions WHERE submission_id = ?"
+        row = connection.execute(query, (submission_id,)).fetchone()
+        if row is None:
+            return None
+        digest, answer, stored = row
+        if checksum(submission_id, digest, answer) != stored:
+            raise damaged(self._file, f"the answer to submission {submission_id}")
+        return SubmissionRow(submission_id, digest, answer)
+
+
+def _write_batch(connection: sqlite3.Connection, batch: Batch, before: int) -> None:
+    row = batch.session
+    head = _head(connection, row.session_id)
+    if head != before:
+        raise head_conflict(row.session_id, before, head)
+    if batch.submission is not None:
+        _write_submission(connection, batch.submission)
+    connection.execute(_UPSERT_SESSION, _session_values(row))
+    connection.executemany(
+        "INSERT INTO events VALUES (?, ?, ?, ?, ?)",
+        [_event_values(row.session_id, event) for event in batch.events],
+    )
+
+
+def _session_values(row: SessionRow) -> tuple[Any, ...]:
+    times = {"created_at": float(row.created_at), "updated_at": float(row.updated_at)}
+    cost = None if row.cost is None else float(row.cost)
+    fields = astuple(replace(row, **times, cost=cost))
+    return *fields, checksum(*fields)
+
+
+def _event_values(session_id: str, event: EventRow) -> tuple[str, int, float, bytes, int]:
+    seq, time, body = event.seq, float(event.time), event.body  # SQLite would make floats of ints
+    return session_id, seq, time, body, checksum(session_id, seq, time, body)
+
+
+def _write_submission(connection: sqlite3.Connection, submission: SubmissionRow) -> None:
+    values = (submission.submission_id, submission.digest, submission.answer)
+    try:
+        connection.execute(
+            "INSERT INTO submissions VALUES (?, ?, ?, ?)", (*values, checksum(*values))
+        )
+    except sqlite3.IntegrityError:
+        raise submission_conflict(submission.submission_id) from None
+
+
+def _delete_session(connection: sqlite3.Connection, session_id: str) -> None:
+    connection.execute("DELETE FROM events WHERE session_id = ?", (session_id,))
+    connection.execute("DELETE FROM sessions WHERE session_id = ?", (session_id,))
+
+
+def _head(connection: sqlite3.Connection, session_id: str) -> int:
+    query = "SELECT head FROM sessions WHERE session_id = ?"
+    row = connection.execute(query, (session_id,)).fetchone()
+    return row[0] if row else 0

@@ -1,0 +1,158 @@
+"""The file of the log: its tables, how it is opened and closed, and what SQLite's errors mean.
+
+The only file, with `log`, that holds SQL. Nothing here knows of trio or threads.
+"""
+
+import os
+import secrets
+import sqlite3
+import zlib
+from pathlib import Path
+
+import msgspec
+
+from tiller_daemon.store.base import LogError, LogErrorKind
+
+SCHEMA_VERSION = 1
+"""Raised when an older tillerd could no longer keep this file; older files are then rewritten."""
+
+_TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE sessions (
+    session_id TEXT PRIMARY KEY, workspace TEXT NOT NULL,
+    created_at REAL NOT NULL, updated_at REAL NOT NULL, head INTEGER NOT NULL,
+    title TEXT NOT NULL, archived INTEGER NOT NULL, turns INTEGER NOT NULL, cost REAL,
+    unfinished INTEGER NOT NULL, checksum INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX sessions_by_time ON sessions (archived, updated_at, session_id);
+CREATE INDEX sessions_unfinished ON sessions (session_id) WHERE unfinished;
+CREATE TABLE events (
+    session_id TEXT NOT NULL, seq INTEGER NOT NULL, time REAL NOT NULL, body BLOB NOT NULL,
+    checksum INTEGER NOT NULL, PRIMARY KEY (session_id, seq)
+) WITHOUT ROWID;
+CREATE TABLE submissions (
+    submission_id TEXT PRIMARY KEY, digest BLOB NOT NULL, answer BLOB NOT NULL,
+    checksum INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+
+_KINDS: dict[int, LogErrorKind] = {
+    sqlite3.SQLITE_FULL: "full",
+    sqlite3.SQLITE_READONLY: "read_only",
+    sqlite3.SQLITE_CORRUPT: "corrupt",
+    sqlite3.SQLITE_NOTADB: "corrupt",
+    sqlite3.SQLITE_CONSTRAINT: "conflict",
+}
+
+_ADVICE: dict[LogErrorKind, str] = {
+    "full": "the disk is full: make room, what is stored is safe",
+    "read_only": "the file or its file system is read-only: make it writable",
+    "corrupt": "the file is damaged: stop tillerd, keep a copy of it, and restore a backup or"
+    " move it away to begin a new log",
+    "conflict": "nothing was stored, read the session again",
+    "io": "the disk or file system failed: see the system's journal",
+}
+
+_BUSY_ADVICE = "another process has it open: stop that one, or use another --state directory"
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def open_file(path: Path) -> tuple[sqlite3.Connection, str]:
+    """Open the log at `path`, or make it; return the only connection and the log's id.
+
+    A new file has mode 0600, new directories 0700. The file stays locked against every other
+    process until the connection is closed: two connections could damage it (T10). The connection
+    may be used from any thread, by one at a time. Raises `LogError`.
+    """
+    try:
+        _make_file(path)
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    except (OSError, sqlite3.Error) as error:
+        raise log_error(error, path) from error
+    try:
+        return connection, _prepare(connection, path)
+    except sqlite3.Error as error:
+        connection.close()
+        raise log_error(error, path) from error
+    except BaseException:
+        connection.close()
+        raise
+
+
+def close_file(connection: sqlite3.Connection) -> None:
+    """Move everything into the main file, as far as the disk allows, and close."""
+    try:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except sqlite3.Error:
+        pass  # what is committed is in the -wal file, and is read from there at the next start
+    finally:
+        connection.close()
+
+
+def log_error(error: Exception, path: Path) -> LogError:
+    """What an exception of SQLite or the system means for the user of the log."""
+    if isinstance(error, OSError):
+        kind: LogErrorKind = "read_only" if isinstance(error, PermissionError) else "io"
+        return LogError(kind, f"cannot open the log {path}: {error.strerror}; {_ADVICE[kind]}")
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    kind = _KINDS.get(code, "io")
+    advice = _BUSY_ADVICE if code == sqlite3.SQLITE_BUSY else _ADVICE[kind]
+    return LogError(kind, f"the log {path} failed: {error}; {advice}")
+
+
+def damaged(path: Path, what: str) -> LogError:
+    """The error for a stored row that is not what was written."""
+    return LogError(
+        "corrupt",
+        f"{what} in the log {path} is damaged: the rest can be read; keep a copy of the file and"
+        " restore a backup, or delete what is damaged",
+    )
+
+
+def checksum(*fields: object) -> int:
+    """CRC-32 over a row's fields: SQLite itself would return a flipped bit in silence."""
+    return zlib.crc32(_encode(fields))
+
+
+def _make_file(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    os.close(os.open(path, flags, 0o600))
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> str:
+    for pragma in (
+        "locking_mode = EXCLUSIVE",
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "cell_size_check = ON",
+        "trusted_schema = OFF",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+    if not tables:
+        return _make_tables(connection)
+    if "meta" not in tables:
+        raise LogError("corrupt", f"{path} is a database, but no log of tillerd: move it away")
+    meta: dict[str, str] = dict(connection.execute("SELECT key, value FROM meta"))
+    version = int(meta.get("version", 0))
+    if version > SCHEMA_VERSION:
+        raise LogError(
+            "newer",
+            f"the log {path} has version {version} and this tillerd knows {SCHEMA_VERSION}:"
+            " install the newer tillerd again, or use another --state directory",
+        )
+    if version < 1 or not meta.get("log_id"):
+        raise damaged(path, "the table meta")
+    return meta["log_id"]
+
+
+def _make_tables(connection: sqlite3.Connection) -> str:
+    log_id = secrets.token_hex(16)
+    connection.executescript(f"BEGIN IMMEDIATE; {_TABLES}")
+    connection.executemany(
+        "INSERT INTO meta VALUES (?, ?)", [("version", str(SCHEMA_VERSION)), ("log_id", log_id)]
+    )
+    connection.execute("COMMIT")
+    return log_id
