@@ -300,10 +300,25 @@ def test_thinking_is_marked_once_per_stretch_with_where_it_came_from() -> None:
     ]
 
 
-def test_half_a_surrogate_pair_does_not_break_the_stream() -> None:
-    """T16: what comes out can be encoded."""
-    text = summary(decode(frame({"content": "a\ud83d"}) + frame({"content": "\ude00b"}, "stop")))
-    assert text["text"] == "a??b"
+@given(text=st.text(alphabet="a😀é", min_size=1, max_size=12), cut=st.integers(0, 24))
+def test_a_surrogate_pair_cut_in_two_is_joined(text: str, cut: int) -> None:
+    """T16: what comes out is what was meant, and can be encoded."""
+    units = text.encode("utf-16-le", "surrogatepass")
+    halves = [
+        unit.decode("utf-16-le", "surrogatepass") for unit in (units[: 2 * cut], units[2 * cut :])
+    ]
+    stream = b"".join(
+        frame({"content": half}) + frame({"reasoning": half}) + frame(call(0, "i", arguments=half))
+        for half in halves
+    )
+    got = summary(decode(stream + frame(call(0, name="say"), "stop")))
+    assert (got["text"], got["thought"]) == (text, text)
+    assert got["calls"] == [["i", "say", text]]
+
+
+def test_a_surrogate_without_its_other_half_does_not_break_the_stream() -> None:
+    got = summary(decode(frame({"content": "a\ud83db"}) + frame({"content": "c\ud83d"}, "stop")))
+    assert got["text"] == "a\ufffdbc"
 
 
 @pytest.mark.parametrize(

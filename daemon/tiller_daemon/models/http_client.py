@@ -7,7 +7,8 @@ before the first request to an `https` address.
 
 import ssl
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import suppress
 from typing import cast
 
 import httpx2
@@ -86,8 +87,12 @@ class HttpClient:
         try:
             async with client.stream("POST", url, content=body) as response:
                 await self._check(response)
-                async for chunk in response.aiter_bytes():
-                    yield chunk
+                chunks = response.aiter_bytes()
+                try:
+                    async for chunk in chunks:
+                        yield chunk
+                finally:
+                    await _unwind(chunks)
         except (httpx2.HTTPError, httpx2.InvalidURL, ssl.SSLError) as error:
             raise self._error_of(error) from None
 
@@ -164,12 +169,26 @@ async def drain(chunks: AsyncGenerator[bytes]) -> None:
 async def _beginning(response: httpx2.Response) -> bytes:
     """As much of an error's body as is worth reading."""
     body = b""
+    chunks = response.aiter_bytes()
     with trio.move_on_after(ERROR_BODY_S):
-        async for chunk in response.aiter_bytes():
+        async for chunk in chunks:
             body += chunk
             if len(body) >= ERROR_BODY_BYTES_MAX:
                 break
+    await _unwind(chunks)
     return body[:ERROR_BODY_BYTES_MAX]
+
+
+async def _unwind(chunks: AsyncIterator[bytes]) -> None:
+    """End the reading of a body early, from its innermost read outwards.
+
+    `httpx2` reads through several generators inside each other and closes only the outermost; the
+    others would be left to the garbage collector, about which trio rightly complains.
+    """
+    with trio.CancelScope() as scope, suppress(httpx2.HTTPError):
+        scope.cancel()
+        async for _ in chunks:
+            pass
 
 
 def _causes_of(error: BaseException) -> list[BaseException]:

@@ -129,6 +129,7 @@ class ChatDecoder:
         self._calls: dict[int | None, _Call] = {}
         self._all_calls: list[_Call] = []
         self._call_ids: set[str] = set()
+        self._halves: dict[str | int | None, str] = {}
         self._usage: Usage | None = None
         self._reason: FinishReason | None = None
         self._is_thinking = False
@@ -196,11 +197,25 @@ class ChatDecoder:
     def _decode_leniently(self, data: bytes) -> _Frame:
         """Decode a frame with half a surrogate pair in it: some servers cut text in UTF-16."""
         try:
-            text = json.dumps(json.loads(data), ensure_ascii=False)
-            return _decode(text.encode(errors="replace"))
+            frame = msgspec.convert(json.loads(data), _Frame)
         except _DECODING_FAILS:
             shown = self._endpoint.quote(data.decode(errors="replace"))
             raise self._broken(f"sent a frame that is none of this dialect: {shown}") from None
+        for choice in frame.choices or ():
+            for field in ("content", *REASONING_FIELDS):
+                if text := getattr(choice.delta, field, None):
+                    setattr(choice.delta, field, self._mend(field, text))
+            for call in (choice.delta.tool_calls if choice.delta else None) or ():
+                if call.function and isinstance(call.function.arguments, str):
+                    call.function.arguments = self._mend(call.index, call.function.arguments)
+        return frame
+
+    def _mend(self, channel: str | int | None, text: str) -> str:
+        """`text` with its halves joined; one at its end is kept for the next piece."""
+        text = self._halves.pop(channel, "") + text
+        if "\ud800" <= text[-1:] <= "\udbff":
+            self._halves[channel], text = text[-1], text[:-1]
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
     def _delta(self, delta: _Delta) -> None:
         for field in REASONING_FIELDS:

@@ -1,0 +1,157 @@
+"""A tiny HTTP server inside the test: answers with exactly the bytes that a test wants, or breaks.
+
+For faults that no honest server can be made to show. Honest ones are in `support.peers`.
+"""
+
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+Answer = Callable[[trio.SocketStream], Awaitable[None]]
+"""Writes one answer. When it returns, the connection is closed unless it was `kept`."""
+
+EVENT_STREAM = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
+
+
+@dataclass
+class Received:
+    """One request as it came."""
+
+    path: str
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass
+class LocalServer:
+    """A server that gives `answers` in turn, the last one for ever after."""
+
+    port: int
+    answers: list[Answer]
+    received: list[Received] = field(default_factory=list[Received])
+    connections: int = 0
+    client_closed: trio.Event = field(default_factory=trio.Event)
+    """Set when a client closes a connection on which it was being answered."""
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+
+def serving(*answers: Answer) -> AbstractAsyncContextManager[LocalServer]:
+    """Serve `answers`, one a request."""
+    return _serving(list(answers))
+
+
+def raw(data: bytes) -> Answer:
+    """These bytes, then the end of the connection."""
+
+    async def answer(stream: trio.SocketStream) -> None:
+        await stream.send_all(data)
+
+    return answer
+
+
+def status(code: int, body: bytes | dict[str, Any] = b"", **headers: str) -> Answer:
+    """A whole answer that is no stream; `_` in a header's name stands for `-`."""
+    text = body if isinstance(body, bytes) else json.dumps(body).encode()
+    fields = {"Content-Length": str(len(text)), "Connection": "close", **headers}
+    head = "".join(f"{key.replace('_', '-')}: {value}\r\n" for key, value in fields.items())
+    return raw(f"HTTP/1.1 {code} Status\r\n{head}\r\n".encode() + text)
+
+
+def events(*frames: bytes, end: bool = True, keep: bool = False) -> Answer:
+    """An event stream, each frame a chunk of its own. Without `end` the connection breaks off."""
+
+    async def answer(stream: trio.SocketStream) -> None:
+        await stream.send_all(EVENT_STREAM + b"".join(chunk(frame) for frame in frames))
+        if end:
+            await stream.send_all(b"0\r\n\r\n")
+        if keep:
+            raise Kept
+
+    return answer
+
+
+def hanging(*frames: bytes) -> Answer:
+    """An event stream that goes silent after `frames`, until the client has closed it."""
+
+    async def answer(stream: trio.SocketStream) -> None:
+        await stream.send_all(EVENT_STREAM + b"".join(chunk(frame) for frame in frames))
+        await wait_closed(stream)
+
+    return answer
+
+
+def chunk(data: bytes) -> bytes:
+    """One chunk of a chunked body."""
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
+
+
+async def wait_closed(stream: trio.SocketStream) -> None:
+    """Wait until the client closes the connection."""
+    while await stream.receive_some():
+        pass
+    raise ClientClosed
+
+
+class Kept(Exception):
+    """Raised by an answer after which the connection takes another request."""
+
+
+class ClientClosed(Exception):
+    """Raised by an answer that saw the client close the connection."""
+
+
+@asynccontextmanager
+async def _serving(answers: list[Answer]):
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        server = LocalServer(listeners[0].socket.getsockname()[1], answers)
+
+        async def handle(stream: trio.SocketStream) -> None:
+            server.connections += 1
+            await _handle(server, stream)
+
+        nursery.start_soon(trio.serve_listeners, handle, listeners)
+        yield server
+        nursery.cancel_scope.cancel()
+
+
+async def _handle(server: LocalServer, stream: trio.SocketStream) -> None:
+    try:
+        while (request := await _read_request(stream)) is not None:
+            server.received.append(request)
+            answer = server.answers.pop(0) if len(server.answers) > 1 else server.answers[0]
+            try:
+                await answer(stream)
+            except Kept:
+                continue
+            return
+    except ClientClosed:
+        server.client_closed.set()
+    except trio.BrokenResourceError:
+        server.client_closed.set()
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
+async def _read_request(stream: trio.SocketStream) -> Received | None:
+    data = b""
+    while b"\r\n\r\n" not in data:
+        piece = await stream.receive_some()
+        if not piece:
+            return None
+        data += piece
+    head, _, body = data.partition(b"\r\n\r\n")
+    first, *lines = head.decode().split("\r\n")
+    headers = {key.lower(): value for key, _, value in (line.partition(": ") for line in lines)}
+    while len(body) < int(headers["content-length"]):
+        body += await stream.receive_some()
+    return Received(first.split()[1], headers, json.loads(body))
