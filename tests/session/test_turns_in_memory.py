@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+
 from support.world import World
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart, WaitPart
 from tiller_protocol.answers import Queued, Started, Steered
@@ -61,7 +62,9 @@ def tool_calls(world: World, number: int) -> list[ToolCall]:
 
 def request_about(world: World, session_id: str, subject: str) -> str:
     """The id of the last request about `subject`."""
-    opened = [e.body.request for e in world.published[session_id] if isinstance(e.body, RequestOpened)]
+    opened = [
+        e.body.request for e in world.published[session_id] if isinstance(e.body, RequestOpened)
+    ]
     return next(r.id for r in reversed(opened) if r.subjects == (subject,))
 
 
@@ -127,9 +130,7 @@ async def test_b7_a_cut_off_response_runs_no_call(autojump_clock, start):
 
 
 async def test_b8_the_last_step_has_a_notice_and_no_tools(autojump_clock, start):
-    world, session_id = await start(
-        calls(call("look")), calls(call("look")), calls(call("look"))
-    )
+    world, session_id = await start(calls(call("look")), calls(call("look")), calls(call("look")))
     await world.say(session_id, "hi", overrides=_overrides(max_steps=2))
     ended = await world.ended(session_id)
     assert ended.outcome == "limit_reached"
@@ -200,9 +201,7 @@ async def test_b17_steering_while_text_streams_gives_a_second_request(autojump_c
 
 
 @pytest.mark.parametrize(("mode", "requests"), [("one_at_a_time", 4), ("all", 2)])
-async def test_b20_follow_ups_wait_until_the_turn_would_rest(
-    autojump_clock, start, mode, requests
-):
+async def test_b20_follow_ups_wait_until_the_turn_would_rest(autojump_clock, start, mode, requests):
     world, _ = await start(calls(call("look", seconds=5)), *[text("ok")] * 4)
     world.scripts["s"] = Script((ScriptStep(parts=(TextPart("a"), WaitPart(5))), *[text("ok")] * 4))
     session_id = await world.session(follow_ups=mode)
@@ -217,7 +216,9 @@ async def test_b20_follow_ups_wait_until_the_turn_would_rest(
     assert said == ["go", "next 0", "next 1", "next 2"]
 
 
-async def test_b22_the_same_submission_has_one_effect_and_one_answer(autojump_clock, start, nursery):
+async def test_b22_the_same_submission_has_one_effect_and_one_answer(
+    autojump_clock, start, nursery
+):
     world, session_id = await start(text("one"), text("two"))
     op = UserInput(session_id, "hi")
     first = await world.ask(op, "same")

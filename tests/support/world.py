@@ -6,16 +6,17 @@ once and only what was committed remains.
 """
 
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 import trio
 from msgspec import Struct
+
 from tiller_daemon.config import Configuration
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.models.base import ModelClient, ModelEvent, ModelRequest
+from tiller_daemon.models.base import ModelClient, ModelRequest
 from tiller_daemon.models.scripted import Script, ScriptedModel
 from tiller_daemon.server import Server
 from tiller_daemon.session.services import ChosenModel, Services
@@ -32,7 +33,7 @@ from tiller_protocol.codec import (
 )
 from tiller_protocol.events import AnyBody, Event, StatusChanged, TurnEnded
 from tiller_protocol.ids import ULID_RANDOM_BYTES, ulid
-from tiller_protocol.ops import AnyOp, Replay, SessionCreate, Submission, UserInput
+from tiller_protocol.ops import AnyOp, SessionCreate, Submission, UserInput
 from tiller_protocol.settings import Settings
 
 TOKEN = "token-of-the-world"
@@ -158,7 +159,9 @@ class World:
         self.scope.cancel()
         await self._gone.wait()
 
-    async def ask(self, op: AnyOp, submission_id: str | None = None, client: str = "t") -> AnyAnswer:
+    async def ask(
+        self, op: AnyOp, submission_id: str | None = None, client: str = "t"
+    ) -> AnyAnswer:
         """Send a submission over the transport and return its answer."""
         submission = Submission(submission_id or self.new_id(), op, client, TOKEN)
         return decode_answer(await self.transport.ask(encode_submission(submission)))
@@ -192,7 +195,9 @@ class World:
         bodies = await self.log.events(session_id, 0, 10**9, 2**60)
         return [decode_event(body) for body in bodies]
 
-    async def until(self, session_id: str, wanted: Callable[[Event], bool], count: int = 1) -> Event:
+    async def until(
+        self, session_id: str, wanted: Callable[[Event], bool], count: int = 1
+    ) -> Event:
         """Wait until `count` published events are wanted ones; returns the last of them."""
         while True:
             found = [e for e in self.published.get(session_id, []) if wanted(e)]

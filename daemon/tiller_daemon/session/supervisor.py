@@ -115,7 +115,7 @@ class Supervisor:
     async def _once(self, submission_id: str, op: AnyOp, client: str) -> AnyAnswer:
         """Give the op its one effect, or the answer that it already had."""
         digest = hashlib.blake2b(msgspec.msgpack.encode(op), digest_size=16).digest()
-        while earlier := self._in_flight.get(submission_id):
+        while (earlier := self._in_flight.get(submission_id)) is not None:
             await earlier.answered.wait()
             if earlier.answer is not None and earlier.digest == digest:
                 return earlier.answer
@@ -238,7 +238,7 @@ class Supervisor:
 
     async def _session(self, session_id: str) -> Session:
         """The session, loaded; raises `RejectionError` or `LogError`."""
-        while loading := self._loading.get(session_id):
+        while (loading := self._loading.get(session_id)) is not None:
             await loading.wait()
         if session := self._sessions.get(session_id):
             return session
