@@ -73,10 +73,7 @@ async def serve(
         stack.push_async_callback(providers.aclose)
         transport = stack.enter_context(NngTransport(runtime.path, MESSAGE_BYTES_MAX))
         services = _services(options, opened, transport, providers)
-        async with trio.open_nursery() as log_nursery:
-            log_nursery.start_soon(opened.run)
-            await _serve_sessions(services, runtime.token, transport, providers, task_status)
-            log_nursery.cancel_scope.cancel()
+        await _serve_sessions(services, runtime.token, transport, providers, task_status)
     log.info("stopped")
 
 

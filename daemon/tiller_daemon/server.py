@@ -94,8 +94,14 @@ class Server:
             frame = decode_envelope(data)
         except BadMessage as error:
             return encode_answer(Rejected(error.submission_id, "bad_message", str(error)))
-        answer = await self._answer(frame)
-        return encode_answer(answer, frame.encoding)
+        answer = encode_answer(await self._answer(frame), frame.encoding)
+        if len(answer) <= MESSAGE_BYTES_MAX:
+            return answer
+        message = f"The answer has {len(answer):,} bytes and does not fit into a message. " + (
+            "Use `replay`, which comes in parts."
+        )
+        too_large = Rejected(frame.envelope.id, "too_large", message, {"limit": MESSAGE_BYTES_MAX})
+        return encode_answer(too_large, frame.encoding)
 
     async def _answer(self, frame: Frame) -> AnyAnswer:
         submission_id = frame.envelope.id

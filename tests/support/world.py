@@ -235,8 +235,6 @@ class World:
             with self.scope:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._listen)
-                    if hasattr(self.log, "run"):
-                        nursery.start_soon(self.log.run)
                     await nursery.start(self.supervisor.run)
                     nursery.start_soon(self.transport.serve, self.server.handle)
                     task_status.started()

@@ -278,7 +278,10 @@ class Supervisor:
         session_id = session.snapshot.session_id
         try:
             await session.run()
-        except Exception:
+        except* LogError as errors:
+            reason = str(errors.exceptions[0])
+            log.error("session_closed_by_log", session_id=session_id, reason=reason)
+        except* Exception:
             log.exception("session_crashed", session_id=session_id)
         finally:
             if self._sessions.get(session_id) is session:
