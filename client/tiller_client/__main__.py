@@ -6,7 +6,6 @@ A thin start: each family of verbs is imported when one of its verbs is used.
 import os
 import signal
 import sys
-import traceback
 from argparse import Namespace
 from collections.abc import Sequence
 from typing import TextIO
@@ -17,7 +16,10 @@ STATUS_BROKEN_PIPE = 128 + signal.SIGPIPE
 
 
 def main(command_line: Sequence[str] | None = None) -> int:
-    """Run one verb, by default the one of `sys.argv`; returns the exit status. Never shows a traceback unless TILLER_DEBUG is set."""
+    """Run one verb, by default the one of `sys.argv`; returns the exit status.
+
+    Never shows a traceback unless TILLER_DEBUG is set.
+    """
     arguments = parse(command_line)
     _prepare(sys.stdout)
     _prepare(sys.stderr)
@@ -91,6 +93,8 @@ def _complain(text: str) -> None:
 
 
 def _report_bug(error: Exception) -> int:
+    import traceback
+
     if os.environ.get("TILLER_DEBUG"):
         traceback.print_exception(error)
         return 1

@@ -13,6 +13,8 @@ _AddParser = Callable[..., argparse.ArgumentParser]
 
 SESSION_HELP = "id, unique begin or end of one (4 characters or more), or: last"
 
+HELP_COLUMN = 28
+
 DESCRIPTION = "Talk to tillerd, the daemon that owns your coding-agent sessions."
 EPILOG = """\
 first steps: tiller demo · tiller exec "what is in this directory?" · tiller doctor
@@ -29,10 +31,12 @@ def _parser() -> argparse.ArgumentParser:
         prog="tiller",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Formatter,
     )
     parser.add_argument("--version", action=_Version, help="print the version and end")
-    add = parser.add_subparsers(metavar="VERB", dest="verb", required=True).add_parser
+    add = parser.add_subparsers(
+        title="verbs", metavar="VERB", dest="verb", required=True
+    ).add_parser
     _add_turns(add)
     _add_sessions(add)
     _add_inputs(add)
@@ -211,6 +215,13 @@ def _positive(text: str) -> int:
 
 
 _positive.__name__ = "positive number"
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Leaves line ends as they are, and has room for the longest verb."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=HELP_COLUMN)
 
 
 class _Version(argparse.Action):

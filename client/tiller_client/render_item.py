@@ -78,8 +78,8 @@ def call_lines(call: ToolCall, paint: Paint, width: int) -> str:
 
 
 def diff_lines(diff: str, paint: Paint, width: int, lines_max: int) -> str:
-    """The changed lines of a unified diff, added and removed ones painted; no file headers."""
-    lines = [line for line in harmless(diff).rstrip("\n").split("\n") if not _is_header(line)]
+    """The hunks of a unified diff, added and removed lines painted; file names if several."""
+    lines = _without_headers(harmless(diff).rstrip("\n").split("\n"))
     shown = [_diff_line(line, paint, width) for line in lines[:lines_max]]
     if len(lines) > lines_max:
         shown.append(paint.dim(f"    … {len(lines) - lines_max} more lines"))
@@ -159,8 +159,24 @@ def _tail(output: str, width: int) -> str:
     return "\n".join(shown)
 
 
-def _is_header(line: str) -> bool:
-    return line.startswith(("--- ", "+++ ", "diff --git ", "index "))
+def _without_headers(lines: list[str]) -> list[str]:
+    """The lines without the two that begin each file; those that only look so are kept."""
+    starts = [
+        at
+        for at in range(len(lines) - 2)
+        if lines[at].startswith("--- ")
+        and lines[at + 1].startswith("+++ ")
+        and lines[at + 2].startswith("@@")
+    ]
+    names = {at: lines[at + 1][4:].removeprefix("b/") for at in starts} if len(starts) > 1 else {}
+    headers = {*starts, *(at + 1 for at in starts)}
+    kept: list[str] = []
+    for at, line in enumerate(lines):
+        if at in names:
+            kept.append(names[at])
+        if at not in headers and not line.startswith(("diff --git ", "index ")):
+            kept.append(line)
+    return kept
 
 
 def _diff_line(line: str, paint: Paint, width: int) -> str:

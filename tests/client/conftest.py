@@ -1,0 +1,34 @@
+"""A runtime directory of its own for each test, and `tiller` run in this process."""
+
+from pathlib import Path
+
+import pytest
+
+from support.said import Tiller
+from tiller_client.__main__ import main
+from tiller_client.runtime import my_places
+from tiller_protocol.places import Places
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+    monkeypatch.setenv("TILLER_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return my_places()
+
+
+@pytest.fixture
+def tiller(places: Places, capfd: pytest.CaptureFixture[str]) -> Tiller:
+    """Runs a command line; returns the exit status, stdout and stderr."""
+    assert places
+
+    def run(*command_line: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        try:
+            status = main(command_line)
+        except SystemExit as error:
+            status = error.code if isinstance(error.code, int) else 1
+        out, err = capfd.readouterr()
+        return status, out, err
+
+    return run

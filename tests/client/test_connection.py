@@ -1,0 +1,220 @@
+"""The line to the daemon: whom it trusts, what it sends again, and how it starts a daemon."""
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from support.fake_daemon import FakeDaemon, Refusal
+from support.said import Tiller
+from tiller_client import connection as connection_module
+from tiller_client import starting
+from tiller_client.connection import Connection
+from tiller_client.errors import NoAnswer, NoDaemon, NotPrivate, RejectedError, StartFailed
+from tiller_client.runtime import lock_is_held, somebody_listens
+from tiller_client.sockets import EventSocket, RequestSocket
+from tiller_protocol.answers import Created, DaemonStatusResult
+from tiller_protocol.codec import MESSAGE_BYTES_MAX
+from tiller_protocol.ops import DaemonStatus, Hello, SessionCreate
+from tiller_protocol.places import TOKEN_FILE, Places
+
+
+@pytest.fixture
+def fake_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the text of a stand-in for `python -m tiller_daemon` is put."""
+    package = tmp_path / "path" / "tiller_daemon"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    tests = Path(__file__).parent.parent
+    monkeypatch.setenv("PYTHONPATH", f"{package.parent}:{tests}")
+    return package / "__main__.py"
+
+
+def connect(places: Places) -> Connection:
+    return Connection(places, "test", may_start=False)
+
+
+def test_hello_says_who_answers_and_comes_first(places: Places) -> None:
+    with FakeDaemon(places.runtime) as daemon, connect(places) as connection:
+        assert (connection.hello.daemon_version, connection.hello.log_id) == ("0.0.fake", "log-1")
+        connection.ask(DaemonStatus(), DaemonStatusResult)
+    assert [type(op) for op in daemon.seen.values()] == [Hello, DaemonStatus]
+    assert set(daemon.clients) == {"test"}
+
+
+def test_no_daemon_is_a_sentence_that_says_how_to_start_one(places: Places) -> None:
+    with pytest.raises(NoDaemon, match="tiller daemon start"):
+        connect(places)
+
+
+def test_another_version_is_a_sentence_that_says_what_to_do(places: Places) -> None:
+    with FakeDaemon(places.runtime) as daemon:
+        daemon.refusals[Hello] = Refusal("unsupported_protocol", "no")
+        with pytest.raises(RejectedError, match="tiller daemon restart"):
+            connect(places)
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o750, 0o701])
+def test_g14_a_runtime_directory_that_others_can_reach_is_not_used(
+    places: Places, mode: int
+) -> None:
+    with FakeDaemon(places.runtime):
+        places.runtime.chmod(mode)
+        with pytest.raises(NotPrivate, match="chmod 700"):
+            connect(places)
+        places.runtime.chmod(0o700)
+
+
+def test_g14_a_token_that_others_can_read_or_that_is_a_link_is_not_used(places: Places) -> None:
+    with FakeDaemon(places.runtime):
+        token = places.runtime / TOKEN_FILE
+        token.chmod(0o640)
+        with pytest.raises(NotPrivate, match="others can read"):
+            connect(places)
+        token.rename(places.runtime / "elsewhere")
+        token.symlink_to(places.runtime / "elsewhere")
+        with pytest.raises(NotPrivate, match="can't be read"):
+            connect(places)
+
+
+def test_g14_a_runtime_directory_that_is_a_link_is_not_used(places: Places) -> None:
+    real = places.runtime.with_name("real")
+    with FakeDaemon(real):
+        places.runtime.symlink_to(real)
+        with pytest.raises(NotPrivate, match="no directory"):
+            connect(places)
+
+
+def test_g3_a_restarted_daemon_gets_the_same_submission_with_its_own_token(places: Places) -> None:
+    with FakeDaemon(places.runtime, token="old"):
+        connection = connect(places)
+    with connection, FakeDaemon(places.runtime, token="new", log_id="log-2") as second:
+        created = connection.ask(SessionCreate("/w"), Created)
+        assert created.session_id in second.sessions
+        assert connection.hello.log_id == "log-2"
+
+
+def test_g3_an_op_without_an_answer_is_sent_again_under_its_own_id(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first daemon takes the op and dies before it answers."""
+    monkeypatch.setattr(connection_module, "start_daemon", wait_for_daemon)
+    with FakeDaemon(places.runtime) as first:
+        connection = Connection(places, "test")
+        first.mute.set()
+        asked = threading.Thread(target=connection.ask, args=(SessionCreate("/w"), Created))
+        asked.start()
+        assert first.created.wait(10)
+    with FakeDaemon(places.runtime) as second:
+        asked.join(10)
+        assert not asked.is_alive()
+        assert submissions(second) == submissions(first)
+    connection.close()
+
+
+def wait_for_daemon(places: Places, _environ: object) -> None:
+    """In place of starting one: another frontend does."""
+    deadline = time.monotonic() + 10
+    while not somebody_listens(places.runtime) and time.monotonic() < deadline:
+        pass
+
+
+def submissions(daemon: FakeDaemon) -> list[str]:
+    """The ids under which sessions were created."""
+    return [name for name, op in daemon.seen.items() if isinstance(op, SessionCreate)]
+
+
+def test_a_daemon_that_does_not_answer_is_not_waited_for_for_ever(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "ANSWER_DEADLINE_S", 0.4)
+    with FakeDaemon(places.runtime) as daemon, connect(places) as connection:
+        daemon.mute.set()
+        with pytest.raises(NoAnswer, match="tiller daemon logs"):
+            connection.submit(DaemonStatus())
+
+
+def test_t7_both_sockets_refuse_messages_beyond_the_limit(places: Places) -> None:
+    with FakeDaemon(places.runtime), EventSocket(places.runtime, "s") as events:
+        ops = RequestSocket(places.runtime)
+        assert ops._socket.recv_max_size == MESSAGE_BYTES_MAX
+        assert events._socket.recv_max_size == MESSAGE_BYTES_MAX
+        ops.close()
+
+
+def test_a_daemon_is_started_when_none_lives(
+    places: Places, fake_module: Path, tiller: Tiller
+) -> None:
+    fake_module.write_text(
+        "import pathlib, os\n"
+        "from support.fake_daemon import FakeDaemon\n"
+        "with FakeDaemon(pathlib.Path(os.environ['TILLER_HOME'], 'runtime')) as daemon:\n"
+        "    daemon._ended.wait(20)\n"
+    )
+    assert not somebody_listens(places.runtime)
+    with Connection(places, "test") as connection:
+        assert connection.hello.daemon_version == "0.0.fake"
+        process = connection._started
+        assert process is not None
+        assert lock_is_held(places.runtime)
+    assert tiller("daemon", "stop")[0] == 0
+    assert process.wait(10) == 0
+    assert not lock_is_held(places.runtime)
+
+
+def test_a_daemon_that_ends_at_once_is_reported_with_its_last_words(
+    places: Places, fake_module: Path
+) -> None:
+    fake_module.write_text("raise SystemExit('tillerd: config.toml, line 3: no such key')")
+    with pytest.raises(StartFailed, match="line 3: no such key"):
+        Connection(places, "test")
+
+
+def test_only_what_this_start_printed_is_reported(places: Places, fake_module: Path) -> None:
+    fake_module.write_text("raise SystemExit('the old reason')")
+    with pytest.raises(StartFailed):
+        Connection(places, "test")
+    fake_module.write_text("raise SystemExit('the new reason')")
+    with pytest.raises(StartFailed) as raised:
+        Connection(places, "test")
+    assert "the old reason" not in str(raised.value)
+
+
+def test_a_daemon_that_comes_up_too_slowly_is_reported(
+    places: Places, fake_module: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting, "START_DEADLINE_S", 0.5)
+    fake_module.write_text("print('reading the log', flush=True)\nraise SystemExit(0)")
+    with pytest.raises(StartFailed, match="reading the log"):
+        Connection(places, "test")
+
+
+def test_the_loser_of_a_race_to_start_finds_the_winner(places: Places, fake_module: Path) -> None:
+    """Its own daemon ends with status 0 at once; another one comes up a little later."""
+    fake_module.write_text("raise SystemExit(0)")
+    winner = FakeDaemon(places.runtime)
+    timer = threading.Timer(0.3, winner.__enter__)
+    timer.start()
+    with Connection(places, "test") as connection:
+        assert connection.hello.daemon_version == "0.0.fake"
+    timer.join()
+    winner.__exit__()
+
+
+def test_a_folder_named_like_the_daemon_in_the_workspace_is_not_run(tmp_path: Path) -> None:
+    hostile = tmp_path / "tiller_daemon"
+    hostile.mkdir()
+    (hostile / "__init__.py").touch()
+    (hostile / "__main__.py").write_text("print('owned')")
+    done = subprocess.run(
+        [*starting.DAEMON_COMMAND, "--version"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert sys.executable == starting.DAEMON_COMMAND[0]
+    assert "owned" not in done.stdout

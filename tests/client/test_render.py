@@ -1,0 +1,227 @@
+"""Events become text that reads well, in any width, with or without colours."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.said import ended, started, text_item, tool_call
+from tiller_client.render import Renderer
+from tiller_client.render_item import call_title, diff_lines, request_block, transcript
+from tiller_client.text import Paint, cells
+from tiller_protocol.errors import ErrorInfo
+from tiller_protocol.events import (
+    AnyBody,
+    Event,
+    HistoryReverted,
+    ItemCompleted,
+    ItemDelta,
+    ItemStarted,
+    PlanUpdated,
+    QueueChanged,
+    RequestOpened,
+    RequestResolved,
+    SessionCreated,
+    SessionTitled,
+    StatusChanged,
+    ToolCallUpdated,
+    TurnEnded,
+    WarningRaised,
+)
+from tiller_protocol.items import (
+    AssistantMessage,
+    PlanEntry,
+    QueuedInput,
+    Reasoning,
+    Request,
+    ToolCall,
+    Usage,
+    UserMessage,
+)
+from tiller_protocol.settings import Settings
+from tiller_protocol.snapshot import Snapshot, fold
+
+PLAIN = Paint(colour=False)
+DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@\n a = 1\n-b = 2\n+b = 3\n"
+
+
+def rendered(bodies: Sequence[AnyBody], *, width: int = 80, prompts: bool = True) -> str:
+    renderer = Renderer(PLAIN, width, prompts=prompts)
+    pieces = [p for seq, body in enumerate(bodies) for p in renderer.feed(event(seq, body))]
+    return "".join(piece.text for piece in [*pieces, *renderer.end_line()])
+
+
+def event(seq: int, body: AnyBody) -> Event:
+    return Event(seq, "s", float(seq), body)
+
+
+def test_a_turn_reads_from_its_context_to_its_figures() -> None:
+    bodies = [
+        started(),
+        *text_item("i1", "I ", "look."),
+        *tool_call("i2", "bash", "pytest -q"),
+        *text_item("i3", "Done."),
+        ended("Done."),
+    ]
+    assert rendered(bodies) == (
+        "demo/m as build in /w\n"
+        "I look.\n"
+        "● bash pytest -q ok 500 ms\n"
+        "Done.\n"
+        "■ completed · 1 step · 1.2k in, 30 out · 1.5 s\n"
+    )
+
+
+def test_a_failed_command_shows_its_status_and_the_end_of_its_output() -> None:
+    output = "\n".join(f"line {number}" for number in range(40))
+    text = rendered(tool_call("i", "bash", "make", state="completed", exit_status=2, output=output))
+    assert text.startswith("● bash make exit 2 500 ms\n    … 30 lines before\n")
+    assert text.endswith("    line 39\n")
+
+
+def test_an_edit_shows_its_changed_lines_without_file_headers() -> None:
+    text = rendered(tool_call("i", "edit", "x.py", diff=DIFF))
+    assert text.splitlines()[1:] == [
+        "    @@ -1,2 +1,2 @@",
+        "     a = 1",
+        "    -b = 2",
+        "    +b = 3",
+    ]
+
+
+def test_a_long_diff_says_how_much_is_left_out() -> None:
+    diff = "\n".join(f"+{number}" for number in range(30))
+    assert diff_lines(diff, PLAIN, 80, 5).splitlines()[-1] == "    … 25 more lines"
+
+
+def test_a_changed_line_that_looks_like_a_header_of_a_file_is_not_lost() -> None:
+    diff = "--- a/x.sql\n+++ b/x.sql\n@@ -1,1 +1,1 @@\n--- old comment\n+++ new\n"
+    assert "    --- old comment" in diff_lines(diff, PLAIN, 80, 9).splitlines()
+
+
+def test_b47_a_discarded_piece_is_told_from_the_good_one() -> None:
+    bodies = [
+        ItemStarted(AssistantMessage("i1", "", "streaming")),
+        ItemDelta("i1", "text", "half"),
+        ItemCompleted(AssistantMessage("i1", "half", "discarded")),
+        *text_item("i2", "whole"),
+    ]
+    assert rendered(bodies) == "half\n(the stream broke: the text above is void)\nwhole\n"
+
+
+def test_text_whose_deltas_are_gone_from_the_log_is_written_whole_once() -> None:
+    whole = ItemCompleted(AssistantMessage("i1", "whole text", "completed"))
+    begun = ItemStarted(AssistantMessage("i1", "", "streaming"))
+    assert rendered([begun, whole]) == "whole text\n"
+    assert rendered([begun, ItemDelta("i1", "text", "whole "), whole]) == "whole text\n"
+    assert rendered([whole]) == "whole text\n"
+
+
+def test_thinking_is_marked_and_never_part_of_the_answer() -> None:
+    renderer = Renderer(PLAIN, 80)
+    bodies: list[AnyBody] = [
+        ItemStarted(Reasoning("r", "", "streaming")),
+        ItemDelta("r", "text", "hm"),
+        ItemCompleted(Reasoning("r", "hm", "completed")),
+        *text_item("i1", "Yes."),
+    ]
+    pieces = [p for seq, body in enumerate(bodies) for p in renderer.feed(event(seq, body))]
+    assert "".join(p.text for p in pieces if p.kind == "progress") == "∴ hm\n"
+    assert "".join(p.text for p in pieces if p.kind == "answer") == "Yes.\n"
+
+
+def test_escapes_of_models_and_tools_do_not_get_through() -> None:
+    evil = "\x1b]0;owned\x07\x9b2J\r"
+    bodies = [
+        *text_item("i1", evil),
+        *tool_call("i2", evil, evil, state="error", error_kind="failed", output=evil),
+        *tool_call("i3", "edit", evil, diff=f"+{evil}"),
+        RequestOpened(Request("r", "approval", evil, subjects=(evil,), detail=evil)),
+        RequestResolved("r", "reject", evil, evil),
+        SessionTitled(evil),
+        WarningRaised("w", evil),
+        StatusChanged("retry", 1, 3, 2.0, evil),
+        PlanUpdated((PlanEntry(evil, "pending"),)),
+        QueueChanged((QueuedInput("q", evil, "queue"),)),
+        HistoryReverted(3, conflicts=(evil,)),
+        ItemCompleted(UserMessage("u", evil, "steer", files=(evil,))),
+    ]
+    assert not set(rendered(bodies)) & {"\x1b", "\x07", "\x9b", "\r"}
+
+
+def test_what_is_asked_is_never_cut_and_shows_every_line_of_a_command() -> None:
+    command = "true " + "x" * 500 + "\nrm -rf ~"
+    request = Request("r", "approval", "bash", subjects=(command,), always=("true *",))
+    block = request_block(request, PLAIN)
+    assert "x" * 500 in block
+    assert "    rm -rf ~" in block.splitlines()
+    assert "true *" in block
+
+
+def test_a_retry_says_which_attempt_comes_when_and_why() -> None:
+    text = rendered([StatusChanged("retry", 2, 10, 4.0, "overloaded")])
+    assert text == "↻ retry 2 of 10 in 4.0 s: overloaded\n"
+
+
+def test_the_moving_line_says_what_runs_and_for_how_long() -> None:
+    renderer = Renderer(PLAIN, 40)
+    call = ToolCall("i", "c", "bash", '{"command": "sleep 9"}', "pending")
+    renderer.feed(event(1, ItemStarted(call)))
+    assert renderer.moving_line(2.0) == ""
+    renderer.feed(event(10, ToolCallUpdated("i", "running")))
+    assert renderer.moving_line(12.5) == "○ bash sleep 9 2.5 s"
+    renderer.feed(event(13, ItemCompleted(call)))
+    assert renderer.moving_line(14.0) == ""
+
+
+def test_input_that_was_just_typed_is_not_repeated_but_steering_is_shown() -> None:
+    bodies = [
+        ItemCompleted(UserMessage("u1", "do it", "start")),
+        ItemCompleted(UserMessage("u2", "not there", "steer")),
+    ]
+    assert rendered(bodies, prompts=False) == "» not there (steering)\n"
+    assert rendered(bodies) == "» do it\n» not there (steering)\n"
+
+
+def test_a_failed_turn_says_why() -> None:
+    body = TurnEnded("failed", 1, Usage(), 0.1, error=ErrorInfo("x", "The model is not there."))
+    assert "✗ The model is not there.\n" in rendered([started(), body])
+
+
+@given(st.integers(20, 120), st.text(max_size=200))
+def test_a_line_about_a_call_fits_the_screen(width: int, title: str) -> None:
+    line = rendered(tool_call("i", "bash", title), width=width).split("\n")[0]
+    assert cells(line) <= width
+
+
+@pytest.mark.parametrize(
+    ("arguments", "title"),
+    [
+        ('{"path": "a.py", "limit": 3}', "a.py"),
+        ('{"command": "ls\\n-l"}', "ls -l"),
+        ('{"other": 3}', ""),
+        ("not json", ""),
+        ("[]", ""),
+        ("", ""),
+    ],
+)
+def test_a_call_without_a_title_is_named_by_its_arguments(arguments: str, title: str) -> None:
+    assert call_title(ToolCall("i", "c", "x", arguments, "pending")) == title
+
+
+def test_a_transcript_shows_history_and_what_is_open_at_its_end() -> None:
+    snapshot = Snapshot("01K")
+    bodies = [
+        SessionCreated("/w", Settings()),
+        SessionTitled("Repair"),
+        started(),
+        ItemStarted(UserMessage("u", "do\nit", "start")),
+        ItemCompleted(UserMessage("u", "do\nit", "start")),
+        *text_item("i1", "Sure."),
+        RequestOpened(Request("r", "approval", "bash", subjects=("ls",))),
+    ]
+    for seq, body in enumerate(bodies, 1):
+        fold(snapshot, event(seq, body))
+    text = transcript(snapshot, PLAIN, 80)
+    assert text.startswith("Repair\n01K · /w\n\n» do\n  it\nSure.\n? bash\n    ls\n")

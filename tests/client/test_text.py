@@ -1,0 +1,88 @@
+"""Nothing that a model or a tool wrote can steer the terminal, and widths are those of cells."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tiller_client.text import Paint, cells, count, cut, harmless, json_line, one_line, pad, seconds
+
+HOSTILE = st.text(st.characters(codec="utf-8"), max_size=60)
+
+
+@given(HOSTILE)
+def test_harmless_text_has_no_control_but_tab_and_newline(text: str) -> None:
+    safe = harmless(text)
+    for character in safe:
+        code = ord(character)
+        assert character in "\t\n" or not (code < 0x20 or 0x7F <= code <= 0x9F)
+        assert not 0x202A <= code <= 0x202E
+        assert not 0x2066 <= code <= 0x2069
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("\x1b]0;owned\x07", "␛]0;owned␇"),
+        ("\x1b[2Jgone", "␛[2Jgone"),
+        ("\x9b31m", "\ufffd31m"),
+        ("safe\rEVIL", "safe␍EVIL"),
+        ("one\r\ntwo\ttab", "one\ntwo\ttab"),
+        ("rm \u202etxt.exe", "rm \ufffdtxt.exe"),
+        ("\x7f\x00", "␡␀"),
+        ("\ud800", "\ufffd"),
+        ("naïve 日本 🙂", "naïve 日本 🙂"),
+    ],
+)
+def test_what_would_steer_a_terminal_is_made_visible(text: str, safe: str) -> None:
+    assert harmless(text) == safe
+
+
+@given(HOSTILE, st.integers(1, 20))
+def test_cut_text_fits(text: str, width: int) -> None:
+    assert cells(cut(one_line(text), width)) <= width
+    assert cells(pad(one_line(text), width)) == width
+
+
+def test_wide_characters_count_twice_and_marks_not_at_all() -> None:
+    assert (cells("日本"), cells("e\u0301"), cells("abc")) == (4, 1, 3)
+    assert cut("日本語", 4) == "日…"
+
+
+@given(st.dictionaries(HOSTILE, HOSTILE))
+def test_a_line_of_json_is_one_line_to_every_reader_and_says_the_same(
+    value: dict[str, str],
+) -> None:
+    line = json_line(json.dumps(value, ensure_ascii=False).encode())
+    assert json.loads(line) == value
+    assert len(line.splitlines()) == 1
+
+
+def test_no_colour_leaves_text_alone_and_colour_ends_with_each_line() -> None:
+    assert Paint(colour=False).bad("a\nb") == "a\nb"
+    assert Paint(colour=True).bad("a\n\nb") == "\x1b[31ma\x1b[0m\n\n\x1b[31mb\x1b[0m"
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "text"),
+    [
+        (0, "0 ms"),
+        (0.0804, "80 ms"),
+        (0.9999, "1.0 s"),
+        (59.94, "59.9 s"),
+        (59.96, "1 min 0 s"),
+        (200, "3 min 20 s"),
+        (7500, "2 h 5 min"),
+        (400_000, "4 d"),
+    ],
+)
+def test_durations_are_for_people(duration_s: float, text: str) -> None:
+    assert seconds(duration_s) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(999, "999"), (1200, "1.2k"), (999_960, "1.0M"), (3_400_000, "3.4M")]
+)
+def test_numbers_are_for_people(number: int, text: str) -> None:
+    assert count(number) == text

@@ -1,0 +1,327 @@
+"""Every verb of the command line: what reaches the daemon, what is printed, that JSON parses."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.fake_daemon import FakeDaemon
+from support.said import Tiller, ended, started, text_item, tool_call
+from tiller_client.__main__ import main
+from tiller_client.arguments import parse
+from tiller_protocol.events import QueueChanged, RequestOpened, SessionCreated, SessionTitled
+from tiller_protocol.items import QueuedInput, Request
+from tiller_protocol.ops import (
+    Answer,
+    Compact,
+    Interrupt,
+    Op,
+    QueueEdit,
+    Revert,
+    SessionArchive,
+    SessionDelete,
+    SessionFork,
+    Shell,
+    Shutdown,
+    Unrevert,
+    UserInput,
+)
+from tiller_protocol.places import DAEMON_OUTPUT_FILE, Places
+from tiller_protocol.settings import Settings
+
+SESSION = "01K0AAAAAAAAAAAAAAAAAASES1"
+OTHER = "01K0BBBBBBBBBBBBBBBBBBSES2"
+REQUEST = Request("01K0REQ00000000000000000R1", "approval", "bash: ls", subjects=("ls",))
+
+
+@pytest.fixture
+def daemon(places: Places) -> Any:
+    """A daemon with a session that has history, a request, something queued, and a second one."""
+    with FakeDaemon(places.runtime) as fake:
+        bodies = [
+            SessionCreated("/work/shop", Settings()),
+            SessionTitled("Repair the shop"),
+            started(),
+            *text_item("i1", "I look."),
+            *tool_call("i2", "edit", "a.py", diff="@@ -1 +1 @@\n-a\n+b\n"),
+            RequestOpened(REQUEST),
+            QueueChanged((QueuedInput("q1", "and then", "queue"),)),
+        ]
+        fake.add(SESSION, bodies)
+        fake.add(OTHER, [SessionCreated("/work/other", Settings()), started(), ended("x")])
+        yield fake
+
+
+def only(daemon: FakeDaemon, kind: type[Op]) -> Any:
+    (found,) = [op for op in daemon.seen.values() if isinstance(op, kind)]
+    return found
+
+
+JSON_VERBS = [
+    ("exec", "--session", OTHER, "x"),
+    ("attach", "--until-idle", OTHER),
+    ("log", SESSION),
+    ("new",),
+    ("ls",),
+    ("show", SESSION),
+    ("archive", SESSION),
+    ("rm", OTHER),
+    ("fork", SESSION),
+    ("send", SESSION, "text"),
+    ("steer", SESSION, "text"),
+    ("interrupt", SESSION),
+    ("queue", SESSION),
+    ("requests",),
+    ("answer", REQUEST.id, "once"),
+    ("compact", SESSION),
+    ("revert", SESSION, "turn"),
+    ("unrevert", SESSION),
+    ("diff", SESSION),
+    ("shell", SESSION, "ls"),
+    ("models",),
+    ("agents",),
+    ("tools",),
+    ("config", "path"),
+    ("config", "show"),
+    ("doctor",),
+    ("daemon", "status"),
+    ("daemon", "start"),
+    ("daemon", "logs"),
+    ("daemon", "stop"),
+    ("schema",),
+]
+
+
+@pytest.mark.parametrize("verb", JSON_VERBS, ids=" ".join)
+def test_json_of_every_verb_is_one_object_a_line(
+    daemon: FakeDaemon, places: Places, tiller: Tiller, verb: tuple[str, ...]
+) -> None:
+    places.state.mkdir()
+    (places.state / DAEMON_OUTPUT_FILE).write_text("ready\n")
+    daemon.play = lambda fake, session_id: fake.add(session_id, [started(), ended("done")])
+    _, out, err = tiller(*verb, "--json")
+    for line in out.splitlines():
+        assert isinstance(json.loads(line), dict)
+    assert out or verb[0] in ("agents", "tools")
+    assert "bug" not in err
+
+
+@pytest.mark.parametrize(
+    ("command_line", "op"),
+    [
+        (("archive", SESSION), SessionArchive(SESSION)),
+        (("archive", "--undo", SESSION), SessionArchive(SESSION, archived=False)),
+        (("rm", SESSION), SessionDelete(SESSION)),
+        (("fork", "--at", "3", SESSION), SessionFork(SESSION, 3)),
+        (("send", SESSION, "hi"), UserInput(SESSION, "hi")),
+        (("send", "--queue", SESSION, "hi"), UserInput(SESSION, "hi", delivery="queue")),
+        (
+            ("steer", "--turn", "t1", SESSION, "hi"),
+            UserInput(SESSION, "hi", delivery="steer", expected_turn_id="t1"),
+        ),
+        (("interrupt", SESSION), Interrupt(SESSION)),
+        (("interrupt", "--turn", "t1", SESSION), Interrupt(SESSION, "t1")),
+        (("queue", SESSION, "--remove", "q1"), QueueEdit(SESSION, "q1", "remove")),
+        (("queue", SESSION, "--promote", "q1"), QueueEdit(SESSION, "q1", "promote")),
+        (("queue", SESSION, "--edit", "q1", "new"), QueueEdit(SESSION, "q1", "edit", "new")),
+        (("queue", SESSION, "--move", "q1", "2"), QueueEdit(SESSION, "q1", "move", position=2)),
+        (("answer", REQUEST.id, "once"), Answer(REQUEST.id, "once")),
+        (("answer", "00r1", "reject", "no"), Answer(REQUEST.id, "reject", "no")),
+        (("compact", SESSION), Compact(SESSION)),
+        (("revert", "--step", "2", SESSION, "t1"), Revert(SESSION, "t1", 2)),
+        (("unrevert", SESSION), Unrevert(SESSION)),
+        (("shell", SESSION, "ls -l"), Shell(SESSION, "ls -l")),
+        (("daemon", "stop"), Shutdown("now")),
+        (("daemon", "stop", "--drain"), Shutdown("drain")),
+    ],
+)
+def test_a_verb_submits_its_op(
+    daemon: FakeDaemon, tiller: Tiller, command_line: tuple[str, ...], op: Op
+) -> None:
+    tiller(*command_line)
+    assert only(daemon, type(op)) == op
+
+
+def test_an_op_that_the_daemon_can_not_do_is_a_sentence_and_1(
+    daemon: FakeDaemon, tiller: Tiller
+) -> None:
+    assert daemon
+    status, out, err = tiller("compact", SESSION)
+    assert (status, out, err) == (1, "", "tiller: Compact can't be done here yet.\n")
+
+
+@pytest.mark.parametrize("reference", [SESSION, SESSION.lower(), "SES1", "ses1", "01K0A"])
+def test_a_session_is_named_by_its_id_or_a_piece_of_it(
+    daemon: FakeDaemon, tiller: Tiller, reference: str
+) -> None:
+    assert daemon
+    status, out, _ = tiller("show", reference)
+    assert (status, out.splitlines()[0]) == (0, "Repair the shop")
+
+
+@pytest.mark.parametrize(
+    ("reference", "complaint"),
+    [("SES", "too short"), ("01K0", "means 2 sessions"), ("ZZZZ", "no session begins or ends")],
+)
+def test_a_piece_that_names_no_session_or_several_is_misuse(
+    daemon: FakeDaemon, tiller: Tiller, reference: str, complaint: str
+) -> None:
+    assert daemon
+    status, _, err = tiller("show", reference)
+    assert status == 2
+    assert complaint in err
+
+
+def test_last_is_the_session_with_the_newest_activity(daemon: FakeDaemon, tiller: Tiller) -> None:
+    assert daemon
+    assert "/work/other" in tiller("show")[1]
+
+
+def test_last_without_any_session_says_how_to_begin(places: Places, tiller: Tiller) -> None:
+    with FakeDaemon(places.runtime):
+        status, _, err = tiller("show", "last")
+    assert status == 2
+    assert "tiller exec" in err
+
+
+def test_ls_is_a_table_and_says_what_it_leaves_out(daemon: FakeDaemon, tiller: Tiller) -> None:
+    assert daemon
+    _, out, _ = tiller("ls")
+    assert [line.split()[0] for line in out.splitlines()] == [OTHER[-8:], SESSION[-8:]]
+    assert "waiting" in out
+    assert "Repair the shop" in out
+    assert "tiller ls --all" in tiller("ls", "-n", "1")[1]
+
+
+def test_requests_shows_what_to_answer(daemon: FakeDaemon, tiller: Tiller) -> None:
+    assert daemon
+    _, out, _ = tiller("requests")
+    assert REQUEST.id in out
+    assert "bash: ls" in out
+    assert tiller("requests", OTHER)[1] == "nothing waits for an answer\n"
+
+
+def test_log_begins_after_what_is_known_and_refuses_what_is_not_there_yet(
+    daemon: FakeDaemon, tiller: Tiller
+) -> None:
+    assert daemon
+    _, out, _ = tiller("log", "--json", "--after", "2", OTHER)
+    assert [json.loads(line)["seq"] for line in out.splitlines()] == [3]
+    status, _, err = tiller("log", "--after", "9", OTHER)
+    assert status == 2
+    assert "beyond the last event" in err
+
+
+def test_attach_until_idle_shows_a_running_turn_to_its_end(
+    daemon: FakeDaemon, tiller: Tiller
+) -> None:
+    def play(fake: FakeDaemon, session_id: str) -> None:
+        fake.add(session_id, [started(), *text_item("i9", "on it"), ended("on it")])
+
+    daemon.play = play
+    tiller("send", OTHER, "go on")
+    status, out, _ = tiller("attach", "--until-idle", "--after", "3", OTHER)
+    assert status == 0
+    assert out.splitlines()[1:2] == ["on it"]
+
+
+def test_models_that_can_not_be_used_say_why(places: Places, tiller: Tiller) -> None:
+    with FakeDaemon(places.runtime):
+        _, out, _ = tiller("models")
+    assert out == "local/qwen openai_chat\n"
+
+
+def test_status_of_no_daemon_says_so_and_is_1(tiller: Tiller) -> None:
+    status, out, _ = tiller("daemon", "status")
+    assert status == 1
+    assert "tiller daemon start" in out
+    assert json.loads(tiller("daemon", "status", "--json")[1]) == {"type": "not_running"}
+
+
+def test_stopping_no_daemon_is_no_failure(tiller: Tiller) -> None:
+    assert tiller("daemon", "stop")[:2] == (0, "no daemon runs\n")
+
+
+def test_logs_shows_the_end_of_what_the_daemon_printed(places: Places, tiller: Tiller) -> None:
+    places.state.mkdir(parents=True)
+    lines = "".join(f"line {number}\n" for number in range(100))
+    (places.state / DAEMON_OUTPUT_FILE).write_text(lines + "\x1b[31mred\n")
+    status, out, _ = tiller("daemon", "logs", "-n", "2")
+    assert (status, out) == (0, "line 99\n␛[31mred\n")
+
+
+def test_config_path_needs_no_daemon(places: Places, tiller: Tiller) -> None:
+    assert tiller("config", "path")[:2] == (0, f"{places.config / 'config.toml'}\n")
+
+
+def test_config_show_is_the_file_under_its_name(places: Places, tiller: Tiller) -> None:
+    path = places.config / "config.toml"
+    assert "not there" in tiller("config", "show")[1]
+    path.parent.mkdir(parents=True)
+    path.write_text('model = "p/m"\n')
+    assert tiller("config")[1] == f'# {path}\nmodel = "p/m"\n'
+
+
+def test_doctor_names_what_is_wrong_and_ends_with_1(places: Places, tiller: Tiller) -> None:
+    with FakeDaemon(places.runtime):
+        places.runtime.chmod(0o755)
+        status, out, _ = tiller("doctor")
+        places.runtime.chmod(0o700)
+    assert status == 1
+    assert "chmod 700" in out
+
+
+def test_schema_is_a_json_schema(tiller: Tiller) -> None:
+    schema = json.loads(tiller("schema")[1])
+    assert "Submission" in schema["$defs"]
+
+
+def test_a_bug_is_a_short_line_and_the_whole_on_demand(
+    tiller: Tiller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tiller_client.verbs.config.my_places", lambda: 1 / 0)
+    status, _, err = tiller("config", "path")
+    assert status == 1
+    assert err.startswith("tiller: this is a bug: ZeroDivisionError")
+    assert len(err.splitlines()) == 1
+    monkeypatch.setenv("TILLER_DEBUG", "1")
+    assert "Traceback" in tiller("config", "path")[2]
+
+
+def test_help_names_every_verb_and_needs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended_by:
+        main(["--help"])
+    assert ended_by.value.code == 0
+    out = capsys.readouterr().out
+    for verb in {verb[0] for verb in JSON_VERBS}:
+        assert f"    {verb} " in out, out
+
+
+@pytest.mark.parametrize("verb", JSON_VERBS, ids=" ".join)
+def test_every_verb_has_help_and_takes_json(
+    capsys: pytest.CaptureFixture[str], verb: tuple[str, ...]
+) -> None:
+    assert parse(verb).json is False
+    with pytest.raises(SystemExit):
+        parse([*verb, "--help"])
+    assert "--json" in capsys.readouterr().out
+
+
+def test_help_imports_neither_nng_nor_msgspec_nor_the_daemon(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    program = (
+        "import sys\n"
+        "from tiller_client.arguments import parse\n"
+        "import tiller_client.__main__\n"
+        "try: parse(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print([m for m in sys.modules if m.split('.')[0] in "
+        "('pynng', 'msgspec', 'trio', 'structlog', 'asyncio', 'tiller_daemon')])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, check=True, text=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,248 @@
+"""A stand-in for the daemon on real sockets: it speaks tiller_protocol and does no work.
+
+For tests of the client's side of the wire only. Sessions are lists of events; a `play` says what
+a `user_input` adds to them. Runs on a thread of its own; never beside a real daemon.
+"""
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Self
+
+import pynng
+
+from tiller_protocol.answers import (
+    Accepted,
+    AnyAnswer,
+    AnyResult,
+    CatalogResult,
+    Created,
+    DaemonStatusResult,
+    HelloResult,
+    Limits,
+    ModelSummary,
+    Rejected,
+    ReplayResult,
+    SessionListResult,
+    SessionResult,
+    SessionSummary,
+    Started,
+)
+from tiller_protocol.codec import (
+    decode_envelope,
+    decode_op,
+    encode_answer,
+    encode_event,
+    encode_publication,
+)
+from tiller_protocol.events import AnyBody, Event, RequestOpened, RequestResolved, SessionCreated
+from tiller_protocol.ops import (
+    Answer,
+    AnyOp,
+    Catalog,
+    DaemonStatus,
+    Hello,
+    Interrupt,
+    Replay,
+    SessionCreate,
+    SessionDelete,
+    SessionGet,
+    SessionList,
+    Shutdown,
+    UserInput,
+)
+from tiller_protocol.places import EVENTS_SOCKET, LOCK_FILE, OPS_SOCKET, TOKEN_FILE
+from tiller_protocol.snapshot import Snapshot, fold
+
+REPLAY_EVENTS_MAX = 50
+TURN = "01K0TURN0000000000000000T1"
+
+Play = Callable[["FakeDaemon", str], None]
+"""What a turn does in the session that it is given: calls `add` and `publish`, may wait."""
+
+
+class Refusal(Exception):
+    """Raised by a handler to reject an op."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class FakeDaemon:
+    """Listens in `runtime` while entered. `seen` are the ops it took, by submission id.
+
+    While `mute` is set, ops take effect and nobody is told.
+    """
+
+    def __init__(
+        self,
+        runtime: Path,
+        play: Play = lambda _daemon, _session: None,
+        *,
+        log_id: str = "log-1",
+        token: str = "secret",
+        sessions: dict[str, list[Event]] | None = None,
+    ) -> None:
+        self.runtime, self.play, self.log_id, self.token = runtime, play, log_id, token
+        self.sessions: dict[str, list[Event]] = {} if sessions is None else sessions
+        self.seen: dict[str, AnyOp] = {}
+        self.clients: list[str] = []
+        self.interrupted = threading.Event()
+        self.asked = threading.Event()
+        self.answered = threading.Event()
+        self.created = threading.Event()
+        self.started = threading.Event()
+        self.answers: dict[str, Answer] = {}
+        self.refusals: dict[type[AnyOp], Refusal] = {}
+        self.mute = threading.Event()
+
+    def __enter__(self) -> Self:
+        self.runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = os.open(self.runtime / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        token = self.runtime / TOKEN_FILE
+        token.write_text(self.token)
+        token.chmod(0o600)
+        self._rep = pynng.Rep0(recv_timeout=50)
+        self._pub = pynng.Pub0()
+        self._rep.listen(f"ipc://{self.runtime / OPS_SOCKET}")
+        self._pub.listen(f"ipc://{self.runtime / EVENTS_SOCKET}")
+        self._ended = threading.Event()
+        self._players: list[threading.Thread] = []
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_rest: object) -> None:
+        self.interrupted.set()
+        self.answered.set()
+        for player in self._players:
+            player.join()
+        self._ended.set()
+        self._thread.join()
+
+    def add(self, session_id: str, bodies: Iterable[AnyBody], *, lost: bool = False) -> None:
+        """Log events and publish them; `lost` ones are not published."""
+        log = self.sessions.setdefault(session_id, [])
+        for body in bodies:
+            event = Event(len(log) + 1, session_id, time.time(), body, TURN)
+            log.append(event)
+            if isinstance(body, RequestOpened):
+                self.asked.set()
+            if not lost:
+                self.publish(event)
+
+    def publish(self, event: Event) -> None:
+        """Publish an event, whatever the log says."""
+        self._pub.send(encode_publication(event.session_id, encode_event(event)), block=False)
+
+    def _serve(self) -> None:
+        self._answer_until_ended()
+        self._rep.close()
+        self._pub.close()
+        os.close(self._lock)
+
+    def _answer_until_ended(self) -> None:
+        while not self._ended.is_set():
+            try:
+                data = self._rep.recv()
+            except pynng.Timeout:
+                continue
+            answer = encode_answer(self._answer(data))
+            if not self.mute.is_set():
+                self._rep.send(answer)
+
+    def _answer(self, data: bytes) -> AnyAnswer:
+        frame = decode_envelope(data)
+        if frame.envelope.token != self.token:
+            return Rejected(frame.envelope.id, "unauthorized", "The token is wrong.")
+        op = decode_op(frame)
+        self.seen[frame.envelope.id] = op
+        self.clients.append(frame.envelope.client)
+        try:
+            return Accepted(frame.envelope.id, self._result(op))
+        except Refusal as refusal:
+            return Rejected(frame.envelope.id, refusal.code, str(refusal))
+
+    def _result(self, op: AnyOp) -> AnyResult | None:
+        if refusal := self.refusals.get(type(op)):
+            raise refusal
+        match op:
+            case Hello():
+                return HelloResult("0.0.fake", 1, self.log_id, Limits(1, 1, 1))
+            case SessionCreate():
+                session_id = f"01K0SESS{len(self.sessions):018}"
+                self.add(session_id, [SessionCreated(op.workspace, op.settings)])
+                self.created.set()
+                return Created(session_id)
+            case SessionList():
+                return self._list(op)
+            case SessionGet():
+                snapshot = Snapshot(op.session_id)
+                for event in self._log(op.session_id):
+                    fold(snapshot, event)
+                return SessionResult(snapshot)
+            case SessionDelete():
+                del self.sessions[op.session_id]
+            case Replay():
+                log = self._log(op.session_id)
+                events = tuple(log[op.after : op.after + min(op.limit, REPLAY_EVENTS_MAX)])
+                return ReplayResult(events, op.after + len(events), len(log))
+            case UserInput():
+                self._log(op.session_id)
+                player = threading.Thread(target=self.play, args=(self, op.session_id))
+                self._players.append(player)
+                self.started.set()
+                player.start()
+                return Started(TURN)
+            case Interrupt():
+                self.interrupted.set()
+            case Answer():
+                self.answers[op.request_id] = op
+                for session_id in self.sessions:
+                    resolved = RequestResolved(op.request_id, op.decision, "fake", op.text)
+                    self.add(session_id, [resolved])
+                self.answered.set()
+            case Catalog():
+                return CatalogResult((ModelSummary("local/qwen", "openai_chat"),), (), ())
+            case DaemonStatus():
+                return DaemonStatusResult("0.0.fake", 1, 2.5, "/log", 1, 1, 0)
+            case Shutdown():
+                self._ended.set()
+            case _:
+                raise Refusal("unavailable", f"{type(op).__name__} can't be done here yet.")
+        return None
+
+    def _log(self, session_id: str) -> list[Event]:
+        if session_id not in self.sessions:
+            raise Refusal("not_found", f"There is no session {session_id}.")
+        return self.sessions[session_id]
+
+    def _list(self, op: SessionList) -> SessionListResult:
+        begin = int(op.after or 0)
+        ids = [] if op.archived else sorted(self.sessions, reverse=True)
+        page = ids[begin : begin + op.limit]
+        following = begin + op.limit
+        return SessionListResult(
+            tuple(self._summary(session_id) for session_id in page),
+            str(following) if following < len(ids) else None,
+        )
+
+    def _summary(self, session_id: str) -> SessionSummary:
+        snapshot = Snapshot(session_id)
+        for event in self.sessions[session_id]:
+            fold(snapshot, event)
+        return SessionSummary(
+            session_id,
+            snapshot.workspace,
+            snapshot.created_at,
+            snapshot.updated_at,
+            snapshot.seq,
+            status="waiting" if snapshot.requests else "idle",
+            title=snapshot.title,
+            requests=tuple(snapshot.requests),
+        )
