@@ -1,0 +1,222 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportAttributeAccessIssue=false
+"""The two nng sockets of the daemon: `ops` answers submissions, `events` publishes.
+
+The only file of the daemon that imports pynng, and it goes below its classes: sockets without
+callbacks, so that no Python runs in a thread of nng and none waits for the interpreter there. REP
+is opened raw: a message carries the way back in its header, so that any number of submissions is
+answered in any order, and receiving is a non-blocking call after the descriptor became readable.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import pynng
+import trio
+
+from tiller_daemon.transport.base import Handler
+from tiller_protocol.codec import TOPIC_END
+from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET
+
+CData = Any  # pynng has no types
+
+ffi: CData = pynng.ffi
+lib: CData = pynng.lib
+
+SUBMISSIONS_MAX = 64
+"""Submissions being answered at the same time; further ones wait in nng and in their senders.
+
+nng keeps 64 answers per connection that are not written yet, and drops what is beyond.
+"""
+
+SUBMISSION_BYTES_MAX = 64 * 1024 * 1024
+"""Bytes of the submissions being answered, beyond which no further one is received."""
+
+RECEIVE_MESSAGES_MAX = 16
+"""Submissions that nng holds ready for us, beside one per connection."""
+
+PUBLICATIONS_MAX = 8192
+"""Publications kept for a slow subscriber, the most that nng allows; then it loses the oldest."""
+
+SEND_S_MAX = 5.0
+"""How long an answer may wait for nng to take it, even when the daemon is stopping."""
+
+SOCKET_MODE = 0o600
+
+
+class TransportError(Exception):
+    """A socket can't be opened; the message says which and what to do."""
+
+
+class NngTransport:
+    """Keeps `Transport` over nng in a runtime directory that the caller holds (T6).
+
+    A context manager: entering listens, leaving closes both sockets. Leave it before the loop ends
+    and before the directory is given up, after `serve` and every `publish`.
+    """
+
+    def __init__(self, runtime: Path, message_bytes_max: int) -> None:
+        """Messages over `message_bytes_max` close the connection that they come from."""
+        self._runtime = runtime
+        self._message_bytes_max = message_bytes_max
+        self._ops: CData = None
+        self._events: CData = None
+        self._receivable = self._sendable = -1
+        self._sending = trio.Lock()
+        self._handling = 0
+        self._handling_bytes = 0
+        self._room = trio.lowlevel.ParkingLot()
+
+    def __enter__(self) -> Self:
+        """Open both sockets; raises `TransportError`."""
+        try:
+            self._events = _open(lib.nng_pub0_open)
+            _set_int(self._events, b"send-buffer", PUBLICATIONS_MAX)
+            self._ops = _open(lib.nng_rep0_open_raw)
+            _set_int(self._ops, b"recv-buffer", RECEIVE_MESSAGES_MAX)
+            _set_int(self._ops, b"send-buffer", SUBMISSIONS_MAX)
+            self._receivable = _descriptor(self._ops, b"recv-fd")
+            self._sendable = _descriptor(self._ops, b"send-fd")
+            self._listen(self._events, EVENTS_SOCKET)
+            self._listen(self._ops, OPS_SOCKET)
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close both sockets, submissions first; what waits for a slow subscriber is dropped."""
+        self._close()
+
+    async def serve(self, handler: Handler) -> None:
+        """Answer submissions until cancelled; several are handled at the same time.
+
+        Cancellation: a submission without an answer is dropped, its sender sends it again.
+        """
+        async with trio.open_nursery() as nursery:
+            while True:
+                await trio.lowlevel.wait_readable(self._receivable)
+                for message in self._waiting():
+                    nursery.start_soon(self._answer, handler, message)
+                    while self._is_full():
+                        await self._room.park()
+
+    def publish(self, topic: str, event: bytes) -> None:
+        """Send an encoded event to the subscribers of `topic`; never blocks.
+
+        A subscriber that does not keep up loses the oldest ones in silence; replay helps (T4).
+        """
+        message = topic.encode() + TOPIC_END + event
+        error = lib.nng_send(self._events[0], message, len(message), lib.NNG_FLAG_NONBLOCK)
+        if error not in (0, lib.NNG_EAGAIN, lib.NNG_ENOMEM):
+            raise TransportError(f"cannot publish: {_text(error)}; the socket is closed")
+
+    def _waiting(self) -> Iterator["_Message"]:
+        """The messages that are there, from our own user only."""
+        slot = ffi.new("nng_msg **")
+        while lib.nng_recvmsg(self._ops[0], slot, lib.NNG_FLAG_NONBLOCK) == 0:
+            handle = ffi.gc(slot[0], lib.nng_msg_free)
+            if not _is_from_owner(handle):
+                continue
+            body = bytes(ffi.buffer(lib.nng_msg_body(handle), lib.nng_msg_len(handle)))
+            self._handling += 1
+            self._handling_bytes += len(body)
+            yield _Message(handle, body)
+
+    def _is_full(self) -> bool:
+        return self._handling >= SUBMISSIONS_MAX or self._handling_bytes >= SUBMISSION_BYTES_MAX
+
+    async def _answer(self, handler: Handler, message: "_Message") -> None:
+        try:
+            answer = await handler(message.body)
+            await self._send(message.handle, answer)
+        finally:
+            self._handling -= 1
+            self._handling_bytes -= len(message.body)
+            self._room.unpark()
+
+    async def _send(self, handle: CData, answer: bytes) -> None:
+        """Put the answer in the place of the question; its header knows the way back."""
+        lib.nng_msg_clear(handle)
+        _check(lib.nng_msg_append(handle, answer, len(answer)), "keep an answer")
+        if self._try_send(handle):
+            return
+        with trio.move_on_after(SEND_S_MAX, shield=True):
+            async with self._sending:
+                while not self._try_send(handle):
+                    await trio.lowlevel.wait_readable(self._sendable)
+
+    def _try_send(self, handle: CData) -> bool:
+        """Whether nng needs no further try: it took the message, or its socket is closed."""
+        error = lib.nng_sendmsg(self._ops[0], handle, lib.NNG_FLAG_NONBLOCK)
+        if error == 0:
+            ffi.gc(handle, None)  # it is nng's now
+        return error != lib.NNG_EAGAIN
+
+    def _listen(self, socket: CData, name: str) -> None:
+        path = self._runtime / name
+        listener = ffi.new("nng_listener *")
+        doing = f"listen at {path}"
+        _set_size(socket, b"recv-size-max", self._message_bytes_max)
+        _check(lib.nng_listener_create(listener, socket[0], f"ipc://{path}".encode()), doing)
+        _check(lib.nng_listener_set_int(listener[0], b"ipc:permissions", SOCKET_MODE), doing)
+        _check(lib.nng_listener_start(listener[0], 0), doing)
+
+    def _close(self) -> None:
+        for descriptor in (self._receivable, self._sendable):
+            if descriptor >= 0:
+                trio.lowlevel.notify_closing(descriptor)
+        self._receivable = self._sendable = -1
+        for socket in (self._ops, self._events):
+            if socket is not None:
+                lib.nng_close(socket[0])
+        self._ops = self._events = None
+
+
+class _Message(NamedTuple):
+    handle: CData
+    body: bytes
+
+
+def _open(opener: CData) -> CData:
+    socket = ffi.new("nng_socket *")
+    _check(opener(socket), "open a socket")
+    return socket
+
+
+def _set_int(socket: CData, option: bytes, value: int) -> None:
+    _check(lib.nng_socket_set_int(socket[0], option, value), f"set {option.decode()}")
+
+
+def _set_size(socket: CData, option: bytes, value: int) -> None:
+    _check(lib.nng_socket_set_size(socket[0], option, value), f"set {option.decode()}")
+
+
+def _descriptor(socket: CData, option: bytes) -> int:
+    value = ffi.new("int *")
+    _check(lib.nng_socket_get_int(socket[0], option, value), f"get {option.decode()}")
+    return value[0]
+
+
+def _is_from_owner(handle: CData) -> bool:
+    """Whether the sender's uid is ours; false too when it can't be told, or it is gone."""
+    uid = ffi.new("uint64_t *")
+    error = lib.nng_pipe_get_uint64(lib.nng_msg_get_pipe(handle), b"ipc:peer-uid", uid)
+    return error == 0 and uid[0] == os.geteuid()
+
+
+def _check(error: int, doing: str) -> None:
+    if error:
+        raise TransportError(f"cannot {doing}: {_text(error)}; look at the runtime directory")
+
+
+def _text(error: int) -> str:
+    return ffi.string(lib.nng_strerror(error)).decode()

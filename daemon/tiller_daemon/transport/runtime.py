@@ -1,0 +1,182 @@
+"""The runtime directory: who owns it, who holds it, and the token in it.
+
+The lock file, not a socket file, says whether a daemon lives. No socket is opened here.
+"""
+
+import fcntl
+import os
+import secrets
+import stat
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tiller_protocol.places import (
+    EVENTS_SOCKET,
+    LOCK_FILE,
+    OPS_SOCKET,
+    SOCKET_PATH_BYTES_MAX,
+    TOKEN_FILE,
+)
+
+TOKEN_BYTES = 32
+"""Randomness in the token; it is written as 43 characters of URL-safe base64."""
+
+LOCK_TRIES_MAX = 100
+"""Tries to lock a file that others remove under our hands."""
+
+PID_CHARS_MAX = 32
+
+
+class RuntimeDirectoryError(Exception):
+    """The runtime directory can't be used; the message says why and what to do."""
+
+
+class UnsafeDirectory(RuntimeDirectoryError):
+    """Somebody else owns the directory, or could have written into it (T14)."""
+
+
+class AlreadyRunning(RuntimeDirectoryError):
+    """Another daemon holds the directory; `pid` is None while it has not written it yet."""
+
+    def __init__(self, path: Path, pid: int | None) -> None:
+        who = "another tillerd" if pid is None else f"tillerd with pid {pid}"
+        super().__init__(
+            f"{who} is running in {path}: use it, stop it, or give another --runtime directory"
+        )
+        self.pid = pid
+
+
+class RuntimeDirectory:
+    """Holds a runtime directory as a context manager; enter it before any socket listens.
+
+    Entering makes the directory (0700) if need be, locks it, removes what a dead daemon left and
+    writes a new token (0600); it raises `RuntimeDirectoryError`. Leave it after every socket is
+    closed: the lock ends then (T6).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.token = secrets.token_urlsafe(TOKEN_BYTES)
+        self._lock = -1
+
+    def __enter__(self) -> Self:
+        """Take the directory; raises `RuntimeDirectoryError`, also as `AlreadyRunning`."""
+        _check_length(self.path)
+        try:
+            _make_directory(self.path)
+            self._lock = _take_lock(self.path)
+            try:
+                self._begin()
+            except BaseException:
+                self._release()
+                raise
+        except OSError as error:
+            raise RuntimeDirectoryError(
+                f"cannot use the runtime directory {self.path}: {error.strerror};"
+                " give another --runtime directory"
+            ) from error
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Remove the token and let go of the lock."""
+        with suppress(OSError):
+            (self.path / TOKEN_FILE).unlink(missing_ok=True)
+        self._release()
+
+    def _begin(self) -> None:
+        for name in (OPS_SOCKET, EVENTS_SOCKET):
+            _remove_stale_socket(self.path / name)
+        _write_token(self.path / TOKEN_FILE, self.token)
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+
+    def _release(self) -> None:
+        os.ftruncate(self._lock, 0)
+        os.close(self._lock)  # the file stays: removing it would let two daemons lock two files
+        self._lock = -1
+
+
+def _check_length(path: Path) -> None:
+    longest = len(os.fsencode(path / EVENTS_SOCKET))
+    if longest > SOCKET_PATH_BYTES_MAX:
+        raise RuntimeDirectoryError(
+            f"the path of the runtime directory {path} is too long for a socket: {longest} of"
+            f" {SOCKET_PATH_BYTES_MAX} bytes; give a shorter --runtime directory"
+        )
+
+
+def _make_directory(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise UnsafeDirectory(f"{path} is a link or a file and not a directory: remove it")
+    if found.st_uid != os.geteuid():
+        raise UnsafeDirectory(
+            f"{path} belongs to uid {found.st_uid} and not to you: give another --runtime directory"
+        )
+    if found.st_mode & 0o022:
+        raise UnsafeDirectory(
+            f"others may write into {path}: look what is in it, then run chmod 700 {path}"
+        )
+    if found.st_mode & 0o077:
+        path.chmod(0o700)
+
+
+def _take_lock(directory: Path) -> int:
+    """The descriptor of the locked file, which is the one that now has the name."""
+    path = directory / LOCK_FILE
+    for _ in range(LOCK_TRIES_MAX):
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_named(lock, path):
+                return lock
+        except BlockingIOError:
+            pid = _read_pid(lock)
+            os.close(lock)
+            raise AlreadyRunning(directory, pid) from None
+        except BaseException:
+            os.close(lock)
+            raise
+        os.close(lock)
+    raise RuntimeDirectoryError(f"something removes {path} all the time: find and stop it")
+
+
+def _is_named(lock: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(lock), path.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def _read_pid(lock: int) -> int | None:
+    text = os.pread(lock, PID_CHARS_MAX, 0).strip()
+    return int(text) if text.isdigit() else None
+
+
+def _remove_stale_socket(path: Path) -> None:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):  # nng would delete it without a word
+        raise RuntimeDirectoryError(f"{path} is in the way and no socket: move it away")
+    path.unlink()
+
+
+def _write_token(path: Path, token: str) -> None:
+    draft = path.with_name(f".{path.name}.new")
+    draft.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    with os.fdopen(os.open(draft, flags, 0o600), "w") as file:
+        file.write(token)
+    draft.replace(path)
