@@ -49,7 +49,9 @@ async def test_what_the_shell_leaves_behind_is_ended_and_counted(play, shape):
     assert play.survivors() == []
 
 
-async def test_b23_an_interrupt_ends_the_deaf_and_the_one_with_its_own_session_within_a_second(play):
+async def test_b23_an_interrupt_ends_the_deaf_and_the_one_with_its_own_session_within_a_second(
+    play,
+):
     async with trio.open_nursery() as nursery:
         nursery.start_soon(play.run, f"{DEAF} & setsid {STAY} & sleep 100")
         await play.until_ready(2)
@@ -120,8 +122,6 @@ end
         await play.until_ready(1)
         nursery.cancel_scope.cancel()
     assert not [pid for pid in _pids() if b"chain\0" in _command_line(pid)]
-
-
 
 
 def _pids() -> list[str]:

@@ -4,7 +4,12 @@ from typing import Final
 
 from tiller_daemon.tools.base import Tool
 from tiller_daemon.tools.bash import BASH
+from tiller_daemon.tools.edit import EDIT
+from tiller_daemon.tools.glob import GLOB
+from tiller_daemon.tools.grep import GREP
+from tiller_daemon.tools.ls import LS
 from tiller_daemon.tools.read import READ
+from tiller_daemon.tools.write import WRITE
 
-BUILT_IN: Final[tuple[Tool, ...]] = (READ, BASH)
+BUILT_IN: Final[tuple[Tool, ...]] = (READ, WRITE, EDIT, LS, GLOB, GREP, BASH)
 """The tools that every agent may be given; a new one is a file and a line here."""

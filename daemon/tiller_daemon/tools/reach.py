@@ -1,5 +1,6 @@
 """Where the path of a call leads, and which permissions it takes to go there."""
 
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,10 +45,12 @@ def _needs(
     )
     if location.inside:
         return (wanted,)
+    # In the patterns of rules a backslash takes the meaning from a star.
+    pattern = re.sub(r"([*?\\])", r"\\\1", directory)
     outside = Need(
         "external_directory",
         (directory,),
-        always=(directory, f"{directory.rstrip('/')}/*"),
+        always=(pattern, f"{pattern.rstrip('/')}/*"),
         kind="path",
         title=f"Leave the workspace: {title}",
     )

@@ -17,12 +17,6 @@ KEPT_BYTES: Final = 50 * 1024
 SPILL_BYTES_MAX: Final = 64 * 1024 * 1024
 """The largest spill file; of what a command prints beyond that, only the end is kept."""
 
-LIVE_BYTES_MAX: Final = 1024 * 1024
-"""How much of one call's output goes to the frontends while it runs, and so into the log."""
-
-LIVE_ENDS_HERE: Final = "\n[More output follows; it is shown when the call has ended.]\n"
-"""Sent once in place of live output beyond `LIVE_BYTES_MAX`."""
-
 _DIRECTORY_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
 _CHARACTER_BYTES_MAX: Final = 4
@@ -57,12 +51,12 @@ class Capture:
         self._problem = ""
 
     async def add(self, piece: bytes) -> str:
-        """Keep the next piece; return the text of it that is to be seen while the call runs.
+        """Keep the next piece; return its text, to be seen while the call runs.
 
         The first piece that does not fit into memory opens the spill file. A file that can't be
         written (disk full) is told in `Captured.where`; the command goes on.
         """
-        shown = self._show(piece)
+        shown = self._live.decode(piece)
         self._lines += piece.count(b"\n")
         before_bytes = self._size_bytes
         self._size_bytes += len(piece)
@@ -98,13 +92,6 @@ class Capture:
     def spill_path(self) -> str:
         """Return the path of the spill file; empty if none was written."""
         return str(self._path) if self._spilled_bytes else ""
-
-    def _show(self, piece: bytes) -> str:
-        if self._size_bytes >= LIVE_BYTES_MAX:
-            return ""
-        shown = self._live.decode(piece)
-        ends = self._size_bytes + len(piece) >= LIVE_BYTES_MAX
-        return shown + LIVE_ENDS_HERE if ends else shown
 
     def _write(self, piece: bytes) -> None:
         room = SPILL_BYTES_MAX - self._spilled_bytes

@@ -1,0 +1,96 @@
+"""The tool `glob`: files whose paths fit a pattern, the newest first."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Final
+
+import trio
+from msgspec import Meta, Struct
+
+from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
+from tiller_daemon.tools.path_pattern import PathPattern
+from tiller_daemon.tools.reach import directory_needs, reach
+from tiller_daemon.tools.ripgrep import SEARCH_S_MAX, Extent, only_names, run_ripgrep
+
+FILES_SHOWN_MAX: Final = 200
+FILES_FOUND_MAX: Final = 10_000
+"""How many files are looked at for their age: some 50 ms."""
+
+TIMEOUT_S: Final = SEARCH_S_MAX + 10.0
+
+
+class GlobArguments(Struct, frozen=True):
+    """What the model says."""
+
+    pattern: Annotated[str, Meta(description="Such as `*.py` or `src/**/*.{ts,tsx}`")]
+    path: Annotated[str, Meta(description="Where to look; the workspace if left out")] = "."
+
+
+def _needs(arguments: GlobArguments, workspace: Path) -> tuple[Need, ...]:
+    location = reach(workspace, arguments.path)
+    return directory_needs("read", location, title=f"Find {arguments.pattern} in {location.text}")
+
+
+async def _run(arguments: GlobArguments, environment: ToolEnvironment) -> ToolResult:
+    location = reach(environment.workspace, arguments.path)
+    if not location.path.is_dir():
+        raise ToolFailure(f"{location.text} is no directory; give the one to look in.")
+    pattern = PathPattern(arguments.pattern)
+    found: list[bytes] = []
+
+    def take(record: bytes) -> bool:
+        path = record.removeprefix(b"./")
+        if pattern.matches(path.decode(errors="replace")):
+            found.append(path)
+        return len(found) < FILES_FOUND_MAX
+
+    extent = await run_ripgrep(
+        "files",
+        ["--files", *only_names(pattern), "--", "./"],
+        directory=location.path,
+        variables=environment.variables,
+        take=take,
+    )
+    newest = await trio.to_thread.run_sync(
+        _newest_first, os.fsencode(location.path), found, abandon_on_cancel=True
+    )
+    within = "" if location.text == "." else f"{location.text.rstrip('/')}/"
+    shown = [f"{within}{path.decode(errors='replace')}" for path in newest[:FILES_SHOWN_MAX]]
+    note = _note(len(newest), extent)
+    return ToolResult("\n".join([*shown, note] if note else shown), title=arguments.pattern)
+
+
+GLOB: Final = Tool(
+    name="glob",
+    description=(
+        "Find files by a pattern of their path, the newest first. `*` stays within a name, `**` "
+        "goes through directories, `{a,b}` means either; without a slash the pattern is for the "
+        "name at any depth. Files that git ignores are left out."
+    ),
+    arguments=GlobArguments,
+    effect="read",
+    timeout_s=TIMEOUT_S,
+    needs=_needs,
+    run=_run,
+)
+
+
+def _newest_first(directory: bytes, paths: list[bytes]) -> list[bytes]:
+    def age(path: bytes) -> tuple[float, bytes]:
+        try:
+            return -os.lstat(directory + b"/" + path).st_mtime, path
+        except OSError:
+            return 0.0, path
+
+    return sorted(paths, key=age)
+
+
+def _note(found: int, extent: Extent) -> str:
+    if extent == "late":
+        return f"(The search was ended after {SEARCH_S_MAX:.0f} s; there may be more.)"
+    if found == 0:
+        return "No file fits. Files that git ignores are left out."
+    if found > FILES_SHOWN_MAX:
+        more = "at least " if extent == "enough" else ""
+        return f"({FILES_SHOWN_MAX} of {more}{found} files. Narrow the pattern.)"
+    return ""

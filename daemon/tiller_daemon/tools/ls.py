@@ -1,0 +1,73 @@
+"""The tool `ls`: what is in one directory."""
+
+import os
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Final
+
+import trio
+from msgspec import Meta, Struct
+
+from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
+from tiller_daemon.tools.reach import directory_needs, reach, told
+from tiller_daemon.workspace.paths import Location, explain, printable
+
+ENTRIES_MAX: Final = 1000
+ENTRIES_LOOKED_AT: Final = 100_000
+"""How many entries of a directory are read and sorted: some 0.2 s."""
+
+TIMEOUT_S: Final = 30.0
+
+
+class LsArguments(Struct, frozen=True):
+    """What the model says."""
+
+    path: Annotated[str, Meta(description="The directory; the workspace if left out")] = "."
+
+
+def _needs(arguments: LsArguments, workspace: Path) -> tuple[Need, ...]:
+    location = reach(workspace, arguments.path)
+    return directory_needs("read", location, title=f"List {location.text}")
+
+
+async def _run(arguments: LsArguments, environment: ToolEnvironment) -> ToolResult:
+    location = reach(environment.workspace, arguments.path)
+    with told():
+        entries, more = await trio.to_thread.run_sync(_list, location, abandon_on_cancel=True)
+    if not entries:
+        return ToolResult("(The directory is empty.)", title=location.text)
+    note = f"\n(At least {more} more; use `glob` to find files by name.)" if more else ""
+    return ToolResult("\n".join(entries) + note, title=location.text)
+
+
+LS: Final = Tool(
+    name="ls",
+    description=(
+        "List one directory, hidden entries too; `/` marks a directory, `->` where a link leads. "
+        "To find files by name at any depth use `glob`."
+    ),
+    arguments=LsArguments,
+    effect="read",
+    timeout_s=TIMEOUT_S,
+    needs=_needs,
+    run=_run,
+)
+
+
+def _list(location: Location) -> tuple[list[str], int]:
+    """Return the first entries by name, and how many more there are at the least."""
+    try:
+        with os.scandir(location.path) as found:
+            entries = sorted(islice(found, ENTRIES_LOOKED_AT), key=lambda one: one.name)
+        return [_shown(one) for one in entries[:ENTRIES_MAX]], max(len(entries) - ENTRIES_MAX, 0)
+    except NotADirectoryError as error:
+        raise ToolFailure(f"{location.text} is no directory; use `read` for a file.") from error
+    except OSError as error:
+        raise explain(error, location) from error
+
+
+def _shown(entry: os.DirEntry[str]) -> str:
+    name = printable(entry.name)
+    if entry.is_symlink():
+        return f"{name} -> {printable(Path(entry.path).readlink())}"
+    return f"{name}/" if entry.is_dir() else name

@@ -1,0 +1,71 @@
+"""The tool `write`: a whole file, new or in place of one that the model has read."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import trio
+from msgspec import Meta, Struct
+
+from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
+from tiller_daemon.tools.changing import (
+    read_for_preview,
+    read_if_there,
+    require_seen,
+    show_change,
+    store,
+)
+from tiller_daemon.tools.reach import file_needs, reach, told
+
+TIMEOUT_S: Final = 30.0
+
+
+class WriteArguments(Struct, frozen=True):
+    """What the model says."""
+
+    path: Annotated[str, Meta(description="The file, relative to the workspace or absolute")]
+    content: Annotated[str, Meta(description="All that the file is to hold")]
+
+
+def _needs(arguments: WriteArguments, workspace: Path) -> tuple[Need, ...]:
+    location = reach(workspace, arguments.path)
+    detail = show_change(location, read_for_preview(location), _encode(arguments.content))
+    return file_needs("write", location, title=f"Write {location.text}", detail=detail)
+
+
+async def _run(arguments: WriteArguments, environment: ToolEnvironment) -> ToolResult:
+    location = reach(environment.workspace, arguments.path)
+    after = _encode(arguments.content)
+
+    def write() -> tuple[bytes | None, str]:
+        before = read_if_there(location)
+        if before is not None:
+            require_seen(environment.files, location, before)
+        store(environment.files, location, after)
+        return before, show_change(location, before, after)
+
+    with told():
+        before, diff = await trio.to_thread.run_sync(write)
+    done = "Made" if before is None else "Replaced"
+    output = f"{done} {location.text}: {len(after)} bytes."
+    return ToolResult(output, title=location.text, diff=diff)
+
+
+WRITE: Final = Tool(
+    name="write",
+    description=(
+        "Write a whole file; directories on the way are made. A file that is there already must "
+        "have been read, and must not have changed since. To change a part, use `edit`."
+    ),
+    arguments=WriteArguments,
+    effect="write",
+    timeout_s=TIMEOUT_S,
+    needs=_needs,
+    run=_run,
+)
+
+
+def _encode(content: str) -> bytes:
+    try:
+        return content.encode()
+    except UnicodeEncodeError as error:
+        raise ToolFailure("`content` holds half a surrogate pair, which is no text.") from error

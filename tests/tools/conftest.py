@@ -1,0 +1,71 @@
+"""A workspace and the built-in tools, called as the runtime calls them."""
+
+import os
+from pathlib import Path
+
+import pytest
+import trio
+
+from tiller_daemon.tools import BUILT_IN
+from tiller_daemon.tools.base import FileVersions, ToolEnvironment
+from tiller_daemon.workspace.environment import child_environment
+from tiller_daemon.workspace.tree import become_subreaper
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _subreaper() -> None:
+    become_subreaper()
+
+
+class Bench:
+    """Calls tools in a workspace of its own, and keeps their live output."""
+
+    def __init__(self, directory: Path) -> None:
+        self.workspace = directory / "workspace"
+        self.workspace.mkdir()
+        self.live = ""
+        self.spills = directory / "spills"
+        self.files = FileVersions()
+        self._news = trio.Event()
+
+    def put(self, path: str, content: bytes | str) -> Path:
+        file = self.workspace / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+        return file
+
+    def needs(self, name: str, **arguments):
+        tool = self._tool(name)
+        return tool.needs(tool.arguments(**arguments), self.workspace)
+
+    async def call(self, name: str, **arguments):
+        tool = self._tool(name)
+        return await tool.run(tool.arguments(**arguments), self._environment())
+
+    async def until_live(self, text: str) -> None:
+        while text not in self.live:
+            await self._news.wait()
+
+    def _tool(self, name: str):
+        return next(tool for tool in BUILT_IN if tool.name == name)
+
+    def _environment(self) -> ToolEnvironment:
+        return ToolEnvironment(
+            workspace=self.workspace,
+            spill_directory=self.spills,
+            session_id="s",
+            call_id="call/1",
+            files=self.files,
+            variables=child_environment(os.environ, (), "LOG-OF-TESTS", "call/1"),
+            output=self._output,
+        )
+
+    async def _output(self, piece: str) -> None:
+        self.live += piece
+        self._news.set()
+        self._news = trio.Event()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)

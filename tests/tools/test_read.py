@@ -1,0 +1,174 @@
+"""The tool `read`, on every kind of thing that a path can lead to (B58)."""
+
+import os
+import socket
+
+import pytest
+
+from tiller_daemon.tools import read as room
+from tiller_daemon.tools.base import ToolFailure
+from tiller_daemon.tools.output import BYTES_MAX
+from tiller_daemon.workspace.files import EDITABLE_BYTES_MAX, fingerprint
+
+
+async def test_lines_come_with_their_numbers(bench):
+    bench.put("a.txt", "one\ntwo\n")
+    result = await bench.call("read", path="a.txt")
+    assert result.output == "     1\tone\n     2\ttwo\n(End of file, 2 lines.)"
+
+
+async def test_a_part_says_where_to_read_on(bench):
+    bench.put("a.txt", "".join(f"line {i}\n" for i in range(1, 11)))
+    result = await bench.call("read", path="a.txt", offset=3, limit=2)
+    assert result.output == (
+        "     3\tline 3\n     4\tline 4\n(The file goes on. Read on with offset=5.)"
+    )
+
+
+async def test_reading_on_from_page_to_page_gives_every_line_once(bench):
+    bench.put("a.txt", "".join(f"{i} {'x' * 90}\n" for i in range(3000)))
+    offset, seen = 1, []
+    while offset:
+        output = (await bench.call("read", path="a.txt", offset=offset)).output
+        *lines, note = output.split("\n")
+        seen += [line.split("\t")[1].split()[0] for line in lines]
+        assert len(output.encode()) <= BYTES_MAX
+        offset = int(note.partition("offset=")[2].rstrip(".)") or 0)
+    assert seen == [str(i) for i in range(3000)]
+
+
+async def test_an_offset_beyond_the_end_names_the_end(bench):
+    bench.put("a.txt", "one\n")
+    with pytest.raises(ToolFailure, match="has 1 lines; offset 5 is beyond its end"):
+        await bench.call("read", path="a.txt", offset=5)
+
+
+async def test_an_empty_file_is_said_to_be_empty(bench):
+    bench.put("a.txt", "")
+    assert (await bench.call("read", path="a.txt")).output == "(The file is empty.)"
+
+
+async def test_a_missing_file_brings_names_like_it(bench):
+    bench.put("src/connection.py", "")
+    with pytest.raises(ToolFailure, match=r"Did you mean src/connection\.py\?"):
+        await bench.call("read", path="src/conection.py")
+
+
+async def test_a_missing_file_in_a_missing_directory_is_said_to_be_missing(bench):
+    with pytest.raises(ToolFailure, match=r"no/such/file does not exist\."):
+        await bench.call("read", path="no/such/file")
+
+
+async def test_a_directory_brings_a_hint(bench):
+    (bench.workspace / "src").mkdir()
+    with pytest.raises(ToolFailure, match="src is a directory, not a file; use `ls`"):
+        await bench.call("read", path="src")
+
+
+async def test_a_file_in_place_of_a_directory_is_said(bench):
+    bench.put("a.txt", "one\n")
+    with pytest.raises(ToolFailure, match="a part of its path is a file"):
+        await bench.call("read", path="a.txt/b.txt")
+
+
+async def test_b58_a_fifo_a_device_a_socket_and_a_loop_are_refused_without_a_hang(bench):
+    os.mkfifo(bench.workspace / "fifo")
+    (bench.workspace / "loop").symlink_to("loop")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(bench.workspace / "socket"))
+    for path, kind in {
+        "fifo": "a FIFO",
+        "/dev/zero": "a character device",
+        "socket": "a socket",
+        "loop": "a link that leads nowhere",
+    }.items():
+        with pytest.raises(ToolFailure, match=f"{path} is {kind}"):
+            await bench.call("read", path=path)
+
+
+async def test_b58_a_path_that_is_no_path_is_refused(bench):
+    for path in ("", "a\0b", "a" * 5000, "\ud800"):
+        with pytest.raises(ToolFailure, match="is no path"):
+            await bench.call("read", path=path)
+
+
+async def test_b58_a_huge_file_is_read_from_its_beginning_and_not_whole(bench):
+    file = bench.put("huge.txt", "one\ntwo\n")
+    os.truncate(file, 10 * 1024**3)
+    with pytest.raises(ToolFailure, match="binary file"):
+        await bench.call("read", path="huge.txt")
+    with file.open("r+b") as opened:
+        opened.write(b"line\n" * 4000)
+    result = await bench.call("read", path="huge.txt", limit=2)
+    assert result.output.startswith("     1\tline\n     2\tline\n(The file goes on.")
+    assert file.resolve() not in bench.files.seen
+
+
+async def test_b58_a_line_far_into_a_huge_file_is_looked_for_only_so_far(bench, monkeypatch):
+    monkeypatch.setattr(room, "SCAN_BYTES_MAX", 2 * 1024**2)
+    file = bench.put("huge.txt", b"line\n" * 4000)
+    os.truncate(file, EDITABLE_BYTES_MAX + 1)
+    with pytest.raises(ToolFailure, match="huge.txt is too large"):
+        await bench.call("read", path="huge.txt", offset=5000)
+    result = await bench.call("read", path="huge.txt", offset=4000)
+    assert result.output.startswith("  4000\tline\n  4001\t")
+    assert result.output.endswith("use a command such as `tail`.)")
+
+
+async def test_b58_binary_is_named_with_its_first_bytes(bench):
+    bench.put("a.png", b"\x89PNG\r\n\x1a\n\0\0")
+    with pytest.raises(ToolFailure, match="binary file and begins with the bytes 89 50 4e 47"):
+        await bench.call("read", path="a.png")
+
+
+async def test_b58_bytes_that_are_no_text_are_replaced(bench):
+    bench.put("a.txt", b"caf\xe9 \xed\xa0\x80\n")
+    output = (await bench.call("read", path="a.txt")).output
+    assert output.startswith("     1\tcaf\ufffd ")
+    assert output.encode()
+
+
+async def test_b58_line_ends_and_byte_order_mark_are_not_shown_but_said(bench):
+    bench.put("dos.txt", b"\xef\xbb\xbfone\r\ntwo\r\n")
+    bench.put("cut.txt", b"one\ntwo")
+    assert (await bench.call("read", path="dos.txt")).output == (
+        "     1\tone\n     2\ttwo\n(End of file, 2 lines, lines end in CRLF.)"
+    )
+    assert (await bench.call("read", path="cut.txt")).output.endswith(
+        "     2\ttwo\n(End of file, 2 lines, no line end after the last.)"
+    )
+
+
+async def test_a_long_line_is_cut_and_the_next_one_is_there(bench):
+    bench.put("a.txt", f"{'x' * 3_000_000}\nnext\n")
+    first, second, _ = (await bench.call("read", path="a.txt")).output.split("\n")
+    assert len(first) < 2100
+    assert first.endswith("[... the rest of this long line is cut ...]")
+    assert second == "     2\tnext"
+
+
+async def test_reading_remembers_what_the_model_saw(bench):
+    file = bench.put("a.txt", "one\n")
+    await bench.call("read", path="a.txt", limit=1)
+    assert bench.files.seen == {file.resolve(): fingerprint(b"one\n")}
+
+
+async def test_b58_a_link_to_the_outside_needs_leave_for_the_outside(bench, tmp_path):
+    outside = tmp_path / "secret" / "key.txt"
+    outside.parent.mkdir()
+    outside.write_text("key\n")
+    (bench.workspace / "inside.txt").symlink_to(outside)
+    (bench.workspace / "door").symlink_to(outside.parent)
+    for path in ("inside.txt", "door/key.txt", "../secret/key.txt", "door/../secret/key.txt"):
+        read, leave = bench.needs("read", path=path)
+        assert (read.permission, read.subjects) == ("read", (str(outside),))
+        assert (leave.permission, leave.subjects) == ("external_directory", (str(outside.parent),))
+        assert leave.always == (str(outside.parent), f"{outside.parent}/*")
+
+
+async def test_a_path_inside_is_judged_relative_to_the_workspace(bench):
+    (bench.workspace / "src").mkdir()
+    (bench.workspace / "door").symlink_to("src")
+    for path in ("src/a.py", "./src//a.py", "door/a.py", str(bench.workspace / "src/../src/a.py")):
+        (need,) = bench.needs("read", path=path)
+        assert (need.subjects, need.kind) == (("src/a.py",), "path")
