@@ -13,8 +13,6 @@ _AddParser = Callable[..., argparse.ArgumentParser]
 
 SESSION_HELP = "id, unique begin or end of one (4 characters or more), or: last"
 
-HELP_COLUMN = 28
-
 DESCRIPTION = "Talk to tillerd, the daemon that owns your coding-agent sessions."
 EPILOG = """\
 first steps: tiller demo · tiller exec "what is in this directory?" · tiller doctor
@@ -31,9 +29,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="tiller",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=_Formatter,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action=_Version, help="print the version and end")
+    parser.add_argument("-V", "--version", action=_Version, help="print the version and end")
     add = parser.add_subparsers(
         title="verbs", metavar="VERB", dest="verb", required=True
     ).add_parser
@@ -215,13 +213,6 @@ def _positive(text: str) -> int:
 
 
 _positive.__name__ = "positive number"
-
-
-class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Leaves line ends as they are, and has room for the longest verb."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=HELP_COLUMN)
 
 
 class _Version(argparse.Action):

@@ -1,6 +1,7 @@
 """One item, call, diff or request as text; pure. The order of events is `render`'s."""
 
 import json
+import sys
 from typing import Any, assert_never, cast
 
 from tiller_client.text import Paint, cells, count, cut, harmless, indent, one_line, seconds
@@ -20,6 +21,9 @@ from tiller_protocol.snapshot import Snapshot
 DIFF_LINES_SHOWN = 24
 OUTPUT_LINES_SHOWN = 10
 """Of a call that failed; the output of one that succeeded is for the model."""
+
+UNCUT = sys.maxsize
+"""As a width or a number of lines: all of it."""
 
 ARGUMENTS_SHOWN = ("command", "path", "pattern", "url", "query", "text", "prompt", "id")
 """Arguments that say what a call is about, the best first; used while it has no title."""
@@ -88,19 +92,20 @@ def diff_lines(diff: str, paint: Paint, width: int, lines_max: int) -> str:
 
 def request_block(request: Request, paint: Paint) -> str:
     """A request, never cut: what is hidden here could be what is allowed."""
-    lines = [paint.asking(f"? {one_line(request.title) or request.kind}")]
-    for subject in request.subjects:
-        if one_line(subject) not in lines[0] or "\n" in subject.strip():
-            lines.append(indent(harmless(subject), "    "))
-    if request.detail:
-        lines.append(paint.dim(indent(harmless(request.detail), "    ")))
+    title = one_line(request.title) or request.kind
+    blocks = [paint.asking(f"? {title}")]
+    said = [title]
+    for text in (*request.subjects, request.detail):
+        if text.strip() and not any(f" {one}".endswith(f" {text.strip()}") for one in said):
+            said.append(text)
+            blocks.append(_diff_or_text(text, paint))
     if request.always:
         patterns = ", ".join(map(one_line, request.always))
-        lines.append(paint.dim(f"    always would allow {request.permission}: {patterns}"))
-    lines.extend(
+        blocks.append(paint.dim(f"    always would allow {request.permission}: {patterns}"))
+    blocks.extend(
         f"    {number}. {one_line(choice)}" for number, choice in enumerate(request.choices, 1)
     )
-    return "\n".join(lines)
+    return "\n".join(blocks)
 
 
 def item_block(item: Item, paint: Paint, width: int) -> str:
@@ -149,6 +154,12 @@ def transcript(snapshot: Snapshot, paint: Paint, width: int) -> str:
     turns = f"{snapshot.turns} turn{'' if snapshot.turns == 1 else 's'}"
     lines.append(paint.dim(f"\n{snapshot.status} · {turns} · {tokens}{cost}"))
     return "\n".join(lines)
+
+
+def _diff_or_text(text: str, paint: Paint) -> str:
+    if text.startswith(("--- ", "@@ ")) and "\n@@ " in f"\n{text}":
+        return diff_lines(text, paint, UNCUT, UNCUT)
+    return indent(harmless(text), "    ")
 
 
 def _tail(output: str, width: int) -> str:

@@ -1,0 +1,231 @@
+"""`demo`: the main job with no key and no network, in a place of its own.
+
+A daemon of its own, real sockets, tools and log; only the model's words come from a script
+(`demo_play`). It answers the approval and steers by itself, where one can see it.
+"""
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import Namespace
+from collections.abc import Generator
+from pathlib import Path
+
+from tiller_client.connection import Connection
+from tiller_client.console import Console, print_json
+from tiller_client.demo_play import ANSWER, PROJECT, PROMPT, STEERING, configuration, script
+from tiller_client.errors import STATUS_INTERRUPTED, TillerError
+from tiller_client.render import Renderer
+from tiller_client.render_item import UNCUT, call_title, diff_lines
+from tiller_client.starting import start_daemon
+from tiller_client.text import cut, pad, seconds
+from tiller_client.typed import prompt_for
+from tiller_client.verbs.daemon import stop
+from tiller_client.verbs.turns import status_of
+from tiller_client.watch import Signals, Watch
+from tiller_protocol.answers import Created, SessionResult, Started
+from tiller_protocol.events import Event, RequestOpened, ToolCallUpdated, TurnEnded
+from tiller_protocol.items import ToolCall
+from tiller_protocol.ops import Answer, SessionCreate, SessionGet, UserInput
+from tiller_protocol.places import CONFIG_FILE, find_places
+
+NAME = "tiller demo"
+
+PAUSE_S = 1.2
+"""How long a question stands on the screen before the demo answers it."""
+
+BAR_CELLS = 30
+LABEL_CELLS = 34
+KEPT_VARIABLES = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "PYTHONPATH")
+"""No keys and no settings of the user's reach the demo's daemon."""
+
+
+def run(arguments: Namespace) -> int:
+    """Play the demo; 0 when the turn completed and the repaired test passes."""
+    root = Path(tempfile.mkdtemp(prefix="tiller-demo-")).resolve()
+    story = _Story(root, json=arguments.json)
+    try:
+        status = story.tell()
+    finally:
+        if not arguments.keep:
+            shutil.rmtree(root, ignore_errors=True)
+    story.say_where(kept=arguments.keep)
+    return status
+
+
+class _Story:
+    """One play of the demo, in `root`: the project, the daemon's home, what is shown of both."""
+
+    def __init__(self, root: Path, *, json: bool) -> None:
+        self._project = root / "project"
+        self._home = root / "home"
+        self._json = json
+        self._console = Console(json=json)
+        self._renderer = Renderer(self._console.paint, self._console.width)
+        self._steered = False
+
+    def tell(self) -> int:
+        self._head("A small project with a failing test")
+        self._make_project()
+        self._note(f"in {self._project}, under git")
+        with self._daemon() as connection:
+            self._head("One turn of a scripted model: real daemon, sockets, tools and log")
+            op = SessionCreate(str(self._project), model="demo/repair")
+            session_id = connection.ask(op, Created).session_id
+            ended = self._play(connection, session_id)
+            if ended is None:
+                return STATUS_INTERRUPTED
+            items = connection.ask(SessionGet(session_id), SessionResult).snapshot.items
+        self._head("What git sees")
+        self._show_diff()
+        self._head("Where the time went")
+        self._show_times([item for item in items if isinstance(item, ToolCall)])
+        return status_of(ended.outcome)
+
+    def say_where(self, *, kept: bool) -> None:
+        self._head("Where it is")
+        if kept:
+            self._note(f"project  {self._project}")
+            self._note(f"log      {self._home / 'state'}")
+            home = shlex.quote(str(self._home))
+            self._note(f"look at the session:  TILLER_HOME={home} tiller show last")
+        else:
+            self._note("removed; to keep it and look at the session:  tiller demo --keep")
+        self._note("with a model of your own:  tiller doctor")
+
+    def _make_project(self) -> None:
+        for name, text in PROJECT.items():
+            path = self._project / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        self._git("init", "--quiet", "--initial-branch=main")
+        self._git("add", "--all")
+        who = ("-c", "user.name=demo", "-c", "user.email=demo@localhost")
+        self._git(*who, "commit", "--quiet", "--message", "Add a discount")
+
+    def _git(self, *arguments: str) -> str:
+        """Run git in the project, whatever the user's own git is told to do."""
+        isolated = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+        try:
+            done = subprocess.run(
+                ["git", *arguments],
+                cwd=self._project,
+                env=_environment() | isolated,
+                capture_output=True,
+                check=True,
+                text=True,
+            )
+        except FileNotFoundError:
+            raise TillerError("the demo needs git; install it and try again") from None
+        except subprocess.CalledProcessError as error:
+            raise TillerError(f"git {arguments[0]} failed: {error.stderr.strip()}") from None
+        return done.stdout
+
+    @contextlib.contextmanager
+    def _daemon(self) -> Generator[Connection]:
+        """A daemon of the demo's own, stopped at the end."""
+        environment = _environment() | {"TILLER_HOME": str(self._home)}
+        places = find_places(environment, sys.platform, os.getuid())
+        scripts = self._home / "scripts"
+        scripts.mkdir(parents=True)
+        (scripts / "repair.json").write_text(json.dumps(script()))
+        places.config.mkdir(parents=True)
+        (places.config / CONFIG_FILE).write_text(configuration(str(scripts)))
+        try:
+            process = start_daemon(places, environment)
+            with Connection(places, NAME, may_start=False) as connection:
+                yield connection
+        finally:
+            stop(places, drain=False)
+        process.wait()
+
+    def _play(self, connection: Connection, session_id: str) -> TurnEnded | None:
+        """Run the turn to its end; `None` when the user had enough of it."""
+        with (
+            Signals("the demo was stopped") as signals,
+            Watch(connection, session_id, signals) as watch,
+        ):
+            op = UserInput(session_id, PROMPT, delivery="start")
+            turn_id = connection.ask(op, Started).turn_id
+            while True:
+                happening = watch.wait(busy=True)
+                if happening.interrupted:
+                    return None
+                for event in happening.events:
+                    self._show(event)
+                    self._take_part(connection, session_id, event)
+                    if isinstance(event.body, TurnEnded) and event.turn_id == turn_id:
+                        self._console.bottom("")
+                        return event.body
+                at_rest = self._renderer.at_line_start and not self._json
+                self._console.bottom(self._renderer.moving_line(time.time()) if at_rest else "")
+
+    def _take_part(self, connection: Connection, session_id: str, event: Event) -> None:
+        """Be the user: answer what is asked, and steer when the tests run for the first time."""
+        match event.body:
+            case RequestOpened(request):
+                prompt = prompt_for(request, rejecting=False)
+                self._console.bottom(prompt)
+                time.sleep(PAUSE_S)
+                self._note(f"{prompt.strip()} y   (the demo answers; any frontend could)")
+                connection.submit(Answer(request.id, ANSWER))
+            case ToolCallUpdated(state="running", title=title) if not self._steered and (
+                "unittest" in title
+            ):
+                self._steered = True
+                self._note(f"(the demo steers while the tests run: {STEERING!r})")
+                connection.submit(UserInput(session_id, STEERING, delivery="steer"))
+            case _:
+                pass
+
+    def _show(self, event: Event) -> None:
+        if self._json:
+            print_json(event)
+        else:
+            self._console.show(self._renderer.feed(event))
+
+    def _show_diff(self) -> None:
+        if not self._json:
+            diff = self._git("diff", "--no-color", "--no-ext-diff")
+            self._console.line(diff_lines(diff, self._console.paint, self._console.width, UNCUT))
+
+    def _show_times(self, calls: list[ToolCall]) -> None:
+        """Each call as a bar from its begin to its end."""
+        ran = [(call.started_at, call) for call in calls if call.started_at is not None]
+        if not ran or self._json:
+            return
+        begin = min(since for since, _ in ran)
+        whole = max(since + (call.duration_s or 0) for since, call in ran) - begin
+        for since, call in sorted(ran, key=lambda pair: pair[0]):
+            duration_s = call.duration_s or 0
+            label = pad(cut(f"{call.name} {call_title(call)}", LABEL_CELLS), LABEL_CELLS)
+            bar = _bar(since - begin, duration_s, whole)
+            self._console.line(f"    {label} {self._console.paint.good(bar)} {seconds(duration_s)}")
+
+    def _head(self, text: str) -> None:
+        if not self._json:
+            self._console.line(f"\n{self._console.paint.bold(text)}")
+
+    def _note(self, text: str) -> None:
+        if not self._json:
+            self._console.line(f"  {text}")
+
+
+def _bar(since_s: float, duration_s: float, whole_s: float) -> str:
+    scale = BAR_CELLS / (whole_s or 1)
+    before = min(int(since_s * scale), BAR_CELLS - 1)
+    length = max(1, min(round(duration_s * scale), BAR_CELLS - before))
+    return " " * before + "▄" * length + " " * (BAR_CELLS - before - length)
+
+
+def _environment() -> dict[str, str]:
+    """What the demo's processes need: this Python comes first as `python3`."""
+    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+    return kept | {"PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}

@@ -1,0 +1,198 @@
+"""`tiller` as a process: on a terminal, stopped and continued, and with a daemon that dies."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from support.fake_daemon import FakeDaemon
+from support.said import ended, started, text_item
+from tiller_protocol.events import RequestOpened, SessionCreated
+from tiller_protocol.items import Decision, Request
+from tiller_protocol.ops import Answer, Interrupt, UserInput
+from tiller_protocol.places import Places
+from tiller_protocol.settings import Settings
+
+TILLER = (sys.executable, "-m", "tiller_client")
+PATIENCE_S = 20.0
+SESSION = "01K0AAAAAAAAAAAAAAAAAASES1"
+REQUEST = Request(
+    "01K0REQ00000000000000000R1", "approval", "Run \x1b[2Jls", subjects=("\x1b[2Jls",)
+)
+
+
+class Terminal:
+    """A terminal with `tiller` in it; everything that it wrote is `screen`."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._master, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            [*TILLER, *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**os.environ, "TERM": "xterm"},
+        )
+        os.close(slave)
+        self.screen = ""
+
+    def wait_for(self, text: str) -> None:
+        """Read until `text` is on the screen."""
+        deadline = time.monotonic() + PATIENCE_S
+        while text not in self.screen:
+            left = deadline - time.monotonic()
+            assert left > 0, self.screen
+            assert self._read(left), self.screen
+
+    def type(self, line: str) -> None:
+        os.write(self._master, line.encode() + b"\n")
+
+    def end(self) -> int:
+        """Wait for the end of `tiller`; its exit status."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self._read(max(0.0, deadline - time.monotonic())):
+            pass
+        os.close(self._master)
+        return self.process.wait(PATIENCE_S)
+
+    def _read(self, timeout_s: float) -> bool:
+        if not select.select([self._master], [], [], timeout_s)[0]:
+            return False
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # the other side is closed
+            return False
+        self.screen += data.decode(errors="replace")
+        return bool(data)
+
+
+def asks(daemon: FakeDaemon, session_id: str) -> None:
+    daemon.add(session_id, [started(), RequestOpened(REQUEST)])
+    assert daemon.answered.wait(PATIENCE_S)
+    daemon.add(session_id, [*text_item("i1", "Thanks."), ended("Thanks.")])
+
+
+@pytest.mark.parametrize(
+    ("typed", "decision", "text"),
+    [(["y"], "once", ""), (["what", "a"], "always", ""), (["n", "not now"], "reject", "not now")],
+)
+def test_an_approval_is_asked_in_place_and_the_typed_line_answers_it(
+    places: Places, typed: list[str], decision: Decision, text: str
+) -> None:
+    with FakeDaemon(places.runtime, asks) as daemon:
+        terminal = Terminal("exec", "x")
+        terminal.wait_for("y once · a always · n reject")
+        for line in typed[:-1]:
+            terminal.type(line)
+            terminal.wait_for("why not?" if decision == "reject" else "type y, a or n")
+        terminal.type(typed[-1])
+        assert terminal.end() == 0
+    assert daemon.answers[REQUEST.id] == Answer(REQUEST.id, decision, text)
+    assert "Thanks." in terminal.screen
+    assert "\x1b[2J" not in terminal.screen
+    assert "␛[2Jls" in terminal.screen
+
+
+def test_a_line_typed_while_a_turn_runs_goes_to_it(places: Places) -> None:
+    with FakeDaemon(places.runtime) as daemon:
+        daemon.add(SESSION, [SessionCreated("/w", Settings()), started(), *text_item("i", "Hm.")])
+        terminal = Terminal("attach", SESSION)
+        terminal.wait_for("Hm.")
+        terminal.type("look at b.py instead")
+        assert daemon.started.wait(PATIENCE_S)
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.end() == 0
+    sent = [op for op in daemon.seen.values() if isinstance(op, UserInput)]
+    assert sent == [UserInput(SESSION, "look at b.py instead")]
+    assert not [op for op in daemon.seen.values() if isinstance(op, Interrupt)]
+
+
+def test_no_color_is_respected_on_a_terminal(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def play(daemon: FakeDaemon, session_id: str) -> None:
+        daemon.add(session_id, [started(), *text_item("i1", "Hi."), ended("Hi.")])
+
+    with FakeDaemon(places.runtime, play):
+        coloured = Terminal("exec", "x")
+        assert coloured.end() == 0
+        monkeypatch.setenv("NO_COLOR", "1")
+        plain = Terminal("exec", "x")
+        assert plain.end() == 0
+    assert "\x1b[32m" in coloured.screen
+    assert "\x1b[3" not in plain.screen
+
+
+def test_b53_a_client_that_was_stopped_for_a_while_misses_nothing(places: Places) -> None:
+    """More events come meanwhile than the socket keeps."""
+    with FakeDaemon(places.runtime) as daemon:
+        daemon.add(SESSION, [SessionCreated("/w", Settings()), started()])
+        command = [*TILLER, "attach", "--json", "--until-idle", SESSION]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as process:
+            assert process.stdout is not None
+            first = [process.stdout.readline(), process.stdout.readline()]
+            process.send_signal(signal.SIGSTOP)
+            for number in range(4000):
+                daemon.add(SESSION, text_item(f"i{number}", "x"))
+            daemon.add(SESSION, [ended("x")])
+            process.send_signal(signal.SIGCONT)
+            lines = first + process.stdout.readlines()
+    assert process.returncode == 0
+    assert [json.loads(line)["seq"] for line in lines] == list(range(1, 12_004))
+
+
+@pytest.fixture
+def no_real_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python -m tiller_daemon` ends at once, as one that lost the race to start."""
+    package = tmp_path / "path" / "tiller_daemon"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "__main__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+
+
+@pytest.mark.usefixtures("no_real_daemon")
+def test_g2_a_turn_is_followed_to_its_end_across_the_death_of_the_daemon(places: Places) -> None:
+    def begin(daemon: FakeDaemon, session_id: str) -> None:
+        daemon.add(session_id, [started(), *text_item("i1", "before")])
+
+    first = FakeDaemon(places.runtime, begin, token="old")
+    with first:
+        command = [*TILLER, "exec", "--json", "x"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+    with FakeDaemon(places.runtime, token="new", sessions=first.sessions) as second:
+        session_id = next(iter(second.sessions))
+        second.add(session_id, [*text_item("i2", "after"), ended("after")])
+        lines += process.stdout.readlines()
+        assert process.wait(PATIENCE_S) == 0
+        process.stdout.close()
+    assert [json.loads(line)["seq"] for line in lines] == list(range(1, 10))
+
+
+@pytest.mark.usefixtures("no_real_daemon")
+def test_another_log_under_a_follower_is_said_and_followed_from_its_start(places: Places) -> None:
+    with FakeDaemon(places.runtime) as first:
+        first.add(SESSION, [SessionCreated("/w", Settings()), started(), *text_item("i1", "old")])
+        command = [*TILLER, "attach", "--json", "--until-idle", SESSION]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for _ in range(5):
+            process.stdout.readline()
+    with FakeDaemon(places.runtime, token="new", log_id="log-2") as second:
+        second.add(SESSION, [SessionCreated("/new", Settings()), started(), ended("new")])
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert [json.loads(line)["seq"] for line in out.splitlines()] == [1, 2, 3]
+    assert b"another log" in err
+    assert process.returncode == 0
