@@ -153,6 +153,6 @@ async def _read_request(stream: trio.SocketStream) -> Received | None:
     head, _, body = data.partition(b"\r\n\r\n")
     first, *lines = head.decode().split("\r\n")
     headers = {key.lower(): value for key, _, value in (line.partition(": ") for line in lines)}
-    while len(body) < int(headers["content-length"]):
+    while len(body) < int(headers.get("content-length", "0")):
         body += await stream.receive_some()
-    return Received(first.split()[1], headers, json.loads(body))
+    return Received(first.split()[1], headers, json.loads(body or b"null"))

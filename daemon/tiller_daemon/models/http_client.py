@@ -9,9 +9,10 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
-from typing import cast
+from typing import TypeVar, cast
 
 import httpx2
+import msgspec
 import trio
 
 from tiller_daemon.models.base import ModelError
@@ -29,12 +30,16 @@ CONNECTIONS_MAX = 1_000
 KEEPALIVE_S = 60.0
 """How long a connection is kept for the next step while tools run."""
 
-ERROR_BODY_BYTES_MAX = 64 * 1024
-ERROR_BODY_S = 10.0
-"""How much of an error's body is read, and for how long."""
+BODY_BYTES_MAX = 256 * 1024
+BODY_S = 10.0
+"""How much of a body that is no stream is read, such as an error's, and for how long."""
+
+DECODING_FAILS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 DRAIN_S = 0.05
 """How long the end of a body is awaited, so that the connection can be used again."""
+
+T = TypeVar("T")
 
 
 class HttpClient:
@@ -166,17 +171,33 @@ async def drain(chunks: AsyncGenerator[bytes]) -> None:
             pass
 
 
+async def get_json(url: str, shape: type[T], limit_s: float) -> T | None:
+    """What a plain `http` address answers within `limit_s`; None unless it has that shape.
+
+    No proxy is asked. Never raises.
+    """
+    nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    with trio.move_on_after(limit_s), suppress(httpx2.HTTPError, *DECODING_FAILS):
+        async with (
+            httpx2.AsyncClient(verify=nobody, trust_env=False, timeout=limit_s) as client,
+            client.stream("GET", url) as response,
+        ):
+            if response.status_code == 200:
+                return msgspec.json.decode(await _beginning(response), type=shape)
+    return None
+
+
 async def _beginning(response: httpx2.Response) -> bytes:
-    """As much of an error's body as is worth reading."""
+    """As much of a body that is no stream as is worth reading."""
     body = b""
     chunks = response.aiter_bytes()
-    with trio.move_on_after(ERROR_BODY_S):
+    with trio.move_on_after(BODY_S):
         async for chunk in chunks:
             body += chunk
-            if len(body) >= ERROR_BODY_BYTES_MAX:
+            if len(body) >= BODY_BYTES_MAX:
                 break
     await _unwind(chunks)
-    return body[:ERROR_BODY_BYTES_MAX]
+    return body[:BODY_BYTES_MAX]
 
 
 async def _unwind(chunks: AsyncIterator[bytes]) -> None:
