@@ -1,4 +1,4 @@
-"""trio from a seed: a virtual clock that jumps, and a scheduler whose order the seed decides (T18)."""
+"""trio from a seed: a clock that jumps, and a scheduler whose order the seed decides (T18)."""
 
 from collections.abc import Awaitable, Callable
 from random import Random

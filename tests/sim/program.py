@@ -100,7 +100,7 @@ _WORDS = st.sampled_from(["", "a", "b", "said"])
 def _calls() -> st.SearchStrategy[CallPart]:
     arguments = st.fixed_dictionaries(
         {"seconds": _WAITS, "say": _WORDS},
-        optional={"fail": st.just(True), "crash": st.just(True)},
+        optional={"fail": st.just(value=True), "crash": st.just(value=True)},
     )
     name = st.sampled_from(["look", "look", "peek", "change", "change", "guarded", "LOOK", "nope"])
     return st.builds(CallPart, name, arguments=arguments)
@@ -273,7 +273,10 @@ class _Player:
         raise AssertionError("the session is stuck busy")
 
     async def finish(self) -> None:
-        """Wait until every follower has all of it, then collect what was seen."""
+        """Let what is queued run, wait until every follower has all of it, then collect."""
+        while (await self._get()).queue:
+            await self.send(UserInput(self.session_id, f"last {self.world.new_id()}"))
+            await self.settle()
         await self._follow_to_the_end()
         self.seen.log = await self.world.events(self.session_id)
         self.seen.requests = self.world.model.requests
