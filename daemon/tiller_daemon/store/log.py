@@ -10,12 +10,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import structlog
 import trio
 from msgspec.structs import astuple, replace
 
 from tiller_daemon.store.base import (
     Batch,
     EventRow,
+    LogError,
     SessionRow,
     SubmissionRow,
     head_conflict,
@@ -105,13 +107,17 @@ class SqliteLog:
     async def session(self, session_id: str) -> SessionRow | None:
         """The row of a session; see `Log.session`."""
         query = f"{_SELECT_SESSION} WHERE session_id = ?"
-        rows = await self._read_sessions(query, (session_id,))
-        return rows[0] if rows else None
+        row = await self._writer.do(
+            Job(
+                lambda connection: connection.execute(query, (session_id,)).fetchone(), writes=False
+            )
+        )
+        return self._session_row(row) if row else None
 
     async def sessions(
         self, *, workspace: str | None, archived: bool, limit: int, after: str | None
     ) -> list[SessionRow]:
-        """A page of rows; see `Log.sessions`."""
+        """A page of rows; see `Log.sessions`. A damaged row is left out, with a warning."""
         query = f"{_SELECT_SESSION} WHERE archived = ?"
         values: list[Any] = [archived]
         if workspace is not None:
@@ -121,7 +127,13 @@ class SqliteLog:
             query += " AND (updated_at, session_id) < (?, ?)"
             values.extend(read_cursor(after))
         query += " ORDER BY updated_at DESC, session_id DESC LIMIT ?"
-        return await self._read_sessions(query, (*values, limit))
+        rows = await self._writer.do(
+            Job(
+                lambda connection: connection.execute(query, (*values, limit)).fetchall(),
+                writes=False,
+            )
+        )
+        return [row for values in rows if (row := self._sound_row(values)) is not None]
 
     async def unfinished(self) -> list[str]:
         """Sessions with an open turn; see `Log.unfinished`."""
@@ -137,15 +149,12 @@ class SqliteLog:
             Job(lambda connection: connection.execute(query).fetchone()[0], writes=False)
         )
 
-    async def _read_sessions(self, query: str, values: tuple[Any, ...]) -> list[SessionRow]:
-        return await self._writer.do(
-            Job(
-                lambda connection: [
-                    self._session_row(row) for row in connection.execute(query, values)
-                ],
-                writes=False,
-            )
-        )
+    def _sound_row(self, values: tuple[Any, ...]) -> SessionRow | None:
+        try:
+            return self._session_row(values)
+        except LogError as error:  # one damaged session hides no other
+            structlog.get_logger().warning("session_row_damaged", message=error.message)
+            return None
 
     def _session_row(self, row: tuple[Any, ...]) -> SessionRow:
         *fields, stored = row
@@ -176,10 +185,10 @@ class SqliteLog:
                 raise damaged(self._file, f"event {expected} of session {session_id}")
             total += len(body)
             if bodies and total > bytes_max:
-                break
+                return bodies
             bodies.append(body)
-        if not bodies and limit > 0 and _head(connection, session_id) > after:
-            raise damaged(self._file, f"event {after + 1} of session {session_id}")
+        if len(bodies) < limit and _head(connection, session_id) > expected:
+            raise damaged(self._file, f"event {expected + 1} of session {session_id}")
         return bodies
 
     def _read_submission(

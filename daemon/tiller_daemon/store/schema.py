@@ -3,6 +3,7 @@
 The only file, with `log`, that holds SQL. Nothing here knows of trio or threads.
 """
 
+import errno
 import os
 import secrets
 import sqlite3
@@ -15,6 +16,9 @@ from tiller_daemon.store.base import LogError, LogErrorKind
 
 SCHEMA_VERSION = 1
 """Raised when an older tillerd could no longer keep this file; older files are then rewritten."""
+
+BUSY_S_MAX = 5.0
+"""How long opening waits for another process, such as a daemon that is being replaced."""
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -44,6 +48,14 @@ _KINDS: dict[int, LogErrorKind] = {
     sqlite3.SQLITE_CONSTRAINT: "conflict",
 }
 
+_SYSTEM_KINDS: dict[int, LogErrorKind] = {
+    errno.ENOSPC: "full",
+    errno.EDQUOT: "full",
+    errno.EROFS: "read_only",
+    errno.EACCES: "read_only",
+    errno.EPERM: "read_only",
+}
+
 _ADVICE: dict[LogErrorKind, str] = {
     "full": "the disk is full: make room, what is stored is safe",
     "read_only": "the file or its file system is read-only: make it writable",
@@ -67,7 +79,9 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, str]:
     """
     try:
         _make_file(path)
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(
+            path, timeout=BUSY_S_MAX, isolation_level=None, check_same_thread=False
+        )
     except (OSError, sqlite3.Error) as error:
         raise log_error(error, path) from error
     try:
@@ -93,7 +107,7 @@ def close_file(connection: sqlite3.Connection) -> None:
 def log_error(error: Exception, path: Path) -> LogError:
     """What an exception of SQLite or the system means for the user of the log."""
     if isinstance(error, OSError):
-        kind: LogErrorKind = "read_only" if isinstance(error, PermissionError) else "io"
+        kind = _SYSTEM_KINDS.get(error.errno or 0, "io")
         return LogError(kind, f"cannot open the log {path}: {error.strerror}; {_ADVICE[kind]}")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     kind = _KINDS.get(code, "io")

@@ -1,0 +1,37 @@
+"""The faults that the log in memory can be told to have."""
+
+import pytest
+import trio
+
+from store.rows import batch_of, submission_row
+from tiller_daemon.store.base import LogError
+from tiller_daemon.store.memory import MemoryLog
+
+
+class _Crash(Exception):
+    pass
+
+
+async def test_the_next_write_fails_as_told_and_the_one_after_it_works() -> None:
+    log = MemoryLog()
+    log.fail_next = "full"
+    with pytest.raises(LogError) as raised:
+        await log.append(batch_of("a", 1, 1, submission=submission_row("s1")))
+    assert raised.value.kind == "full"
+    assert (await log.head("a"), await log.submission("s1")) == (0, None)
+    await log.append(batch_of("a", 1, 1))
+    assert await log.head("a") == 1
+
+
+async def test_a_crash_before_the_commit_stores_nothing_and_one_after_it_everything() -> None:
+    async def crash() -> None:
+        await trio.lowlevel.checkpoint()
+        raise _Crash
+
+    for point, head in (("before_commit", 0), ("after_commit", 2)):
+        log = MemoryLog()
+        setattr(log, point, crash)
+        with pytest.raises(_Crash):
+            await log.append(batch_of("a", 1, 2, submission=submission_row("s1")))
+        assert await log.head("a") == head
+        assert (await log.submission("s1") is not None) == bool(head)
