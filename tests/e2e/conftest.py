@@ -1,0 +1,54 @@
+"""One daemon for the tests of a file, a frontend and a git repository of its own for each test.
+
+A test whose daemon dies asks for `new_daemon` instead.
+"""
+
+import subprocess
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import trio
+
+from support.daemon import Daemon
+from support.frontend import Frontend
+
+GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "gc.auto=0")
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Generator[Daemon]:
+    with Daemon(tmp_path_factory.mktemp("d")) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def new_daemon(tmp_path_factory: pytest.TempPathFactory) -> Generator[Callable[..., Daemon]]:
+    """Makes a daemon that has not been started; it is stopped after the test."""
+    with ExitStack() as stack:
+
+        def make(*config: str) -> Daemon:
+            made = Daemon(tmp_path_factory.mktemp("d"), *config)
+            stack.callback(made.close)
+            return made
+
+        yield make
+
+
+@pytest.fixture
+async def frontend(daemon: Daemon, nursery: trio.Nursery) -> AsyncGenerator[Frontend]:
+    frontend = await Frontend.connect(daemon, nursery)
+    yield frontend
+    await frontend.close()
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A git repository with one commit."""
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    (repository / "greeting.txt").write_text("hello\n")
+    for arguments in (("init", "-q"), ("add", "."), ("commit", "-qm", "Begin")):
+        subprocess.run([*GIT, *arguments], cwd=repository, check=True)
+    return repository

@@ -1,0 +1,36 @@
+"""Gates: places where a command waits until the test lets it through. No test needs a clock."""
+
+import os
+from pathlib import Path
+
+import trio
+
+REACHED_S = 30.0
+"""Longest wait for a command to come to a gate."""
+
+
+class Gate:
+    """A FIFO in a workspace. `command` waits there, only reads, and prints what `open` says."""
+
+    def __init__(self, workspace: Path, name: str = "gate") -> None:
+        self._path = workspace / name
+        self._writer = -1
+        self.command = f"cat {name}"
+        os.mkfifo(self._path)
+
+    async def reached(self) -> None:
+        """Return when a command waits here."""
+        with trio.fail_after(REACHED_S):
+            self._writer = await trio.to_thread.run_sync(
+                os.open, self._path, os.O_WRONLY, abandon_on_cancel=True
+            )
+
+    def open(self, saying: str = "") -> None:
+        """Let the command that waits go on."""
+        os.write(self._writer, saying.encode())
+        os.close(self._writer)
+
+    async def pass_one(self, saying: str = "") -> None:
+        """Wait for a command and let it through."""
+        await self.reached()
+        self.open(saying)

@@ -1,0 +1,158 @@
+"""Steering and the queue: input that comes while a turn runs."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from e2e.gates import Gate
+from e2e.words import bash, calls, calls_in, said_in, text
+from support.frontend import Frontend, new_id
+from tiller_daemon.models.scripted import ScriptStep, TextPart, WaitPart
+from tiller_protocol.answers import AnyAnswer, Queued, Started, Steered
+from tiller_protocol.events import ItemDelta, TurnStarted
+from tiller_protocol.items import UserMessage
+from tiller_protocol.ops import UserInput
+
+
+async def test_b13_steering_without_a_turn_is_handed_back(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """Steer with no turn → `no_active_turn`, the input is handed back, nothing is recorded."""
+    session_id = await frontend.session(workspace, text("done"))
+    refused = await frontend.refused(UserInput(session_id, "to the left", delivery="steer"))
+    assert refused.code == "no_active_turn"
+    assert refused.data["input"]["text"] == "to the left"
+    assert [event.seq for event in await frontend.log(session_id)] == [1]
+
+
+async def test_b14_steering_another_turn_changes_nothing(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """Steer with a wrong `expected_turn_id` → mismatch with the actual id; the turn goes on."""
+    gate = Gate(workspace)
+    session_id = await frontend.session(workspace, calls(bash(gate.command)), text("done"))
+    started = await frontend.say(session_id)
+    await gate.reached()
+    refused = await frontend.refused(
+        UserInput(session_id, "left", delivery="steer", expected_turn_id="another")
+    )
+    assert isinstance(started, Started)
+    assert (refused.code, refused.data["turn_id"]) == ("expected_turn_mismatch", started.turn_id)
+    gate.open()
+    assert (await frontend.turn_ended(session_id)).outcome == "completed"
+    assert said_in(frontend.requests(session_id)[-1].items) == ["go"]
+
+
+async def test_b15_an_empty_steer_is_rejected(frontend: Frontend, workspace: Path) -> None:
+    """Empty steer → `empty_input`. (Steering a compaction turn waits for compaction.)"""
+    gate = Gate(workspace)
+    session_id = await frontend.session(workspace, calls(bash(gate.command)), text("done"))
+    await frontend.say(session_id)
+    await gate.reached()
+    for nothing in ("", " ", "\n\t "):
+        refused = await frontend.refused(UserInput(session_id, nothing, delivery="steer"))
+        assert refused.code == "empty_input"
+    gate.open()
+    await frontend.turn_ended(session_id)
+    assert said_in(frontend.requests(session_id)[-1].items) == ["go"]
+
+
+async def test_b16_steering_skips_calls_that_have_not_started(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """Steer while the first of three exclusive calls runs → it ends, the others are skipped.
+
+    Request 2 holds all three results, then the steer; it is the same turn.
+    """
+    gate = Gate(workspace)
+    session_id = await frontend.session(
+        workspace,
+        calls(bash(f"{gate.command} && touch one"), bash("touch two"), bash("touch three")),
+        text("done"),
+    )
+    await frontend.say(session_id)
+    await gate.reached()
+    assert isinstance(await frontend.say(session_id, "leave it"), Steered)
+    gate.open("through\n")
+    assert (await frontend.turn_ended(session_id)).outcome == "completed"
+    _, second = frontend.requests(session_id)
+    first, *others = calls_in(second.items)
+    assert (first.state, first.output.strip()) == ("completed", "through")
+    assert [call.error_kind for call in others] == ["skipped", "skipped"]
+    assert isinstance(second.items[-1], UserMessage)
+    assert (second.items[-1].text, second.items[-1].delivery) == ("leave it", "steer")
+    assert (workspace / "one").exists()
+    assert not (workspace / "two").exists()
+    assert not (workspace / "three").exists()
+    assert _turns(frontend, session_id) == 1
+
+
+async def test_b17_steering_while_text_streams_gives_a_second_request(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """Steer while text streams, no tool → after that answer a second request, same turn."""
+    slow = ScriptStep(parts=(TextPart("I think"), WaitPart(2), TextPart(" so")))
+    session_id = await frontend.session(workspace, slow, text("as you say"))
+    await frontend.say(session_id)
+    await frontend.until_body(session_id, ItemDelta)
+    assert isinstance(await frontend.say(session_id, "think again", delivery="steer"), Steered)
+    ended = await frontend.turn_ended(session_id)
+    assert (ended.outcome, ended.last_message) == ("completed", "as you say")
+    first, second = frontend.requests(session_id)
+    assert said_in(first.items) == ["go"]
+    assert said_in(second.items) == ["go", "think again"]
+    assert _turns(frontend, session_id) == 1
+
+
+@pytest.mark.parametrize(("mode", "requests"), [("one_at_a_time", 5), ("all", 3)])
+async def test_b20_follow_ups_wait_until_the_turn_would_rest(
+    frontend: Frontend, workspace: Path, mode: str, requests: int
+) -> None:
+    """Follow-up while busy → unseen until the turn would rest; then the same turn goes on.
+
+    `one_at_a_time`: three follow-ups, three requests; `all`: one.
+    """
+    gate = Gate(workspace)
+    session_id = await frontend.session(
+        workspace, calls(bash(gate.command)), *[text("ok")] * 4, follow_ups=mode
+    )
+    await frontend.say(session_id)
+    await gate.reached()
+    for number in range(3):
+        queued = await frontend.say(session_id, f"next {number}", delivery="queue")
+        assert isinstance(queued, Queued)
+        assert queued.position == number
+    gate.open()
+    assert (await frontend.turn_ended(session_id)).outcome == "completed"
+    made = frontend.requests(session_id)
+    assert len(made) == requests
+    assert said_in(made[1].items) == ["go"]
+    assert said_in(made[-1].items) == ["go", "next 0", "next 1", "next 2"]
+    assert _turns(frontend, session_id) == 1
+
+
+async def test_b22_the_same_submission_has_one_effect_and_one_answer(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """The same submission id, five times at once and once more later → one effect, same ack."""
+    session_id = await frontend.session(workspace, text("once"), text("never"))
+    answers: list[AnyAnswer] = []
+    op, submission_id = UserInput(session_id, "go"), new_id()
+
+    async def send() -> None:
+        answers.append(await frontend.ask(op, submission_id))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(5):
+            nursery.start_soon(send)
+    await frontend.turn_ended(session_id)
+    await send()
+    assert all(answer == answers[0] for answer in answers)
+    assert len(frontend.requests(session_id)) == 1
+    other = await frontend.ask(UserInput(session_id, "something else"), submission_id)
+    assert getattr(other, "code", "") == "bad_message"
+
+
+def _turns(frontend: Frontend, session_id: str) -> int:
+    return sum(isinstance(event.body, TurnStarted) for event in frontend.events(session_id))

@@ -1,0 +1,237 @@
+"""The real daemon as a process of its own, in a home of its own: started, killed, looked at.
+
+How a frontend talks to it is in `frontend`. Nothing here waits for a time: readiness is the word
+that the daemon sends to a service manager, the end of a process is its pidfd.
+"""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Self
+
+import msgspec
+import trio
+
+from tiller_daemon.models.base import ModelRequest
+from tiller_daemon.models.scripted import Script, ScriptStep
+from tiller_protocol.places import Places, find_places
+
+START_S = 30.0
+"""Longest wait for a daemon to say that it is ready; it takes half a second on an idle machine."""
+
+STOP_S = 5.0
+"""The daemon's own promise: after SIGTERM it leaves within this time."""
+
+SLACK_S = 5.0
+"""What a loaded machine may add to a promise before a test calls it broken."""
+
+CONFIG = """\
+model = "scripted/main"
+
+[providers.scripted]
+api = "scripted"
+scripts = "../scripts"
+record = "../requests.jsonl"
+"""
+
+CRASHES = ("submission_crashed", "turn_crashed", "session_crashed", "tool_crashed", "Traceback")
+"""What the daemon's own log holds only when it has a defect."""
+
+
+class DaemonEnded(Exception):
+    """The daemon ended before it was ready: its exit status, and what it printed."""
+
+    def __init__(self, status: int, said: str) -> None:
+        super().__init__(f"status {status}: {said}")
+        self.status, self.said = status, said
+
+
+class Daemon:
+    """A home and the daemon in it; a context manager that leaves no process behind.
+
+    `home` must be short enough for socket paths. `config` is the text of `config.toml`. Everything
+    the daemon prints is in `said`.
+    """
+
+    def __init__(self, home: Path, config: str = CONFIG) -> None:
+        self.home = home
+        self.scripts = home / "scripts"
+        self.record = home / "requests.jsonl"
+        self.variables = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "LANG": "C.UTF-8",
+            "TILLER_HOME": str(home / "t"),
+        }
+        self.places: Places = find_places(self.variables, sys.platform, os.getuid())
+        self.process: subprocess.Popen[bytes] | None = None
+        self.log_ids: set[str] = set()
+        self._numbers = count(1)
+        self._output = home / "said"
+        self.scripts.mkdir()
+        self.places.config.mkdir(parents=True)
+        (self.places.config / "config.toml").write_text(config.replace("../", f"{home}/"))
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the daemon as a service manager does; then look for what it left behind."""
+        late = False
+        if self.process is not None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+            late = not _readable(self._pidfd, timeout_s=STOP_S + SLACK_S)
+            self.kill9()
+        survivors = leftovers(self.log_ids, timeout_s=SLACK_S)
+        for pid in survivors:
+            os.kill(pid, signal.SIGKILL)
+        assert not late, f"the daemon was still there {STOP_S + SLACK_S} s after SIGTERM"
+        assert not survivors, f"left behind: {survivors}"
+
+    def start(self, **variables: str) -> None:
+        """Start the daemon and return when it says that it is ready; raises `DaemonEnded`."""
+        address = self.home / "notify"
+        address.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready:
+            ready.bind(str(address))
+            self.process = self.spawn(NOTIFY_SOCKET=str(address), **variables)
+            self._pidfd = os.pidfd_open(self.process.pid)
+            readable = select.select([ready, self._pidfd], [], [], START_S)[0]
+            if ready not in readable:
+                status = self.kill9()
+                raise DaemonEnded(status, self.said)
+            assert ready.recv(64) == b"READY=1"
+
+    def spawn(self, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
+        """Start the program without waiting for anything; the caller owns the process."""
+        with self._output.open("ab") as output:
+            return subprocess.Popen(
+                [sys.executable, "-P", "-m", "tiller_daemon", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd="/",
+                env=self.variables | variables,
+                start_new_session=True,
+            )
+
+    def kill9(self) -> int:
+        """Kill the daemon as the kernel does when memory is short; returns the exit status."""
+        assert self.process is not None
+        self.process.kill()
+        return self._ended()
+
+    async def terminate(self) -> int:
+        """Send SIGTERM and wait for the end; returns the exit status."""
+        assert self.process is not None
+        self.process.terminate()
+        return await self.ended()
+
+    async def ended(self) -> int:
+        """Wait until the daemon ends by itself; returns the exit status."""
+        with trio.fail_after(STOP_S + SLACK_S):
+            await trio.lowlevel.wait_readable(self._pidfd)
+        return self._ended()
+
+    def restart(self) -> None:
+        """`kill -9`, then a start."""
+        self.kill9()
+        self.start()
+
+    def script(self, *steps: ScriptStep) -> str:
+        """Write a script that nobody else plays; returns the model that plays it."""
+        name = f"s{next(self._numbers)}"
+        self.play(name, *steps)
+        return f"scripted/{name}"
+
+    def play(self, name: str, *steps: ScriptStep) -> None:
+        """Write, or write anew, the script of that name."""
+        draft = self.scripts / f".{name}"
+        draft.write_bytes(msgspec.json.encode(Script(steps)))
+        draft.rename(self.scripts / f"{name}.json")
+
+    def requests(self, session_id: str) -> list[ModelRequest]:
+        """Every request that this session has made of its model, oldest first."""
+        if not self.record.exists():
+            return []
+        lines = self.record.read_bytes().splitlines()
+        requests = [msgspec.json.decode(line, type=ModelRequest) for line in lines]
+        return [request for request in requests if request.session_id == session_id]
+
+    @property
+    def said(self) -> str:
+        """Everything that the daemon has printed."""
+        return self._output.read_text(errors="replace") if self._output.exists() else ""
+
+    @property
+    def crashes(self) -> list[str]:
+        """Lines of the daemon's own log that tell of a defect."""
+        return [line for line in self.said.splitlines() if any(word in line for word in CRASHES)]
+
+    @property
+    def rss_bytes(self) -> int:
+        """Memory that the daemon has resident now."""
+        assert self.process is not None
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def _ended(self) -> int:
+        assert self.process is not None
+        status = self.process.wait()
+        os.close(self._pidfd)
+        self.process = None
+        return status
+
+
+def marked(*marks: str) -> set[int]:
+    """The living processes whose environment has one of these `NAME=value`."""
+    wanted = {mark.encode() for mark in marks}
+    return {pid for pid, variables in _environments().items() if wanted & variables}
+
+
+def leftovers(log_ids: Iterable[str], *, timeout_s: float) -> set[int]:
+    """Wait until nothing that daemons of these logs started is alive; returns what stays."""
+    marks = [f"TILLER_DAEMON={log_id}" for log_id in log_ids]
+    while found := marked(*marks):
+        for pid in found:
+            if not gone(pid, timeout_s=timeout_s):
+                return found
+    return set()
+
+
+def gone(pid: int, *, timeout_s: float = 0.0) -> bool:
+    """Whether this process is dead, at the latest after `timeout_s`."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return _readable(descriptor, timeout_s=timeout_s)
+    finally:
+        os.close(descriptor)
+
+
+def _readable(descriptor: int, *, timeout_s: float) -> bool:
+    return bool(select.select([descriptor], [], [], timeout_s)[0])
+
+
+def _environments() -> Mapping[int, frozenset[bytes]]:
+    found: dict[int, frozenset[bytes]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                found[int(entry.name)] = frozenset((entry / "environ").read_bytes().split(b"\0"))
+            except OSError:
+                continue
+    return found

@@ -1,0 +1,365 @@
+"""A frontend for tests: real nng sockets, everything it sees kept, and checked when it leaves.
+
+It follows its sessions as any frontend should (subscribe, replay, live, replay on a doubt) and is
+trio's: waiting for an event waits for nothing else. The process it talks to is in `daemon`.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pynng
+import trio
+
+from support.daemon import Daemon, marked
+from support.dialect import check_chat_body
+from tiller_client.catchup import Follower
+from tiller_daemon.models.base import ModelRequest
+from tiller_daemon.models.openai_chat_request import build_body
+from tiller_daemon.models.scripted import ScriptStep
+from tiller_protocol import PROTOCOL_VERSION
+from tiller_protocol.answers import (
+    Accepted,
+    AnyAnswer,
+    AnyResult,
+    Created,
+    HelloResult,
+    Rejected,
+    ReplayResult,
+    SessionResult,
+)
+from tiller_protocol.codec import (
+    MESSAGE_BYTES_MAX,
+    decode_answer,
+    decode_event,
+    encode_event,
+    encode_submission,
+)
+from tiller_protocol.events import (
+    LIFECYCLE_BODIES,
+    AnyBody,
+    Event,
+    ItemCompleted,
+    RequestOpened,
+    StatusChanged,
+    TurnEnded,
+)
+from tiller_protocol.ids import ULID_RANDOM_BYTES, ulid
+from tiller_protocol.items import Request, ToolCall
+from tiller_protocol.lifecycle import LifecycleState, advance
+from tiller_protocol.ops import (
+    AnyOp,
+    Hello,
+    Interrupt,
+    Replay,
+    SessionCreate,
+    SessionGet,
+    Submission,
+    UserInput,
+)
+from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET, TOKEN_FILE
+from tiller_protocol.settings import Settings
+from tiller_protocol.snapshot import Snapshot
+
+PATIENCE_S = 30.0
+"""Longest wait for anything; only a defect or a dead machine takes so long."""
+
+SILENCE_S = 0.5
+"""Silence after which a replay looks for a lost last event."""
+
+EVENTS_SHOWN = 12
+
+
+@dataclass
+class Followed:
+    """One session as this frontend sees it: events once and in order, and raw publications."""
+
+    follower: Follower
+    events: list[Event] = field(default_factory=list[Event])
+    published: dict[int, bytes] = field(default_factory=dict[int, bytes])
+
+
+class Frontend:
+    """Connected to `daemon`; `close` checks every session that was followed.
+
+    `alive_at_end` are processes of a turn that lived when its `turn_ended` was received (G8).
+    """
+
+    def __init__(self, daemon: Daemon, nursery: trio.Nursery, name: str) -> None:
+        self.daemon = daemon
+        self.name = name
+        self.alive_at_end: list[str] = []
+        self.lifecycle: list[Event] = []
+        self._nursery = nursery
+        self._sessions: dict[str, Followed] = {}
+        self._changed = trio.Event()
+        self._scope = trio.CancelScope()
+        self._silence = trio.CancelScope()
+        self._idle: list[pynng.Req0] = []
+        self._events: pynng.Sub0 | None = None
+
+    @classmethod
+    async def connect(
+        cls, daemon: Daemon, nursery: trio.Nursery, name: str = "e2e"
+    ) -> "Frontend":
+        frontend = cls(daemon, nursery, name)
+        await frontend.reconnect()
+        return frontend
+
+    async def reconnect(self) -> None:
+        """Begin anew with the daemon that lives now; what was seen so far stays."""
+        self.disconnect()
+        runtime = self.daemon.places.runtime
+        self.token = (runtime / TOKEN_FILE).read_text()
+        self._events = pynng.Sub0(recv_max_size=MESSAGE_BYTES_MAX, recv_buffer_size=8192)
+        self._events.subscribe(b"")
+        self._events.dial(f"ipc://{runtime / EVENTS_SOCKET}", block=True)
+        hello = await self.must(Hello(PROTOCOL_VERSION, self.name))
+        assert isinstance(hello, HelloResult)
+        self.log_id = hello.log_id
+        self.daemon.log_ids.add(self.log_id)
+        for followed in self._sessions.values():
+            followed.follower.doubt()
+        self._scope = trio.CancelScope()
+        self._nursery.start_soon(self._listen, self._scope, self._events)
+
+    def disconnect(self) -> None:
+        """Close every socket, as a frontend that dies does."""
+        self._scope.cancel()
+        for one in (self._events, *self._idle):
+            if one is not None:
+                one.close()
+        self._events = None
+        self._idle.clear()
+
+    async def close(self) -> None:
+        """Let every session rest, check all that was seen, and leave."""
+        if self.daemon.process is None:
+            self.daemon.start()
+            await self.reconnect()
+        with trio.fail_after(PATIENCE_S):
+            for session_id in self._sessions:
+                await self._rest(session_id)
+        for session_id in self._sessions:
+            await self._check(session_id)
+        assert self.alive_at_end == [], "alive when turn_ended was received"
+        assert self.daemon.crashes == []
+        self.disconnect()
+
+    async def ask(
+        self, op: AnyOp, submission_id: str | None = None, *, token: str | None = None
+    ) -> AnyAnswer:
+        """Submit an op and return the answer."""
+        token = self.token if token is None else token
+        submission = Submission(submission_id or new_id(), op, self.name, token)
+        return decode_answer(await self.exchange(encode_submission(submission)))
+
+    async def must(self, op: AnyOp, submission_id: str | None = None) -> AnyResult | None:
+        """Submit an op that must be accepted; returns its result."""
+        answer = await self.ask(op, submission_id)
+        assert isinstance(answer, Accepted), answer
+        return answer.result
+
+    async def refused(self, op: AnyOp) -> Rejected:
+        """Submit an op that must be rejected."""
+        answer = await self.ask(op)
+        assert isinstance(answer, Rejected), answer
+        return answer
+
+    async def exchange(self, frame: bytes) -> bytes:
+        """Send bytes to the ops socket and return the bytes that come back."""
+        one = self._idle.pop() if self._idle else self._dial()
+        try:
+            with trio.fail_after(PATIENCE_S):
+                await trio.lowlevel.wait_readable(one.send_fd)
+                one.send(frame, block=False)
+                while True:
+                    await trio.lowlevel.wait_readable(one.recv_fd)
+                    try:
+                        answer = one.recv(block=False)
+                    except pynng.TryAgain:
+                        continue
+                    self._idle.append(one)
+                    return answer
+        except BaseException:
+            one.close()
+            raise
+
+    async def session(
+        self, workspace: Path, *steps: ScriptStep, model: str | None = None, **settings: object
+    ) -> str:
+        """Make a session whose model plays `steps`, and follow it; nothing is asked by default."""
+        model = model or self.daemon.script(*steps)
+        chosen = Settings(**({"approve": "always"} | settings))  # pyright: ignore[reportArgumentType]
+        created = await self.must(SessionCreate(str(workspace), model=model, settings=chosen))
+        assert isinstance(created, Created)
+        self.follow(created.session_id)
+        return created.session_id
+
+    def follow(self, session_id: str, after: int = 0) -> None:
+        """Follow a session after that event."""
+        self._sessions[session_id] = Followed(Follower(self.log_id, after))
+        self._silence.cancel()
+
+    async def say(self, session_id: str, text: str = "go", **fields: object) -> AnyResult | None:
+        """Send user input that must be accepted."""
+        return await self.must(UserInput(session_id, text, **fields))  # pyright: ignore[reportArgumentType]
+
+    def events(self, session_id: str) -> list[Event]:
+        """What was seen of a session so far."""
+        return self._sessions[session_id].events
+
+    async def log(self, session_id: str) -> list[Event]:
+        """All events that the daemon has of a session."""
+        events: list[Event] = []
+        while True:
+            result = await self.must(Replay(session_id, len(events)))
+            assert isinstance(result, ReplayResult)
+            events += result.events
+            if result.upto >= result.head:
+                return events
+
+    async def snapshot(self, session_id: str) -> Snapshot:
+        """The session as the daemon has it."""
+        result = await self.must(SessionGet(session_id))
+        assert isinstance(result, SessionResult)
+        return result.snapshot
+
+    async def until(
+        self, session_id: str, wanted: Callable[[Event], bool], number: int = 1
+    ) -> Event:
+        """Wait until `number` events that are `wanted` were seen; returns the last of them."""
+        with trio.move_on_after(PATIENCE_S):
+            while True:
+                found = [event for event in self.events(session_id) if wanted(event)]
+                if len(found) >= number:
+                    return found[number - 1]
+                await self._changed.wait()
+        shown = "\n".join(str(event) for event in self.events(session_id)[-EVENTS_SHOWN:])
+        raise AssertionError(f"it did not come; the last events are:\n{shown}")
+
+    async def until_body(self, session_id: str, kind: type[AnyBody], number: int = 1) -> Event:
+        """Wait for the `number`-th event of a kind."""
+        return await self.until(session_id, lambda event: isinstance(event.body, kind), number)
+
+    async def until_call(self, session_id: str, state: str, number: int = 1) -> Event:
+        """Wait for the `number`-th time that a call comes to this state."""
+        return await self.until(
+            session_id, lambda event: getattr(event.body, "state", "") == state, number
+        )
+
+    async def turn_ended(self, session_id: str, number: int = 1) -> TurnEnded:
+        """Wait until `number` turns have ended and the session is idle; returns the last ending."""
+        ended = await self.until_body(session_id, TurnEnded, number)
+        idle = StatusChanged("idle")
+        await self.until(session_id, lambda event: event.seq > ended.seq and event.body == idle)
+        assert isinstance(ended.body, TurnEnded)
+        return ended.body
+
+    async def request_opened(self, session_id: str, number: int = 1) -> Request:
+        """Wait for the `number`-th request of a session."""
+        opened = await self.until_body(session_id, RequestOpened, number)
+        assert isinstance(opened.body, RequestOpened)
+        return opened.body.request
+
+    def requests(self, session_id: str) -> list[ModelRequest]:
+        """What the session's model was sent."""
+        return self.daemon.requests(session_id)
+
+    def completed_calls(self, session_id: str) -> list[ToolCall]:
+        """The calls of a session in the order in which they completed."""
+        bodies = [event.body for event in self.events(session_id)]
+        items = [body.item for body in bodies if isinstance(body, ItemCompleted)]
+        return [item for item in items if isinstance(item, ToolCall)]
+
+    def _dial(self) -> pynng.Req0:
+        address = f"ipc://{self.daemon.places.runtime / OPS_SOCKET}"
+        return pynng.Req0(dial=address, block_on_dial=True, recv_max_size=MESSAGE_BYTES_MAX)
+
+    async def _listen(self, scope: trio.CancelScope, events: pynng.Sub0) -> None:
+        with scope:
+            while True:
+                for session_id, followed in list(self._sessions.items()):
+                    await self._catch_up(session_id, followed)
+                with trio.move_on_after(SILENCE_S) as self._silence:
+                    await trio.lowlevel.wait_readable(events.recv_fd)
+                if self._silence.cancelled_caught:
+                    for followed in self._sessions.values():
+                        followed.follower.doubt()
+                self._drain(events)
+
+    async def _catch_up(self, session_id: str, followed: Followed) -> None:
+        while (after := followed.follower.wanted) is not None:
+            try:
+                answer = await self.ask(Replay(session_id, after))
+            except pynng.ConnectionRefused:
+                return  # the daemon is dead; `reconnect` comes when it lives again
+            if isinstance(answer, Rejected):
+                return
+            assert isinstance(answer.result, ReplayResult)
+            delivery = followed.follower.replayed(answer.result, self.log_id)
+            assert not delivery.started_over
+            self._deliver(followed, delivery.events)
+
+    def _drain(self, events: pynng.Sub0) -> None:
+        while True:
+            try:
+                topic, _, body = events.recv(block=False).partition(b"\0")
+            except pynng.TryAgain:
+                return
+            event = decode_event(body)
+            if topic == b"daemon":
+                self.lifecycle.append(event)
+            elif followed := self._sessions.get(topic.decode()):
+                assert topic.decode() == event.session_id
+                assert followed.published.setdefault(event.seq, body) == body
+                self._deliver(followed, followed.follower.live([event]))
+
+    def _deliver(self, followed: Followed, events: list[Event]) -> None:
+        for event in events:
+            followed.events.append(event)
+            if isinstance(event.body, TurnEnded):
+                self._look_for_survivors(followed)
+        if events:
+            self._changed.set()
+            self._changed = trio.Event()
+
+    def _look_for_survivors(self, followed: Followed) -> None:
+        calls = [e.body.item.id for e in followed.events if isinstance(e.body, ItemCompleted)]
+        marks = [f"TILLER_CALL={call_id}" for call_id in calls]
+        self.alive_at_end += [f"pid {pid}" for pid in marked(*marks)]
+
+    async def _rest(self, session_id: str) -> None:
+        """End the turn that a test left running, and see all there is."""
+        snapshot = await self.snapshot(session_id)
+        if snapshot.turn is not None:
+            await self.ask(Interrupt(session_id))
+            await self.turn_ended(session_id, snapshot.turns)
+            snapshot = await self.snapshot(session_id)
+        await self.until(session_id, lambda event: event.seq >= snapshot.seq)
+
+    async def _check(self, session_id: str) -> None:
+        """G1, G2, G4, G7: what holds for every session whatever was done to it."""
+        followed = self._sessions[session_id]
+        log = await self.log(session_id)
+        first = followed.events[0].seq
+        assert followed.events == log[first - 1 :]
+        state = LifecycleState()
+        for event in log:
+            advance(state, event)
+        assert state.turn_id is None
+        for seq, body in followed.published.items():
+            assert body == encode_event(log[seq - 1]), f"event {seq} was published otherwise"
+        for event in self.lifecycle:
+            if event.session_id == session_id:
+                assert isinstance(event.body, LIFECYCLE_BODIES)
+                assert event == log[event.seq - 1]
+        for request in self.requests(session_id):
+            check_chat_body(build_body(request))
+
+
+def new_id() -> str:
+    """A fresh submission id."""
+    return ulid(time.time_ns() // 1_000_000, os.urandom(ULID_RANDOM_BYTES))
