@@ -8,7 +8,7 @@ before the first request to an `https` address.
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar, cast
 
 import httpx2
@@ -62,6 +62,7 @@ class HttpClient:
             raise ValueError(f"base_url of provider {name} is no http or https address: {base_url}")
         self._url = url
         shown = str(url.copy_with(query=None, userinfo=b""))
+        api_key = (api_key or "").strip()
         secrets = (*([api_key] if api_key else []), *(headers or {}).values())
         self.endpoint = Endpoint(name, shown, key_variable, secrets)
         self._headers = {
@@ -81,11 +82,12 @@ class HttpClient:
         self._opening = trio.Lock()
         self._client: httpx2.AsyncClient | None = None
 
-    async def stream(self, path: str, body: bytes) -> AsyncGenerator[bytes]:
-        """POST `body` to `path` under the base URL and yield the event stream that comes back.
+    @asynccontextmanager
+    async def stream(self, path: str, body: bytes) -> AsyncGenerator[AsyncIterator[bytes]]:
+        """POST `body` to `path` under the base URL; gives the chunks of the event stream.
 
-        Every way in which that can fail is a `ModelError`. Closing the generator, or cancelling
-        it, closes the connection unless the whole body was read.
+        Every way in which that can fail, within the context too, is a `ModelError`. Leaving it,
+        also by cancellation, closes the connection unless the whole body was read.
         """
         client = await self._opened()
         url = self._url.copy_with(path=self._url.path.rstrip("/") + path)
@@ -94,8 +96,7 @@ class HttpClient:
                 await self._check(response)
                 chunks = response.aiter_bytes()
                 try:
-                    async for chunk in chunks:
-                        yield chunk
+                    yield chunks
                 finally:
                     await _unwind(chunks)
         except (httpx2.HTTPError, httpx2.InvalidURL, ssl.SSLError) as error:
@@ -164,7 +165,7 @@ class HttpClient:
         return ModelError(kind, self.endpoint.quote(f"{self.endpoint} {what}."))
 
 
-async def drain(chunks: AsyncGenerator[bytes]) -> None:
+async def drain(chunks: AsyncIterator[bytes]) -> None:
     """Read what little is left of a body, so that its connection can be used again."""
     with trio.move_on_after(DRAIN_S):
         async for _ in chunks:

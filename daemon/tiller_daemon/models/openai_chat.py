@@ -5,7 +5,6 @@ decoded in `openai_chat_stream`, HTTP is in `http_client`.
 """
 
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
 from urllib.parse import urlsplit
 
 from tiller_daemon.models.base import ModelError, ModelEvent, ModelRequest
@@ -43,17 +42,17 @@ class OpenAIChat:
         """Stream one response; see `ModelClient.stream`."""
         body = build_body(request, for_openai=self._is_openai)
         decoder = ChatDecoder(self._http.endpoint, request.model, request.ordinal)
-        async with aclosing(self._http.stream("/chat/completions", body)) as chunks:
-            try:
+        try:
+            async with self._http.stream("/chat/completions", body) as chunks:
                 async for chunk in chunks:
                     for event in decoder.feed(chunk):
                         yield event
                     if decoder.finished:
                         await drain(chunks)
                         break
-            except ModelError:
-                if not decoder.whole:
-                    raise
+        except ModelError:
+            if not decoder.whole:
+                raise
         for event in decoder.end():
             yield event
 

@@ -218,14 +218,12 @@ class ChatDecoder:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
     def _delta(self, delta: _Delta) -> None:
-        for field in REASONING_FIELDS:
-            piece: str | None = getattr(delta, field)
-            if piece:
-                self._think(piece, field)
-                break
-        for piece in (delta.content, delta.refusal):
-            if piece:
-                self._say(piece)
+        if delta.reasoning_content:
+            self._think(delta.reasoning_content, "reasoning_content")
+        elif delta.reasoning:
+            self._think(delta.reasoning, "reasoning")
+        if text := delta.content or delta.refusal:
+            self._say(text)
         for call in delta.tool_calls or ():
             self._is_thinking = False
             self._call_delta(call, call.function or _Function())
