@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 import pytest
@@ -25,7 +25,7 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
-from tiller_daemon.models.scripted import Script, ScriptedModel, load_script
+from tiller_daemon.models.scripted import Part, Script, ScriptedModel, ScriptStep, load_script
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import AssistantMessage, Item, ToolCall, Usage, UserMessage
 
@@ -220,3 +220,14 @@ def test_a_wrong_script_is_refused_by_file_and_place(tmp_path: Path, text: str, 
     with pytest.raises(ModelError, match=said) as caught:
         load_script(path)
     assert str(path) in caught.value.message
+
+
+def test_the_script_in_the_manual_is_one() -> None:
+    manual = Path(__file__, "../../../docs/scripted-model.md").resolve().read_text()
+    example = manual.partition("```json\n")[2].partition("```")[0]
+    script = msgspec.json.decode(example, type=Script)
+    assert len(script.steps) == 2
+    kinds = {tag.__struct_config__.tag for tag in get_args(Part)}
+    assert all(f"| `{kind}` |" in manual for kind in kinds)
+    fields = {field for struct in (Script, ScriptStep) for field in struct.__struct_fields__}
+    assert all(f"| `{field}` |" in manual for field in fields)
