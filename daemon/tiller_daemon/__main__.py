@@ -14,6 +14,7 @@ from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.app import Options, serve
 from tiller_daemon.config import Configuration, ConfigurationError, load_configuration
 from tiller_daemon.store.base import LogError
+from tiller_daemon.transport.nng import TransportError
 from tiller_daemon.transport.runtime import AlreadyRunning, RuntimeDirectoryError
 from tiller_protocol.places import find_places
 
@@ -44,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
         trio.run(serve, Options(places, configuration))
     except AlreadyRunning as error:
         return _fail(error, 0)
-    except (LogError, RuntimeDirectoryError) as error:
+    except (LogError, RuntimeDirectoryError, TransportError) as error:
         return _fail(error, EXIT_FAILED)
     return 0
 

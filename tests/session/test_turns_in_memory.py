@@ -15,7 +15,6 @@ from tiller_protocol.events import (
     TurnStarted,
 )
 from tiller_protocol.items import Notice, ToolCall, UserMessage
-from tiller_protocol.lifecycle import LifecycleState, advance
 from tiller_protocol.ops import Answer, Interrupt, UserInput
 
 
@@ -29,30 +28,6 @@ def call(name: str, call_id: str = "", **arguments: object) -> CallPart:
 
 def calls(*parts: CallPart) -> ScriptStep:
     return ScriptStep(parts=parts)
-
-
-def script(*steps: ScriptStep) -> dict[str, Script]:
-    return {"s": Script(steps)}
-
-
-@pytest.fixture
-async def start(nursery):
-    """Starts a world in the test's nursery; checks every session's life cycle at the end."""
-    worlds: list[World] = []
-
-    async def start(*steps: ScriptStep) -> tuple[World, str]:
-        world = await World.start(nursery, script(*steps))
-        worlds.append(world)
-        return world, await world.session()
-
-    yield start
-    for world in worlds:
-        for session_id in world.published:
-            state = LifecycleState()
-            for event in await world.events(session_id):
-                advance(state, event)
-            assert world.published[session_id] == await world.events(session_id)
-    nursery.cancel_scope.cancel()
 
 
 def tool_calls(world: World, number: int) -> list[ToolCall]:
@@ -75,9 +50,9 @@ async def test_b1_text_and_stop_is_one_request(autojump_clock, start):
     assert ended.outcome == "completed"
     assert ended.last_message == "hello there"
     kinds = [type(e.body).__name__ for e in await world.events(session_id)]
-    assert kinds[:6] == [
-        "SessionCreated", "TurnStarted", "StatusChanged", "ItemStarted", "ItemCompleted",
-        "StepStarted",
+    assert kinds[:7] == [
+        "SessionCreated", "SessionTitled", "TurnStarted", "StatusChanged", "ItemStarted",
+        "ItemCompleted", "StepStarted",
     ]  # fmt: skip
     assert kinds[-3:] == ["StepEnded", "TurnEnded", "StatusChanged"]
     assert len(world.model.requests) == 1

@@ -32,6 +32,7 @@ from tiller_protocol.events import (
     QueueChanged,
     SessionArchived,
     SessionConfigured,
+    SessionTitled,
     StatusChanged,
     TurnStarted,
 )
@@ -49,6 +50,9 @@ from tiller_protocol.settings import TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
 log = structlog.get_logger()
+
+TITLE_CHARS_MAX = 72
+"""Longest title taken from a user's words; a line of a list."""
 
 SUBMISSIONS_WAITING_MAX = 64
 """Most submissions that wait for one session's loop; one more is rejected as `overloaded`."""
@@ -292,6 +296,8 @@ class Session:
         if self._queue.queue != snapshot.queue:
             bodies.append(QueueChanged(self._queue.queue))
         bodies += [ItemStarted(message), ItemCompleted(message)]
+        if not snapshot.title:
+            self._put(pending, SessionTitled(first_title(first.text)))
         self._put(pending, *bodies, turn_id=context.turn_id)
         self._turn = ActiveTurn(
             context, model, self._services, self.outbox, self._queue, self._requests, self._files
@@ -327,6 +333,12 @@ class Session:
             self._put(pending, SessionConfigured(with_grants(self.snapshot.settings, grants)))
             if self._turn:
                 self._turn.grant(grants)
+
+
+def first_title(text: str) -> str:
+    """The title of a session until it gets a better one: the beginning of what was asked first."""
+    line = " ".join(text.split()) or "(no text)"
+    return line if len(line) <= TITLE_CHARS_MAX else f"{line[: TITLE_CHARS_MAX - 1]}…"
 
 
 def _as(given: QueuedInput, delivery: Delivery) -> QueuedInput:

@@ -1,0 +1,37 @@
+"""Worlds for the tests of sessions: made in the test's nursery, checked when the test is over."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+
+import pytest
+import trio
+
+from support.world import World
+from tiller_daemon.models.scripted import Script, ScriptStep
+from tiller_protocol.lifecycle import LifecycleState, advance
+
+Start = Callable[..., Awaitable[tuple[World, str]]]
+
+
+@pytest.fixture
+async def start(nursery: trio.Nursery) -> AsyncGenerator[Start]:
+    """Starts a world whose model plays the given steps, and a session in it.
+
+    At the end every session's events must keep the life cycle, and all must have been published.
+    """
+    worlds: list[World] = []
+
+    async def start(*steps: ScriptStep) -> tuple[World, str]:
+        world = await World.start(nursery, {"s": Script(steps)})
+        worlds.append(world)
+        return world, await world.session()
+
+    yield start
+    for world in worlds:
+        for session_id in world.published:
+            events = await world.events(session_id)
+            state = LifecycleState()
+            for event in events:
+                advance(state, event)
+            if events:
+                assert world.published[session_id] == events
+    nursery.cancel_scope.cancel()
