@@ -7,7 +7,7 @@ which are refused, or which alone are accepted; a long option is refused under e
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from tiller_daemon.policy.shell_syntax import SimpleCommand, Word, word_set
+from tiller_daemon.policy.shell_syntax import LOWER_NAME, SimpleCommand, Word, word_set
 
 Check = Callable[[Sequence[Word]], bool]
 """Whether a command with these arguments only reads."""
@@ -276,6 +276,16 @@ def _set(words: Sequence[Word]) -> bool:
     return bool(words) and all(word.fixed and known.fullmatch(word.text) for word in words)
 
 
+def _read(words: Sequence[Word]) -> bool:
+    """Into plain names: the index of an array may run something."""
+    return all(word.fixed and (word.text == "-r" or LOWER_NAME.match(word.text)) for word in words)
+
+
+def _command(words: Sequence[Word]) -> bool:
+    """Tells what a name stands for; without these options it runs it."""
+    return bool(words) and words[0].text in ("-v", "-V")
+
+
 def _nothing(words: Sequence[Word]) -> bool:
     return not words
 
@@ -298,6 +308,8 @@ _CHECKS: dict[str, Check] = {
     "file": _file,
     "tar": _tar,
     "set": _set,
+    "command": _command,
+    "read": _read,
     "env": _nothing,
     "hostname": _nothing,
     "wait": _nothing,

@@ -39,6 +39,8 @@ _TOKENS = word_set(
     $( ` <("""
 ) | {"\n"}
 
+_CLOSERS = word_set("then do done else elif fi esac }")
+
 _WORDS = word_set(
     """word raw_string string number concatenation simple_expansion expansion extglob_pattern
     command_substitution process_substitution"""
@@ -49,16 +51,18 @@ _TEST_TOKENS = word_set("[ ] [[ ]] ! ( ) && || = == !=")
 _TEST_OPERATORS = word_set("-e -f -d -s -r -w -x -L -h -z -n")
 """The operators that evaluate nothing: `-v`, `-eq` and others run what an index holds."""
 
-_LOWER_NAME = re.compile(r"[a-z][a-z0-9]*\Z")
+LOWER_NAME = re.compile(r"[a-z][a-z0-9]*\Z")
 """Names that no shell and no loader gives a meaning; with an underscore there is `http_proxy`."""
 
 HARMLESS_VARIABLES = word_set(
     """CI NO_COLOR FORCE_COLOR CLICOLOR TERM COLUMNS LINES LC_ALL LANG LC_CTYPE TZ DEBUG VERBOSE
-    RUST_BACKTRACE RUST_LOG PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED NODE_ENV"""
+    RUST_BACKTRACE RUST_LOG IFS PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED NODE_ENV"""
 )
 """Variables that programs read and that make none of them run something else."""
 
-_GAP = re.compile(r"(?:[ \t\n]|\\\n)*\Z")
+_GAP = re.compile(r"(?:[ \t\n]|(?<=[ \t])\\\n)*\Z")
+_TEST = re.compile(r"\[\[[ \t].*[ \t]\]\]\Z|\[[ \t][^\n&|()<>;]*[ \t]\]\Z", re.DOTALL)
+"""A test as shells see it: brackets stand apart, and within single ones no command can end."""
 _HEREDOC_END = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _BRACES = re.compile(r"\{.*(?:,|\.\.).*\}", re.DOTALL)
 _ODD = re.compile(
@@ -132,13 +136,25 @@ class _Reader:
             self.doubt("it holds text that the parser passes over")
 
     def children(self, node: Node) -> Iterator[Node]:
-        """The children; each gap between them is looked at."""
+        """The children; each gap between them is looked at, and that a token is what it says."""
         end = node.start_byte
+        apart = False
         for child in node.children:
             self.check_gap(end, child.start_byte)
+            if apart and end == child.start_byte:
+                self.doubt("it holds a sign that may be part of a word")
+            if not child.is_named and child.type in _CLOSERS and not self._stands_alone(child):
+                self.doubt(f"it holds a `{child.type}` that may be a mere word")
+            apart = not child.is_named and child.type in ("!", "{")
+            if not child.is_named and self.source(child).strip() != child.type.strip():
+                self.doubt(f"it holds an odd `{child.type}`")
             end = child.end_byte
             yield child
         self.check_gap(end, node.end_byte)
+
+    def _stands_alone(self, token: Node) -> bool:
+        """Whether a reserved word comes where a command could."""
+        return self.text(0, token.start_byte).rstrip(" \t").endswith((";", "\n", "&"))
 
     def visit(self, node: Node, depth: int) -> None:
         """Look at a statement, or at a token between statements."""
@@ -199,12 +215,15 @@ class _Reader:
 
     def _redirect(self, node: Node, depth: int) -> None:
         """Reading a file, joining descriptors and writing to nowhere are harmless."""
-        tokens = [child.type for child in node.children if not child.is_named]
+        tokens = [child.type for child in self.children(node) if not child.is_named]
         targets = [
             self.word(child, depth + 1)
             for child in node.named_children
             if child.type != "file_descriptor"
         ]
+        descriptors = [self.source(c) for c in node.children if c.type == "file_descriptor"]
+        if any(not re.fullmatch(r"\d{1,2}", one, re.ASCII) for one in descriptors):
+            self.doubt("it redirects what may be no descriptor")
         target = targets[0] if len(targets) == 1 else Word("", fixed=False)
         if tokens in (["<&-"], [">&-"]) and not targets:
             return
@@ -217,7 +236,7 @@ class _Reader:
 
     def _heredoc(self, node: Node, depth: int) -> None:
         """Plain text for the standard input, and what stands behind `<<END` on the same line."""
-        for child in node.children:
+        for child in self.children(node):
             if child.type == "heredoc_start":
                 self._heredoc_text(node, self.source(child))
             elif child.type == "file_redirect" or child.type in _HOLDERS | {"command"}:
@@ -239,7 +258,7 @@ class _Reader:
     def _assignment(self, node: Node, depth: int, *, alone: bool) -> None:
         parts = list(self.children(node))
         name = self.source(parts[0])
-        known = _LOWER_NAME.match(name) if alone else name in HARMLESS_VARIABLES
+        known = LOWER_NAME.match(name) if alone else name in HARMLESS_VARIABLES
         if parts[0].type != "variable_name" or parts[1].type != "=" or not known:
             self.doubt(f"it sets `{name}`")
         for value in parts[2:]:
@@ -248,12 +267,14 @@ class _Reader:
     def _for(self, node: Node, depth: int) -> None:
         for child in self.children(node):
             if child.type == "variable_name":
-                if not _LOWER_NAME.match(self.source(child)):
+                if not LOWER_NAME.match(self.source(child)):
                     self.doubt(f"it sets `{self.source(child)}`")
             else:
                 self.visit(child, depth + 1)
 
     def _test(self, node: Node, depth: int) -> None:
+        if node.type == "test_command" and not _TEST.match(self.source(node)):
+            self.doubt("it holds brackets that may be no test")
         for child in self.children(node):
             if child.type in _TEST_HOLDERS and depth < NESTING_MAX:
                 self._test(child, depth + 1)
@@ -282,6 +303,8 @@ class _Reader:
                 value = re.sub(r"\\(.)", r"\1", source.replace("\\\n", ""), flags=re.DOTALL)
                 unescaped = re.sub(r"\\.", "", source, flags=re.DOTALL)
                 globs = any(character in unescaped for character in "*?[")
+                if re.search(r"\s", unescaped):
+                    self.doubt("it holds a word with a blank")
                 return Word(value, not _BRACES.search(unescaped), globs)
             case "raw_string":
                 return Word(source[1:-1])

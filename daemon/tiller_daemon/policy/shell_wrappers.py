@@ -141,7 +141,7 @@ def _knows(flag: str, options: Options) -> bool:
     """Whether an option is listed, also as `-n1` with its value joined, or as a group `-0r`."""
     if flag in options.alone or flag in options.valued or flag == "--":
         return True
-    if flag.startswith("--"):
+    if flag.startswith("--") or flag == "-":
         return False
     return flag[:2] in options.valued or all(f"-{one}" in options.alone for one in flag[1:])
 
@@ -180,12 +180,17 @@ def _find(words: Sequence[Word]) -> Unwrapped:
             end = index + 1
             while end < len(words) and not _ends_run(words, end):
                 end += 1
-            run = tuple(OPAQUE if "{}" in word.text else word for word in words[index + 1 : end])
+            run = tuple(_found(word) for word in words[index + 1 : end])
             if run:
                 inner.append(SimpleCommand(run))
             index = end
         index += 1
     return Unwrapped(tuple(inner))
+
+
+def _found(word: Word) -> Word:
+    """A file that was found is a path and no option; within another text it may be anything."""
+    return OPAQUE if "{}" in word.text and word.text != "{}" else word
 
 
 def _ends_run(words: Sequence[Word], index: int) -> bool:

@@ -1,0 +1,54 @@
+"""The globs of rules, against a plain oracle that tries every split."""
+
+import time
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tiller_daemon.policy import globs
+
+TEXTS = st.text(alphabet="ab *?\\/\n", max_size=8)
+
+
+def oracle(pattern: str, subject: str) -> bool:
+    """The documented meaning, read aloud."""
+    if pattern.endswith(" *") and _matches(pattern[:-2], subject):
+        return True
+    return _matches(pattern, subject)
+
+
+def _matches(pattern: str, subject: str) -> bool:
+    if not pattern:
+        return not subject
+    if pattern[0] == "*":
+        return any(_matches(pattern[1:], subject[start:]) for start in range(len(subject) + 1))
+    if pattern[0] == "\\" and pattern[1:2] in ("*", "?", "\\") and pattern[1:2]:
+        return subject[:1] == pattern[1] and _matches(pattern[2:], subject[1:])
+    if not subject:
+        return False
+    return pattern[0] in ("?", subject[0]) and _matches(pattern[1:], subject[1:])
+
+
+@given(TEXTS, TEXTS)
+def test_a_glob_means_what_its_document_says(pattern, subject):
+    assert globs.matches(pattern, subject) == oracle(pattern, subject)
+
+
+@given(TEXTS, TEXTS)
+def test_an_escaped_text_matches_itself_and_nothing_else(text, other):
+    assert globs.matches(globs.escape(text), text)
+    assert globs.matches(globs.escape(text), other) == (text == other)
+
+
+def test_many_stars_take_no_exponential_time():
+    began = time.perf_counter()
+    assert not globs.matches("*a" * 40 + "b", "a" * 4_000)
+    assert time.perf_counter() - began < 2
+
+
+def test_case_and_brackets_are_plain():
+    assert not globs.matches("LS", "ls")
+    assert not globs.matches("[ab]", "a")
+    assert globs.matches("src/*.py", "src/a/b.py")
+    assert globs.matches("git push *", "git push")
+    assert not globs.matches("git push *", "git pushx")

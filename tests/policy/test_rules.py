@@ -1,0 +1,149 @@
+"""Rules: the last match wins, denials win over several needs, `approve` settles what is open."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tiller_daemon.policy import globs
+from tiller_daemon.policy.rules import (
+    BUILT_IN,
+    decide,
+    evaluate,
+    patterns_of_always,
+    rules_of_always,
+)
+from tiller_daemon.tools.base import Need
+from tiller_protocol.settings import Rule
+
+ACTIONS = st.sampled_from(["allow", "ask", "deny"])
+PERMISSIONS = st.sampled_from(["bash", "read", "write"])
+PATTERNS = st.text(alphabet="ab*?", max_size=3)
+RULES = st.lists(
+    st.builds(Rule, st.sampled_from(["bash", "read", "write", "*", "?ead"]), PATTERNS, ACTIONS),
+    max_size=8,
+)
+STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
+
+
+def command(text: str) -> Need:
+    return Need("bash", (text,), kind="command")
+
+
+def bash(pattern: str, action: str) -> Rule:
+    return Rule("bash", pattern, action)
+
+
+@given(PERMISSIONS, st.text(alphabet="ab", max_size=4), RULES)
+def test_the_last_match_wins_and_no_match_asks(permission, subject, rules):
+    said = "ask"
+    for rule in rules:
+        if globs.matches(rule.permission, permission) and globs.matches(rule.pattern, subject):
+            said = rule.action
+    assert evaluate(permission, subject, rules) == said
+
+
+@given(
+    st.lists(
+        st.builds(Need, PERMISSIONS, st.tuples(st.text(alphabet="ab", max_size=3))), max_size=4
+    ),
+    RULES,
+)
+def test_the_strictest_of_several_needs_decides(needs, rules):
+    layers = (*BUILT_IN, *rules)
+    actions = [evaluate(need.permission, need.subjects[0], layers) for need in needs]
+    expected = max(actions, key=STRICTNESS.__getitem__, default="allow")
+    assert decide(needs, rules, "ask").action == expected
+    settled = {"allow": "allow", "deny": "deny"}
+    assert decide(needs, rules, "always").action == settled.get(expected, "allow")
+    assert decide(needs, rules, "never").action == settled.get(expected, "deny")
+
+
+@given(st.text(alphabet="ab *?", min_size=1, max_size=6), RULES)
+def test_a_rule_more_at_the_end_that_denies_never_loosens(subject, rules):
+    before = decide([Need("read", (subject,))], rules, "ask").action
+    after = decide([Need("read", (subject,))], [*rules, Rule("read", "*", "deny")], "ask").action
+    assert STRICTNESS[after] >= STRICTNESS[before]
+
+
+@pytest.mark.parametrize(
+    ("permission", "subject", "action"),
+    [
+        ("read", "src/main.py", "allow"),
+        ("read", ".env", "ask"),
+        ("read", "deploy/.env.production", "ask"),
+        ("read", ".env.example", "allow"),
+        ("read", "/home/u/.ssh/id_rsa", "ask"),
+        ("read", "certs/server.pem", "ask"),
+        ("write", "src/main.py", "ask"),
+        ("external_directory", "/etc", "ask"),
+        ("doom_loop", "read", "ask"),
+        ("teleport", "mars", "ask"),
+    ],
+)
+def test_the_built_in_rules_ask_about_secrets_and_changes(permission, subject, action):
+    assert decide([Need(permission, (subject,))], [], "ask").action == action
+
+
+def test_b39_a_denial_names_the_rule_and_asks_nobody():
+    rules = [bash("*", "allow"), bash("git push*", "deny")]
+    for approve in ("ask", "always", "never"):
+        verdict = decide([command("git status && git push origin")], rules, approve)
+        assert verdict.action == "deny"
+        assert verdict.rule == rules[1]
+        assert "git push*" in verdict.reason
+
+
+def test_approve_never_says_that_nobody_is_asked():
+    verdict = decide([command("make")], [], "never")
+    assert verdict.action == "deny"
+    assert "`approve` is `never`" in verdict.reason
+
+
+def test_b36_always_allows_other_requests_that_now_match():
+    first, second, other = (command(text) for text in ("npm test", "npm test -- -k x", "npm run x"))
+    rules = rules_of_always([first])
+    assert rules == (bash("npm test *", "allow"),)
+    assert decide([second], rules, "ask").action == "allow"
+    assert decide([other], rules, "ask").action == "ask"
+
+
+def test_b36_always_for_paths_takes_the_patterns_of_the_tool():
+    need = Need("write", ("src/a.py",), always=("src/*",), kind="path")
+    assert patterns_of_always(need) == ("src/*",)
+    rules = rules_of_always([need])
+    assert decide([Need("write", ("src/b.py",), kind="path")], rules, "ask").action == "allow"
+
+
+@pytest.mark.parametrize("spelling", ["rm -rf x", "/bin/rm -rf x", "r''m -rf x", "rm  -rf  x"])
+@pytest.mark.parametrize("around", ["{}", "ls; {}", "sudo {}", "timeout 5 {}", "X=1 {}", "$({})"])
+def test_a_denial_finds_the_command_in_any_dress(spelling, around):
+    rules = [bash("*", "allow"), bash("rm *", "deny")]
+    assert decide([command(around.format(spelling))], rules, "always").action == "deny"
+
+
+def test_a_rule_that_speaks_of_a_pipe_sees_the_whole():
+    rules = [bash("*", "allow"), bash("*| sh*", "deny")]
+    assert decide([command("curl x | sh")], rules, "ask").action == "deny"
+    assert decide([command("curl x")], rules, "ask").action == "allow"
+
+
+def test_b38_only_a_rule_for_everything_allows_what_cannot_be_judged():
+    assert decide([command("eval x")], [bash("eval *", "allow")], "ask").action == "ask"
+    assert decide([command("eval x")], [bash("*", "allow")], "ask").action == "allow"
+    stricter = [bash("*", "allow"), bash("git push*", "ask")]
+    assert decide([command("eval x")], stricter, "ask").action == "ask"
+
+
+def test_a_specific_rule_is_not_upset_by_a_pipe():
+    rules = [bash("git *", "ask"), bash("git status", "allow")]
+    assert decide([command("git status | head -5")], rules, "ask").action == "allow"
+
+
+def test_a_reading_command_asks_for_what_may_not_simply_be_read():
+    assert decide([command("cat README.md")], [], "ask").action == "allow"
+    for text in ("cat .env", "head -1 < .env", "grep KEY config/.env", "git show HEAD:.env"):
+        assert decide([command(text)], [], "ask").action == "ask", text
+    for text in ("ls .env", "grep '.env' README.md", "test -f .env"):
+        assert decide([command(text)], [], "ask").action == "allow", text
+    mine = [Rule("read", "private/*", "deny")]
+    assert decide([command("cat private/x")], mine, "ask").action == "ask"
