@@ -160,12 +160,14 @@ class Connection:
         frame = encode_submission(Submission(submission_id, op, self._name, self._token))
         deadline = time.monotonic() + ANSWER_DEADLINE_S
         sent_on: RequestSocket | None = None
+        in_vain = False
         while (left := deadline - time.monotonic()) > 0:
-            socket = self._reach(look=sent_on is not None)
-            if socket is not sent_on:
-                sent_on = socket if socket.send(frame, PROBE_S) else None
-            elif (data := socket.receive(min(PROBE_S, left))) is not None:
+            socket = self._reach(look=in_vain)
+            if socket is not sent_on and socket.send(frame, PROBE_S):
+                sent_on = socket
+            if socket is sent_on and (data := socket.receive(min(PROBE_S, left))) is not None:
                 return _decode(data)
+            in_vain = True
         raise NoAnswer(
             f"the daemon did not answer within {ANSWER_DEADLINE_S:g} s; "
             "see what it does: tiller daemon logs"

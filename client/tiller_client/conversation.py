@@ -20,7 +20,10 @@ from tiller_protocol.ops import Answer, UserInput
 
 
 class Conversation:
-    """A watched session on a console. `busy`: a turn runs, as far as was seen."""
+    """A watched session on a console. `busy`: a turn runs, as far as was seen.
+
+    `ends_with` may be set to a turn's id: its end is put into `ended`, and is the last event shown.
+    """
 
     def __init__(
         self,
@@ -45,6 +48,8 @@ class Conversation:
         self._hinted: set[str] = set()
         self._rejecting = ""
         self.busy = False
+        self.ends_with: str | None = None
+        self.ended: TurnEnded | None = None
 
     def assume(self, requests: Iterable[Request], *, busy: bool) -> None:
         """Take what is open in the session from elsewhere; events that come next correct it."""
@@ -61,6 +66,9 @@ class Conversation:
         for event in happening.events:
             self._note(event)
             self._show(event)
+            if isinstance(event.body, TurnEnded) and event.turn_id == self.ends_with:
+                self.ended = event.body
+                return happening
         if happening.line is not None:
             self._console.entered()
             self._take_line(happening.line.rstrip("\r\n"))

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, assert_never
 
+from msgspec import structs
+
 from tiller_client.render_item import call_label, call_lines, item_block, request_block
 from tiller_client.text import Paint, count, cut, harmless, one_line, seconds
 from tiller_protocol.events import (
@@ -69,6 +71,7 @@ class Renderer:
         self._stream: _Message | None = None
         self._at_line_start = True
         self._waits = ""
+        self._diffs_asked: set[str] = set()
 
     def feed(self, event: Event) -> list[Piece]:
         """What to write for the next event; often nothing."""
@@ -84,17 +87,16 @@ class Renderer:
         return self._at_line_start
 
     def moving_line(self, now: float) -> str:
-        """The one line that says what runs at `now` (Unix seconds), or an empty text."""
+        """The one line that says what goes on at `now` (Unix seconds), unpainted; often empty."""
         running = [(call, since) for call, since in self._calls.values() if since is not None]
         if self._waits:
-            return self._paint.dim(cut(self._waits, self._width - 1))
+            return cut(self._waits, self._width - 1)
         if not running:
             return ""
         call, since = running[0]
         others = f" and {len(running) - 1} more" if len(running) > 1 else ""
         tail = f" {seconds(max(0.0, now - since))}{others}"
-        label = cut(f"○ {call_label(call)}", self._width - 1 - len(tail))
-        return self._paint.dim(label + tail)
+        return cut(f"○ {call_label(call)}", self._width - 1 - len(tail)) + tail
 
     def _body(self, body: AnyBody, event: Event) -> Iterator[Piece]:
         match body:
@@ -116,6 +118,7 @@ class Renderer:
             case TurnEnded():
                 yield from self._turn_ended(body)
             case RequestOpened():
+                self._diffs_asked.add(body.request.detail)
                 yield from self._line(request_block(body.request, self._paint))
             case RequestResolved():
                 yield from self._resolved(body)
@@ -174,6 +177,10 @@ class Renderer:
     def _delta(self, body: ItemDelta) -> Iterator[Piece]:
         if body.channel == "text" and (message := self._messages.get(body.item_id)):
             yield from self._text(message, body.delta)
+        elif body.channel == "arguments" and body.item_id in self._calls:
+            call, since = self._calls[body.item_id]
+            longer = structs.replace(call, arguments=call.arguments + body.delta)
+            self._calls[body.item_id] = (longer, since)
 
     def _message(self, item: AssistantMessage | Reasoning) -> _Message:
         kind: Kind = "progress" if isinstance(item, Reasoning) else "answer"
@@ -183,6 +190,8 @@ class Renderer:
         match item:
             case ToolCall():
                 self._calls.pop(item.id, None)
+                if item.diff in self._diffs_asked:
+                    item = structs.replace(item, diff="")
                 if not item.discarded:
                     yield from self._line(call_lines(item, self._paint, self._width))
             case AssistantMessage() | Reasoning():
@@ -205,16 +214,14 @@ class Renderer:
             yield from self._line(self._paint.dim("(interrupted)"))
 
     def _call_updated(self, body: ToolCallUpdated, time: float) -> None:
-        call, since = self._calls.get(body.item_id, (None, None))
-        if call is not None:
-            since = time if body.state == "running" else since
-            self._calls[body.item_id] = (call, since)
+        if body.item_id in self._calls:
+            call, since = self._calls[body.item_id]
+            titled = structs.replace(call, title=body.title or call.title)
+            self._calls[body.item_id] = (titled, time if body.state == "running" else since)
 
     def _status(self, body: StatusChanged) -> Iterator[Piece]:
         self._waits = ""
-        if body.status == "waiting":
-            self._waits = "waiting for an answer"
-        elif body.status == "retry":
+        if body.status == "retry":
             attempt = f" {body.attempt} of {body.limit}" if body.limit else ""
             delay = "" if body.delay_s is None else f" in {seconds(body.delay_s)}"
             self._waits = f"↻ retry{attempt}{delay}"
@@ -238,6 +245,7 @@ class Renderer:
     def _turn_ended(self, body: TurnEnded) -> Iterator[Piece]:
         self._calls.clear()
         self._messages.clear()
+        self._diffs_asked.clear()
         self._waits = ""
         if body.error:
             yield from self._line(self._paint.bad(f"✗ {one_line(body.error.message)}"))

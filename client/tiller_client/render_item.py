@@ -130,7 +130,7 @@ def item_block(item: Item, paint: Paint, width: int) -> str:
                 indent(harmless(item.summary), "    ")
             )
         case Notice():
-            return paint.dim(f"▪ {one_line(item.text)}")
+            return paint.dim(cut(f"▪ {one_line(item.text)}", width - 1))
         case Patch():
             return paint.dim(cut(f"± {', '.join(map(one_line, item.files))}", width - 1))
         case _:
@@ -164,7 +164,8 @@ def _diff_or_text(text: str, paint: Paint) -> str:
 
 def _tail(output: str, width: int) -> str:
     lines = harmless(output).rstrip("\n").split("\n")
-    shown = [f"    {cut(line.expandtabs(4), width - 5)}" for line in lines[-OUTPUT_LINES_SHOWN:]]
+    lines = [line.expandtabs(4).rstrip() for line in lines]
+    shown = [f"    {cut(line, width - 5)}".rstrip() for line in lines[-OUTPUT_LINES_SHOWN:]]
     if len(lines) > OUTPUT_LINES_SHOWN:
         shown.insert(0, f"    … {len(lines) - OUTPUT_LINES_SHOWN} lines before")
     return "\n".join(shown)

@@ -82,6 +82,15 @@ def seconds(duration_s: float) -> str:
     return f"{whole // 86_400} d"
 
 
+def age(elapsed_s: float) -> str:
+    """How long ago something was, in one unit: `17 s`, `3 min`, `2 h`, `4 d`."""
+    whole = max(0, int(elapsed_s))
+    for unit_s, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if whole >= unit_s:
+            return f"{whole // unit_s} {unit}"
+    return f"{whole} s"
+
+
 def count(number: int) -> str:
     """A number for people: `950`, `1.2k`, `3.4M`."""
     if number < 1000:

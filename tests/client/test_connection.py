@@ -127,6 +127,28 @@ def submissions(daemon: FakeDaemon) -> list[str]:
     return [name for name, op in daemon.seen.items() if isinstance(op, SessionCreate)]
 
 
+def test_a_daemon_that_is_found_dead_is_started_again(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = FakeDaemon(places.runtime, token="new")
+    with FakeDaemon(places.runtime, token="old"):
+        connection = Connection(places, "test")
+    monkeypatch.setattr(
+        connection_module, "start_daemon", lambda _places, _environ: second.__enter__()
+    )
+    with connection:
+        connection.ask(SessionCreate("/w"), Created)
+    second.__exit__()
+    assert len(second.sessions) == 1
+
+
+def test_a_daemon_that_is_found_dead_is_reported_where_none_may_be_started(places: Places) -> None:
+    with FakeDaemon(places.runtime):
+        connection = connect(places)
+    with connection, pytest.raises(NoDaemon):
+        connection.submit(DaemonStatus())
+
+
 def test_a_daemon_that_does_not_answer_is_not_waited_for_for_ever(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:

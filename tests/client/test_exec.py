@@ -15,7 +15,7 @@ from support.fake_daemon import FakeDaemon, Refusal
 from support.said import Tiller, ended, started, text_item, tool_call
 from tiller_client.connection import Connection
 from tiller_protocol.codec import INPUT_BYTES_MAX
-from tiller_protocol.events import RequestOpened
+from tiller_protocol.events import RequestOpened, StatusChanged
 from tiller_protocol.items import Request
 from tiller_protocol.ops import Answer, Interrupt, Op, SessionCreate, SessionDelete, UserInput
 from tiller_protocol.places import Places
@@ -46,14 +46,20 @@ def test_b1_stdout_has_the_final_message_only_and_progress_goes_to_stderr(
     assert "Done." not in err
 
 
-def test_json_prints_every_event_from_the_first_as_it_is(places: Places, tiller: Tiller) -> None:
-    with FakeDaemon(places.runtime, play_hello) as daemon:
+def test_json_prints_every_event_as_it_is_and_ends_with_the_turn(
+    places: Places, tiller: Tiller
+) -> None:
+    def play(daemon: FakeDaemon, session_id: str) -> None:
+        play_hello(daemon, session_id)
+        daemon.add(session_id, [StatusChanged("idle")])
+
+    with FakeDaemon(places.runtime, play) as daemon:
         status, out, _ = tiller("exec", "--json", "say hello")
     lines = [json.loads(line) for line in out.splitlines()]
     assert status == 0
     assert [line["seq"] for line in lines] == list(range(1, len(lines) + 1))
     assert lines[-1]["body"]["type"] == "turn_ended"
-    assert len(lines) == len(next(iter(daemon.sessions.values())))
+    assert len(lines) == len(next(iter(daemon.sessions.values()))) - 1
 
 
 @pytest.mark.parametrize(

@@ -166,8 +166,10 @@ def test_a_retry_says_which_attempt_comes_when_and_why() -> None:
 
 def test_the_moving_line_says_what_runs_and_for_how_long() -> None:
     renderer = Renderer(PLAIN, 40)
-    call = ToolCall("i", "c", "bash", '{"command": "sleep 9"}', "pending")
+    call = ToolCall("i", "c", "bash", "", "pending")
     renderer.feed(event(1, ItemStarted(call)))
+    renderer.feed(event(2, ItemDelta("i", "arguments", '{"command": "sle')))
+    renderer.feed(event(3, ItemDelta("i", "arguments", 'ep 9"}')))
     assert renderer.moving_line(2.0) == ""
     renderer.feed(event(10, ToolCallUpdated("i", "running")))
     assert renderer.moving_line(12.5) == "○ bash sleep 9 2.5 s"

@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiller_client.text import Paint, cells, count, cut, harmless, json_line, one_line, pad, seconds
+from tiller_client.text import (
+    Paint,
+    age,
+    cells,
+    count,
+    cut,
+    harmless,
+    json_line,
+    one_line,
+    pad,
+    seconds,
+)
 
 HOSTILE = st.text(st.characters(codec="utf-8"), max_size=60)
 
@@ -79,6 +90,14 @@ def test_no_colour_leaves_text_alone_and_colour_ends_with_each_line() -> None:
 )
 def test_durations_are_for_people(duration_s: float, text: str) -> None:
     assert seconds(duration_s) == text
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "text"),
+    [(-3, "0 s"), (59.9, "59 s"), (60, "1 min"), (7199, "1 h"), (9e5, "10 d")],
+)
+def test_an_age_has_one_unit(elapsed_s: float, text: str) -> None:
+    assert age(elapsed_s) == text
 
 
 @pytest.mark.parametrize(

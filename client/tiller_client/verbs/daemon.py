@@ -114,13 +114,15 @@ def _status(places: Places, *, json: bool, may_start: bool) -> int:
     if json:
         print_json(status)
         return 0
-    turns = f"{status.turns_running} turn{'' if status.turns_running == 1 else 's'} running"
     memory = f", {status.rss_bytes / 1024 / 1024:.0f} MiB" if status.rss_bytes else ""
     say(
         f"tillerd {status.daemon_version}, pid {status.pid}, up {seconds(status.uptime_s)}{memory}"
         f"{', draining' if status.draining else ''}"
     )
-    say(f"{turns}, {status.sessions} sessions, {status.sessions_loaded} of them loaded")
+    say(
+        f"turns running {status.turns_running}, sessions {status.sessions}, "
+        f"loaded {status.sessions_loaded}"
+    )
     say(f"log      {status.log_path}")
     say(f"runtime  {places.runtime}")
     return 0

@@ -192,7 +192,8 @@ class _Story:
 
     def _show_diff(self) -> None:
         if not self._json:
-            diff = self._git("diff", "--no-color", "--no-ext-diff")
+            self._note(self._git("diff", "--stat").partition("\n")[0].strip())
+            diff = self._git("diff", "--no-color", "--no-ext-diff", "--unified=0")
             self._console.line(diff_lines(diff, self._console.paint, self._console.width, UNCUT))
 
     def _show_times(self, calls: list[ToolCall]) -> None:

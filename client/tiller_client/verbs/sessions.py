@@ -11,7 +11,7 @@ from tiller_client.console import print_json, say, stdout_paint, stdout_width
 from tiller_client.prompt import read_workspace
 from tiller_client.render_item import transcript
 from tiller_client.runtime import my_places
-from tiller_client.text import Paint, cut, one_line, pad, seconds
+from tiller_client.text import Paint, age, cut, one_line, pad
 from tiller_client.verbs.plain import submit
 from tiller_protocol.answers import Created, SessionResult, SessionSummary
 from tiller_protocol.ops import (
@@ -26,7 +26,7 @@ from tiller_protocol.settings import Settings
 SHORT_ID_CHARS = 8
 """The end of a ULID is its random part: 40 bits tell sessions apart where the begin does not."""
 
-AGE_COLUMNS, STATUS_COLUMNS, WORKSPACE_COLUMNS = 14, 8, 28
+AGE_COLUMNS, STATUS_COLUMNS, WORKSPACE_COLUMNS = 6, 7, 28
 
 
 def run(arguments: Namespace) -> int:
@@ -54,7 +54,6 @@ def run(arguments: Namespace) -> int:
 
 def table_line(session: SessionSummary, now: float, paint: Paint, width: int) -> str:
     """A session in one line of `width` columns: id, age, status, workspace, title."""
-    age = seconds(max(0.0, now - session.updated_at))
     home = str(Path.home())
     workspace = one_line(session.workspace)
     if workspace == home or workspace.startswith(home + "/"):
@@ -65,7 +64,7 @@ def table_line(session: SessionSummary, now: float, paint: Paint, width: int) ->
     line = "  ".join(
         (
             session.session_id[-SHORT_ID_CHARS:],
-            pad(age, AGE_COLUMNS),
+            pad(age(now - session.updated_at), AGE_COLUMNS),
             status if session.status == "idle" else paint.asking(status),
             paint.dim(pad(workspace, WORKSPACE_COLUMNS)),
         )

@@ -72,6 +72,7 @@ def follow_turn(connection: Connection, op: UserInput, after: int, *, json: bool
             delivery="steer",
         )
         conversation.assume((), busy=True)
+        conversation.ends_with = turn_id
         if not json:
             console.line(console.paint.dim(f"session {op.session_id}"))
         try:
@@ -104,12 +105,11 @@ def _until_ended(connection: Connection, conversation: Conversation, turn_id: st
     session_id = conversation.session_id
     while True:
         happening = conversation.go_on()
+        if conversation.ended:
+            return conversation.ended
         if happening.interrupted:
             with contextlib.suppress(RejectedError):  # it may have ended by itself just now
                 connection.submit(Interrupt(session_id, turn_id))
-        for event in happening.events:
-            if isinstance(event.body, TurnEnded) and event.turn_id == turn_id:
-                return event.body
 
 
 def _join(connection: Connection, reference: str) -> tuple[str, int]:
