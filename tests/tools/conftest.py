@@ -1,6 +1,7 @@
 """A workspace and the built-in tools, called as the runtime calls them."""
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from tiller_daemon.tools import BUILT_IN
 from tiller_daemon.tools.base import FileVersions, ToolEnvironment
 from tiller_daemon.workspace.environment import child_environment
 from tiller_daemon.workspace.tree import become_subreaper
+
+LIVE_CHARS_MAX = 100_000
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -42,6 +45,12 @@ class Bench:
         tool = self._tool(name)
         return await tool.run(tool.arguments(**arguments), self._environment())
 
+    def spilled(self, result) -> bytes:
+        return Path(result.spill_path).read_bytes()
+
+    def modes(self, *paths) -> list[int]:
+        return [stat.S_IMODE(Path(path).stat().st_mode) for path in paths]
+
     async def until_live(self, text: str) -> None:
         while text not in self.live:
             await self._news.wait()
@@ -61,7 +70,8 @@ class Bench:
         )
 
     async def _output(self, piece: str) -> None:
-        self.live += piece
+        # The dispatcher, too, shows only the beginning of a flood.
+        self.live += piece[: LIVE_CHARS_MAX - len(self.live)]
         self._news.set()
         self._news = trio.Event()
 

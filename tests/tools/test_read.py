@@ -108,7 +108,7 @@ async def test_b58_a_line_far_into_a_huge_file_is_looked_for_only_so_far(bench, 
     monkeypatch.setattr(room, "SCAN_BYTES_MAX", 2 * 1024**2)
     file = bench.put("huge.txt", b"line\n" * 4000)
     os.truncate(file, EDITABLE_BYTES_MAX + 1)
-    with pytest.raises(ToolFailure, match="huge.txt is too large"):
+    with pytest.raises(ToolFailure, match=r"huge\.txt is too large"):
         await bench.call("read", path="huge.txt", offset=5000)
     result = await bench.call("read", path="huge.txt", offset=4000)
     assert result.output.startswith("  4000\tline\n  4001\t")

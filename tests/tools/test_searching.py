@@ -28,9 +28,9 @@ def tree(bench):
 
 async def test_ls_marks_directories_and_links(tree):
     (tree.workspace / "door").symlink_to("src")
-    assert (await tree.call("ls")).output.split("\n") == [
-        ".git/", ".gitignore", ".hidden/", "binary.py", "built/", "debug.log", "door -> src", "src/",
-    ]  # fmt: skip
+    listed = (await tree.call("ls")).output.split("\n")
+    assert listed[:5] == [".git/", ".gitignore", ".hidden/", "binary.py", "built/"]
+    assert listed[5:] == ["debug.log", "door -> src", "src/"]
     assert (await tree.call("ls", path="src")).output == "a.py\ndeep/"
 
 
@@ -44,7 +44,7 @@ async def test_ls_says_what_it_can_not_list(tree):
 
 
 async def test_ls_shows_a_name_that_is_no_text(bench):
-    os.mkdir(os.fsencode(bench.workspace) + b"/caf\xe9")
+    (bench.workspace / os.fsdecode(b"caf\xe9")).mkdir()
     assert (await bench.call("ls")).output == "caf\ufffd/"
 
 
@@ -84,7 +84,9 @@ async def test_glob_shows_the_newest_first_and_is_bounded(bench, monkeypatch):
 async def test_grep_shows_lines_by_file_and_leaves_out_what_git_ignores(tree):
     output = (await tree.call("grep", pattern="needle")).output
     assert output == (
-        ".hidden/a.py\n     1\tneedle\nsrc/a.py\n     2\tneedle one\nsrc/deep/b.ts\n     1\tneedle two"
+        ".hidden/a.py\n     1\tneedle\n"
+        "src/a.py\n     2\tneedle one\n"
+        "src/deep/b.ts\n     1\tneedle two"
     )
 
 

@@ -84,7 +84,7 @@ async def test_b51_a_disk_that_fails_in_the_middle_leaves_the_old_file(bench, mo
         await bench.call("write", path="a.txt", content="two\n")
     monkeypatch.undo()
     assert file.read_text() == "one\n"
-    assert os.listdir(bench.workspace) == ["a.txt"]
+    assert list(bench.workspace.iterdir()) == [file]
     await bench.call("edit", path="a.txt", old="one", new="two")
 
 

@@ -17,10 +17,10 @@ from tiller_daemon.workspace.tree import COMMAND_MARKER, Ended, Tree, disown
 PIPE_BYTES: Final = 1 << 16
 """What a Linux pipe holds: the most that is read at once, and that is left when a command ends."""
 
-SETTLE_S: Final = 0.1
+SETTLE_S: Final = 0.15
 """How long the rest of a pipeline may take to end by itself after the shell has."""
 
-LEFTOVER_GRACE_S: Final = 0.1
+LEFTOVER_GRACE_S: Final = 0.07
 """From SIGTERM to SIGKILL for what the shell left behind; the result is due after 250 ms."""
 
 CANCEL_GRACE_S: Final = 0.2

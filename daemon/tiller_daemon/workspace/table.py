@@ -13,7 +13,7 @@ PS_TIMEOUT_S: Final = 5.0
 """`ps` answers in some 20 ms; one that hangs must not hang the daemon."""
 
 _READ_BYTES: Final = 1 << 20
-_PS_VARIABLES: Final = "-axEww" if sys.platform == "darwin" else "axeww"
+_PS_OF_ALL, _PS_OF_ONE = ("-axEww", "-Eww") if sys.platform == "darwin" else ("axeww", "eww")
 
 
 class Entry(NamedTuple):
@@ -92,11 +92,11 @@ class PsTable:
 
     def variables(self, pid: int) -> bytes:
         """Return the command line followed by the environment, parted by spaces."""
-        return b"\n".join(_ps(_PS_VARIABLES, "-o", "command=", "-p", str(pid)))
+        return b"\n".join(_ps(_PS_OF_ONE, "-o", "command=", "-p", str(pid)))
 
     def marked(self, mark: bytes) -> set[int]:
         """Return the pids whose environment held `mark`."""
-        lines = _ps(_PS_VARIABLES, "-o", "pid=,command=")
+        lines = _ps(_PS_OF_ALL, "-o", "pid=,command=")
         return {int(line.split(maxsplit=1)[0]) for line in lines if mark in line}
 
 
