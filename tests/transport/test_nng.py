@@ -1,0 +1,281 @@
+"""The nng sockets as honest frontends use them (T3, T4, T7, T14, T17, T19)."""
+
+import os
+import resource
+import stat
+import sys
+from pathlib import Path
+
+import pynng
+import pytest
+import trio
+import trio.lowlevel
+import trio.testing
+
+from tiller_daemon.transport.nng import SUBMISSIONS_MAX, NngTransport, TransportError
+from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET
+from transport.wire import (
+    MESSAGE_BYTES_MAX,
+    PATIENCE_S,
+    ask,
+    ask_once,
+    descriptors,
+    dial,
+    echo,
+    serving,
+    until,
+)
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Path:
+    path = tmp_path / "r"
+    path.mkdir(mode=0o700)
+    return path
+
+
+def subscribe(runtime: Path, topic: bytes, **options: int) -> pynng.Sub0:
+    subscriber = pynng.Sub0(topics=[topic], recv_timeout=int(PATIENCE_S * 1000), **options)
+    subscriber.dial(f"ipc://{runtime / EVENTS_SOCKET}", block=True)
+    return subscriber
+
+
+async def join(transport: NngTransport, subscriber: pynng.Sub0, topic: str) -> None:
+    """Publish until the subscriber is seen; nng joins it on a thread of its own."""
+    with trio.fail_after(PATIENCE_S):
+        while True:
+            transport.publish(topic, b"joining")
+            with trio.move_on_after(0.05):
+                await subscriber.arecv()
+                return
+
+
+async def test_each_submission_gets_its_own_answer(runtime: Path) -> None:
+    async with serving(runtime):
+        with dial(runtime) as asker:
+            for size in (0, 1, 1000, 500_000):
+                assert await ask(asker, b"x" * size) == b"X" * size
+
+
+async def test_a_slow_answer_holds_up_no_other_even_on_one_connection(runtime: Path) -> None:
+    go_on = trio.Event()
+
+    async def handler(submission: bytes) -> bytes:
+        if submission == b"slow":
+            await go_on.wait()
+        return submission.upper()
+
+    answers: list[bytes] = []
+    async with serving(runtime, handler):
+        with dial(runtime) as asker:
+
+            async def one(submission: bytes) -> None:
+                answers.append(await ask(asker.new_context(), submission))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(one, b"slow")
+                await one(b"fast")
+                assert await ask_once(runtime, b"other") == b"OTHER"
+                go_on.set()
+    assert answers == [b"FAST", b"SLOW"]
+
+
+async def test_all_of_a_burst_are_answered_though_few_are_handled_at_once(runtime: Path) -> None:
+    """T19: answers that nng can't take at once are neither lost nor out of state; G12 too."""
+    handling = most = 0
+    answered: set[bytes] = set()
+
+    async def handler(submission: bytes) -> bytes:
+        nonlocal handling, most
+        handling += 1
+        most = max(most, handling)
+        await trio.lowlevel.checkpoint()
+        handling -= 1
+        return submission
+
+    async with serving(runtime, handler):
+        with dial(runtime) as asker:
+
+            async def one(number: int) -> None:
+                submission = b"%d " % number + b"x" * 5000
+                assert await ask(asker.new_context(), submission) == submission
+                answered.add(submission)
+
+            async with trio.open_nursery() as nursery:
+                for number in range(1000):
+                    nursery.start_soon(one, number)
+    assert len(answered) == 1000
+    assert most <= SUBMISSIONS_MAX
+
+
+async def test_a_full_house_of_slow_submissions_lets_the_next_wait_and_then_in(
+    runtime: Path,
+) -> None:
+    go_on = trio.Event()
+    taken: list[bytes] = []
+
+    async def handler(submission: bytes) -> bytes:
+        taken.append(submission)
+        await go_on.wait()
+        return submission
+
+    async with serving(runtime, handler):
+        with dial(runtime) as asker:
+            async with trio.open_nursery() as nursery:
+                for _ in range(SUBMISSIONS_MAX + 5):
+                    nursery.start_soon(ask, asker.new_context(), b"slow")
+                await until(lambda: len(taken) >= SUBMISSIONS_MAX)
+                await trio.testing.wait_all_tasks_blocked(0.05)
+                assert len(taken) == SUBMISSIONS_MAX
+                go_on.set()
+    assert len(taken) == SUBMISSIONS_MAX + 5
+
+
+async def test_what_is_published_reaches_the_subscribers_of_its_topic(runtime: Path) -> None:
+    async with serving(runtime) as transport:
+        with subscribe(runtime, b"") as subscriber, subscribe(runtime, b"s1\0") as narrow:
+            await join(transport, subscriber)
+            await trio.lowlevel.checkpoint()
+            for number in range(100):
+                transport.publish("s1" if number % 2 else "s10", b"%d" % number)
+            seen = [message async for message in drain(subscriber, b"s1\x0099")]
+            assert [m for m in seen if not m.endswith(b"joining")] == [
+                (b"s1\0" if number % 2 else b"s10\0") + b"%d" % number for number in range(100)
+            ]
+            odd = [message async for message in drain(narrow, b"s1\x0099")]
+            assert odd[-50:] == [b"s1\0%d" % number for number in range(1, 100, 2)]
+
+
+async def drain(subscriber: pynng.Sub0, last: bytes):
+    with trio.fail_after(PATIENCE_S):
+        while True:
+            message = await subscriber.arecv()
+            yield message
+            if message == last:
+                return
+
+
+async def test_a_subscriber_that_reads_nothing_costs_the_others_nothing(runtime: Path) -> None:
+    """T4, G12: publishing does not wait, and what is kept for the slow one is bounded."""
+    async with serving(runtime) as transport:
+        with subscribe(runtime, b"s\0", recv_buffer_size=1):
+            before = memory_bytes()
+            for _ in range(100_000):
+                transport.publish("s", b"x" * 1000)
+            assert await ask_once(runtime) == b"HELLO"
+            assert memory_bytes() - before < 40_000_000
+
+
+async def test_sending_leaks_no_memory_when_askers_and_answers_are_cancelled(
+    runtime: Path,
+) -> None:
+    """T3: each of these would leave 100 kB behind."""
+
+    async def handler(submission: bytes) -> bytes:
+        return submission * 100_000
+
+    async with serving(runtime, handler):
+        for _ in range(50):
+            await ask_once(runtime, b"x")
+    before = memory_bytes()
+    for _ in range(30):
+        async with serving(runtime, handler):
+            with dial(runtime) as asker:
+                async with trio.open_nursery() as nursery:
+                    for _ in range(20):
+                        nursery.start_soon(ask, asker.new_context(), b"x")
+                    await ask(asker, b"x")
+                    nursery.cancel_scope.cancel()
+    assert memory_bytes() - before < 30_000_000
+
+
+async def test_the_sockets_are_for_the_owner_only(runtime: Path) -> None:
+    """G14, T14."""
+    mask = os.umask(0)
+    try:
+        async with serving(runtime):
+            for name in (OPS_SOCKET, EVENTS_SOCKET):
+                found = (runtime / name).lstat()
+                assert stat.S_ISSOCK(found.st_mode)
+                assert stat.S_IMODE(found.st_mode) == 0o600
+    finally:
+        os.umask(mask)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as somebody else")
+async def test_a_stranger_who_reaches_the_socket_is_not_heard(runtime: Path) -> None:
+    """T14: as if the modes had been opened by mistake."""
+    heard: list[bytes] = []
+
+    async def handler(submission: bytes) -> bytes:
+        heard.append(submission)
+        return submission
+
+    script = (
+        "import os, sys, pynng; os.setuid(65534)\n"
+        "s = pynng.Req0(dial='ipc://' + sys.argv[1], recv_timeout=500); s.send(b'stranger')\n"
+        "try: s.recv()\n"
+        "except pynng.Timeout: print('no answer')\n"
+    )
+    for path in (runtime, *runtime.parents):
+        if path.owner() == "root" and path.stat().st_mode & 0o001 == 0:
+            path.chmod(path.stat().st_mode | 0o011)
+    async with serving(runtime, handler):
+        (runtime / OPS_SOCKET).chmod(0o666)
+        found = await trio.run_process(
+            [sys.executable, "-c", script, str(runtime / OPS_SOCKET)], capture_stdout=True
+        )
+        assert found.stdout == b"no answer\n"
+        assert await ask_once(runtime) == b"hello"
+    assert heard == [b"hello"]
+
+
+async def test_a_socket_that_can_not_be_opened_says_where(tmp_path: Path) -> None:
+    before = descriptors()
+    with pytest.raises(TransportError, match=r"nowhere/events\.sock"):
+        NngTransport(tmp_path / "nowhere", MESSAGE_BYTES_MAX).__enter__()
+    await until(lambda: descriptors() <= before)
+
+
+def test_sockets_can_be_opened_and_closed_under_load_again_and_again(runtime: Path) -> None:
+    """T17: no callback comes after the loop has ended, no descriptor stays, no file stays."""
+
+    async def once() -> None:
+        async with serving(runtime) as transport:
+            with dial(runtime) as asker, subscribe(runtime, b""):
+                assert await ask(asker, b"x") == b"X"
+                await asker.asend(b"unanswered")
+                transport.publish("s", b"last")
+
+    async def settled(most: int) -> int:
+        """Descriptors in use, counted inside of a loop both times."""
+        await until(lambda: descriptors() <= most)
+        return descriptors()
+
+    trio.run(once)
+    before = trio.run(settled, 1 << 20)
+    for _ in range(25):
+        trio.run(once)
+    trio.run(settled, before)
+    assert list(runtime.iterdir()) == []
+
+
+async def test_closing_under_a_waiting_serve_is_no_hang(runtime: Path) -> None:
+    """T17."""
+    transport = NngTransport(runtime, MESSAGE_BYTES_MAX)
+
+    async def serve() -> None:
+        with pytest.raises(ExceptionGroup) as raised:
+            await transport.serve(echo)
+        assert raised.group_contains(trio.ClosedResourceError)
+
+    async with trio.open_nursery() as nursery:
+        with transport:
+            nursery.start_soon(serve)
+            await trio.testing.wait_all_tasks_blocked()
+
+
+def memory_bytes() -> int:
+    """Resident memory now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()

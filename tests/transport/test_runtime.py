@@ -1,0 +1,160 @@
+"""The runtime directory: modes, owner, lock, token, and starters that race (T6, T14)."""
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tiller_daemon.transport.runtime import (
+    AlreadyRunning,
+    RuntimeDirectory,
+    RuntimeDirectoryError,
+    UnsafeDirectory,
+)
+from tiller_protocol.places import EVENTS_SOCKET, LOCK_FILE, OPS_SOCKET, TOKEN_FILE
+
+ROUNDS = int(os.environ.get("TILLER_RACE_ROUNDS", "100"))
+STARTERS = 4
+CHILD = Path(__file__).with_name("race_to_start.py")
+
+
+def leave_stale_socket(path: Path) -> None:
+    """A socket file whose process is gone, as `kill -9` leaves it."""
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def test_only_the_owner_can_look_into_the_directory_or_read_the_token(tmp_path: Path) -> None:
+    """G14, T14: also when the directory was made with too many rights."""
+    path = tmp_path / "runtime"
+    path.mkdir()
+    path.chmod(0o755)
+    with RuntimeDirectory(path) as held:
+        assert mode_of(path) == 0o700
+        assert mode_of(path / TOKEN_FILE) == mode_of(path / LOCK_FILE) == 0o600
+        assert (path / TOKEN_FILE).read_text() == held.token
+        assert len(held.token) >= 43
+        assert (path / LOCK_FILE).read_text() == f"{os.getpid()}\n"
+    assert [found.name for found in path.iterdir()] == [LOCK_FILE]
+
+
+def test_each_start_has_a_new_token_even_after_a_crash_left_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "runtime"
+    with RuntimeDirectory(path) as held:
+        first = held.token
+    (path / TOKEN_FILE).write_text(first)
+    (path / f".{TOKEN_FILE}.new").write_text("half")
+    with RuntimeDirectory(path) as held:
+        assert held.token != first
+        assert (path / TOKEN_FILE).read_text() == held.token
+
+
+def test_a_second_daemon_is_told_the_pid_of_the_first_and_touches_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "runtime"
+    with RuntimeDirectory(path) as held:
+        leave_stale_socket(path / OPS_SOCKET)
+        with pytest.raises(AlreadyRunning, match=f"pid {os.getpid()}") as raised:
+            RuntimeDirectory(path).__enter__()
+        assert raised.value.pid == os.getpid()
+        assert (path / OPS_SOCKET).is_socket()
+        assert (path / TOKEN_FILE).read_text() == held.token
+    with RuntimeDirectory(path):
+        assert not (path / OPS_SOCKET).exists()
+
+
+def test_a_file_in_place_of_a_socket_is_not_deleted(tmp_path: Path) -> None:
+    """T6: nng's listen would delete it."""
+    (tmp_path / EVENTS_SOCKET).write_text("precious")
+    with pytest.raises(RuntimeDirectoryError, match="in the way"):
+        RuntimeDirectory(tmp_path).__enter__()
+    assert (tmp_path / EVENTS_SOCKET).read_text() == "precious"
+    (tmp_path / EVENTS_SOCKET).unlink()
+    with RuntimeDirectory(tmp_path):
+        pass
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    """T14: neither in place of the directory nor of the lock file."""
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.mkdir(mode=0o700)
+    link.symlink_to(real)
+    with pytest.raises(UnsafeDirectory, match="is a link"):
+        RuntimeDirectory(link).__enter__()
+    (real / LOCK_FILE).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RuntimeDirectoryError, match="cannot use"):
+        RuntimeDirectory(real).__enter__()
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_directory_that_others_may_write_into_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "runtime"
+    path.mkdir()
+    path.chmod(0o770)
+    with pytest.raises(UnsafeDirectory, match="chmod 700"):
+        RuntimeDirectory(path).__enter__()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_a_directory_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "runtime"
+    path.mkdir(mode=0o700)
+    os.chown(path, 12345, -1)
+    with pytest.raises(UnsafeDirectory, match="uid 12345"):
+        RuntimeDirectory(path).__enter__()
+
+
+def test_a_path_that_no_socket_can_have_is_refused_by_length(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeDirectoryError, match="too long"):
+        RuntimeDirectory(tmp_path / ("d" * 90)).__enter__()
+
+
+def test_of_daemons_that_race_over_stale_sockets_exactly_one_wins(tmp_path: Path) -> None:
+    """T6: real processes, which open real sockets; `TILLER_RACE_ROUNDS` sets how often."""
+    path = tmp_path / "r"
+    path.mkdir(mode=0o700)
+    starters = [
+        subprocess.Popen(
+            [sys.executable, str(CHILD), str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(STARTERS)
+    ]
+    try:
+        for number in range(ROUNDS):
+            assert race(path, starters) == ["lost"] * (STARTERS - 1) + ["won"], f"round {number}"
+    finally:
+        for starter in starters:
+            starter.communicate()
+
+
+def race(path: Path, starters: list[subprocess.Popen[str]]) -> list[str]:
+    for name in (OPS_SOCKET, EVENTS_SOCKET):
+        leave_stale_socket(path / name)
+    for starter in starters:
+        tell(starter, "go")
+    outcomes = sorted(hear(starter) for starter in starters)
+    for starter in starters:
+        tell(starter, "stop")
+    assert [hear(starter) for starter in starters] == ["stopped"] * len(starters)
+    return outcomes
+
+
+def tell(starter: subprocess.Popen[str], word: str) -> None:
+    assert starter.stdin is not None
+    starter.stdin.write(f"{word}\n")
+    starter.stdin.flush()
+
+
+def hear(starter: subprocess.Popen[str]) -> str:
+    assert starter.stdout is not None
+    return starter.stdout.readline().strip()
