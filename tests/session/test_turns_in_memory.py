@@ -15,7 +15,7 @@ from tiller_protocol.events import (
     TurnStarted,
 )
 from tiller_protocol.items import Notice, ToolCall, UserMessage
-from tiller_protocol.ops import Answer, Interrupt, UserInput
+from tiller_protocol.ops import Answer, Interrupt, QueueEdit, UserInput
 
 
 def text(words: str, pieces: int = 1) -> ScriptStep:
@@ -316,3 +316,25 @@ def _overrides(**fields: object):
     from tiller_protocol.settings import TurnOverrides
 
     return TurnOverrides(**fields)
+
+
+async def test_b21_queued_input_is_edited_moved_promoted_and_removed(autojump_clock, start):
+    slow = ScriptStep(parts=(TextPart("a"), WaitPart(5), TextPart("b")))
+    world, session_id = await start(slow, *[text("ok")] * 4)
+    await world.say(session_id, "go")
+    ids = []
+    for number in range(4):
+        queued = await world.say(session_id, f"q{number}", delivery="queue")
+        ids.append(queued.input_id)
+    await world.must(QueueEdit(session_id, ids[0], "edit", text="changed"))
+    await world.must(QueueEdit(session_id, ids[1], "remove"))
+    await world.must(QueueEdit(session_id, ids[3], "move", position=0))
+    await world.must(QueueEdit(session_id, ids[2], "promote"))
+    gone = await world.refused(QueueEdit(session_id, ids[1], "remove"))
+    assert gone.code == "not_found"
+    empty = await world.refused(QueueEdit(session_id, ids[0], "edit", text=" "))
+    assert empty.code == "empty_input"
+    await world.ended(session_id)
+    said = [i for i in world.model.requests[-1].items if isinstance(i, UserMessage)]
+    assert [i.text for i in said] == ["go", "q2", "q3", "changed"]
+    assert [i.delivery for i in said] == ["start", "steer", "queue", "queue"]

@@ -42,6 +42,7 @@ from tiller_protocol.ops import (
     Answer,
     AnyOp,
     Interrupt,
+    QueueEdit,
     SessionArchive,
     SessionConfigure,
     UserInput,
@@ -222,6 +223,8 @@ class Session:
                 return self._interrupt(op)
             case Answer() as op:
                 return self._answer_request(op, pending)
+            case QueueEdit() as op:
+                self._edit_queue(op, pending)
             case SessionConfigure() as op:
                 check_settings(self._services, op.settings)
                 settings = merge_settings(self.snapshot.settings, op.settings)
@@ -275,6 +278,23 @@ class Session:
         if self._queue.is_full:
             raise _overloaded(pending)
         self._queue.put(given)
+        self._put(pending, QueueChanged(self._queue.queue))
+
+    def _edit_queue(self, op: QueueEdit, pending: Pending) -> None:
+        position = self._queue.position(op.input_id)
+        if position is None:
+            message = f"Input {op.input_id} is not queued: it was taken, removed, or never there."
+            raise RejectionError("not_found", message)
+        match op.action:
+            case "edit":
+                check_input(UserInput(op.session_id, op.text))
+                self._queue.edit(position, op.text)
+            case "remove":
+                self._queue.remove(position)
+            case "move":
+                self._queue.move(position, op.position)
+            case "promote":
+                self._queue.promote(position)
         self._put(pending, QueueChanged(self._queue.queue))
 
     def _start_turn(self, first: QueuedInput, overrides: TurnOverrides, pending: Pending) -> str:

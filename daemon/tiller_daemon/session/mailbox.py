@@ -6,7 +6,7 @@ from it can't be torn apart. Steering that a turn did not take is handed back to
 
 from msgspec import structs
 
-from tiller_protocol.items import QueuedInput
+from tiller_protocol.items import Delivery, QueuedInput
 from tiller_protocol.settings import FollowUps
 
 QUEUED_INPUTS_MAX = 100
@@ -42,6 +42,28 @@ class InputQueue:
     def put(self, given: QueuedInput) -> None:
         """Append an input; the caller has looked at `is_full`."""
         self._queue.append(given)
+
+    def position(self, input_id: str) -> int | None:
+        """Where an input waits; `None` when it does not, or no more."""
+        return next((n for n, given in enumerate(self._queue) if given.id == input_id), None)
+
+    def edit(self, position: int, text: str) -> None:
+        """Change the text of the input at `position`."""
+        self._queue[position] = structs.replace(self._queue[position], text=text)
+
+    def remove(self, position: int) -> None:
+        """Drop the input at `position`."""
+        del self._queue[position]
+
+    def move(self, position: int, to: int) -> None:
+        """Move the input at `position` so that it is number `to`; beyond the end is last."""
+        self._queue.insert(to, self._queue.pop(position))
+
+    def promote(self, position: int) -> None:
+        """Make the input at `position` the next one: steering if a turn takes input."""
+        given = self._queue.pop(position)
+        delivery: Delivery = "steer" if self.is_open else given.delivery
+        self._queue.insert(0, structs.replace(given, delivery=delivery))
 
     def restore(self, queue: tuple[QueuedInput, ...]) -> None:
         """Put the queue back to what the log says."""
