@@ -209,7 +209,9 @@ async def test_an_odd_body_and_an_odd_name_come_back_as_they_were(log: Log) -> N
 async def test_text_that_can_not_be_stored_fails_its_own_batch_only(tmp_path: Path) -> None:
     """A lone surrogate is refused by SQLite: T16's mistake must not stop the thread."""
     async with open_log(tmp_path / "tiller.db") as log:
+        batch = batch_of("a", 1, 1, submission=submission_row("s1"), title="\ud800")
         with pytest.raises(UnicodeEncodeError):
-            await log.append(batch_of("a", 1, 1, title="\ud800"))
+            await log.append(batch)
+        assert await log.submission("s1") is None
         await log.append(batch_of("a", 1, 1))
         assert await log.head("a") == 1

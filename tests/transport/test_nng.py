@@ -108,6 +108,22 @@ async def test_all_of_a_burst_are_answered_though_few_are_handled_at_once(runtim
     assert most <= SUBMISSIONS_MAX
 
 
+async def test_answers_that_come_faster_than_nng_takes_them_wait_for_it(runtime: Path) -> None:
+    """T19: a non-blocking send that says "try again" is tried again, one after the other."""
+    answered: list[bytes] = []
+    async with serving(runtime):
+        with dial(runtime) as asker:
+
+            async def one() -> None:
+                answered.append(await ask(asker.new_context(), b"x"))
+
+            for _ in range(5):
+                async with trio.open_nursery() as nursery:
+                    for _ in range(1000):
+                        nursery.start_soon(one)
+    assert answered == [b"X"] * 5000
+
+
 async def test_a_full_house_of_slow_submissions_lets_the_next_wait_and_then_in(
     runtime: Path,
 ) -> None:
