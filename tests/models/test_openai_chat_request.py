@@ -160,6 +160,7 @@ def test_thinking_goes_back_with_its_calls_to_the_model_that_thought_it() -> Non
     assert messages(USER, thought, call())[1]["reasoning_content"] == "hm"
     assert "reasoning_content" not in messages(USER, thought, call(), model="other")[1]
     assert "reasoning_content" not in messages(USER, thought, said("no call"))[1]
+    assert "hm" not in str(messages(USER, thought, said("no call"), USER, call()))
     opaque = Reasoning(ItemId("r"), "hm", "completed", "encrypted")
     assert "hm" not in str(messages(USER, opaque, call()))
 

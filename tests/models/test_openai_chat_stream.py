@@ -234,6 +234,16 @@ def test_a_stream_cut_at_any_byte_is_an_error_or_complete(
     assert errors > said_end
 
 
+def test_nothing_is_lost_by_a_cut_after_the_finish_reason() -> None:
+    """B47."""
+    whole = frame({"content": "a"}, "stop")
+    usage = b'data: {"choices":[],"usage":{"prompt_tokens":9}}\n\n'
+    for cut in range(len(usage + DONE)):
+        got = summary(decode(whole + (usage + DONE)[:cut]))
+        assert (got["text"], got["finish"]) == ("a", Finished("stop"))
+        assert got["usage"] == ([Usage(9)] if cut >= len(usage) - 2 else [])
+
+
 pieces = st.text(min_size=1, max_size=6)
 
 
