@@ -338,3 +338,42 @@ async def test_b21_queued_input_is_edited_moved_promoted_and_removed(autojump_cl
     said = [i for i in world.model.requests[-1].items if isinstance(i, UserMessage)]
     assert [i.text for i in said] == ["go", "q2", "q3", "changed"]
     assert [i.delivery for i in said] == ["start", "steer", "queue", "queue"]
+
+
+async def test_b9_the_third_same_call_in_a_row_asks_and_a_no_ends_the_turn(autojump_clock, start):
+    same = calls(call("look", say="x"))
+    world, session_id = await start(same, same, same, text("done"))
+    await world.say(session_id, "go")
+    opened = await world.until_body(session_id, RequestOpened)
+    assert opened.body.request.kind == "doom_loop"
+    assert len(world.usage.begun) == 2
+    await world.must(Answer(opened.body.request.id, "reject"))
+    assert (await world.ended(session_id)).outcome == "blocked"
+
+
+async def test_b9_always_is_asked_once_in_a_session(autojump_clock, start):
+    same = calls(call("look", say="x"))
+    world, session_id = await start(*[same] * 8, text("done"))
+    await world.say(session_id, "go")
+    opened = await world.until_body(session_id, RequestOpened)
+    await world.must(Answer(opened.body.request.id, "always"))
+    assert (await world.ended(session_id)).outcome == "completed"
+    asked = [e for e in world.published[session_id] if isinstance(e.body, RequestOpened)]
+    assert len(asked) == 1
+
+
+async def test_b9_a_cycle_of_two_calls_asks_and_what_the_user_says_begins_anew(
+    autojump_clock, start
+):
+    one, two = calls(call("look", say="x")), calls(call("nope"))
+    world, session_id = await start(one, two, one, two, text("hm"), one, two, text("done"))
+    await world.say(session_id, "go")
+    await world.ended(session_id)
+    await world.say(session_id, "again, please")
+    assert (await world.ended(session_id, 2)).outcome == "completed"
+    world, session_id = await start(*[one, two] * 3, text("done"))
+    await world.say(session_id, "go")
+    opened = await world.until_body(session_id, RequestOpened)
+    assert opened.body.request.kind == "doom_loop"
+    await world.must(Answer(opened.body.request.id, "once"))
+    assert (await world.ended(session_id)).outcome == "completed"

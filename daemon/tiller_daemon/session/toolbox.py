@@ -14,7 +14,7 @@ import trio
 from msgspec import Struct, structs
 
 from tiller_daemon.models.base import ToolSpec
-from tiller_daemon.policy.rules import Verdict, decide, patterns_of_always
+from tiller_daemon.policy.rules import decide, patterns_of_always
 from tiller_daemon.policy.shell_commands import only_reads
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.tools.base import (
@@ -27,7 +27,7 @@ from tiller_daemon.tools.base import (
 )
 from tiller_daemon.turn.context import TurnContext
 from tiller_daemon.turn.ports import PreparedCall, Refusal
-from tiller_protocol.items import Effect, Request, ToolCall
+from tiller_protocol.items import Effect, Request, RequestKind, ToolCall
 from tiller_protocol.settings import Rule
 
 log = structlog.get_logger()
@@ -82,16 +82,14 @@ class Toolbox:
     async def permit(self, prepared: PreparedCall) -> Refusal | None:
         """Ask the policy, then the user if it says so."""
         work: _Work = prepared.work
-        verdict = decide(work.needs, self.rules(), self.context.approve)
-        if verdict.action == "allow":
-            return None
-        if verdict.action == "deny":
-            return Refusal("denied", f"denied: {verdict.reason}")
-        answer = await self.ask(self._request(prepared.call, work, verdict))
-        if answer.resolution in ("once", "always"):
-            return None
-        said = f" They said: {answer.text}" if answer.text else ""
-        return Refusal("denied", f"The user rejected this call.{said}", ends_turn=True)
+        return await self._permit(prepared.call, "approval", work.needs)
+
+    async def permit_repetition(self, call: ToolCall) -> Refusal | None:
+        """Ask about a call that was made again and again; headless runs without a user end."""
+        title = f"{call.name} was called again and again with the same arguments. Go on?"
+        need = Need("doom_loop", (call.name,), ("*",), title=title, detail=call.arguments)
+        refusal = await self._permit(call, "doom_loop", (need,))
+        return refusal and structs.replace(refusal, ends_turn=True)
 
     async def run(
         self, prepared: PreparedCall, output: Callable[[str], Awaitable[None]]
@@ -122,11 +120,25 @@ class Toolbox:
                 f"{work.tool.name} failed by a defect of its own: {type(error).__name__}: {error}"
             ) from error
 
-    def _request(self, call: ToolCall, work: _Work, verdict: Verdict) -> Request:
-        need = next(need for need in work.needs if need.permission == verdict.permission)
+    async def _permit(
+        self, call: ToolCall, kind: RequestKind, needs: tuple[Need, ...]
+    ) -> Refusal | None:
+        verdict = decide(needs, self.rules(), self.context.approve)
+        if verdict.action == "allow":
+            return None
+        if verdict.action == "deny":
+            return Refusal("denied", f"denied: {verdict.reason}")
+        need = next(need for need in needs if need.permission == verdict.permission)
+        answer = await self.ask(self._request(call, kind, need))
+        if answer.resolution in ("once", "always"):
+            return None
+        said = f" They said: {answer.text}" if answer.text else ""
+        return Refusal("denied", f"The user rejected this call.{said}", ends_turn=True)
+
+    def _request(self, call: ToolCall, kind: RequestKind, need: Need) -> Request:
         return Request(
             id=self.new_id(),
-            kind="approval",
+            kind=kind,
             title=need.title or call.title,
             item_id=call.id,
             permission=need.permission,

@@ -6,11 +6,13 @@ them steering is looked for: calls that have not started then are skipped.
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 import trio
 from msgspec import Struct, structs
 
 from tiller_daemon.tools.base import ToolFailure, ToolResult
+from tiller_daemon.turn.decide import calls_since_input, is_doom_loop
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports, PreparedCall, Refusal
 from tiller_protocol.events import AnyBody, ItemCompleted, ItemDelta, ToolCallUpdated
@@ -35,11 +37,11 @@ async def run_calls(calls: Sequence[ToolCall], history: History, ports: Ports) -
     On cancellation the calls without a result stay open for whoever closes the turn.
     """
     rejected = False
-    for group in _groups([_prepare(call, ports) for call in calls]):
+    for group in _groups(_prepare(calls, history, ports)):
         if rejected or ports.mailbox.has_steering:
             reason = SKIPPED_BY_REJECTION if rejected else SKIPPED_BY_STEERING
-            for prepared in group:
-                await _refuse(prepared[0], Refusal("skipped", reason), history, ports)
+            for candidate in group:
+                await _refuse(candidate.call, Refusal("skipped", reason), history, ports)
             continue
         rejected = await _run_group(group, history, ports)
     return Dispatched(rejected)
@@ -53,19 +55,31 @@ async def refuse_all(
         await _refuse(call, Refusal(kind, output), history, ports)
 
 
-_Candidate = tuple[ToolCall, PreparedCall | Refusal]
+class _Candidate(NamedTuple):
+    """A call that may run; `repeats` says that it goes in circles, so that the user is asked."""
+
+    call: ToolCall
+    prepared: PreparedCall | Refusal
+    repeats: bool
 
 
-def _prepare(call: ToolCall, ports: Ports) -> _Candidate:
-    prepared = ports.tools.prepare(call)
-    return (prepared.call if isinstance(prepared, PreparedCall) else call), prepared
+def _prepare(calls: Sequence[ToolCall], history: History, ports: Ports) -> list[_Candidate]:
+    earlier = calls_since_input(history.items)[: -len(calls) or None]
+    candidates: list[_Candidate] = []
+    for number, call in enumerate(calls):
+        prepared = ports.tools.prepare(call)
+        known = prepared.call if isinstance(prepared, PreparedCall) else call
+        repeats = is_doom_loop((*earlier, *calls[:number]), call)
+        candidates.append(_Candidate(known, prepared, repeats))
+    return candidates
 
 
 def _groups(candidates: Sequence[_Candidate]) -> list[list[_Candidate]]:
     """Neighbours that only read, or that will not run, together; every other call by itself."""
 
     def key(numbered: tuple[int, _Candidate]) -> int:
-        number, (_, prepared) = numbered
+        number, candidate = numbered
+        prepared = candidate.prepared
         alone = isinstance(prepared, PreparedCall) and prepared.effect == "write"
         return number if alone else -1
 
@@ -75,31 +89,32 @@ def _groups(candidates: Sequence[_Candidate]) -> list[list[_Candidate]]:
 async def _run_group(group: Sequence[_Candidate], history: History, ports: Ports) -> bool:
     rejections: list[Refusal] = []
 
-    async def run(call: ToolCall, prepared: PreparedCall | Refusal) -> None:
-        refusal = await _run_one(call, prepared, history, ports)
+    async def run(candidate: _Candidate) -> None:
+        refusal = await _run_one(candidate, history, ports)
         if refusal and refusal.ends_turn:
             rejections.append(refusal)
 
     if len(group) == 1:
-        await run(*group[0])
+        await run(group[0])
     else:
         async with trio.open_nursery() as nursery:
-            for call, prepared in group:
-                nursery.start_soon(run, call, prepared)
+            for candidate in group:
+                nursery.start_soon(run, candidate)
     return bool(rejections)
 
 
-async def _run_one(
-    call: ToolCall, prepared: PreparedCall | Refusal, history: History, ports: Ports
-) -> Refusal | None:
-    if isinstance(prepared, PreparedCall):
+async def _run_one(candidate: _Candidate, history: History, ports: Ports) -> Refusal | None:
+    call, prepared, repeats = candidate
+    refusal = await ports.tools.permit_repetition(call) if repeats else None
+    if refusal is None and isinstance(prepared, PreparedCall):
         refusal = await ports.tools.permit(prepared)
         if refusal is None:
             await _execute(prepared, history, ports)
             return None
-    else:
+    elif refusal is None and isinstance(prepared, Refusal):
         refusal = prepared
-    await _refuse(call, refusal, history, ports)
+    if refusal is not None:
+        await _refuse(call, refusal, history, ports)
     return refusal
 
 

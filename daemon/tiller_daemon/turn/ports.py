@@ -78,6 +78,10 @@ class ToolRuntime(Protocol):
         """Ask the policy, and the user when the policy says so."""
         ...
 
+    async def permit_repetition(self, call: ToolCall) -> Refusal | None:
+        """Ask whether a call that goes in circles may go on."""
+        ...
+
     async def run(
         self, prepared: PreparedCall, output: Callable[[str], Awaitable[None]]
     ) -> ToolResult:
