@@ -17,7 +17,7 @@ from tiller_daemon.transport.base import Handler
 from tiller_daemon.transport.nng import NngTransport
 from tiller_protocol.places import OPS_SOCKET
 
-REQ, PUSH = 0x30, 0x50
+REQ, PUSH, SUB = 0x30, 0x50, 0x21
 REQUEST_ID = b"\x80\x00\x00\x01"
 MESSAGE_BYTES_MAX = 1 << 20
 PATIENCE_S = 30.0

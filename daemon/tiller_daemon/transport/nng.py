@@ -9,6 +9,7 @@ answered in any order, and receiving is a non-blocking call after the descriptor
 """
 
 import os
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -41,6 +42,9 @@ RECEIVE_MESSAGES_MAX = 16
 PUBLICATIONS_MAX = 8192
 """Publications kept for a slow subscriber, the most that nng allows; then it loses the oldest."""
 
+PUBLICATION_BYTES_MAX = 4 * 1024 * 1024
+"""Bytes of publications kept for the slow subscribers together (nng shares them), beside one."""
+
 SEND_S_MAX = 5.0
 """How long an answer may wait for nng to take it, even when the daemon is stopping."""
 
@@ -66,6 +70,9 @@ class NngTransport:
         self._events: CData = None
         self._receivable = self._sendable = -1
         self._sending = trio.Lock()
+        self._kept_sizes: deque[int] = deque()
+        self._kept_bytes = 0
+        self._publications_max = PUBLICATIONS_MAX
         self._handling = 0
         self._handling_bytes = 0
         self._room = trio.lowlevel.ParkingLot()
@@ -115,9 +122,30 @@ class NngTransport:
         A subscriber that does not keep up loses the oldest ones in silence; replay helps (T4).
         """
         message = topic.encode() + TOPIC_END + event
+        self._bound_publications(len(message))
         error = lib.nng_send(self._events[0], message, len(message), lib.NNG_FLAG_NONBLOCK)
         if error not in (0, lib.NNG_EAGAIN, lib.NNG_ENOMEM):
             raise TransportError(f"cannot publish: {_text(error)}; the socket is closed")
+
+    def _bound_publications(self, size: int) -> None:
+        """Let nng keep fewer messages while they are large; it bounds their number only."""
+        sizes, most = self._kept_sizes, self._publications_max
+        sizes.append(size)
+        self._kept_bytes += size
+        while self._kept_bytes > PUBLICATION_BYTES_MAX and most > 1:
+            most //= 2
+            self._forget(most)
+        if len(sizes) > most:
+            self._forget(most)
+            if most < PUBLICATIONS_MAX and self._kept_bytes < PUBLICATION_BYTES_MAX // 4:
+                most *= 2
+        if most != self._publications_max:
+            _set_int(self._events, b"send-buffer", most)
+            self._publications_max = most
+
+    def _forget(self, most: int) -> None:
+        while len(self._kept_sizes) > most:
+            self._kept_bytes -= self._kept_sizes.popleft()
 
     def _waiting(self) -> Iterator["_Message"]:
         """The messages that are there, from our own user only."""
