@@ -160,11 +160,17 @@ class Providers:
         if provider.api == "scripted":
             record = Path(provider.record) if provider.record else None
             return ScriptedModel.from_directory(Path(provider.scripts or "."), record=record)
-        client = OpenAIChat(
-            base_url=provider.base_url or "https://api.openai.com/v1",
-            api_key=self._environ.get(provider.api_key_env or ""),
-            headers=provider.headers,
-            name=name,
-        )
+        variable = provider.api_key_env or ""
+        try:
+            client = OpenAIChat(
+                provider.base_url or "https://api.openai.com/v1",
+                self._environ.get(variable),
+                provider.headers,
+                name=name,
+                api_key_env=variable,
+            )
+        except ValueError as error:
+            message = f"The provider {name} can't be used: {error}."
+            raise RejectionError("invalid_settings", message) from None
         self._closing.push_async_callback(client.aclose)
         return client

@@ -44,8 +44,9 @@ class Provider(Struct, frozen=True, forbid_unknown_fields=True):
     """One way to reach models.
 
     `base_url` None means the API's own. `api_key_env` is the name of a variable, never a key.
-    `scripts` is the directory that a `scripted` provider plays from. `record` is a directory into
-    which every exchange is written for later play; both are absolute after loading.
+    `scripts` is the directory that a `scripted` provider plays from. `record` is a file to
+    which a `scripted` provider appends each request as a line of JSON. Both are absolute after
+    loading.
     """
 
     api: Api
