@@ -4,7 +4,7 @@ msgpack on the wire; the ops socket also takes JSON and is answered in kind. Eve
 decoding can fail ends as `BadMessage`. The size of a message is limited by the transport.
 """
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -12,7 +12,7 @@ from tiller_protocol.answers import AnyAnswer
 from tiller_protocol.errors import BadMessage
 from tiller_protocol.events import Event
 from tiller_protocol.ids import IdText
-from tiller_protocol.ops import AnyOp, Submission
+from tiller_protocol.ops import AnyOp, Submission, UserInput
 
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 """Largest message either side takes; the transport refuses a longer one before it is read."""
@@ -67,6 +67,7 @@ _DECODING_FAILS = (
     RecursionError,
     MemoryError,
     OverflowError,
+    TypeError,
     ValueError,
 )
 """What msgspec raises for hostile input besides its own errors (measured: nesting, bad UTF-8)."""
@@ -94,7 +95,10 @@ def decode_envelope(data: bytes) -> Frame:
 def decode_op(frame: Frame) -> AnyOp:
     """Decode the op of an envelope; raises `BadMessage` that carries the submission id."""
     try:
-        return _op_of[frame.encoding](frame.envelope.op)
+        op = _op_of[frame.encoding](frame.envelope.op)
+        if isinstance(op, UserInput) and op.overrides.output_schema is not None:
+            _check_is_json(op.overrides.output_schema)
+        return op
     except _DECODING_FAILS as error:
         raise BadMessage(f"not an op: {_reason(error)}", frame.envelope.id) from None
 
@@ -136,6 +140,16 @@ def decode_publication(data: bytes) -> tuple[str, Event]:
     if not end:
         raise BadMessage("not a publication: no NUL byte after the topic")
     return topic.decode(errors="replace"), decode_event(body)
+
+
+def _check_is_json(value: dict[str, Any]) -> None:
+    """Refuse what one encoding can say and the other can't: huge integers, NaN, bytes, odd keys.
+
+    It goes into an event; one that could not be encoded would be the end of the session.
+    """
+    _to_msgpack(value)
+    if msgspec.json.decode(_to_json(value)) != value:
+        raise ValueError("`output_schema` holds what JSON can't say")
 
 
 def _reason(error: BaseException) -> str:

@@ -41,7 +41,8 @@ def find_places(
     `platform` is `sys.platform`. `state` and `runtime` override what the environment says.
     """
     home = Path(environ.get("HOME") or "/")
-    if root := environ.get("TILLER_HOME"):
+    if given := environ.get("TILLER_HOME"):
+        root = Path(given).absolute()
         found = Places(Path(root, "config"), Path(root, "state"), Path(root, "runtime"))
     elif platform == "darwin":
         support = home / "Library" / "Application Support" / "tiller"
@@ -52,7 +53,7 @@ def find_places(
         running = _base(environ, "XDG_RUNTIME_DIR", kept / "tiller")
         found = Places(configured / "tiller", kept / "tiller", running / "tiller")
     chosen = runtime or found.runtime
-    return Places(found.config, state or found.state, _short(chosen.absolute(), uid))
+    return Places(found.config, (state or found.state).absolute(), _short(chosen.absolute(), uid))
 
 
 def _base(environ: Mapping[str, str], name: str, otherwise: Path) -> Path:
