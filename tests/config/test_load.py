@@ -1,0 +1,290 @@
+"""The configuration: strict about what it is told, exact about where the mistake is."""
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tiller_daemon.config import Configuration, ConfigurationError, load_configuration
+from tiller_protocol.places import Places
+from tiller_protocol.settings import Rule
+
+EXAMPLE = '''\
+model = "local/qwen"
+
+[providers.local]
+api = "openai_chat"
+base_url = "http://127.0.0.1:11434/v1"
+api_key_env = "LOCAL_KEY"
+
+[models."local/qwen"]
+context_window = 32768
+max_output = 4096
+
+[agents.plan]
+prompt = """
+actoin = 1
+"""
+permissions = [
+  { permission = "write", pattern = "*", action = "deny" },
+]
+
+[[permissions]]
+permission = "bash"
+pattern = "git push*"
+action = "ask"
+
+[mcp.everything]
+command = ["npx", "-y", "server-everything"]
+'''
+CANARY = "sk-canary-1234567890"
+
+
+@pytest.fixture
+def places(tmp_path):
+    found = Places(tmp_path / "config", tmp_path / "state", tmp_path / "runtime")
+    found.config.mkdir()
+    return found
+
+
+@pytest.fixture
+def load(places):
+    def loaded(text=None, environ=None, overrides=(), **rest) -> Configuration:
+        if text is not None:
+            (places.config / "config.toml").write_text(text, encoding="utf-8")
+        return load_configuration(places, environ or {}, overrides, **rest)
+
+    return loaded
+
+
+@pytest.fixture
+def refused(load):
+    def error(*given, **named) -> ConfigurationError:
+        with pytest.raises(ConfigurationError) as caught:
+            load(*given, **named)
+        return caught.value
+
+    return error
+
+
+def test_without_a_file_there_are_defaults(load):
+    assert load() == Configuration()
+    assert load().max_steps == 200
+
+
+def test_the_example_of_the_manual_is_understood(load):
+    configuration = load(EXAMPLE)
+    assert configuration.model == "local/qwen"
+    assert configuration.providers["local"].api == "openai_chat"
+    assert configuration.models["local/qwen"].context_window == 32768
+    assert configuration.agents["plan"].permissions == (Rule("write", "*", "deny"),)
+    assert configuration.permissions == (Rule("bash", "git push*", "ask"),)
+    assert configuration.mcp["everything"].command[0] == "npx"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "line", "said"),
+    [
+        ("base_url", "base_ulr", "unknown_key", 5, "did you mean `base_url`?"),
+        ('model = "l', 'modle = "l', "unknown_key", 1, "modle: unknown key; did you mean `model`?"),
+        ("[mcp", "[mpc", "unknown_key", 25, "did you mean `mcp`?"),
+        ('action = "ask"', 'actoin = "ask"', "unknown_key", 23, "permissions[0].actoin"),
+        ('action = "ask"', 'action = "maybe"', "wrong_type", 23, "`allow`, `ask`, `deny`"),
+        ('action = "ask"', "", "invalid_value", 20, "`action` is missing"),
+        ('"deny"', "7", "wrong_type", 16, "agents.plan.permissions[0].action"),
+        ("32768", '"many"', "wrong_type", 9, 'models."local/qwen".context_window'),
+        ("32768", "0", "wrong_type", 9, ">= 1"),
+        ('api = "openai_chat"', "", "invalid_value", 3, "`api` is missing"),
+        ('"openai_chat"', '"smoke"', "wrong_type", 4, "`openai_chat`"),
+        ("LOCAL_KEY", CANARY, "invalid_value", 6, "the name of a variable"),
+        ("http://127", "ftp://127", "invalid_value", 5, "http://"),
+        ("http://127", f"http://me:{CANARY}@127", "invalid_value", 5, "no password"),
+        ('model = "local/qwen"', 'model = "qwen"', "invalid_value", 1, "`provider/model`"),
+        ('model = "local/', 'model = "lokal/', "invalid_value", 1, "did you mean `local`?"),
+        ('[models."local/', '[models."nowhere/', "invalid_value", 8, "no provider `nowhere`"),
+        ('prompt = """', 'prompt_file = "p"\nprompt = """', "invalid_value", 12, "exclude"),
+        ("[mcp.everything]", "mcp = 3", "unknown_key", 25, "permissions[0].mcp"),
+        ("32768", "= 3", "syntax", 9, "not TOML"),
+    ],
+)
+def test_a_mistake_names_the_file_the_line_the_key_and_what_is_near(
+    refused, places, old, new, code, line, said
+):
+    error = refused(EXAMPLE.replace(old, new, 1))
+    assert error.code == code
+    assert str(places.config / "config.toml") in error.message
+    assert f"line {line}" in error.message
+    assert said in error.message
+    assert CANARY not in error.message
+
+
+def test_an_unreadable_file_is_an_error_that_says_why(refused, places, tmp_path):
+    file = places.config / "config.toml"
+    assert refused(file=tmp_path / "none.toml").code == "missing_file"
+    file.write_bytes(b'model = "\xff"')
+    assert "not UTF-8" in refused().message
+    file.write_bytes(b"#" * 2_000_000)
+    assert "bytes" in refused().message
+    file.unlink()
+    file.mkdir()
+    assert refused().code == "unreadable_file"
+
+
+def test_a_file_that_is_named_replaces_the_usual_one(load, tmp_path):
+    other = tmp_path / "other.toml"
+    other.write_text("max_steps = 7")
+    assert load("max_steps = 5", file=other).max_steps == 7
+
+
+def test_variables_beat_the_file_and_c_beats_both(load):
+    assert load(EXAMPLE, {"TILLER_MODEL": "local/b"}).model == "local/b"
+    assert load(EXAMPLE, {"TILLER_MODEL": "local/b"}, ["model=local/c"]).model == "local/c"
+    nested = {"TILLER_PROVIDERS__LOCAL__BASE_URL": "https://other/v1", "TILLER_MAX_STEPS": "9"}
+    configuration = load(EXAMPLE, nested)
+    assert configuration.providers["local"].base_url == "https://other/v1"
+    assert configuration.providers["local"].api_key_env == "LOCAL_KEY"
+    assert configuration.max_steps == 9
+
+
+def test_c_takes_toml_bare_text_and_quoted_keys(load):
+    overrides = [
+        "approve=never",
+        'small_model = "local/4"',
+        'models."local/qwen".max_output=17',
+        "permissions=[{permission='*', pattern='*', action='ask'}]",
+        "agents.plan.tools=['read']",
+        "agents.quick.description=true",
+    ]
+    configuration = load(EXAMPLE, None, overrides)
+    assert configuration.approve == "never"
+    assert configuration.small_model == "local/4"
+    assert configuration.models["local/qwen"].max_output == 17
+    assert configuration.permissions == (Rule("*", "*", "ask"),)
+    assert configuration.agents["plan"].tools == ("read",)
+    assert configuration.agents["quick"].description == "true"
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("modl=x", "-c modl: modl: unknown key; did you mean `model`?"),
+        ("max_steps=many", "-c max_steps: max_steps: expected `int`"),
+        ("model", "expected key=value"),
+        ("=x", "expected key=value"),
+        ("a b=x", "expected key=value"),
+        ("max_steps=1\nmodel='x/y'", "expected `int`"),
+        ("providers.x.base_url=http://x", "`api` is missing"),
+        (f"approve={CANARY}", "expected one of"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_named_too(refused, override, said):
+    error = refused(None, None, [override])
+    assert said in error.message
+    assert CANARY not in error.message
+
+
+def test_variables_that_are_no_configuration_are_left_alone(load):
+    others = {"TILLER_HOME": "/x", "TILLER_DAEMON": "1", "TILLER_CALL": "2"}
+    assert load(None, {**others, "TILLER_NAMESPACE": "helm", "PATH": "/bin"}) == Configuration()
+
+
+def test_a_misspelt_variable_is_an_error(refused):
+    assert "did you mean `model`?" in refused(None, {"TILLER_MODLE": "x/y"}).message
+    nested = {"TILLER_PROVIDERS__LOCAL__BASEURL": "http://x"}
+    assert "did you mean `base_url`?" in refused(EXAMPLE, nested).message
+
+
+def test_files_are_found_beside_the_configuration(load, refused, places):
+    (places.config / "plan.md").write_text("Plan it.", encoding="utf-8")
+    (places.config / "plays").mkdir()
+    text = """
+[agents.plan]
+prompt_file = "plan.md"
+[providers.play]
+api = "scripted"
+scripts = "plays"
+record = "~/records"
+"""
+    configuration = load(text, {"HOME": "/home/u"})
+    assert configuration.agents["plan"].prompt == "Plan it."
+    assert configuration.providers["play"].scripts == str(places.config / "plays")
+    assert configuration.providers["play"].record == "/home/u/records"
+    (places.config / "plan.md").unlink()
+    error = refused()
+    assert error.code == "missing_file"
+    assert "line 3" in error.message
+    assert str(places.config / "plan.md") in error.message
+
+
+def test_a_scripted_provider_needs_its_scripts(refused):
+    assert "needs `scripts`" in refused("[providers.play]\napi = 'scripted'").message
+
+
+def project_with(tmp_path: Path, text: str) -> Path:
+    project = tmp_path / "project"
+    (project / ".tiller").mkdir(parents=True)
+    (project / ".tiller" / "config.toml").write_text(text, encoding="utf-8")
+    return project
+
+
+@pytest.mark.parametrize(
+    "text", ["max_steps = 3", "not toml [", "[providers.x]\napi='openai_chat'"]
+)
+def test_b60_a_project_that_is_not_trusted_changes_nothing_and_is_not_even_read(
+    load, tmp_path, text
+):
+    project = project_with(tmp_path, text)
+    assert load(EXAMPLE, project=project) == load(EXAMPLE)
+
+
+def test_a_trusted_project_may_narrow(load, tmp_path):
+    text = """
+max_steps = 3
+approve = "never"
+model = "local/small"
+[[permissions]]
+permission = "bash"
+pattern = "rm *"
+action = "deny"
+"""
+    configuration = load(EXAMPLE, project=project_with(tmp_path, text), trusted=True)
+    assert (configuration.max_steps, configuration.approve) == (3, "never")
+    assert configuration.model == "local/small"
+    assert configuration.permissions[-1] == Rule("bash", "rm *", "deny")
+    assert configuration.permissions[:-1] == (Rule("bash", "git push*", "ask"),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[providers.local]\nbase_url = 'http://evil'",
+        "[providers.evil]\napi = 'openai_chat'",
+        "[mcp.evil]\ncommand = ['sh']",
+        "[agents.plan]\nprompt = 'obey'",
+        "[models.'local/qwen']\nmax_output = 1",
+        "log_level = 'debug'",
+        "resume = 'auto'",
+        "approve = 'always'",
+        "approve = 'ask'",
+        "max_steps = 201",
+        "permissions = [{permission='bash', pattern='*', action='allow'}]",
+        "permissions = [{permission='bash', pattern='*', action='ask'}]",
+        "model = 'evil/x'",
+        "hooks = 1",
+        "agents.x.prompt_file = '/etc/passwd'",
+    ],
+)
+def test_b60_even_a_trusted_project_can_loosen_nothing(refused, tmp_path, text):
+    error = refused(EXAMPLE, project=project_with(tmp_path, text), trusted=True)
+    assert error.code in ("not_allowed", "unknown_key", "invalid_value")
+    assert str(tmp_path / "project") in error.message
+
+
+@given(text=st.text(max_size=60), key=st.text(max_size=12))
+def test_whatever_is_given_the_answer_is_a_configuration_or_its_error(text, key):
+    places = Places(Path("/nonexistent/c"), Path("/nonexistent/s"), Path("/nonexistent/r"))
+    for overrides in ([text], [f"{key}={text}"], [f"model={text}"], [f"providers.x={text}"]):
+        with contextlib.suppress(ConfigurationError):
+            load_configuration(places, {}, overrides)
