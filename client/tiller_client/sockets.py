@@ -8,12 +8,14 @@ Nothing here blocks longer than it is told to, and no wait is inside nng: Ctrl-C
 import contextlib
 import os
 import select
+from collections.abc import Generator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import pynng
 
+from tiller_client.errors import TillerError
 from tiller_protocol.codec import MESSAGE_BYTES_MAX, TOPIC_END, decode_publication
 from tiller_protocol.errors import BadMessage
 from tiller_protocol.events import Event
@@ -40,12 +42,13 @@ class RequestSocket:
 
     def __init__(self, runtime: Path) -> None:
         """Begin to connect, and go on trying."""
-        self._socket = pynng.Req0(
-            resend_time=RESEND_MS,
-            recv_max_size=MESSAGE_BYTES_MAX,
-            reconnect_time_min=RECONNECT_MIN_MS,
-            reconnect_time_max=RECONNECT_MAX_MS,
-        )
+        with _sentences():
+            self._socket = pynng.Req0(
+                resend_time=RESEND_MS,
+                recv_max_size=MESSAGE_BYTES_MAX,
+                reconnect_time_min=RECONNECT_MIN_MS,
+                reconnect_time_max=RECONNECT_MAX_MS,
+            )
         self._socket.dial(f"ipc://{runtime / OPS_SOCKET}", block=False)
 
     def send(self, frame: bytes, timeout_s: float) -> bool:
@@ -84,12 +87,13 @@ class EventSocket:
         self.joined_fd, self._joined_write = os.pipe()
         os.set_blocking(self.joined_fd, False)
         os.set_blocking(self._joined_write, False)
-        self._socket = pynng.Sub0(
-            recv_max_size=MESSAGE_BYTES_MAX,
-            recv_buffer_size=BUFFER_MESSAGES,
-            reconnect_time_min=RECONNECT_MIN_MS,
-            reconnect_time_max=RECONNECT_MAX_MS,
-        )
+        with _sentences():
+            self._socket = pynng.Sub0(
+                recv_max_size=MESSAGE_BYTES_MAX,
+                recv_buffer_size=BUFFER_MESSAGES,
+                reconnect_time_min=RECONNECT_MIN_MS,
+                reconnect_time_max=RECONNECT_MAX_MS,
+            )
         self._socket.add_post_pipe_connect_cb(self._note_joined)
         self._socket.subscribe(topic.encode() + TOPIC_END)
         self._socket.dial(f"ipc://{runtime / EVENTS_SOCKET}", block=False)
@@ -140,3 +144,14 @@ class EventSocket:
         """Runs on a thread of nng's."""
         with contextlib.suppress(OSError):
             os.write(self._joined_write, b"j")
+
+
+@contextlib.contextmanager
+def _sentences() -> Generator[None]:
+    """Say it in a sentence when the system refuses nng its threads or descriptors."""
+    try:
+        yield
+    except (pynng.NoMemory, pynng.OutOfFiles) as error:
+        raise TillerError(
+            f"the system gives no more threads or files ({error}); end some programs first"
+        ) from None

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""How long the thin client takes, as whole processes: `--help`, one request, one empty turn.
+
+Run with the project's Python. Starts a daemon of its own with a scripted model, in a directory
+that is removed. Prints the median, the best and the worst of each, in milliseconds. The target for
+`--help` is 100 ms.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROUNDS = 20
+TILLER = (sys.executable, "-m", "tiller_client")
+SCRIPT = {"steps": [{"parts": [{"type": "text", "text": "Hello."}], "repeat": True}]}
+CONFIGURATION = 'model = "bench/hello"\n[providers.bench]\napi = "scripted"\nscripts = "{}"\n'
+
+
+def main() -> None:
+    """Measure each command and print a table."""
+    with tempfile.TemporaryDirectory(prefix="tiller-bench-") as directory:
+        root = Path(directory)
+        (root / "config").mkdir()
+        (root / "hello.json").write_text(json.dumps(SCRIPT))
+        (root / "config" / "config.toml").write_text(CONFIGURATION.format(root))
+        environment = os.environ | {"TILLER_HOME": str(root)}
+        print(f"{'command':<28}{'median':>8}{'best':>8}{'worst':>8}  ms, n = {ROUNDS}")
+        measure("python -c pass", [sys.executable, "-c", "pass"], environment)
+        measure("tiller --help", [*TILLER, "--help"], environment)
+        measure("tiller exec --help", [*TILLER, "exec", "--help"], environment)
+        begun = time.perf_counter()
+        run([*TILLER, "daemon", "start"], environment)
+        print(f"{'tiller daemon start (once)':<28}{(time.perf_counter() - begun) * 1000:8.0f}")
+        try:
+            measure("tiller ls", [*TILLER, "ls"], environment)
+            measure("tiller exec (one answer)", [*TILLER, "exec", "hello"], environment)
+        finally:
+            run([*TILLER, "daemon", "stop"], environment)
+
+
+def measure(name: str, command: list[str], environment: dict[str, str]) -> None:
+    """Run `command` `ROUNDS` times, one after the other."""
+    taken_ms: list[float] = []
+    for _ in range(ROUNDS):
+        begun = time.perf_counter()
+        run(command, environment)
+        taken_ms.append((time.perf_counter() - begun) * 1000)
+    median = statistics.median(taken_ms)
+    print(f"{name:<28}{median:8.0f}{min(taken_ms):8.0f}{max(taken_ms):8.0f}")
+
+
+def run(command: list[str], environment: dict[str, str]) -> None:
+    """Run one process to its good end, with its output kept off the screen."""
+    subprocess.run(command, env=environment, cwd="/", check=True, capture_output=True)
+
+
+if __name__ == "__main__":
+    main()
