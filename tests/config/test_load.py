@@ -1,6 +1,7 @@
 """The configuration: strict about what it is told, exact about where the mistake is."""
 
 import contextlib
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiller_daemon.config import Configuration, ConfigurationError, load_configuration
+from tiller_daemon.config.source import field_names
 from tiller_protocol.places import Places
 from tiller_protocol.settings import Rule
 
@@ -288,3 +290,14 @@ def test_whatever_is_given_the_answer_is_a_configuration_or_its_error(text, key)
     for overrides in ([text], [f"{key}={text}"], [f"model={text}"], [f"providers.x={text}"]):
         with contextlib.suppress(ConfigurationError):
             load_configuration(places, {}, overrides)
+
+
+def test_the_manual_shows_what_is_understood(load, places):
+    manual = Path(__file__).parents[2] / "docs" / "configuration.md"
+    (example,) = re.findall(r"```toml\n(.*?)```", manual.read_text(encoding="utf-8"), re.DOTALL)
+    (places.config / "plays").mkdir()
+    (places.config / "plan.md").write_text("Plan.", encoding="utf-8")
+    configuration = load(example)
+    for name in field_names(Configuration):
+        assert re.search(rf"^\[*{name}\b", example, re.MULTILINE), name
+    assert configuration.mcp["everything"].environment == {"LOG": "1"}
