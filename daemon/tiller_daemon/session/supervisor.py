@@ -13,11 +13,12 @@ import trio
 from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.session.actor import Pending, Session
+from tiller_daemon.session.actor import Session
 from tiller_daemon.session.checks import check_settings, check_workspace
 from tiller_daemon.session.freeze import merge_settings
 from tiller_daemon.session.recovery import load_snapshot, recovery_bodies
 from tiller_daemon.session.services import Services
+from tiller_daemon.session.state import Pending
 from tiller_daemon.store.base import BadCursor, LogError, SessionRow, SubmissionRow, cursor_of
 from tiller_protocol.answers import (
     Accepted,

@@ -1,0 +1,207 @@
+"""What each op does to a session: one plain function per op.
+
+None of them waits. What it puts and the answer to the submission become one commit; a rejection is
+raised before anything was put.
+"""
+
+from msgspec import structs
+
+from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.active_turn import ActiveTurn
+from tiller_daemon.session.checks import check_input, check_settings, check_workspace, handed_back
+from tiller_daemon.session.freeze import freeze_context, merge_settings, with_grants
+from tiller_daemon.session.requests import Reply
+from tiller_daemon.session.state import Pending, SessionState
+from tiller_daemon.turn.history import History
+from tiller_protocol.answers import AnyResult, Queued, Started, Steered
+from tiller_protocol.events import (
+    AnyBody,
+    ItemCompleted,
+    ItemStarted,
+    QueueChanged,
+    SessionArchived,
+    SessionConfigured,
+    SessionTitled,
+    StatusChanged,
+    TurnStarted,
+)
+from tiller_protocol.ids import ItemId
+from tiller_protocol.items import Delivery, QueuedInput, UserMessage
+from tiller_protocol.ops import (
+    Answer,
+    Interrupt,
+    QueueEdit,
+    SessionArchive,
+    SessionConfigure,
+    UserInput,
+)
+from tiller_protocol.settings import TurnOverrides
+
+TITLE_CHARS_MAX = 72
+"""Longest title taken from a user's words; a line of a list."""
+
+
+def handle(state: SessionState, pending: Pending) -> AnyResult | None:
+    """Do what the op asks; returns what the answer holds beyond yes. Raises `RejectionError`."""
+    match pending.op:
+        case UserInput() as op:
+            return _take_input(state, op, pending)
+        case Interrupt() as op:
+            _interrupt(state, op)
+        case Answer() as op:
+            _answer_request(state, op, pending)
+        case QueueEdit() as op:
+            _edit_queue(state, op, pending)
+        case SessionConfigure() as op:
+            check_settings(state.services, op.settings)
+            settings = merge_settings(state.outbox.settle().settings, op.settings)
+            state.put(pending, SessionConfigured(settings))
+        case SessionArchive() as op:
+            state.put(pending, SessionArchived(op.archived))
+        case _ as op:
+            name = op.__struct_config__.tag
+            raise RejectionError("unavailable", f"This daemon can't do {name} yet.")
+    return None
+
+
+def overloaded(pending: Pending) -> RejectionError:
+    """The rejection when too much waits; input is handed back in it."""
+    data = handed_back(pending.op) if isinstance(pending.op, UserInput) else {}
+    return RejectionError("overloaded", "Too much waits in this session. Try again later.", data)
+
+
+def _take_input(state: SessionState, op: UserInput, pending: Pending) -> AnyResult:
+    check_input(op)
+    turn = state.turn
+    given = QueuedInput(
+        state.services.new_id(), op.text, "queue", op.images, op.files, pending.client
+    )
+    if turn is None:
+        return _input_at_rest(state, op, given, pending)
+    if op.expected_turn_id not in (None, turn.turn_id):
+        raise _mismatch(turn, op.expected_turn_id)
+    match op.delivery:
+        case "start":
+            raise _busy(turn)
+        case "queue":
+            _enqueue(state, given, pending)
+            return Queued(given.id, len(state.queue.queue) - 1)
+        case "steer" | "auto":
+            _enqueue(state, _as(given, "steer"), pending)
+            return Steered(turn.turn_id, given.id)
+
+
+def _input_at_rest(
+    state: SessionState, op: UserInput, given: QueuedInput, pending: Pending
+) -> AnyResult:
+    if op.delivery == "steer" or op.expected_turn_id is not None:
+        message = "No turn is running, so there is nothing to steer. Your input is in `data`."
+        raise RejectionError("no_active_turn", message, handed_back(op))
+    first = given
+    if op.delivery == "queue" and state.queue.queue:
+        state.queue.put(given)
+        first = state.queue.take_follow_ups("one_at_a_time")[0]
+    try:
+        turn_id = _start_turn(state, first, op.overrides, pending)
+    except RejectionError:
+        state.queue.restore(state.outbox.settle().queue)
+        raise
+    return Started(turn_id) if first is given else Queued(given.id, len(state.queue.queue) - 1)
+
+
+def _enqueue(state: SessionState, given: QueuedInput, pending: Pending) -> None:
+    if state.queue.is_full:
+        raise overloaded(pending)
+    state.queue.put(given)
+    state.put(pending, QueueChanged(state.queue.queue))
+
+
+def _edit_queue(state: SessionState, op: QueueEdit, pending: Pending) -> None:
+    position = state.queue.position(op.input_id)
+    if position is None:
+        message = f"Input {op.input_id} is not queued: it was taken, removed, or never there."
+        raise RejectionError("not_found", message)
+    match op.action:
+        case "edit":
+            check_input(UserInput(op.session_id, op.text))
+            state.queue.edit(position, op.text)
+        case "remove":
+            state.queue.remove(position)
+        case "move":
+            state.queue.move(position, op.position)
+        case "promote":
+            state.queue.promote(position)
+    state.put(pending, QueueChanged(state.queue.queue))
+
+
+def _start_turn(
+    state: SessionState, first: QueuedInput, overrides: TurnOverrides, pending: Pending
+) -> str:
+    snapshot = state.outbox.settle()
+    check_workspace(snapshot.workspace)
+    context, model = freeze_context(
+        state.services,
+        snapshot.session_id,
+        snapshot.workspace,
+        snapshot.settings,
+        overrides,
+        first_ordinal=snapshot.steps,
+    )
+    message = UserMessage(
+        ItemId(first.id), first.text, "start", first.images, first.files, first.client
+    )
+    history = History([*snapshot.items, message])
+    bodies: list[AnyBody] = [TurnStarted(context.shown()), StatusChanged("busy")]
+    if state.queue.queue != snapshot.queue:
+        bodies.append(QueueChanged(state.queue.queue))
+    bodies += [ItemStarted(message), ItemCompleted(message)]
+    if not snapshot.title:
+        state.put(pending, SessionTitled(_first_title(first.text)))
+    state.put(pending, *bodies, turn_id=context.turn_id)
+    turn = ActiveTurn(
+        context, model, state.services, state.outbox, state.queue, state.requests, state.files
+    )
+    state.begin(turn, history)
+    return context.turn_id
+
+
+def _interrupt(state: SessionState, op: Interrupt) -> None:
+    if state.turn is None:
+        raise RejectionError("no_active_turn", "No turn is running, so none was interrupted.")
+    if op.turn_id not in (None, state.turn.turn_id):
+        raise _mismatch(state.turn, op.turn_id)
+    state.turn.interrupt()
+
+
+def _answer_request(state: SessionState, op: Answer, pending: Pending) -> None:
+    grants = state.requests.answer(op.request_id, Reply(op.decision, op.text, pending.client))
+    if grants:
+        state.put(pending, SessionConfigured(with_grants(state.outbox.settle().settings, grants)))
+        if state.turn:
+            state.turn.grant(grants)
+
+
+def _first_title(text: str) -> str:
+    """The title of a session until it gets a better one: the beginning of what was asked first."""
+    line = " ".join(text.split()) or "(no text)"
+    return line if len(line) <= TITLE_CHARS_MAX else f"{line[: TITLE_CHARS_MAX - 1]}…"
+
+
+def _as(given: QueuedInput, delivery: Delivery) -> QueuedInput:
+    return structs.replace(given, delivery=delivery)
+
+
+def _busy(turn: ActiveTurn) -> RejectionError:
+    return RejectionError(
+        "busy",
+        "A turn is running. Steer it, queue your input, or wait until it ends.",
+        {"turn_id": turn.turn_id},
+    )
+
+
+def _mismatch(turn: ActiveTurn, expected: str | None) -> RejectionError:
+    return RejectionError(
+        "expected_turn_mismatch",
+        f"The running turn is {turn.turn_id}, not {expected}.",
+        {"turn_id": turn.turn_id},
+    )

@@ -1,0 +1,52 @@
+"""What a session holds between two ops. Handlers change it; the loop and the turn work on it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import trio
+
+from tiller_daemon.session.active_turn import ActiveTurn
+from tiller_daemon.session.mailbox import InputQueue
+from tiller_daemon.session.outbox import Outbox
+from tiller_daemon.session.requests import OpenRequests
+from tiller_daemon.session.services import Services
+from tiller_daemon.tools.base import FileVersions
+from tiller_daemon.turn.history import History
+from tiller_protocol.answers import AnyAnswer
+from tiller_protocol.events import AnyBody
+from tiller_protocol.ops import AnyOp
+from tiller_protocol.snapshot import Snapshot
+
+
+@dataclass(eq=False)
+class Pending:
+    """A submission on its way through the loop. `answer` is there once `answered` is set."""
+
+    submission_id: str
+    op: AnyOp
+    client: str
+    digest: bytes
+    answered: trio.Event = field(default_factory=trio.Event)
+    answer: AnyAnswer | None = None
+
+
+class SessionState:
+    """The state of one loaded session. `begin` makes a turn run; the actor sets it."""
+
+    def __init__(
+        self,
+        services: Services,
+        snapshot: Snapshot,
+        begin: Callable[[ActiveTurn, History], None],
+    ) -> None:
+        self.services = services
+        self.outbox = Outbox(snapshot, services.log, services.publish, services.time)
+        self.queue = InputQueue(snapshot.queue)
+        self.requests = OpenRequests(self.outbox)
+        self.files = FileVersions()
+        self.turn: ActiveTurn | None = None
+        self.begin = begin
+
+    def put(self, pending: Pending, *bodies: AnyBody, turn_id: str | None = None) -> None:
+        """Put events that `pending` causes."""
+        self.outbox.put(*bodies, turn_id=turn_id, submission_id=pending.submission_id)
