@@ -112,11 +112,13 @@ def test_the_guard_ends_everything_when_the_daemon_is_killed():
 def test_an_orderly_stop_sends_the_guard_away_and_kills_nothing():
     mark = {"TILLER_DAEMON": "ORDERLY"}
     with subprocess.Popen(["sleep", "1000"], env=mark, start_new_session=True) as stays:
-        with Guard("ORDERLY"):
-            assert len(guards("ORDERLY")) == 1
-        assert guards("ORDERLY") == []
-        assert stays.poll() is None
-        stays.kill()
+        try:
+            with Guard("ORDERLY"):
+                until(lambda: len(guards("ORDERLY")) == 1)
+            assert guards("ORDERLY") == []
+            assert stays.poll() is None
+        finally:
+            stays.kill()
 
 
 def until(condition: Callable[[], bool], within_s: float = 10.0) -> None:
@@ -149,7 +151,8 @@ def test_both_ways_to_read_the_table_agree(table):
             )
             assert table.entries()[child.pid] == entry
             assert entry.start >= table.entry(os.getpid()).start
-            assert b"TILLER_DAEMON=TABLED" in table.variables(child.pid)
+            # Just after exec the system shows no variables yet.
+            until(lambda: b"TILLER_DAEMON=TABLED" in table.variables(child.pid))
             assert table.marked(b"TILLER_DAEMON=TABLED") == {child.pid}
         finally:
             child.kill()

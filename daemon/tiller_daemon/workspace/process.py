@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import trio
 
-from tiller_daemon.workspace.tree import COMMAND_MARKER, Ended, Tree, disown
+from tiller_daemon.workspace.tree import COMMAND_MARKER, Ended, Tree, disown, reap_orphans
 
 PIPE_BYTES: Final = 1 << 16
 """What a Linux pipe holds: the most that is read at once, and that is left when a command ends."""
@@ -31,6 +31,9 @@ TIMEOUT_GRACE_S: Final = 2.0
 
 END_SHIELD_S: Final = 5.0
 """The longest that an interrupt waits for processes to die."""
+
+REAP_S: Final = 1.0
+"""How often those are reaped that died as orphans while a command runs."""
 
 EXIT_POLL_S: Final = 0.01
 """How often the shell is looked at where the system has no pidfd (macOS)."""
@@ -168,10 +171,18 @@ class _Output:
 
 async def _exited(process: subprocess.Popen[bytes]) -> None:
     """Wait for the exit, and leave the process to be reaped: its pid stays taken."""
+    while True:
+        with trio.move_on_after(REAP_S):
+            await _exit_of(process)
+            return
+        reap_orphans()
+
+
+async def _exit_of(process: subprocess.Popen[bytes]) -> None:
     try:
         watched = os.pidfd_open(process.pid)
     except (AttributeError, OSError):
-        await _exited_by_looking(process)
+        await _exit_by_looking(process)
         return
     try:
         await trio.lowlevel.wait_readable(watched)
@@ -179,7 +190,7 @@ async def _exited(process: subprocess.Popen[bytes]) -> None:
         os.close(watched)
 
 
-async def _exited_by_looking(process: subprocess.Popen[bytes]) -> None:
+async def _exit_by_looking(process: subprocess.Popen[bytes]) -> None:
     how = os.WEXITED | os.WNOHANG | os.WNOWAIT
     while os.waitid(os.P_PID, process.pid, how) is None:  # noqa: ASYNC110, ASYNC222 - no event
         await trio.sleep(EXIT_POLL_S)
@@ -188,7 +199,6 @@ async def _exited_by_looking(process: subprocess.Popen[bytes]) -> None:
 async def _end_leftovers(tree: Tree) -> Ended:
     """Let what the shell left behind end by itself, such as the end of a pipe, or else end it."""
     with trio.move_on_after(SETTLE_S):
-        while alive := tree.alive():
-            await tree.gone(alive)
+        await tree.settle()
         return Ended(0, 0)
     return await tree.end(LEFTOVER_GRACE_S)

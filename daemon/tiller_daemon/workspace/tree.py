@@ -13,6 +13,7 @@ import os
 import secrets
 import signal
 import sys
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -27,6 +28,12 @@ COMMAND_MARKER: Final = "TILLER_COMMAND"
 
 POLL_S: Final = 0.005
 """How often it is looked whether processes that were signalled are gone."""
+
+YOUNG_S: Final = 0.04
+"""Below this age a process that carries no mark may still be on its way to exec."""
+
+YOUNG_LOOKS: Final = 10
+"""How often it is looked again for such a one to grow up."""
 
 KILL_WAIT_S: Final = 2.0
 """How long SIGKILL is repeated; what lives on then is stuck in the kernel or another user's."""
@@ -81,6 +88,7 @@ class Tree:
     def __init__(self) -> None:
         self.token: Final = secrets.token_hex(8)
         self._mark: Final = f"{COMMAND_MARKER}={self.token}".encode()
+        self._leader = 0
         self._start = 0
         self._sessions: set[int] = set()
         self._known: dict[int, int] = {}
@@ -88,22 +96,21 @@ class Tree:
     def begin(self, leader: int) -> None:
         """Say which process is the shell; it leads a session of its own."""
         own(leader)
+        self._leader = leader
         self._sessions.add(leader)
-        self._start = _start_of(leader)
+        entry = _TABLE.entry(leader)
+        self._start = entry.start if entry else 0
         _trees.add(self)
 
     def close(self) -> None:
         """Forget the tree; call after `end`, in any case."""
         _trees.discard(self)
 
-    def alive(self) -> list[Entry]:
-        """Return the processes of this command that live now; reaps dead orphans on the way."""
-        table = _TABLE.entries()
-        _reap(table.values())
-        members = self._members(table)
-        self._known = {entry.pid: entry.start for entry in members}
-        self._sessions.update(entry.session for entry in members)
-        return [entry for entry in members if not entry.dead]
+    async def settle(self) -> None:
+        """Wait until no process of this command is left; the dead are reaped on the way."""
+        while members := await self._members():
+            _reap(members)
+            await _gone(members)
 
     async def end(self, grace_s: float) -> Ended:
         """End every process: SIGTERM, up to `grace_s` seconds, then SIGKILL until none is left.
@@ -111,53 +118,62 @@ class Tree:
         When it returns they are dead, and those that had no parent left are reaped. Takes at most
         `grace_s` + `KILL_WAIT_S`; run it in a shield when the command was cancelled.
         """
-        if not (members := self.alive()):
+        if not (members := await self._members()):
             return Ended(0, 0)
-        seen = {(entry.pid, entry.start) for entry in members}
+        seen = _living(members)
         _signal(members, signal.SIGTERM)
         # A stopped process acts on SIGTERM only once it runs again.
         _signal(members, signal.SIGCONT)
         with trio.move_on_after(grace_s):
-            while members:
-                await self.gone(members)
-                members = self.alive()
-                seen.update((entry.pid, entry.start) for entry in members)
+            await self.settle()
+            return Ended(len(seen), 0)
         with trio.move_on_after(KILL_WAIT_S):
-            while members := self.alive():
-                seen.update((entry.pid, entry.start) for entry in members)
+            while members := await self._members():
+                seen |= _living(members)
                 _signal(members, signal.SIGKILL)
+                _reap(members)
                 await trio.sleep(POLL_S)
-        return Ended(len(seen), len(members))
+        return Ended(len(seen), len(_living(members)))
 
-    async def gone(self, members: Iterable[Entry]) -> None:
-        """Wait until none of `members` lives, at a cost that does not grow with the machine."""
-        for entry in members:
-            while _lives(entry):  # noqa: ASYNC110 - orphans tell nobody of their end
-                await trio.sleep(POLL_S)
+    async def _members(self) -> list[Entry]:
+        """Return the processes of this command, with the dead that were not reaped yet.
 
-    def _members(self, table: dict[int, Entry]) -> list[Entry]:
-        children: dict[int, list[Entry]] = {}
-        for entry in table.values():
-            children.setdefault(entry.parent, []).append(entry)
+        Only when there are not even dead ones is it quiet: of processes that fork and exit all
+        the time, a look at the table may miss every living one.
+        """
+        members, young = self._look()
+        for _ in range(YOUNG_LOOKS):
+            if not young:
+                break
+            await trio.sleep(POLL_S)
+            members, young = self._look()
+        self._known = {entry.pid: entry.start for entry in members}
+        self._sessions.update(entry.session for entry in members)
+        return members
+
+    def _look(self) -> tuple[list[Entry], bool]:
+        """Return the members, and whether there is a process too young to be told what it is."""
+        table = _TABLE.entries()
+        orphans = [entry for entry in table.values() if _is_orphan(entry)]
         marked = set[int]() if _adopts[0] else _TABLE.marked(self._mark)
-        found = {
-            entry.pid: entry
+        roots = [
+            entry
             for entry in table.values()
-            if entry.pid in marked or self._holds(entry, table)
-        }
-        waiting = list(found.values())
-        while waiting:
-            new = [one for one in children.get(waiting.pop().pid, ()) if one.pid not in found]
-            found.update((one.pid, one) for one in new)
-            waiting.extend(new)
-        return list(found.values())
+            if entry.session in self._sessions
+            or self._known.get(entry.pid) == entry.start
+            or entry.pid in marked
+        ]
+        claims = {orphan.pid: self._claims(orphan, table) for orphan in orphans}
+        roots.extend(orphan for orphan in orphans if claims[orphan.pid])
+        members = _with_descendants(roots, table)
+        shell = members.get(self._leader)
+        if shell and shell.dead:
+            # It stays unreaped to the end, so that its pid and its group are nobody else's.
+            del members[self._leader]
+        return list(members.values()), None in claims.values()
 
-    def _holds(self, entry: Entry, table: dict[int, Entry]) -> bool:
-        if entry.session in self._sessions or self._known.get(entry.pid) == entry.start:
-            return True
-        return _is_orphan(entry) and self._claims(entry, table)
-
-    def _claims(self, orphan: Entry, table: dict[int, Entry]) -> bool:
+    def _claims(self, orphan: Entry, table: dict[int, Entry]) -> bool | None:
+        """Whether an orphan is of this command; None if that can't be said yet."""
         # A process is judged by the leader of its session while that one lives, so that a helper
         # of one of the daemon's servers is not taken for a stranger.
         judged = table.get(orphan.session, orphan)
@@ -169,7 +185,23 @@ class Tree:
         if COMMAND_MARKER.encode() in variables or DAEMON_MARKER.encode() in variables:
             return False
         # It carries no mark at all: it goes to the last of the commands that can have left it.
-        return all(tree is self for tree in _trees if tree._start <= orphan.start)
+        if [tree for tree in _trees if tree._start <= orphan.start] != [self]:
+            return False
+        return None if not orphan.dead and _is_young(orphan) else True
+
+
+def reap_orphans() -> None:
+    """Reap what died in the care of the daemon; cheap when there is nothing to reap.
+
+    For now and then while a long command runs: its dead daemons would fill the process table.
+    """
+    how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    with suppress(ChildProcessError):
+        while _adopts[0] and (died := os.waitid(os.P_ALL, 0, how)):
+            if died.si_pid in _own or os.getsid(died.si_pid) == os.getsid(0):
+                # The daemon's own child, which somebody is about to wait for.
+                return
+            os.waitpid(died.si_pid, os.WNOHANG)
 
 
 async def sweep(log_id: str) -> int:
@@ -190,16 +222,27 @@ async def sweep(log_id: str) -> int:
 
 def _left_over(mark: bytes) -> list[Entry]:
     table = _TABLE.entries()
-    _reap(table.values())
+    _reap(entry for entry in table.values() if _is_orphan(entry))
+    living = {pid: entry for pid, entry in table.items() if not entry.dead}
     spared = _line_of(os.getpid(), table)
-    living = [one for one in table.values() if not one.dead and one.pid not in spared]
-    roots = _TABLE.marked(mark) & {one.pid for one in living}
-    sessions = {table[pid].session for pid in roots} - {table[pid].session for pid in spared}
-    return [
-        one
-        for one in living
-        if one.session in sessions or not roots.isdisjoint(_line_of(one.pid, table))
-    ]
+    marked = [living[pid] for pid in _TABLE.marked(mark) if pid in living and pid not in spared]
+    sessions = {entry.session for entry in marked} - {table[pid].session for pid in spared}
+    roots = [*marked, *(entry for entry in living.values() if entry.session in sessions)]
+    found = _with_descendants(roots, living)
+    return [entry for pid, entry in found.items() if pid not in spared]
+
+
+def _with_descendants(roots: Iterable[Entry], table: dict[int, Entry]) -> dict[int, Entry]:
+    children: dict[int, list[Entry]] = {}
+    for entry in table.values():
+        children.setdefault(entry.parent, []).append(entry)
+    found = {entry.pid: entry for entry in roots}
+    waiting = list(found.values())
+    while waiting:
+        new = [one for one in children.get(waiting.pop().pid, ()) if one.pid not in found]
+        found.update((one.pid, one) for one in new)
+        waiting.extend(new)
+    return found
 
 
 def _line_of(pid: int, table: dict[int, Entry]) -> set[int]:
@@ -210,9 +253,12 @@ def _line_of(pid: int, table: dict[int, Entry]) -> set[int]:
     return line
 
 
-def _start_of(pid: int) -> int:
-    entry = _TABLE.entry(pid)
-    return entry.start if entry else 0
+async def _gone(members: Iterable[Entry]) -> None:
+    """Wait until none of `members` lives, at a cost that does not grow with the machine."""
+    for entry in members:
+        while _lives(entry):  # noqa: ASYNC110 - orphans tell nobody of their end
+            await trio.sleep(POLL_S)
+    await trio.lowlevel.checkpoint()
 
 
 def _lives(entry: Entry) -> bool:
@@ -234,9 +280,19 @@ def _is_orphan(entry: Entry) -> bool:
     )
 
 
-def _reap(entries: Iterable[Entry]) -> None:
-    for entry in entries:
-        if entry.dead and _is_orphan(entry):
+def _is_young(entry: Entry) -> bool:
+    """Whether it may still be on its way to its own environment, between fork and exec."""
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - entry.start / os.sysconf("SC_CLK_TCK")
+    return age_s < YOUNG_S
+
+
+def _living(members: Iterable[Entry]) -> set[tuple[int, int]]:
+    return {(entry.pid, entry.start) for entry in members if not entry.dead}
+
+
+def _reap(members: Iterable[Entry]) -> None:
+    for entry in members:
+        if entry.dead and entry.parent == os.getpid():
             with suppress(ChildProcessError):
                 os.waitpid(entry.pid, os.WNOHANG)
 
