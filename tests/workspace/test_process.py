@@ -85,9 +85,7 @@ async def test_a_writer_that_nobody_may_end_does_not_hold_the_result(new_play, m
 
 
 async def test_a_timeout_gives_time_to_put_things_in_order(play):
-    end = await play.run(
-        "trap 'echo tidy; exit 3' TERM; while :; do sleep 0.01; done", timeout_s=0.2
-    )
+    end = await play.run("trap 'echo tidy; exit 3' TERM; while :; do sleep 0.01; done", timeout_s=1)
     assert end.timed_out
     assert play.printed.endswith(b"tidy\n")
 

@@ -80,8 +80,9 @@ class Tool:
     """One entry of the tool table.
 
     `effect` is `read` for what may run beside other calls, `write` for what must run alone, and
-    `command` when the policy judges the command line. `needs` is pure but for looking at links on
-    disk; `run` raises `ToolFailure`, and on cancellation leaves no process behind.
+    `command` when the policy judges the command line. `needs` changes nothing: it follows links,
+    and reads what a preview shows; both it and `run` raise `ToolFailure`. On cancellation `run`
+    leaves no process behind.
     """
 
     name: str

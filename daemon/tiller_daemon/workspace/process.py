@@ -99,7 +99,8 @@ async def run_command(
         tree.close()
         status = process.poll()
         disown(process.pid)
-    leftovers = ended.processes - 1 if timed_out else ended.processes
+    # When time is up the shell itself is among those that were ended.
+    leftovers = max(ended.processes - 1, 0) if timed_out else ended.processes
     took_s = time.monotonic() - began
     return CommandEnd(status or 0, timed_out, leftovers, ended.survivors, took_s)
 
