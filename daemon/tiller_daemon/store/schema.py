@@ -133,6 +133,11 @@ def _make_file(path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     os.close(os.open(path, flags, 0o600))
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)  # so that the name of a new file outlives a power cut
+    finally:
+        os.close(directory)
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> str:

@@ -134,7 +134,8 @@ class Writer:
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+            with suppress(sqlite3.Error):  # the next BEGIN fails then, and comes here again
+                self._connection.execute("ROLLBACK")
 
     def _tell(self, jobs: list[Job[Any]]) -> None:
         if jobs:
