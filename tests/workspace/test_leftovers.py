@@ -91,6 +91,14 @@ async def test_a_sweep_spares_the_one_who_sweeps_and_those_who_started_it(monkey
     assert await sweep("ME") == 0
 
 
+async def test_a_sweep_reaches_into_its_own_group_without_ending_itself():
+    near = await trio.lowlevel.open_process(["sleep", "1000"], env={"TILLER_DAEMON": "NEAR"})
+    with trio.fail_after(10):
+        while not await sweep("NEAR"):
+            await trio.lowlevel.checkpoint()
+    assert await near.wait() == -signal.SIGKILL
+
+
 async def test_a_sweep_ends_five_hundred_processes():
     command = "for i in $(seq 500); do sleep 1000 & done; echo ready $$; wait"
     with daemon("CROWD", command, guard=False) as (process, _):

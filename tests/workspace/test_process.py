@@ -90,6 +90,12 @@ async def test_a_timeout_gives_time_to_put_things_in_order(play):
     assert play.printed.endswith(b"tidy\n")
 
 
+async def test_a_stopped_process_gets_that_time_too(play):
+    stopped = "sh -c 'trap \"echo tidy; exit\" TERM; echo ready $$; kill -STOP $$; sleep 1000'"
+    await play.run(f"{stopped} & wait", timeout_s=1)
+    assert play.printed.endswith(b"tidy\n")
+
+
 async def test_a_receiver_that_breaks_ends_the_command(play):
     async def broken(piece: bytes) -> None:
         await play.receive(piece)

@@ -90,7 +90,7 @@ def explain(error: OSError, location: Location) -> PathProblem:
     match error:
         case FileNotFoundError():
             said = "does not exist"
-        case NotADirectoryError():
+        case NotADirectoryError() | FileExistsError():
             said = "does not exist: a part of its path is a file, not a directory"
         case IsADirectoryError():
             said = "is a directory, not a file; use `ls` to see what is in it"

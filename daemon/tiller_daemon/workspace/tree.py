@@ -215,7 +215,10 @@ async def sweep(log_id: str) -> int:
     with trio.move_on_after(SWEEP_WAIT_S):
         while found := _left_over(mark):
             killed.update((entry.pid, entry.start) for entry in found)
-            _signal(found, signal.SIGKILL)
+            # One by one, as the one who sweeps may have been started in a group of theirs.
+            for entry in found:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(entry.pid, signal.SIGKILL)
             await trio.sleep(POLL_S)
     return len(killed)
 
