@@ -45,7 +45,7 @@ async def test_b14_steering_another_turn_changes_nothing(
 
 
 async def test_b15_an_empty_steer_is_rejected(frontend: Frontend, workspace: Path) -> None:
-    """Empty steer → `empty_input`. (Steering a compaction turn waits for compaction.)"""
+    """Empty steer → `empty_input`. Steering a compaction turn waits for compaction."""
     gate = Gate(workspace)
     session_id = await frontend.session(workspace, calls(bash(gate.command)), text("done"))
     await frontend.say(session_id)

@@ -38,7 +38,13 @@ model = "scripted/main"
 api = "scripted"
 scripts = "../scripts"
 record = "../requests.jsonl"
+
+[models."scripted/roomy"]
+context_window = 100_000_000
 """
+
+KEPT_VARIABLES = ("PYTHONPATH", "COVERAGE_PROCESS_START")
+"""What the daemon inherits beside `PATH`: which code it runs, and how that is measured."""
 
 CRASHES = ("submission_crashed", "turn_crashed", "session_crashed", "tool_crashed", "Traceback")
 """What the daemon's own log holds only when it has a defect."""
@@ -68,6 +74,7 @@ class Daemon:
             "HOME": str(home),
             "LANG": "C.UTF-8",
             "TILLER_HOME": str(home / "t"),
+            **{name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ},
         }
         self.places: Places = find_places(self.variables, sys.platform, os.getuid())
         self.process: subprocess.Popen[bytes] | None = None

@@ -97,41 +97,35 @@ class Frontend:
         self._changed = trio.Event()
         self._scope = trio.CancelScope()
         self._silence = trio.CancelScope()
+        self._left = trio.Event()
+        self._left.set()
         self._idle: list[pynng.Req0] = []
-        self._events: pynng.Sub0 | None = None
 
     @classmethod
-    async def connect(
-        cls, daemon: Daemon, nursery: trio.Nursery, name: str = "e2e"
-    ) -> "Frontend":
+    async def connect(cls, daemon: Daemon, nursery: trio.Nursery, name: str = "e2e") -> "Frontend":
         frontend = cls(daemon, nursery, name)
         await frontend.reconnect()
         return frontend
 
     async def reconnect(self) -> None:
         """Begin anew with the daemon that lives now; what was seen so far stays."""
-        self.disconnect()
+        await self.disconnect()
         runtime = self.daemon.places.runtime
         self.token = (runtime / TOKEN_FILE).read_text()
-        self._events = pynng.Sub0(recv_max_size=MESSAGE_BYTES_MAX, recv_buffer_size=8192)
-        self._events.subscribe(b"")
-        self._events.dial(f"ipc://{runtime / EVENTS_SOCKET}", block=True)
         hello = await self.must(Hello(PROTOCOL_VERSION, self.name))
         assert isinstance(hello, HelloResult)
         self.log_id = hello.log_id
         self.daemon.log_ids.add(self.log_id)
         for followed in self._sessions.values():
             followed.follower.doubt()
-        self._scope = trio.CancelScope()
-        self._nursery.start_soon(self._listen, self._scope, self._events)
+        await self._nursery.start(self._listen)
 
-    def disconnect(self) -> None:
+    async def disconnect(self) -> None:
         """Close every socket, as a frontend that dies does."""
         self._scope.cancel()
-        for one in (self._events, *self._idle):
-            if one is not None:
-                one.close()
-        self._events = None
+        await self._left.wait()
+        for one in self._idle:
+            one.close()
         self._idle.clear()
 
     async def close(self) -> None:
@@ -145,8 +139,8 @@ class Frontend:
         for session_id in self._sessions:
             await self._check(session_id)
         assert self.alive_at_end == [], "alive when turn_ended was received"
-        assert self.daemon.crashes == []
-        self.disconnect()
+        assert not self.daemon.crashes, "\n".join(self.daemon.crashes)
+        await self.disconnect()
 
     async def ask(
         self, op: AnyOp, submission_id: str | None = None, *, token: str | None = None
@@ -173,19 +167,15 @@ class Frontend:
         one = self._idle.pop() if self._idle else self._dial()
         try:
             with trio.fail_after(PATIENCE_S):
-                await trio.lowlevel.wait_readable(one.send_fd)
-                one.send(frame, block=False)
-                while True:
-                    await trio.lowlevel.wait_readable(one.recv_fd)
-                    try:
-                        answer = one.recv(block=False)
-                    except pynng.TryAgain:
-                        continue
-                    self._idle.append(one)
-                    return answer
+                while not await _sent(one, frame):
+                    one.close()
+                    one = self._dial()
+                answer = await _received(one)
         except BaseException:
             one.close()
             raise
+        self._idle.append(one)
+        return answer
 
     async def session(
         self, workspace: Path, *steps: ScriptStep, model: str | None = None, **settings: object
@@ -278,17 +268,29 @@ class Frontend:
         address = f"ipc://{self.daemon.places.runtime / OPS_SOCKET}"
         return pynng.Req0(dial=address, block_on_dial=True, recv_max_size=MESSAGE_BYTES_MAX)
 
-    async def _listen(self, scope: trio.CancelScope, events: pynng.Sub0) -> None:
-        with scope:
-            while True:
-                for session_id, followed in list(self._sessions.items()):
-                    await self._catch_up(session_id, followed)
-                with trio.move_on_after(SILENCE_S) as self._silence:
-                    await trio.lowlevel.wait_readable(events.recv_fd)
-                if self._silence.cancelled_caught:
-                    for followed in self._sessions.values():
-                        followed.follower.doubt()
-                self._drain(events)
+    async def _listen(self, *, task_status: trio.TaskStatus[None]) -> None:
+        events = pynng.Sub0(recv_max_size=MESSAGE_BYTES_MAX, recv_buffer_size=8192)
+        self._scope, self._left = trio.CancelScope(), trio.Event()
+        try:
+            events.subscribe(b"")
+            events.dial(f"ipc://{self.daemon.places.runtime / EVENTS_SOCKET}", block=True)
+            with self._scope:
+                task_status.started()
+                await self._follow_all(events)
+        finally:
+            events.close()
+            self._left.set()
+
+    async def _follow_all(self, events: pynng.Sub0) -> None:
+        while True:
+            for session_id, followed in list(self._sessions.items()):
+                await self._catch_up(session_id, followed)
+            with trio.move_on_after(SILENCE_S) as self._silence:
+                await trio.lowlevel.wait_readable(events.recv_fd)
+            if self._silence.cancelled_caught:
+                for followed in self._sessions.values():
+                    followed.follower.doubt()
+            self._drain(events)
 
     async def _catch_up(self, session_id: str, followed: Followed) -> None:
         while (after := followed.follower.wanted) is not None:
@@ -358,6 +360,25 @@ class Frontend:
                 assert event == log[event.seq - 1]
         for request in self.requests(session_id):
             check_chat_body(build_body(request))
+
+
+async def _sent(one: pynng.Req0, frame: bytes) -> bool:
+    """Send; false when the daemon at the other end is gone."""
+    await trio.lowlevel.wait_readable(one.send_fd)
+    try:
+        one.send(frame, block=False)
+    except pynng.TryAgain:
+        return False
+    return True
+
+
+async def _received(one: pynng.Req0) -> bytes:
+    while True:
+        await trio.lowlevel.wait_readable(one.recv_fd)
+        try:
+            return one.recv(block=False)
+        except pynng.TryAgain:
+            continue
 
 
 def new_id() -> str:

@@ -1,0 +1,34 @@
+"""A home for each test: its own daemon, started by `tiller` itself, and none left behind."""
+
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from e2e.peers.home import Home, git
+from support.peers import aimock, aimock_process, llama
+
+__all__ = ["aimock", "aimock_process", "llama"]
+
+
+@pytest.fixture
+def new_home(tmp_path_factory: pytest.TempPathFactory) -> Generator[Callable[..., Home]]:
+    """Makes a home from the text of its `config.toml` and more variables."""
+    with ExitStack() as stack:
+
+        def make(config: str = "", **variables: str) -> Home:
+            made = Home(tmp_path_factory.mktemp("h"), config, variables)
+            stack.callback(made.close)
+            return made
+
+        yield make
+
+
+@pytest.fixture
+def project(workspace: Path) -> Path:
+    """A git repository with a function that is wrong, and a greeting."""
+    (workspace / "add.py").write_text("def add(a, b):\n    return a - b\n")
+    git(workspace, "add", ".")
+    git(workspace, "commit", "--quiet", "--message", "Add")
+    return workspace

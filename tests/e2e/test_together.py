@@ -1,0 +1,126 @@
+"""Tools at the same time: what only reads runs together, everything else runs alone."""
+
+from pathlib import Path
+
+import trio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from e2e.gates import Gate
+from e2e.words import bash, calls, calls_in, read, text
+from support.daemon import Daemon
+from support.frontend import Frontend
+from tiller_protocol.events import ItemCompleted, ToolCallUpdated
+from tiller_protocol.items import ToolCall
+
+EIGHT = 8
+
+ALONE = """\
+import os
+from pathlib import Path
+
+mine = os.environ["TILLER_CALL"].encode()
+daemon = b"TILLER_DAEMON=" + os.environ["TILLER_DAEMON"].encode()
+calls = set()
+for entry in Path("/proc").iterdir():
+    try:
+        variables = (entry / "environ").read_bytes().split(b"\\0")
+    except OSError:
+        continue
+    if daemon in variables:
+        calls.update(v for v in variables if v.startswith(b"TILLER_CALL="))
+print("alone" if calls == {b"TILLER_CALL=" + mine} else f"not alone: {calls}")
+"""
+"""Run as a call that may write: it looks for processes of other calls of the same daemon."""
+
+
+async def test_b31_eight_reads_run_at_once_and_answer_in_call_order(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """Eight `read`-effect calls run at the same time: all wait at a gate before the first goes on.
+
+    Results go to the model in call order, completions to frontends in completion order.
+    """
+    gates = [Gate(workspace, f"gate{number}") for number in range(EIGHT)]
+    session_id = await frontend.session(
+        workspace, calls(*(bash(gate.command) for gate in gates)), text("done")
+    )
+    await frontend.say(session_id)
+    for gate in gates:
+        await gate.reached()
+    for number, gate in reversed(list(enumerate(gates))):
+        gate.open(f"answer {number}")
+        await frontend.until_call(session_id, "completed", EIGHT - number)
+    assert (await frontend.turn_ended(session_id)).outcome == "completed"
+    told = [call.output for call in calls_in(frontend.requests(session_id)[1].items)]
+    assert told == [f"answer {number}" for number in range(EIGHT)]
+    shown = [call.output for call in frontend.completed_calls(session_id)]
+    assert shown == told[::-1]
+
+
+@settings(
+    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(batch=st.lists(st.sampled_from("rw"), min_size=2, max_size=6))
+def test_b32_a_write_is_alone_whatever_stands_beside_it(
+    daemon: Daemon, workspace: Path, batch: list[str]
+) -> None:
+    """read, write, read in one response → the write is alone (property over random batches).
+
+    Told twice: by the events, and by each write itself, which looks for the others' processes.
+    """
+    trio.run(_play_batch, daemon, workspace, batch)
+
+
+async def _play_batch(daemon: Daemon, workspace: Path, batch: list[str]) -> None:
+    (workspace / "alone.py").write_text(ALONE)
+    parts = [bash("sleep 0.05" if effect == "r" else "python3 alone.py") for effect in batch]
+    async with trio.open_nursery() as nursery:
+        frontend = await Frontend.connect(daemon, nursery)
+        session_id = await frontend.session(workspace, calls(*parts), text("done"))
+        await frontend.say(session_id)
+        await frontend.turn_ended(session_id)
+        done = calls_in(frontend.requests(session_id)[1].items)
+        assert ["rw"[call.effect == "write"] for call in done] == batch
+        assert {call.output.strip() for call in done if call.effect == "write"} <= {"alone"}
+        _check_spans(frontend, session_id, {c.id for c in done if c.effect == "write"})
+        await frontend.close()
+
+
+def _check_spans(frontend: Frontend, session_id: str, writes: set[str]) -> None:
+    """By the events: while a write runs, no other call does."""
+    running: set[str] = set()
+    for event in frontend.events(session_id):
+        match event.body:
+            case ToolCallUpdated(item_id=item_id, state="running"):
+                running.add(item_id)
+                assert len(running) == 1 or not running & writes
+            case ItemCompleted(item=ToolCall(id=item_id)):
+                running.discard(item_id)
+            case _:
+                pass
+
+
+async def test_b34_one_failure_and_one_hang_leave_the_others_alone(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """One call fails, one hangs past its timeout → the others complete; each error is its own."""
+    session_id = await frontend.session(
+        workspace,
+        calls(
+            read("nowhere.txt"),
+            bash("sleep 100", timeout_s=0.2),
+            bash("cat greeting.txt nowhere"),
+            bash("cat greeting.txt"),
+        ),
+        text("done"),
+    )
+    await frontend.say(session_id)
+    assert (await frontend.turn_ended(session_id)).outcome == "completed"
+    missing, hung, failed, fine = calls_in(frontend.requests(session_id)[1].items)
+    assert (missing.error_kind, hung.error_kind, failed.error_kind) == ("failed",) * 3
+    assert "nowhere.txt" in missing.output
+    assert "0.2 s" in hung.output
+    assert failed.exit_status == 1
+    assert "hello" in failed.output
+    assert (fine.state, fine.output) == ("completed", "hello\n")
