@@ -101,3 +101,38 @@ def test_a_command_under_nohup_may_write_its_file():
 @pytest.mark.parametrize("text", ["cd sub && git log", "pushd sub; git status"])
 def test_git_elsewhere_does_not_only_read_as_its_configuration_may_run_something(text):
     assert not only_reads(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ls\n-2>&1",
+        "ls -<<E\nx\nE",
+        "case a in a) ls;; *) pwd esac ;; esac",
+        "[ls x ] && ls",
+        "[ -n ||ls ] && ls",
+        "!'ls' x",
+        "{ls\n}",
+        "'ls' x f { { ls; pwd; ",
+        "ls\\\n-x",
+        "ls x\\\n>/dev/null",
+        "command - ls",
+        "ls \\ #; pwd",
+        "cat <<EOF\n`pwd`\nEOF",
+        "cat <<EOF\n x\n EOF\nEOF",
+    ],
+)
+def test_what_parser_and_shell_read_differently_is_not_certain(text):
+    assert not judge_parts(text).certain
+
+
+@pytest.mark.parametrize(
+    "text", ["git $x", "git status $x", "find . $x", "rg foo $x", "make $(ls)"]
+)
+def test_a_word_that_only_the_run_will_tell_is_not_certain(text):
+    assert not judge_parts(text).certain
+
+
+@pytest.mark.parametrize("text", ["ls $x", 'cat "$(ls)"', 'git commit -m "$x"', "echo ${x} $?"])
+def test_a_word_that_can_make_a_command_do_no_more_is_certain(text):
+    assert judge_parts(text).certain
