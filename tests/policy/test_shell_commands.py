@@ -116,6 +116,7 @@ def test_git_elsewhere_does_not_only_read_as_its_configuration_may_run_something
         "'ls' x f { { ls; pwd; ",
         "ls\\\n-x",
         "ls x\\\n>/dev/null",
+        "ls ]\\bb",
         "command - ls",
         "ls \\ #; pwd",
         "cat <<EOF\n`pwd`\nEOF",
