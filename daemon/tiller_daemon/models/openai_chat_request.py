@@ -8,6 +8,7 @@ Format: https://platform.openai.com/docs/api-reference/chat/create
 
 import base64
 import re
+from functools import lru_cache
 from typing import Any, assert_never
 
 import msgspec
@@ -41,7 +42,14 @@ REASONING_FIELDS = ("reasoning_content", "reasoning")
 EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh"})
 """Variants that are sent as `reasoning_effort`."""
 
+NAMES_KEPT_MAX = 256
+"""Names of functions whose usable form is remembered; more than there are tools."""
+
 Message = dict[str, Any]
+
+# Made once: every call of a session's history goes through these with every request.
+_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_is_printable = re.compile(r"[!-~]+").fullmatch
 
 
 def build_body(request: ModelRequest, *, for_openai: bool = False) -> bytes:
@@ -175,7 +183,7 @@ class _Conversation:
     def _usable_id(self, call_id: str) -> str:
         """`call_id` where a server takes it, else one that depends on what came before alone."""
         number = len(self._used_ids)
-        usable = re.fullmatch(r"[!-~]+", call_id) and len(call_id) <= self._id_chars_max
+        usable = len(call_id) <= self._id_chars_max and _is_printable(call_id)
         while not usable or call_id in self._used_ids:
             call_id, usable, number = f"call_{number}", True, number + 1
         self._used_ids.add(call_id)
@@ -230,6 +238,7 @@ def _tool_call(call: ToolCall, call_id: str) -> Message:
     return {"id": call_id, "type": "function", "function": function}
 
 
+@lru_cache(NAMES_KEPT_MAX)
 def _usable_name(name: str) -> str:
     """Models invent names that no server takes back, such as `functions.read`."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:NAME_CHARS_MAX] or "unknown"
@@ -237,7 +246,7 @@ def _usable_name(name: str) -> str:
 
 def _usable_arguments(arguments: str) -> str:
     try:
-        msgspec.json.decode(arguments, type=dict[str, msgspec.Raw])
+        _decode_object(arguments)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return "{}"
     return arguments
