@@ -134,9 +134,11 @@ class Daemon:
                 env={**self.variables, "NOTIFY_SOCKET": str(self._notify)},
                 start_new_session=True,
             )
-            if not select.select([ready], [], [], PATIENCE_S)[0]:
-                raise RuntimeError(f"the daemon is not ready; it says in {self._output}")
             self.pid = self._process.pid
+            with open(os.pidfd_open(self.pid), "rb") as ended:
+                readable = select.select([ready, ended], [], [], PATIENCE_S)[0]
+            if ready not in readable:
+                raise RuntimeError(f"the daemon is not ready; it says: {self._output.read_text()}")
             return time.monotonic() - begun
 
     def stop(self) -> None:
