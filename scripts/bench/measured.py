@@ -135,7 +135,7 @@ class Daemon:
                 start_new_session=True,
             )
             self.pid = self._process.pid
-            with open(os.pidfd_open(self.pid), "rb") as ended:
+            with open(os.pidfd_open(self.pid), "rb") as ended:  # noqa: PTH123 - a descriptor
                 readable = select.select([ready, ended], [], [], PATIENCE_S)[0]
             if ready not in readable:
                 raise RuntimeError(f"the daemon is not ready; it says: {self._output.read_text()}")
