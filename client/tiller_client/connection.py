@@ -5,7 +5,6 @@ by `watch`.
 """
 
 import os
-import subprocess
 import time
 from types import TracebackType
 from typing import Self, TypeVar
@@ -54,7 +53,6 @@ class Connection:
         self.places = places
         self._name = name
         self._may_start = may_start
-        self._started: subprocess.Popen[bytes] | None = None
         self._socket: RequestSocket | None = None
         self._token = ""
         self._greet()
@@ -142,7 +140,7 @@ class Connection:
             self.close()
             if not self._may_start:
                 raise NoDaemon("no daemon runs; start one with: tiller daemon start")
-            self._started = start_daemon(self.places, os.environ)
+            start_daemon(self.places, os.environ)
             check_runtime(self.places.runtime)
         if self._socket is None:
             self._socket = RequestSocket(self.places.runtime)

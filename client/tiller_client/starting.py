@@ -28,12 +28,16 @@ OUTPUT_TAIL_BYTES = 16 * 1024
 DAEMON_COMMAND = (sys.executable, "-P", "-m", "tiller_daemon")
 """`-P`: a folder named like the daemon in the current directory must not be run in its place."""
 
+_children: list[subprocess.Popen[bytes]] = []
+"""Every daemon that this process started: kept, as Python warns of a handle that is dropped while
+its process runs, which is what a daemon is meant to do."""
+
 
 def start_daemon(places: Places, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a daemon and return once somebody listens on its socket.
 
     Raises `StartFailed` with the last lines that it printed. The process is in a session of its
-    own and outlives this one; the caller may drop the handle at any time.
+    own and outlives this one; nobody has to wait for it.
     """
     output = places.state / DAEMON_OUTPUT_FILE
     places.state.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -76,7 +80,7 @@ def _spawn(output: Path, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
         variables["TILLER_HOME"] = str(Path(home).absolute())
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             DAEMON_COMMAND,
             stdin=subprocess.DEVNULL,
             stdout=descriptor,
@@ -87,6 +91,8 @@ def _spawn(output: Path, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
         )
     finally:
         os.close(descriptor)
+    _children[:] = [child for child in _children if child.poll() is None] + [process]
+    return process
 
 
 def _tail(output: Path, begin: int) -> str:

@@ -91,6 +91,13 @@ def test_a_replay_that_leaves_out_old_deltas_counts_as_far_as_it_says() -> None:
     assert (follower.last, follower.wanted) == (9, None)
 
 
+def test_what_came_live_while_a_replay_was_on_its_way_is_not_delivered_again() -> None:
+    follower = Follower("log")
+    assert [e.seq for e in follower.live([event(1), event(2)])] == [1, 2]
+    late = ReplayResult((event(1), event(2), event(3)), 3, 3)
+    assert [e.seq for e in follower.replayed(late, "log").events] == [3]
+
+
 def test_another_log_is_followed_from_its_start_and_says_so() -> None:
     follower = Follower("old")
     settle(follower, [event(seq) for seq in range(1, 9)], 5, "old")

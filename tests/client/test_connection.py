@@ -179,8 +179,7 @@ def test_a_daemon_is_started_when_none_lives(
     assert not somebody_listens(places.runtime)
     with Connection(places, "test") as connection:
         assert connection.hello.daemon_version == "0.0.fake"
-        process = connection._started
-        assert process is not None
+        process = starting._children[-1]
         assert lock_is_held(places.runtime)
     assert tiller("daemon", "stop")[0] == 0
     assert process.wait(10) == 0

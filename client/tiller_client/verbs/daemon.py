@@ -109,7 +109,8 @@ def _status(places: Places, *, json: bool, may_start: bool) -> int:
     except NoDaemon as error:
         if json:
             print_json(NotRunning())
-        say("" if json else str(error))
+        else:
+            say(str(error))
         return 1
     if json:
         print_json(status)

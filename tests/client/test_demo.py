@@ -1,0 +1,71 @@
+"""The demo: the real daemon, sockets, tools and log, from a failing test to a passing one."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from support.said import Tiller
+from tiller_client.demo_play import NEW_LINE, PROJECT, STEERING
+from tiller_protocol.places import Places
+
+MODULE = "tiller_client.verbs.demo"
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the demo makes its directory; its pause is for people."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr(f"{MODULE}.PAUSE_S", 0.0)
+    return tmp_path
+
+
+def test_the_demo_repairs_a_real_failing_test_and_leaves_nothing_behind(
+    places: Places, tiller: Tiller, root: Path
+) -> None:
+    status, out, err = tiller("demo")
+    assert (status, err) == (0, "")
+    assert "AssertionError: 850 != 849" in out
+    assert "allowed once by tiller demo" in out
+    assert f"» {STEERING} (steering)" in out
+    assert f"+{NEW_LINE}" in out.partition("What git sees")[2]
+    assert "■ completed" in out
+    assert not list(root.glob("tiller-demo-*"))
+    assert not places.runtime.exists()
+
+
+def test_the_demo_can_be_kept_and_looked_at(
+    tiller: Tiller, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, out, _ = tiller("demo", "--keep", "--json")
+    events = [json.loads(line) for line in out.splitlines()]
+    assert status == 0
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert Counter(event["body"]["type"] for event in events)["request_opened"] == 1
+    (kept,) = root.glob("tiller-demo-*")
+    assert NEW_LINE in (kept / "project" / "shop" / "prices.py").read_text()
+    monkeypatch.setenv("TILLER_HOME", str(kept / "home"))
+    assert tiller("daemon", "status")[0] == 1
+    assert STEERING in tiller("show", "last")[1]
+    assert tiller("daemon", "stop")[:2] == (0, "stopped\n")
+
+
+def test_the_project_of_the_demo_fails_as_it_is_and_passes_when_repaired(tmp_path: Path) -> None:
+    for name, text in PROJECT.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text.replace("time.sleep(1.2)", "time.sleep(0)"))
+    assert run_tests(tmp_path) == 1
+    prices = tmp_path / "shop" / "prices.py"
+    lines = prices.read_text().splitlines(keepends=True)
+    prices.write_text("".join([*lines[:-1], NEW_LINE]))
+    assert run_tests(tmp_path) == 0
+
+
+def run_tests(project: Path) -> int:
+    command = [sys.executable, "-B", "-m", "unittest"]
+    return subprocess.run(command, cwd=project, capture_output=True, check=False).returncode

@@ -1,0 +1,90 @@
+"""A watch finds what live events did not bring: after a silence, a reconnection, a stop."""
+
+import contextlib
+import os
+import signal
+import time
+
+import pytest
+
+from support.fake_daemon import FakeDaemon
+from support.said import started
+from tiller_client import watch as watch_module
+from tiller_client.connection import Connection
+from tiller_client.watch import Signals, Watch
+from tiller_protocol.events import SessionCreated, SessionTitled
+from tiller_protocol.places import Places
+from tiller_protocol.settings import Settings
+
+SESSION = "01K0AAAAAAAAAAAAAAAAAAASES"
+PATIENCE_S = 10.0
+
+
+def wait_for(watch: Watch, seq: int, *, busy: bool = True) -> list[int]:
+    """Let the watch go on until event `seq` came; what came."""
+    seqs: list[int] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while seq not in seqs:
+        assert time.monotonic() < deadline, seqs
+        seqs += [event.seq for event in watch.wait(busy=busy).events]
+    return seqs
+
+
+@pytest.fixture(autouse=True)
+def only_what_is_tested_asks_for_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_module, "SILENCE_BUSY_S", 1e9)
+    monkeypatch.setattr(watch_module, "SILENCE_IDLE_S", 1e9)
+
+
+@pytest.mark.parametrize("limit", ["SILENCE_BUSY_S", "SILENCE_IDLE_S"])
+def test_b54_the_lost_last_event_of_a_burst_comes_after_a_silence(
+    places: Places, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    with FakeDaemon(places.runtime) as daemon:
+        daemon.add(SESSION, [SessionCreated("/w", Settings())])
+        with (
+            Connection(places, "test", may_start=False) as connection,
+            Signals("detached") as signals,
+            Watch(connection, SESSION, signals) as watch,
+        ):
+            wait_for(watch, 1)
+            settle(watch)
+            daemon.add(SESSION, [started()], lost=True)
+            monkeypatch.setattr(watch_module, limit, 0.01)
+            assert wait_for(watch, 2, busy=limit == "SILENCE_BUSY_S") == [2]
+
+
+def test_what_was_missed_comes_at_once_after_a_reconnection(places: Places) -> None:
+    with contextlib.ExitStack() as stack:
+        with FakeDaemon(places.runtime) as first:
+            first.add(SESSION, [SessionCreated("/w", Settings())])
+            connection = stack.enter_context(Connection(places, "test", may_start=False))
+            signals = stack.enter_context(Signals("detached"))
+            watch = stack.enter_context(Watch(connection, SESSION, signals))
+            wait_for(watch, 1)
+            settle(watch)
+        second = FakeDaemon(places.runtime, token="new", sessions=first.sessions)
+        second.add(SESSION, [SessionTitled("missed")], lost=True)
+        with second:
+            assert wait_for(watch, 2) == [2]
+
+
+def test_b53_what_was_missed_comes_at_once_after_a_stop(places: Places) -> None:
+    with FakeDaemon(places.runtime) as daemon:
+        daemon.add(SESSION, [SessionCreated("/w", Settings())])
+        with (
+            Connection(places, "test", may_start=False) as connection,
+            Signals("detached") as signals,
+            Watch(connection, SESSION, signals) as watch,
+        ):
+            wait_for(watch, 1)
+            settle(watch)
+            daemon.add(SESSION, [SessionTitled("missed")], lost=True)
+            os.kill(os.getpid(), signal.SIGCONT)
+            assert wait_for(watch, 2) == [2]
+
+
+def settle(watch: Watch) -> None:
+    """Let the doubt that comes with the first connection pass."""
+    for _ in range(5):
+        assert not watch.wait(busy=True).events
