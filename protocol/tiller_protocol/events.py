@@ -176,12 +176,17 @@ class PlanUpdated(Body, frozen=True, tag="plan_updated"):
 
 
 class HistoryCompacted(Body, frozen=True, tag="history_compacted"):
-    """The compaction item `item_id` now stands for what came before `first_kept`."""
+    """History got shorter for the model; the log keeps all of it.
 
-    item_id: str
-    first_kept: str | None = None
-    tokens_before: int | None = None
-    tokens_after: int | None = None
+    Either the compaction item `item_id` stands for what came before it, or the output of the calls
+    in `pruned` is not sent any more. `usage` is what the summary cost.
+    """
+
+    tokens_before: int
+    tokens_after: int
+    item_id: str | None = None
+    pruned: tuple[str, ...] = ()
+    usage: Usage = Usage()
 
 
 class HistoryReverted(Body, frozen=True, tag="history_reverted"):

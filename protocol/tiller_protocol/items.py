@@ -102,11 +102,15 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
 
 
 class Compaction(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="compaction"):
-    """A summary that stands for every item up to and including `replaces_upto`."""
+    """A summary that stands for every item up to and including `replaces_upto`.
+
+    The user messages in `kept` are still sent word for word, before the summary.
+    """
 
     id: ItemId
     summary: str
     replaces_upto: ItemId
+    kept: tuple[str, ...] = ()
 
 
 class Notice(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="notice"):

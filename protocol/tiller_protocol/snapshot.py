@@ -66,7 +66,9 @@ class Snapshot(Struct, omit_defaults=True):
     """A session at `seq`. Mutable: `fold` moves it on by one event.
 
     `open_items` are the ids of items that have started and not completed; `steps` counts the model
-    requests of the whole session.
+    requests of the whole session. The provider counted `context_tokens` when history had
+    `context_items` items; 0 when it has not counted since history got shorter. The output of the
+    calls in `pruned` is not sent any more.
     """
 
     session_id: str
@@ -83,6 +85,9 @@ class Snapshot(Struct, omit_defaults=True):
     requests: list[Request] = []
     queue: tuple[QueuedInput, ...] = ()
     plan: tuple[PlanEntry, ...] = ()
+    pruned: list[str] = []
+    context_tokens: int = 0
+    context_items: int = 0
     turn: OpenTurn | None = None
     turns: int = 0
     steps: int = 0
@@ -147,7 +152,11 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
             snapshot.title = body.title
         case SessionArchived():
             snapshot.archived = body.archived
-        case HistoryCompacted() | HistoryReverted() | WarningRaised() | ErrorRaised():
+        case HistoryCompacted():
+            snapshot.pruned.extend(body.pruned)
+            snapshot.context_tokens = snapshot.context_items = 0
+            snapshot.usage = snapshot.usage.plus(body.usage)
+        case HistoryReverted() | WarningRaised() | ErrorRaised():
             pass
         case _:
             assert_never(body)
@@ -200,6 +209,9 @@ def _begin_step(snapshot: Snapshot, body: StepStarted) -> None:
 def _end_step(snapshot: Snapshot, body: StepEnded) -> None:
     snapshot.usage = snapshot.usage.plus(body.usage)
     snapshot.cost = add_cost(snapshot.cost, body.cost)
+    if body.usage.input_tokens:
+        snapshot.context_tokens = body.usage.input_tokens + body.usage.output_tokens
+        snapshot.context_items = len(snapshot.items)
     if snapshot.turn:
         snapshot.turn.step_open = False
         snapshot.turn.steps_ended += 1

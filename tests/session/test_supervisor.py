@@ -10,7 +10,6 @@ from tiller_daemon.session.supervisor import UNLOAD_AFTER_S, UNLOAD_CHECK_S
 from tiller_protocol.answers import Accepted, Queued, Rejected, SessionListResult, SessionResult
 from tiller_protocol.events import SessionArchived, SessionConfigured, StepStarted
 from tiller_protocol.ops import (
-    Compact,
     Interrupt,
     Replay,
     SessionArchive,
@@ -19,6 +18,7 @@ from tiller_protocol.ops import (
     SessionDelete,
     SessionGet,
     SessionList,
+    Unrevert,
     UserInput,
 )
 from tiller_protocol.settings import Settings
@@ -109,9 +109,9 @@ async def test_too_many_submissions_at_once_are_overloaded_and_handed_back(autoj
 
 async def test_what_this_daemon_cannot_do_yet_is_unavailable(autojump_clock, start):
     world, session_id = await start(QUICK)
-    refused = await world.refused(Compact(session_id))
+    refused = await world.refused(Unrevert(session_id))
     assert refused.code == "unavailable"
-    assert "compact" in refused.message
+    assert "unrevert" in refused.message
 
 
 async def test_settings_are_merged_checked_and_said(autojump_clock, start):

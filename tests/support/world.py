@@ -38,12 +38,16 @@ from tiller_protocol.settings import Settings
 
 TOKEN = "token-of-the-world"
 
+PATIENCE_S = 10_000.0
+"""Virtual seconds that a test waits for an event; more than any timeout of the daemon."""
+
 
 class PauseArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of the tools made here: how long they take, what they say, how they end."""
 
     seconds: float = 0.0
     say: str = ""
+    times: int = 1
     fail: bool = False
     crash: bool = False
 
@@ -73,7 +77,7 @@ def make_tools(usage: Usage) -> dict[str, Tool]:
                     raise ZeroDivisionError("a defect of the tool")
                 if arguments.fail:
                     raise ToolFailure("it failed as asked")
-                return ToolResult(output=arguments.say or f"{name} done")
+                return ToolResult(output=arguments.say * arguments.times or f"{name} done")
             finally:
                 usage.running.discard(environment.call_id)
                 usage.spans.append((environment.call_id, effect, began, trio.current_time()))
@@ -122,6 +126,7 @@ class World:
         self._changed = trio.Event()
         self._epoch = 0.0
         self.workspace = "/"
+        self.context_window: int | None = None
 
     @classmethod
     async def start(
@@ -199,11 +204,12 @@ class World:
         self, session_id: str, wanted: Callable[[Event], bool], count: int = 1
     ) -> Event:
         """Wait until `count` published events are wanted ones; returns the last of them."""
-        while True:
-            found = [e for e in self.published.get(session_id, []) if wanted(e)]
-            if len(found) >= count:
-                return found[count - 1]
-            await self._changed.wait()
+        with trio.fail_after(PATIENCE_S):
+            while True:
+                found = [e for e in self.published.get(session_id, []) if wanted(e)]
+                if len(found) >= count:
+                    return found[count - 1]
+                await self._changed.wait()
 
     async def until_body(self, session_id: str, kind: type[AnyBody], count: int = 1) -> Event:
         """Wait for the `count`-th published event of one kind."""
@@ -227,7 +233,8 @@ class World:
         chosen = name or self.configuration.model or ""
         if chosen.removeprefix("scripted/") not in self.scripts:
             raise RejectionError("invalid_settings", f"There is no model {chosen!r}.")
-        return ChosenModel(chosen, chosen.removeprefix("scripted/"), self.model)
+        name = chosen.removeprefix("scripted/")
+        return ChosenModel(chosen, name, self.model, self.context_window)
 
     async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:
         self._gone = trio.Event()

@@ -176,7 +176,7 @@ def _check_meaning(values: Table, source: Source) -> None:
             raise source.error("invalid_value", (*key, "base_url"), problem)
     for name in values.get("models", {}):
         _check_model_name(name, ("models", name), source)
-    for name in ("model", "small_model"):
+    for name in ("model", "small_model", "compaction_model"):
         if name in values:
             _check_model_name(values[name], (name,), source)
     for name, agent in values.get("agents", {}).items():
@@ -286,6 +286,7 @@ def _models_named(configuration: Configuration) -> dict[Key, str]:
     named: dict[Key, str | None] = {
         ("model",): configuration.model,
         ("small_model",): configuration.small_model,
+        ("compaction_model",): configuration.compaction_model,
     }
     named |= {("models", name): name for name in configuration.models}
     named |= {("agents", name, "model"): one.model for name, one in configuration.agents.items()}

@@ -102,6 +102,7 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
 
     model: str | None = None
     small_model: str | None = None
+    compaction_model: str | None = None
     approve: Approve = "ask"
     follow_ups: FollowUps = "one_at_a_time"
     max_steps: Steps = DEFAULT_MAX_STEPS

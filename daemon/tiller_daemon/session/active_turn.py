@@ -4,21 +4,24 @@
 an answer, an interrupt, a bug — the same function closes the turn.
 """
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
 import structlog
 import trio
 
 from tiller_daemon.policy.rules import decide
+from tiller_daemon.session.freeze import FrozenTurn
 from tiller_daemon.session.mailbox import InputQueue
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import OpenRequests, Reply
-from tiller_daemon.session.services import ChosenModel, Services
+from tiller_daemon.session.services import Services
 from tiller_daemon.session.toolbox import Toolbox
 from tiller_daemon.store.base import LogError
 from tiller_daemon.tools.base import FileVersions, Need
 from tiller_daemon.turn.closing import closing_bodies
 from tiller_daemon.turn.context import Ending, TurnContext
 from tiller_daemon.turn.history import History
-from tiller_daemon.turn.loop import run_turn
 from tiller_daemon.turn.ports import Ports
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import AnyBody, QueueChanged, StatusChanged
@@ -28,30 +31,44 @@ from tiller_protocol.settings import Rule
 log = structlog.get_logger()
 
 
+Main = Callable[[TurnContext, History, Ports], Awaitable[Ending]]
+"""What a turn does: `run_turn`, or another function of that shape."""
+
+
+@dataclass(frozen=True)
+class Hands:
+    """What turns of one session work with, one after the other."""
+
+    services: Services
+    outbox: Outbox
+    queue: InputQueue
+    requests: OpenRequests
+    files: FileVersions
+
+
 class ActiveTurn:
-    """One turn of one session. `takes_input` is false from its last decision on."""
+    """One turn of one session. `takes_input` is false from its last decision on.
+
+    A turn that is not `steerable` takes no input at all: what comes waits for its end.
+    """
 
     def __init__(
-        self,
-        context: TurnContext,
-        model: ChosenModel,
-        services: Services,
-        outbox: Outbox,
-        queue: InputQueue,
-        requests: OpenRequests,
-        files: FileVersions,
+        self, frozen: FrozenTurn, main: Main, hands: Hands, *, steerable: bool = True
     ) -> None:
-        self.context = context
-        self._model = model
-        self._services = services
-        self._outbox = outbox
-        self._queue = queue
-        self._requests = requests
-        self._files = files
+        self.context = frozen.context
+        self.steerable = steerable
+        self._frozen = frozen
+        self._main = main
+        self._services = hands.services
+        self._outbox = hands.outbox
+        self._queue = hands.queue
+        self._requests = hands.requests
+        self._files = hands.files
         self._scope = trio.CancelScope()
         self._grants: tuple[Rule, ...] = ()
         self._interrupted = Ending("interrupted")
-        queue.open()
+        if steerable:
+            self._queue.open()
 
     @property
     def turn_id(self) -> str:
@@ -80,7 +97,7 @@ class ActiveTurn:
         ending = self._interrupted
         try:
             with self._scope:
-                ending = await run_turn(self.context, history, self._ports())
+                ending = await self._main(self.context, history, self._ports())
         except LogError:
             raise
         except Exception as error:
@@ -119,7 +136,8 @@ class ActiveTurn:
             variables=services.variables,
         )
         return Ports(
-            model=self._model.client,
+            model=self._frozen.model.client,
+            compaction_model=self._frozen.compaction and self._frozen.compaction.client,
             tools=toolbox,
             emit=emit,
             committed=self._outbox.committed,

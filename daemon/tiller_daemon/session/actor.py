@@ -142,9 +142,11 @@ class Session:
                 await self._accept(pending, result)
 
     def _must_wait(self, pending: Pending) -> bool:
-        """Whether this is input for after a turn that has begun to end."""
-        ending = self._state.turn is not None and not self._state.turn.takes_input
-        return ending and isinstance(pending.op, UserInput)
+        """Whether this is input for after a turn that has begun to end, or takes none."""
+        turn, op = self._state.turn, pending.op
+        if turn is None or turn.takes_input or not isinstance(op, UserInput):
+            return False
+        return turn.steerable or op.delivery != "steer"
 
     async def _accept(self, pending: Pending, result: AnyResult | None) -> None:
         answer = Accepted(pending.submission_id, result)

@@ -1,6 +1,7 @@
 """Freezing a turn's context: settings of turn, session, agent and configuration in one struct."""
 
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from tiller_daemon.config import Agent, Configuration
 from tiller_daemon.errors import RejectionError
@@ -10,34 +11,42 @@ from tiller_daemon.tools.base import Tool
 from tiller_daemon.turn.context import DEFAULT_CONTEXT_WINDOW_TOKENS, TurnContext
 from tiller_daemon.turn.prompt import Surroundings, system_prompt
 from tiller_protocol.settings import Rule, Settings, TurnOverrides
+from tiller_protocol.snapshot import Snapshot
 
 DEFAULT_AGENT = "build"
 
 
+class FrozenTurn(NamedTuple):
+    """A turn's context, its model, and the one that writes summaries if that is another."""
+
+    context: TurnContext
+    model: ChosenModel
+    compaction: ChosenModel | None
+
+
 def freeze_context(
     services: Services,
-    session_id: str,
-    workspace: str,
-    settings: Settings,
+    snapshot: Snapshot,
     overrides: TurnOverrides,
-    *,
-    first_ordinal: int,
-) -> tuple[TurnContext, ChosenModel]:
-    """Return the context of a new turn and its model; raises `RejectionError` for a bad choice."""
+) -> FrozenTurn:
+    """Return the context of a new turn and its models; raises `RejectionError` for a bad choice."""
+    settings = snapshot.settings
     configuration = services.configuration()
     agent_name = overrides.agent or settings.agent or DEFAULT_AGENT
     agent = find_agent(configuration, agent_name)
     model = services.model(overrides.model or settings.model or agent.model or configuration.model)
+    chosen = configuration.compaction_model
+    compaction = services.model(chosen) if chosen else None
     tools = choose_tools(services, overrides.tools if overrides.tools is not None else agent.tools)
     surroundings = Surroundings(
-        workspace,
+        snapshot.workspace,
         services.platform,
         datetime.fromtimestamp(services.time(), UTC).date().isoformat(),
     )
     context = TurnContext(
         turn_id=services.new_id(),
-        session_id=session_id,
-        workspace=workspace,
+        session_id=snapshot.session_id,
+        workspace=snapshot.workspace,
         agent=agent_name,
         model=model.name,
         provider_model=model.provider_model,
@@ -51,13 +60,16 @@ def freeze_context(
         approve=overrides.approve or settings.approve or configuration.approve,
         follow_ups=settings.follow_ups or configuration.follow_ups,
         max_steps=overrides.max_steps or settings.max_steps or configuration.max_steps,
-        first_ordinal=first_ordinal,
+        first_ordinal=snapshot.steps,
+        counted_tokens=snapshot.context_tokens,
+        counted_items=snapshot.context_items,
+        compaction_model=compaction.provider_model if compaction else "",
         variant=overrides.variant or settings.variant or "",
         context_window=model.context_window or DEFAULT_CONTEXT_WINDOW_TOKENS,
         max_output_tokens=model.max_output_tokens,
         output_schema=overrides.output_schema,
     )
-    return context, model
+    return FrozenTurn(context, model, compaction)
 
 
 def find_agent(configuration: Configuration, name: str) -> Agent:

@@ -13,6 +13,7 @@ from tiller_daemon.session.freeze import freeze_context, merge_settings, with_gr
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.session.state import Pending, SessionState
 from tiller_daemon.turn.history import History
+from tiller_daemon.turn.loop import run_compaction, run_turn
 from tiller_protocol.answers import AnyResult, Queued, Started, Steered
 from tiller_protocol.events import (
     AnyBody,
@@ -29,6 +30,7 @@ from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Delivery, QueuedInput, UserMessage
 from tiller_protocol.ops import (
     Answer,
+    Compact,
     Interrupt,
     QueueEdit,
     SessionArchive,
@@ -58,6 +60,8 @@ def handle(state: SessionState, pending: Pending) -> AnyResult | None:
             state.put(pending, SessionConfigured(settings))
         case SessionArchive() as op:
             state.put(pending, SessionArchived(op.archived))
+        case Compact():
+            return _compact(state, pending)
         case _ as op:
             name = op.__struct_config__.tag
             raise RejectionError("unavailable", f"This daemon can't do {name} yet.")
@@ -78,6 +82,9 @@ def _take_input(state: SessionState, op: UserInput, pending: Pending) -> AnyResu
     )
     if turn is None:
         return _input_at_rest(state, op, given, pending)
+    if not turn.steerable:
+        message = "History is being compacted; that can't be steered. Your input is in `data`."
+        raise RejectionError("turn_not_steerable", message, handed_back(op))
     if op.expected_turn_id not in (None, turn.turn_id):
         raise _mismatch(turn, op.expected_turn_id)
     match op.delivery:
@@ -139,18 +146,12 @@ def _start_turn(
 ) -> str:
     snapshot = state.outbox.settle()
     check_workspace(snapshot.workspace)
-    context, model = freeze_context(
-        state.services,
-        snapshot.session_id,
-        snapshot.workspace,
-        snapshot.settings,
-        overrides,
-        first_ordinal=snapshot.steps,
-    )
+    frozen = freeze_context(state.services, snapshot, overrides)
+    context = frozen.context
     message = UserMessage(
         ItemId(first.id), first.text, "start", first.images, first.files, first.client
     )
-    history = History([*snapshot.items, message])
+    history = History([*snapshot.items, message], snapshot.pruned)
     bodies: list[AnyBody] = [TurnStarted(context.shown()), StatusChanged("busy")]
     if state.queue.queue != snapshot.queue:
         bodies.append(QueueChanged(state.queue.queue))
@@ -158,11 +159,22 @@ def _start_turn(
     if not snapshot.title:
         state.put(pending, SessionTitled(_first_title(first.text)))
     state.put(pending, *bodies, turn_id=context.turn_id)
-    turn = ActiveTurn(
-        context, model, state.services, state.outbox, state.queue, state.requests, state.files
-    )
-    state.begin(turn, history)
+    state.begin(ActiveTurn(frozen, run_turn, state.hands), history)
     return context.turn_id
+
+
+def _compact(state: SessionState, pending: Pending) -> AnyResult:
+    if state.turn:
+        raise _busy(state.turn)
+    snapshot = state.outbox.settle()
+    if not snapshot.items:
+        raise RejectionError("empty_input", "There is nothing to compact yet.")
+    frozen = freeze_context(state.services, snapshot, TurnOverrides())
+    bodies = (TurnStarted(frozen.context.shown()), StatusChanged("busy"))
+    state.put(pending, *bodies, turn_id=frozen.context.turn_id)
+    history = History(snapshot.items, snapshot.pruned)
+    state.begin(ActiveTurn(frozen, run_compaction, state.hands, steerable=False), history)
+    return Started(frozen.context.turn_id)
 
 
 def _interrupt(state: SessionState, op: Interrupt) -> None:

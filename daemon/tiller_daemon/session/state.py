@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from tiller_daemon.session.active_turn import ActiveTurn
+from tiller_daemon.session.active_turn import ActiveTurn, Hands
 from tiller_daemon.session.mailbox import InputQueue
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import OpenRequests
@@ -43,7 +43,7 @@ class SessionState:
         self.outbox = Outbox(snapshot, services.log, services.publish, services.time)
         self.queue = InputQueue(snapshot.queue)
         self.requests = OpenRequests(self.outbox)
-        self.files = FileVersions()
+        self.hands = Hands(services, self.outbox, self.queue, self.requests, FileVersions())
         self.turn: ActiveTurn | None = None
         self.begin = begin
 

@@ -16,9 +16,11 @@ DEFAULT_CONTEXT_WINDOW_TOKENS = 128_000
 class TurnContext(Struct, frozen=True):
     """One configuration for all of a turn.
 
-    `model` is provider/model as the user names it, `provider_model` what the provider calls it.
-    `first_ordinal` is the number of steps that the session had before this turn. `rules` are the
-    permission rules above the built-in ones, weakest layer first.
+    `model` is provider/model as the user names it, `provider_model` what the provider calls it;
+    `compaction_model` likewise, when summaries are made by another one.
+    `first_ordinal` is the number of steps that the session had before this turn; the
+    provider counted `counted_tokens` for the first `counted_items` items of history. `rules` are
+    the permission rules above the built-in ones, weakest layer first.
     """
 
     turn_id: str
@@ -34,7 +36,10 @@ class TurnContext(Struct, frozen=True):
     follow_ups: FollowUps
     max_steps: int
     first_ordinal: int
+    counted_tokens: int = 0
+    counted_items: int = 0
     variant: str = ""
+    compaction_model: str = ""
     context_window: int = DEFAULT_CONTEXT_WINDOW_TOKENS
     max_output_tokens: int | None = None
     output_schema: dict[str, Any] | None = None

@@ -8,24 +8,40 @@ from tiller_protocol.items import (
     AssistantMessage,
     Compaction,
     Item,
+    Notice,
     Patch,
     Reasoning,
     ToolCall,
+    UserMessage,
 )
 
 ABORTED_OUTPUT = "The call was aborted before it had a result."
 
+PRUNED_OUTPUT = "[Old output was removed to make room. Call the tool again if it is needed.]"
+
 
 class History:
-    """Items in the order in which they started; a tool call is replaced when it completes."""
+    """Items in the order in which they started; a tool call is replaced when it completes.
 
-    def __init__(self, items: Iterable[Item]) -> None:
+    The output of the calls in `pruned` is not sent to a model any more.
+    """
+
+    def __init__(self, items: Iterable[Item], pruned: Iterable[str] = ()) -> None:
         self._items = list(items)
+        self.pruned = frozenset(pruned)
 
     @property
     def items(self) -> tuple[Item, ...]:
         """All items, oldest first."""
         return tuple(self._items)
+
+    def for_request(self) -> tuple[Item, ...]:
+        """What a model may be sent."""
+        return for_request(self._items, self.pruned)
+
+    def prune(self, call_ids: Iterable[str]) -> None:
+        """Send the output of these calls no more."""
+        self.pruned = self.pruned.union(call_ids)
 
     def add(self, *items: Item) -> None:
         """Append items."""
@@ -40,9 +56,10 @@ class History:
         raise KeyError(f"no item {item.id} in history")
 
 
-def for_request(items: Iterable[Item]) -> tuple[Item, ...]:
+def for_request(items: Iterable[Item], pruned: frozenset[str] = frozenset()) -> tuple[Item, ...]:
     """What a model may be sent: nothing discarded or replaced, and a result for every call."""
     kept: list[Item] = []
+    said: dict[str, UserMessage] = {}
     for item in items:
         match item:
             case AssistantMessage() | Reasoning():
@@ -50,17 +67,22 @@ def for_request(items: Iterable[Item]) -> tuple[Item, ...]:
                     kept.append(item)
             case ToolCall():
                 if not item.discarded:
-                    kept.append(_with_result(item))
+                    kept.append(_with_result(item, pruned))
             case Compaction():
-                kept = [item]
+                kept = [*(said[message] for message in item.kept), item]
+            case UserMessage():
+                said[item.id] = item
+                kept.append(item)
             case Patch():
                 pass
-            case _:
+            case Notice():
                 kept.append(item)
     return tuple(kept)
 
 
-def _with_result(call: ToolCall) -> ToolCall:
+def _with_result(call: ToolCall, pruned: frozenset[str]) -> ToolCall:
+    if call.id in pruned:
+        return structs.replace(call, output=PRUNED_OUTPUT, images=())
     if call.state in ("completed", "error"):
         return call
     return structs.replace(

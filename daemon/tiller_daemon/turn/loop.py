@@ -8,11 +8,13 @@ by what `run_turn` returns, also when it is cancelled or crashes.
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tiller_daemon.models.base import ModelError, ModelRequest
+from tiller_daemon.turn.compaction import ContextFull, Room, prune
 from tiller_daemon.turn.context import Ending, TurnContext
 from tiller_daemon.turn.dispatch import Dispatched, refuse_all, run_calls
-from tiller_daemon.turn.history import History, for_request
+from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports
 from tiller_daemon.turn.step import Response, stream_response
 from tiller_protocol.errors import ErrorInfo
@@ -49,16 +51,21 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
     A failed model request is an ending, not an exception. Cancellation and bugs pass through and
     leave items open.
     """
+    room = Room(context, history, ports)
     step = 0
     while True:
-        await _take_steering(history, ports)
-        step += 1
-        frozen = await _begin_step(context, step, history, ports)
         try:
-            response = await stream_response(frozen.request, ports)
+            if not await room.make_if_full():
+                await _take_steering(history, ports)
+            step += 1
+            frozen = await _begin_step(context, step, history, ports)
+            response = await _stream(frozen.request, history, room, ports)
         except ModelError as error:
             return Ending("failed", ErrorInfo(error.kind, error.message))
+        except ContextFull as error:
+            return Ending("failed", ErrorInfo("context_full", str(error)))
         history.add(*response.items)
+        room.count(response.usage, frozen.request.ordinal)
         dispatched = await _answer_calls(frozen, response, history, ports)
         await ports.emit(
             StepEnded(
@@ -73,7 +80,17 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
         if response.calls or ports.mailbox.has_steering:
             continue
         if not await _take_follow_ups(context, history, ports):
+            await prune(history, ports)
             return Ending("completed")
+
+
+async def run_compaction(context: TurnContext, history: History, ports: Ports) -> Ending:
+    """Summarise history because the user asked for it; a turn without a step."""
+    try:
+        await Room(context, history, ports).make()
+    except ContextFull as error:
+        return Ending("failed", ErrorInfo("compaction_failed", str(error)))
+    return Ending("completed")
 
 
 async def _begin_step(
@@ -88,7 +105,7 @@ async def _begin_step(
     request = ModelRequest(
         model=context.provider_model,
         system=context.system_prompt,
-        items=for_request(history.items),
+        items=history.for_request(),
         tools=() if last else context.tools,
         session_id=context.session_id,
         ordinal=context.first_ordinal + step - 1,
@@ -97,6 +114,18 @@ async def _begin_step(
         output_schema=context.output_schema,
     )
     return StepContext(step, request, last)
+
+
+async def _stream(request: ModelRequest, history: History, room: Room, ports: Ports) -> Response:
+    """Stream the response; when the provider says that the context overflows, make room once."""
+    try:
+        return await stream_response(request, ports)
+    except ModelError as error:
+        if error.kind != "context_overflow":
+            raise
+    await room.make()
+    again = replace(request, items=history.for_request(), attempt=request.attempt + 1)
+    return await stream_response(again, ports)
 
 
 async def _answer_calls(

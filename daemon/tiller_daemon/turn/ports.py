@@ -94,6 +94,7 @@ class Ports:
     """The turn's hands. `time` is Unix seconds, `committed` waits until all emitted is durable."""
 
     model: ModelClient
+    compaction_model: ModelClient | None
     tools: ToolRuntime
     emit: Emit
     committed: Callable[[], Awaitable[None]]

@@ -6,6 +6,7 @@ from msgspec import Struct, structs
 
 from tiller_daemon.models.base import (
     Finished,
+    ModelError,
     ModelEvent,
     ModelRequest,
     ReasoningDelta,
@@ -50,17 +51,23 @@ async def stream_response(request: ModelRequest, ports: Ports) -> Response:
     """Stream one response into items and return it whole.
 
     Raises `ModelError` when it can't be had. Then, and when cancelled, the items that were begun
-    stay open: whoever closes the turn closes them.
+    stay open: whoever closes the turn closes them. Only a context that overflows leaves none, as
+    the same step may try again.
     """
     response = _Assembly(ports, request.ordinal)
-    async with aclosing(
-        stream_with_retry(ports.model, request, time=ports.time, random=ports.random)
-    ) as stream:
-        async for event in stream:
-            if isinstance(event, RetryWait):
-                await response.discard(event)
-            else:
-                await response.feed(event)
+    try:
+        async with aclosing(
+            stream_with_retry(ports.model, request, time=ports.time, random=ports.random)
+        ) as stream:
+            async for event in stream:
+                if isinstance(event, RetryWait):
+                    await response.discard(event)
+                else:
+                    await response.feed(event)
+    except ModelError as error:
+        if error.kind == "context_overflow":
+            await response.discard()
+        raise
     return await response.complete()
 
 
@@ -103,8 +110,8 @@ class _Assembly:
             case Finished():
                 self._finish_reason = event.reason
 
-    async def discard(self, wait: RetryWait) -> None:
-        """Drop what a failed attempt had begun, and say when the next one comes."""
+    async def discard(self, wait: RetryWait | None = None) -> None:
+        """Drop what a failed attempt had begun, and say when the next one comes, if one does."""
         bodies: list[AnyBody] = []
         for item in self._whole_items():
             if isinstance(item, ToolCall):
@@ -113,15 +120,16 @@ class _Assembly:
                 bodies.append(ItemCompleted(dropped))
             else:
                 bodies.append(ItemCompleted(structs.replace(item, state="discarded")))
-        bodies.append(
-            StatusChanged(
-                "retry",
-                attempt=wait.attempt,
-                limit=wait.limit,
-                delay_s=wait.delay_s,
-                cause=wait.cause,
+        if wait:
+            bodies.append(
+                StatusChanged(
+                    "retry",
+                    attempt=wait.attempt,
+                    limit=wait.limit,
+                    delay_s=wait.delay_s,
+                    cause=wait.cause,
+                )
             )
-        )
         await self._ports.emit(*bodies)
         self._items.clear()
         self._pieces.clear()

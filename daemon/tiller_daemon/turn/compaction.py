@@ -1,0 +1,219 @@
+"""Making room in the context: pruning old tool output, and compaction to a summary.
+
+Nothing is taken out of the log. A compaction is an item that stands for what came before it;
+pruning names the calls whose output is no longer sent. Both are said by `history_compacted`, so
+that a session that is loaded again sends the same bytes. The choices are pure functions; `Room` is
+what asks a model.
+"""
+
+from contextlib import aclosing
+
+import structlog
+import trio
+from msgspec import structs
+
+from tiller_daemon.models.base import ModelError, ModelRequest, TextDelta, UsageReported
+from tiller_daemon.models.retry import RetryWait, stream_with_retry
+from tiller_daemon.turn.context import TurnContext
+from tiller_daemon.turn.history import PRUNED_OUTPUT, History
+from tiller_daemon.turn.ports import Ports
+from tiller_daemon.turn.tokens import TokenMeter, estimate_tokens, without_calls
+from tiller_protocol.events import HistoryCompacted, ItemCompleted, ItemStarted, StatusChanged
+from tiller_protocol.ids import ItemId
+from tiller_protocol.items import Compaction, Item, Notice, ToolCall, Usage, UserMessage
+
+log = structlog.get_logger()
+
+FULL_SHARE = 0.85
+"""The context is compacted when it holds this share of the usable window."""
+
+SHRINK_SHARE_MAX = 0.7
+"""A compaction that leaves more than this share of what there was has failed."""
+
+KEPT_INPUT_TOKENS_MAX = 20_000
+KEPT_INPUT_SHARE_MAX = 0.2
+"""How much of the newest user input a compaction keeps word for word, and of a small window."""
+
+PRUNE_PROTECT_TOKENS = 40_000
+PRUNE_GAIN_TOKENS_MIN = 20_000
+"""Tool output of the newest tokens is never pruned, and nothing is for a smaller gain."""
+
+FAILURES_MAX = 2
+"""So many compactions of one turn may fail; then the turn ends."""
+
+COMPACTION_S_MAX = 300.0
+"""How long a summary may take, retries included; then it has failed."""
+
+SUMMARY_SYSTEM = (
+    "You write the handover of a coding session to a colleague who continues it and sees nothing "
+    "of it but your summary and the user's newest messages."
+)
+SUMMARY_REQUEST = """\
+Write the handover now, as plain text under these headings, and nothing else:
+Goal: what the user wants, with every constraint and preference they stated.
+Done: what was changed and found, with paths, names, commands and their results.
+Now: what was being worked on, and its state.
+Next: the open steps, in order.
+Facts: whatever else is needed to go on without looking again.
+"""
+
+
+class ContextFull(Exception):
+    """No room could be made; the message says what the user can do."""
+
+
+def is_full(tokens: int, context: TurnContext) -> bool:
+    """Whether a request of so many tokens is too near to the end of the window."""
+    usable = context.context_window - (context.max_output_tokens or 0)
+    return tokens >= FULL_SHARE * max(usable, 1)
+
+
+def kept_inputs(items: tuple[Item, ...], context_window: int) -> tuple[str, ...]:
+    """The ids of the newest user messages, as many as fit; the newest one in any case."""
+    kept: list[str] = []
+    tokens = 0
+    tokens_max = min(KEPT_INPUT_TOKENS_MAX, KEPT_INPUT_SHARE_MAX * context_window)
+    for item in reversed(items):
+        if isinstance(item, UserMessage):
+            tokens += estimate_tokens([item])
+            if kept and tokens > tokens_max:
+                break
+            kept.append(item.id)
+    return tuple(reversed(kept))
+
+
+def prunable(items: tuple[Item, ...], *, protect: int, gain: int) -> tuple[str, ...]:
+    """The ids of old calls whose output need not be sent any more; none if they gain too little.
+
+    `protect` is how many tokens of the newest tool output stay.
+    """
+    found: list[str] = []
+    seen = gained = 0
+    for item in reversed(items):
+        if not isinstance(item, ToolCall) or item.output == PRUNED_OUTPUT:
+            continue
+        tokens = estimate_tokens([structs.replace(item, arguments="")])
+        seen += tokens
+        if seen > protect:
+            found.append(item.id)
+            gained += tokens
+    return tuple(reversed(found)) if gained >= gain else ()
+
+
+async def prune(history: History, ports: Ports) -> None:
+    """Stop sending the output of old calls, if that gains enough. For the end of a turn."""
+    pruned = prunable(
+        history.for_request(), protect=PRUNE_PROTECT_TOKENS, gain=PRUNE_GAIN_TOKENS_MIN
+    )
+    if pruned:
+        await _apply_pruning(pruned, history, ports)
+
+
+class Room:
+    """The room in the context of one turn: how much there is, and how more is made."""
+
+    def __init__(self, context: TurnContext, history: History, ports: Ports) -> None:
+        self._context = context
+        self._history = history
+        self._ports = ports
+        self._failures = 0
+        fixed = len(context.system_prompt) + sum(
+            len(tool.name) + len(tool.description) + len(str(tool.parameters))
+            for tool in context.tools
+        )
+        counted = history.items[: context.counted_items]
+        last = context.first_ordinal - 1
+        self._meter = TokenMeter(fixed, context.counted_tokens, without_calls(counted, last))
+
+    def count(self, usage: Usage, ordinal: int) -> None:
+        """Take the usage of the response to request number `ordinal`; its items are in history."""
+        self._meter.count(usage, without_calls(self._history.for_request(), ordinal))
+
+    async def make_if_full(self) -> bool:
+        """Compact when the context is nearly full; returns whether that was done."""
+        full = is_full(self._meter.tokens(self._history.for_request()), self._context)
+        if full:
+            await self.make()
+        return full
+
+    async def make(self) -> None:
+        """Compact history, or if that fails prune it; raises `ContextFull` when neither helped.
+
+        Cancellation leaves history as it was.
+        """
+        before = self._meter.tokens(self._history.for_request())
+        await self._ports.emit(StatusChanged("busy", cause="compacting"))
+        if not await self._compact(before):
+            self._failures += 1
+            oldest = prunable(self._history.for_request(), protect=0, gain=1)[:-1]
+            if oldest:
+                await _apply_pruning(oldest, self._history, self._ports)
+        await self._ports.emit(StatusChanged("busy"))
+        after = self._meter.tokens(self._history.for_request())
+        if after > SHRINK_SHARE_MAX * before or self._failures >= FAILURES_MAX:
+            window = self._context.context_window
+            raise ContextFull(
+                f"The context is full ({before:,} tokens of {window:,}) and could not be made "
+                "smaller. Start a new session, or choose a model with a larger window."
+            )
+
+    async def _compact(self, before: int) -> bool:
+        """Whether a summary was made that shrinks the context enough; only then it counts."""
+        history, session_id = self._history, self._context.session_id
+        try:
+            with trio.fail_after(COMPACTION_S_MAX):
+                summary, usage = await _summarise(self._context, history, self._ports)
+        except (ModelError, trio.TooSlowError) as error:
+            log.warning("compaction_failed", session_id=session_id, reason=str(error))
+            return False
+        items = history.items
+        kept = kept_inputs(items, self._context.context_window)
+        compaction = Compaction(ItemId(self._ports.new_id()), summary, ItemId(items[-1].id), kept)
+        after = self._meter.tokens(History([*items, compaction], history.pruned).for_request())
+        if not summary.strip() or after > SHRINK_SHARE_MAX * before:
+            log.warning("compaction_too_large", session_id=session_id, tokens=after)
+            return False
+        history.add(compaction)
+        await self._ports.emit(
+            ItemStarted(compaction),
+            ItemCompleted(compaction),
+            HistoryCompacted(before, after, compaction.id, usage=usage),
+        )
+        return True
+
+
+async def _summarise(context: TurnContext, history: History, ports: Ports) -> tuple[str, Usage]:
+    ask = Notice(ItemId(ports.new_id()), "compaction", SUMMARY_REQUEST)
+    request = ModelRequest(
+        model=context.compaction_model or context.provider_model,
+        system=SUMMARY_SYSTEM,
+        items=(*history.for_request(), ask),
+        tools=(),
+        session_id=context.session_id,
+        ordinal=context.first_ordinal,
+        purpose="compaction",
+    )
+    pieces: list[str] = []
+    usage = Usage()
+    model = ports.compaction_model or ports.model
+    async with aclosing(
+        stream_with_retry(model, request, time=ports.time, random=ports.random)
+    ) as stream:
+        async for event in stream:
+            match event:
+                case RetryWait():
+                    pieces.clear()
+                case TextDelta():
+                    pieces.append(event.text)
+                case UsageReported():
+                    usage = event.usage
+                case _:
+                    pass
+    return "".join(pieces), usage
+
+
+async def _apply_pruning(pruned: tuple[str, ...], history: History, ports: Ports) -> None:
+    before = estimate_tokens(history.for_request())
+    history.prune(pruned)
+    after = estimate_tokens(history.for_request())
+    await ports.emit(HistoryCompacted(before, after, pruned=pruned))

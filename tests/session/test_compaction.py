@@ -1,0 +1,206 @@
+"""Compaction and pruning through the whole core, on a virtual clock."""
+
+import pytest
+import trio
+
+from support.world import World
+from tiller_daemon.models.scripted import (
+    CallPart,
+    Failure,
+    HangPart,
+    Script,
+    ScriptedUsage,
+    ScriptStep,
+    TextPart,
+)
+from tiller_daemon.turn.history import PRUNED_OUTPUT
+from tiller_protocol.answers import Started, Steered
+from tiller_protocol.events import HistoryCompacted, StatusChanged, ToolCallUpdated
+from tiller_protocol.items import Compaction, ToolCall, UserMessage
+from tiller_protocol.ops import Compact, Interrupt, SessionGet, UserInput
+
+SUMMARY = ScriptStep(parts=(TextPart("what was done"),))
+FULL = ScriptedUsage(input_tokens=9_000, output_tokens=100)
+
+
+def text(words: str, usage: ScriptedUsage | None = None) -> ScriptStep:
+    return ScriptStep(parts=(TextPart(words),), usage=usage)
+
+
+def look(times: int = 1, usage: ScriptedUsage | None = None, seconds: float = 0) -> ScriptStep:
+    """A call whose output has so many characters."""
+    part = CallPart("look", arguments={"say": "y", "times": times, "seconds": seconds})
+    return ScriptStep(parts=(part,), usage=usage)
+
+
+def compactions(world: World, session_id: str) -> list[HistoryCompacted]:
+    return [e.body for e in world.published[session_id] if isinstance(e.body, HistoryCompacted)]
+
+
+@pytest.fixture
+def narrow(start):
+    """Starts a world whose model has a window of 10,000 tokens and writes good summaries."""
+
+    async def narrow(*steps: ScriptStep, summary: ScriptStep = SUMMARY) -> tuple[World, str]:
+        world, session_id = await start(*steps)
+        world.context_window = 10_000
+        world.scripts["s"] = Script(steps, compaction=summary)
+        return world, session_id
+
+    return narrow
+
+
+async def test_b41_a_full_context_is_compacted_before_the_next_turn(autojump_clock, narrow):
+    world, session_id = await narrow(text("w" * 20_000, FULL), text("two"))
+    await world.say(session_id, "first")
+    await world.ended(session_id)
+    await world.say(session_id, "second")
+    await world.ended(session_id, 2)
+    purposes = [request.purpose for request in world.model.requests]
+    assert purposes == ["turn", "compaction", "turn"]
+    items = world.model.requests[-1].items
+    assert [type(i) for i in items] == [UserMessage, UserMessage, Compaction]
+    assert items[1].text == "second"
+    assert items[2].summary == "what was done"
+    (said,) = compactions(world, session_id)
+    assert said.tokens_after < 0.7 * said.tokens_before
+
+
+async def test_b41_b18_in_mid_turn_the_continuation_comes_before_the_steering(
+    autojump_clock, narrow
+):
+    world, session_id = await narrow(look(36_000, seconds=5), text("go on"), text("ok"))
+    await world.say(session_id, "do it")
+    await world.until(
+        session_id, lambda e: isinstance(e.body, ToolCallUpdated) and e.body.state == "running"
+    )
+    assert isinstance(await world.say(session_id, "faster", delivery="steer"), Steered)
+    ended = await world.ended(session_id)
+    assert ended.outcome == "completed", ended.error
+    turns = [r for r in world.model.requests if r.purpose == "turn"]
+    said = [[i.text for i in r.items if isinstance(i, UserMessage)] for r in turns]
+    assert said == [["do it"], ["do it"], ["do it", "faster"]]
+
+
+async def test_b42_an_overflow_is_compacted_once_and_a_second_one_ends_the_turn(
+    autojump_clock, narrow
+):
+    overflow = Failure("context_overflow")
+    once = ScriptStep(parts=(TextPart("fine"),), failures=(overflow,))
+    twice = ScriptStep(parts=(TextPart("no"),), failures=(overflow, overflow))
+    world, session_id = await narrow(text("w" * 20_000), once, twice, text("usable"))
+    await world.say(session_id, "first")
+    await world.ended(session_id)
+    await world.say(session_id, "second")
+    ended = await world.ended(session_id, 2)
+    assert ended.outcome == "completed", ended.error
+    assert len(compactions(world, session_id)) == 1
+    await world.say(session_id, "third")
+    failed = await world.ended(session_id, 3)
+    assert failed.outcome == "failed"
+    assert failed.error is not None
+    await world.say(session_id, "fourth")
+    assert (await world.ended(session_id, 4)).last_message == "usable"
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        ScriptStep(parts=(TextPart("z" * 100_000),)),
+        ScriptStep(),
+        ScriptStep(failures=(Failure("bad_request"),)),
+        ScriptStep(parts=(HangPart(),)),
+    ],
+    ids=["too long", "empty", "failing", "hanging"],
+)
+async def test_b43_a_bad_summary_falls_back_to_pruning_then_to_a_clear_error(
+    autojump_clock, narrow, summary
+):
+    big = [look(17_000 + n) for n in range(2)]
+    world, session_id = await narrow(*big, text("done"), text("hm"), summary=summary)
+    await world.say(session_id, "go")
+    ended = await world.ended(session_id)
+    (pruned,) = compactions(world, session_id)
+    assert len(pruned.pruned) == 1
+    assert ended.outcome == "completed"
+    world.scripts["s"] = Script((text("never"),), compaction=summary)
+    await world.say(session_id, "w" * 100_000)
+    failed = await world.ended(session_id, 2)
+    assert failed.error is not None
+    assert failed.error.code == "context_full"
+    assert "larger window" in failed.error.message
+
+
+async def test_b44_old_output_is_pruned_and_a_reloaded_session_sends_the_same(
+    autojump_clock, start, nursery
+):
+    big = ScriptStep(
+        parts=tuple(CallPart("look", arguments={"say": f"{n}", "times": 40_000}) for n in range(8))
+    )
+    world, session_id = await start(big, text("done"), text("two"), text("three"))
+    await world.say(session_id, "go")
+    await world.ended(session_id)
+    (pruned,) = compactions(world, session_id)
+    assert len(pruned.pruned) == 5
+    await world.say(session_id, "next")
+    await world.ended(session_id, 2)
+    before = world.model.requests[-1].items
+    outputs = [i.output for i in before if isinstance(i, ToolCall)]
+    assert [output == PRUNED_OUTPUT for output in outputs] == [True] * 5 + [False] * 3
+    await world.kill()
+    await world.boot(nursery)
+    await world.say(session_id, "last")
+    await world.ended(session_id, 3)
+    assert world.model.requests[-1].items[: len(before)] == before
+
+
+async def test_b45_ten_compactions_add_ten_summaries_to_the_log(autojump_clock, narrow):
+    steps = [text("w" * 32_000) for _ in range(11)]
+    world, session_id = await narrow(*steps)
+    for number in range(11):
+        await world.say(session_id, f"turn {number}")
+        ended = await world.ended(session_id, number + 1)
+        assert ended.outcome == "completed", ended.error
+    assert len(compactions(world, session_id)) == 10
+    size = sum(len(body) for body in await world.log.events(session_id, 0, 10**9, 2**60))
+    assert size < 11 * 3 * 33_000 + 100_000
+    last = [r for r in world.model.requests if r.purpose == "turn"][-1]
+    assert len([i for i in last.items if isinstance(i, Compaction)]) == 1
+
+
+async def test_compact_is_a_turn_that_can_be_interrupted_and_not_steered(autojump_clock, narrow):
+    world, session_id = await narrow(
+        text("w" * 20_000), text("after"), summary=ScriptStep(parts=(HangPart(),))
+    )
+    assert (await world.refused(Compact(session_id))).code == "empty_input"
+    await world.say(session_id, "go")
+    await world.ended(session_id)
+    assert isinstance(await world.must(Compact(session_id)), Started)
+    assert (await world.refused(Compact(session_id))).code == "busy"
+    steered = await world.refused(UserInput(session_id, "left", delivery="steer"))
+    assert (steered.code, steered.data["input"]["text"]) == ("turn_not_steerable", "left")
+    answers = []
+
+    async def say_next() -> None:
+        answers.append(await world.say(session_id, "next"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(say_next)
+        await trio.sleep(1)
+        await world.must(Interrupt(session_id))
+    assert isinstance(answers[0], Started)
+    await world.ended(session_id, 3)
+    assert compactions(world, session_id) == []
+
+
+async def test_compact_on_demand_shrinks_history(autojump_clock, narrow):
+    world, session_id = await narrow(text("w" * 20_000), text("after"))
+    await world.say(session_id, "go")
+    await world.ended(session_id)
+    await world.must(Compact(session_id))
+    assert (await world.ended(session_id, 2)).outcome == "completed"
+    assert StatusChanged("busy", cause="compacting") in [
+        e.body for e in world.published[session_id]
+    ]
+    snapshot = (await world.must(SessionGet(session_id))).snapshot
+    assert isinstance(snapshot.items[-1], Compaction)
