@@ -5,7 +5,9 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TextIO, cast
 
 import structlog
 import trio
@@ -50,6 +52,23 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
+_TRACEBACKS = structlog.processors.ExceptionRenderer(
+    structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+)
+"""Without the values of variables: the environment and its keys are among them (G13)."""
+
+
+class _StandardError:
+    """Where log lines go. One that can't be written (full disk, closed pipe) is lost, not fatal."""
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            os.write(2, text.encode(errors="replace"))
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tillerd", description="The daemon that owns coding-agent sessions."
@@ -85,13 +104,18 @@ def _set_up_logging(configuration: Configuration, *, console: bool) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *(
-                [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+                [
+                    structlog.dev.ConsoleRenderer(
+                        colors=sys.stderr.isatty(),
+                        exception_formatter=structlog.dev.plain_traceback,
+                    )
+                ]
                 if console or sys.stderr.isatty()
-                else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+                else [_TRACEBACKS, structlog.processors.JSONRenderer()]
             ),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", _StandardError())),
         cache_logger_on_first_use=True,
     )
 
