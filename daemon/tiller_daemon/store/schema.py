@@ -143,17 +143,17 @@ def _make_file(path: Path) -> None:
 def _prepare(connection: sqlite3.Connection, path: Path) -> str:
     for pragma in (
         "locking_mode = EXCLUSIVE",
-        "journal_mode = WAL",
         "synchronous = FULL",
         "cell_size_check = ON",
         "trusted_schema = OFF",
     ):
         connection.execute(f"PRAGMA {pragma}")
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+    if tables and "meta" not in tables:
+        raise LogError("corrupt", f"{path} is a database, but no log of tillerd: move it away")
+    connection.execute("PRAGMA journal_mode = WAL")  # changes the file: only once it is ours
     if not tables:
         return _make_tables(connection)
-    if "meta" not in tables:
-        raise LogError("corrupt", f"{path} is a database, but no log of tillerd: move it away")
     meta: dict[str, str] = dict(connection.execute("SELECT key, value FROM meta"))
     version = int(meta.get("version", 0))
     if version > SCHEMA_VERSION:
