@@ -1,0 +1,178 @@
+"""A full disk: said clearly, survived, and nothing stored is damaged; with room all goes on (B51).
+
+Once with a real file system that has no room, for the log alone; once with a limit on the size of
+every file that the daemon writes, its own output included.
+"""
+
+import resource
+import subprocess
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+import trio
+
+from e2e.gates import Gate
+from e2e.words import always, bash, calls
+from support.daemon import Daemon, gone, marked
+from support.frontend import Frontend, new_id
+from tiller_protocol.answers import Accepted, AnyAnswer, Rejected
+from tiller_protocol.ops import DaemonStatus, SessionCreate, SessionGet, SessionList, UserInput
+
+DISK = "size=16m"
+INPUT = "x" * 1_000_000
+"""More than what SQLite has set aside in its files."""
+
+
+class Disk:
+    """A small file system in memory that can be filled up."""
+
+    def __init__(self, path: Path) -> None:
+        self._ballast = path / "ballast"
+
+    def fill(self) -> None:
+        """Take all the room there is."""
+        with self._ballast.open("wb", buffering=0) as file:
+            size = 1024 * 1024
+            while size:
+                try:
+                    file.write(b"\0" * size)
+                except OSError:
+                    size //= 2
+
+    def free(self) -> None:
+        """Give it back."""
+        self._ballast.unlink()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Generator[Disk]:
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", DISK, "none", place], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small file system can't be mounted here: {mounted.stderr.decode()}")
+    yield Disk(place)
+    subprocess.run(["umount", "--lazy", place], check=True)
+
+
+@pytest.fixture
+def daemon(new_daemon: Callable[[], Daemon], disk: Disk, tmp_path: Path) -> Daemon:
+    """Its state, and nothing else, is on the disk."""
+    daemon = new_daemon()
+    daemon.places.state.symlink_to(tmp_path / "disk")
+    daemon.start()
+    return daemon
+
+
+async def test_b51_a_full_disk_is_said_and_passes(
+    frontend: Frontend, workspace: Path, daemon: Daemon, disk: Disk
+) -> None:
+    """No room → `unavailable` with what to do; reading goes on; with room everything does."""
+    daemon.play("roomy", always("fine"))
+    session_id = await frontend.session(workspace, model="scripted/roomy")
+    other_id = await frontend.session(workspace, always("other"))
+    for one in (session_id, other_id):
+        await frontend.say(one)
+        await frontend.turn_ended(one)
+    before = await frontend.log(session_id)
+    disk.fill()
+    op, submission_id = UserInput(session_id, INPUT), new_id()
+    _check_full(await frontend.ask(op, submission_id))
+    _check_full(await frontend.ask(UserInput(other_id, INPUT)))
+    assert await frontend.log(session_id) == before
+    assert (await frontend.snapshot(other_id)).turn is None
+    await frontend.must(SessionList(str(workspace)))
+    disk.free()
+    assert isinstance(await frontend.ask(op, submission_id), Accepted)
+    assert (await frontend.turn_ended(session_id, 2)).outcome == "completed"
+    await frontend.say(other_id)
+    assert (await frontend.turn_ended(other_id, 2)).outcome == "completed"
+    await _restart_and_compare(frontend, daemon, session_id)
+
+
+async def test_b51_a_disk_that_fills_up_in_mid_turn_ends_it_cleanly(
+    frontend: Frontend, workspace: Path, daemon: Daemon, disk: Disk
+) -> None:
+    """No room in mid-turn → its processes end; with room the session opens, the turn is closed."""
+    gate = Gate(workspace)
+    command = f"{gate.command}; head -c 3000000 /dev/zero | tr '\\0' x; sleep 100; touch never"
+    session_id = await frontend.session(workspace, calls(bash(command)), always("I see"))
+    await frontend.say(session_id)
+    await gate.reached()
+    pids = marked(f"TILLER_DAEMON={frontend.log_id}")
+    disk.fill()
+    gate.open()
+    assert {gone(pid, timeout_s=10) for pid in pids} == {True}
+    await frontend.must(DaemonStatus())
+    disk.free()
+    await _opens(frontend, session_id)
+    assert (await frontend.turn_ended(session_id)).outcome == "interrupted"
+    await frontend.say(session_id, "go on")
+    assert (await frontend.turn_ended(session_id, 2)).last_message == "I see"
+    assert not (workspace / "never").exists()
+    await _restart_and_compare(frontend, daemon, session_id)
+
+
+async def test_b51_a_daemon_on_a_full_disk_says_so_or_starts(
+    frontend: Frontend, workspace: Path, daemon: Daemon, disk: Disk
+) -> None:
+    """Killed with a turn open, then started without room → a sentence; with room all is there."""
+    session_id = await frontend.session(workspace, calls(bash("sleep 100")), always("I see"))
+    await frontend.say(session_id)
+    await frontend.until_call(session_id, "running")
+    disk.fill()
+    daemon.restart()
+    await frontend.reconnect()
+    assert daemon.process is not None
+    disk.free()
+    await _opens(frontend, session_id)
+    assert (await frontend.turn_ended(session_id)).outcome == "interrupted"
+
+
+async def test_b51_nothing_can_be_written_at_all(
+    frontend: Frontend, workspace: Path, daemon: Daemon
+) -> None:
+    """Every write to a file fails, the daemon's own output too → `unavailable`, then as before."""
+    session_id = await frontend.session(workspace, always("fine"))
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    _limit_files(daemon, 0)
+    for _ in range(3):
+        answer = await frontend.ask(UserInput(session_id, "go"))
+        assert isinstance(answer, Rejected)
+        assert answer.code == "unavailable"
+        assert (await frontend.refused(SessionCreate(str(workspace)))).code == "unavailable"
+        await frontend.must(DaemonStatus())
+    _limit_files(daemon, resource.RLIM_INFINITY)
+    await frontend.say(session_id)
+    assert (await frontend.turn_ended(session_id, 2)).outcome == "completed"
+    await _restart_and_compare(frontend, daemon, session_id)
+
+
+async def _opens(frontend: Frontend, session_id: str) -> None:
+    """Wait until a session that was closed by the log can be used again."""
+    with trio.fail_after(10):
+        while isinstance(answer := await frontend.ask(SessionGet(session_id)), Rejected):
+            _check_full(answer)
+
+
+def _check_full(answer: AnyAnswer) -> None:
+    assert isinstance(answer, Rejected)
+    assert answer.code == "unavailable"
+    assert "the disk is full: make room" in answer.message
+
+
+async def _restart_and_compare(frontend: Frontend, daemon: Daemon, session_id: str) -> None:
+    """What is stored is the same after `kill -9`."""
+    before = await frontend.log(session_id)
+    daemon.restart()
+    await frontend.reconnect()
+    assert await frontend.log(session_id) == before
+
+
+def _limit_files(daemon: Daemon, size: int) -> None:
+    assert daemon.process is not None
+    resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))

@@ -1,0 +1,181 @@
+"""Starting: what the daemon says when it can't, and that there is only ever one of it."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.daemon import CONFIG, START_S, Daemon, DaemonEnded
+from tiller_protocol.places import LOG_FILE, OPS_SOCKET, TOKEN_FILE
+
+NewDaemon = Callable[..., Daemon]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (CONFIG.replace("model =", "modell =", 1), ("modell", "model", "line 1")),
+        (CONFIG.replace('"scripted"\nscripts', '"skripted"\nscripts'), ("api", "scripted")),
+        ("max_steps = 'many'\n" + CONFIG, ("max_steps", "line 1")),
+        ("model = \n", ("line 1",)),
+        (CONFIG.replace("scripted/main", "nobody/main"), ("nobody", "scripted")),
+        (CONFIG.replace("../scripts", "/nowhere"), ("/nowhere", "does not exist")),
+    ],
+    ids=["a typo", "a wrong value", "a wrong type", "no TOML", "no provider", "no directory"],
+)
+def test_a_configuration_that_is_wrong_is_named_with_its_place(
+    new_daemon: NewDaemon, wrong: str, said: tuple[str, ...]
+) -> None:
+    """A config typo → exit 2, and a sentence with the file, the key and what to write instead."""
+    daemon = new_daemon(wrong)
+    with pytest.raises(DaemonEnded) as ended:
+        daemon.start()
+    assert ended.value.status == 2
+    assert "config.toml" in ended.value.said
+    assert "Traceback" not in ended.value.said
+    for word in said:
+        assert word in ended.value.said
+
+
+def test_a_second_daemon_leaves_with_a_sentence_and_harms_nothing(new_daemon: NewDaemon) -> None:
+    """A second daemon in the same place → exit 0, a sentence that says who runs; one stays."""
+    daemon = new_daemon()
+    daemon.start()
+    assert daemon.process is not None
+    token = (daemon.places.runtime / TOKEN_FILE).read_text()
+    with daemon.spawn() as second:
+        assert second.wait(START_S) == 0
+    assert f"pid {daemon.process.pid}" in daemon.said
+    assert daemon.process.poll() is None
+    assert (daemon.places.runtime / TOKEN_FILE).read_text() == token
+
+
+def test_five_starters_over_a_stale_socket_have_one_winner(new_daemon: NewDaemon) -> None:
+    """Five daemons at once over what a killed one left → one lives, four leave with status 0."""
+    daemon = new_daemon()
+    daemon.start()
+    daemon.kill9()
+    assert (daemon.places.runtime / OPS_SOCKET).is_socket()
+    starters = [daemon.spawn() for _ in range(5)]
+    ended = 0
+    while ended < 4:
+        pid, status = os.waitpid(-1, 0)
+        assert pid in {one.pid for one in starters}
+        assert os.waitstatus_to_exitcode(status) == 0
+        next(one for one in starters if one.pid == pid).returncode = 0
+        ended += 1
+    (winner,) = [one for one in starters if one.returncode is None]
+    assert winner.poll() is None
+    winner.send_signal(signal.SIGTERM)
+    assert winner.wait(START_S) == 0
+
+
+def test_a_stale_socket_is_no_hindrance_and_the_token_is_new(new_daemon: NewDaemon) -> None:
+    """`kill -9` leaves sockets, lock and token → the next start takes their place."""
+    daemon = new_daemon()
+    daemon.start()
+    token = (daemon.places.runtime / TOKEN_FILE).read_text()
+    daemon.restart()
+    assert (daemon.places.runtime / TOKEN_FILE).read_text() != token
+
+
+def test_a_file_in_the_place_of_a_socket_is_left_alone(new_daemon: NewDaemon) -> None:
+    """A regular file where a socket belongs → exit 1 with a sentence; the file is untouched."""
+    daemon = new_daemon()
+    daemon.places.runtime.mkdir(mode=0o700, parents=True)
+    precious = daemon.places.runtime / OPS_SOCKET
+    precious.write_text("precious")
+    with pytest.raises(DaemonEnded) as ended:
+        daemon.start()
+    assert ended.value.status == 1
+    assert str(precious) in ended.value.said
+    assert precious.read_text() == "precious"
+
+
+def test_a_runtime_directory_that_others_write_into_is_refused(new_daemon: NewDaemon) -> None:
+    """A runtime directory open to others → exit 1 and what to do about it."""
+    daemon = new_daemon()
+    daemon.places.runtime.mkdir(parents=True)
+    daemon.places.runtime.chmod(0o777)
+    with pytest.raises(DaemonEnded) as ended:
+        daemon.start()
+    assert ended.value.status == 1
+    assert f"chmod 700 {daemon.places.runtime}" in ended.value.said
+
+
+@pytest.mark.parametrize("kind", ["newer", "no database", "another database"])
+def test_b51_a_log_that_is_not_ours_is_said_and_left_as_it_is(
+    new_daemon: NewDaemon, kind: str
+) -> None:
+    """A log of a newer version, or none at all → exit 1 with a sentence; the file is untouched."""
+    daemon = new_daemon()
+    path = daemon.places.state / LOG_FILE
+    if kind == "newer":
+        daemon.start()
+        daemon.kill9()
+    else:
+        path.parent.mkdir(parents=True)
+    if kind == "no database":
+        path.write_bytes(b"a diary, not a database\n" * 500)
+    else:
+        _change(path, kind)
+    before = path.read_bytes()
+    with pytest.raises(DaemonEnded) as ended:
+        daemon.start()
+    assert ended.value.status == 1
+    assert str(path) in ended.value.said
+    assert "Traceback" not in ended.value.said
+    assert path.read_bytes() == before
+
+
+def test_the_places_are_for_their_owner_only(new_daemon: NewDaemon) -> None:
+    """G14: directories 0700; log, token and sockets 0600."""
+    daemon = new_daemon()
+    daemon.start()
+    modes = {
+        path: path.stat().st_mode & 0o777
+        for place in (daemon.places.runtime, daemon.places.state)
+        for path in (place, *place.iterdir())
+    }
+    assert {m for path, m in modes.items() if path.is_dir()} == {0o700}
+    assert {m for path, m in modes.items() if not path.is_dir()} == {0o600}
+
+
+DEFECT = """
+import structlog
+from tiller_daemon.__main__ import _set_up_logging
+from tiller_daemon.config import Configuration
+_set_up_logging(Configuration(), console={console})
+def fail(key):
+    raise ZeroDivisionError("a defect")
+try:
+    fail("canary-" + "of-the-test")
+except ZeroDivisionError:
+    structlog.get_logger().exception("turn_crashed")
+"""
+
+
+@pytest.mark.parametrize("console", [False, True])
+def test_g13_a_defect_is_logged_whole_without_the_values_of_variables(*, console: bool) -> None:
+    """A traceback in the daemon's log names every place and shows no variable: keys are in them."""
+    command = [sys.executable, "-c", DEFECT.format(console=console)]
+    said = subprocess.run(command, capture_output=True, check=True).stderr.decode()
+    assert "ZeroDivisionError" in said
+    assert "fail" in said
+    assert "canary-of-the-test" not in said
+
+
+def _change(path: Path, kind: str) -> None:
+    connection = sqlite3.connect(path)
+    if kind == "newer":
+        connection.execute("UPDATE meta SET value = '99' WHERE key = 'version'")
+    else:
+        connection.execute("CREATE TABLE recipes (name TEXT)")
+    connection.commit()
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
