@@ -13,6 +13,9 @@ _AddParser = Callable[..., argparse.ArgumentParser]
 
 SESSION_HELP = "id, unique begin or end of one (4 characters or more), or: last"
 
+MISUSE = 2
+"""The exit status of argparse's own complaints."""
+
 DESCRIPTION = "Talk to tillerd, the daemon that owns your coding-agent sessions."
 EPILOG = """\
 first steps: tiller demo · tiller exec "what is in this directory?" · tiller doctor
@@ -21,7 +24,12 @@ exit status: 0 done, 1 failed, 2 usage; exec: 3 blocked, 4 limit reached, 130 in
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The verb and its options; prints and raises `SystemExit` for help and for misuse (2)."""
-    return _parser().parse_args(arguments)
+    parser = _parser()
+    parsed = parser.parse_args(arguments)
+    if parsed.verb is None:
+        parser.print_help(sys.stderr)
+        parser.exit(MISUSE)
+    return parsed
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -32,9 +40,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("-V", "--version", action=_Version, help="print the version and end")
-    add = parser.add_subparsers(
-        title="verbs", metavar="VERB", dest="verb", required=True
-    ).add_parser
+    add = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb").add_parser
     _add_turns(add)
     _add_sessions(add)
     _add_inputs(add)

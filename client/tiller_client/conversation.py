@@ -12,7 +12,7 @@ from tiller_client.console import Console, complain, print_json
 from tiller_client.errors import RejectedError
 from tiller_client.render import Renderer
 from tiller_client.text import one_line
-from tiller_client.typed import Reply, prompt_for, read_reply
+from tiller_client.typed import Reply, is_reply, prompt_for, read_reply
 from tiller_client.watch import Happening, Watch
 from tiller_protocol.events import Event, RequestOpened, RequestResolved, TurnEnded, TurnStarted
 from tiller_protocol.items import Request
@@ -46,6 +46,7 @@ class Conversation:
         self._renderer = Renderer(console.paint, console.width, prompts=prompts)
         self._requests: dict[str, Request] = {}
         self._hinted: set[str] = set()
+        self._asked = ""
         self._rejecting = ""
         self.busy = False
         self.ends_with: str | None = None
@@ -118,6 +119,11 @@ class Conversation:
         if request is None:
             self._console.bottom(self._moving_line())
             return
+        if request.id != self._asked:
+            for line in self._watch.typed_ahead(self._console.keyboard):
+                self._console.entered()
+                self._send(line.rstrip("\r\n"))
+            self._asked = request.id
         if self._json and request.id not in self._hinted:
             self._hinted.add(request.id)
             self._console.line(f"? {one_line(request.title)} {one_line(request.detail)}".rstrip())
@@ -127,8 +133,11 @@ class Conversation:
         return self._renderer.moving_line(time.time()) if self._renderer.at_line_start else ""
 
     def _take_line(self, line: str) -> None:
-        """A typed line answers the open request, or else goes to the session."""
-        request = next(iter(self._requests.values()), None)
+        """A typed line answers the request that was asked, or else goes to the session.
+
+        What was typed before a request stood on the screen is never its answer.
+        """
+        request = self._requests.get(self._asked)
         if request is None:
             self._send(line)
             return
@@ -150,6 +159,9 @@ class Conversation:
 
     def _send(self, line: str) -> None:
         if not line.strip():
+            return
+        if self.busy and is_reply(line):
+            self._console.line(f"  nothing was asked yet, so {one_line(line)!r} was not sent")
             return
         try:
             self._connection.submit(UserInput(self.session_id, line, delivery=self._delivery))

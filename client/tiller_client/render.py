@@ -38,7 +38,12 @@ from tiller_protocol.events import (
     TurnStarted,
     WarningRaised,
 )
-from tiller_protocol.items import AssistantMessage, Item, Reasoning, ToolCall, UserMessage
+from tiller_protocol.items import AssistantMessage, Item, Reasoning, ToolCall, Usage, UserMessage
+
+QUEUED_COLUMNS = 60
+
+_WAITING = (("steer", "before the next step"), ("queue", "queued"), ("start", "queued"))
+"""What is said of input that waits, by its delivery."""
 
 Kind = Literal["answer", "progress"]
 
@@ -147,13 +152,16 @@ class Renderer:
     ) -> Iterator[Piece]:
         match body:
             case SessionTitled():
-                yield from self._line(self._paint.dim(f"title: {one_line(body.title)}"))
+                if self._prompts:  # else it repeats what was just typed
+                    yield from self._line(self._paint.dim(f"title: {one_line(body.title)}"))
             case SessionConfigured():
                 yield from self._line(self._paint.dim("settings changed, from the next turn on"))
             case QueueChanged():
-                if body.queue:
-                    waiting = ", ".join(cut(one_line(q.text), 40) for q in body.queue)
-                    yield from self._line(self._paint.dim(f"queued: {waiting}"))
+                for delivery, label in _WAITING:
+                    texts = [q.text for q in body.queue if q.delivery == delivery]
+                    if texts:
+                        waiting = ", ".join(cut(one_line(text), QUEUED_COLUMNS) for text in texts)
+                        yield from self._line(self._paint.dim(f"{label}: {waiting}"))
             case HistoryReverted():
                 done = "the revert was undone" if body.undone else "history was put back"
                 conflicts = f"; left as they are: {', '.join(body.conflicts)}"
@@ -250,11 +258,14 @@ class Renderer:
         if body.error:
             yield from self._line(self._paint.bad(f"✗ {one_line(body.error.message)}"))
         steps = f"{body.steps} step{'' if body.steps == 1 else 's'}"
-        tokens = f"{count(body.usage.input_tokens)} in, {count(body.usage.output_tokens)} out"
+        usage = body.usage
+        tokens = f" · {count(usage.input_tokens)} in, {count(usage.output_tokens)} out"
+        if usage == Usage():  # the provider did not count
+            tokens = ""
         cost = "" if body.cost is None else f" · ${body.cost:.4f}"
         outcome = body.outcome.replace("_", " ")
         painted = self._paint.good if body.outcome == "completed" else self._paint.bad
-        rest = f" · {steps} · {tokens}{cost} · {seconds(body.duration_s)}"
+        rest = f" · {steps}{tokens}{cost} · {seconds(body.duration_s)}"
         yield from self._line(painted(f"■ {outcome}") + self._paint.dim(rest))
 
     def _text(self, message: _Message, text: str) -> Iterator[Piece]:

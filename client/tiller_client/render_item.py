@@ -77,7 +77,7 @@ def call_lines(call: ToolCall, paint: Paint, width: int) -> str:
     if call.diff:
         below.append(diff_lines(call.diff, paint, width, DIFF_LINES_SHOWN))
     elif failed and call.output.strip():
-        below.append(paint.dim(_tail(call.output, width)))
+        below.append(paint.dim(_tail(call.output, width, call.spill_path)))
     return "\n".join(below)
 
 
@@ -162,12 +162,14 @@ def _diff_or_text(text: str, paint: Paint) -> str:
     return indent(harmless(text), "    ")
 
 
-def _tail(output: str, width: int) -> str:
+def _tail(output: str, width: int, spill_path: str) -> str:
+    """The last lines; of an output that was cut already, the file that holds all of it."""
     lines = harmless(output).rstrip("\n").split("\n")
     lines = [line.expandtabs(4).rstrip() for line in lines]
     shown = [f"    {cut(line, width - 5)}".rstrip() for line in lines[-OUTPUT_LINES_SHOWN:]]
     if len(lines) > OUTPUT_LINES_SHOWN:
-        shown.insert(0, f"    … {len(lines) - OUTPUT_LINES_SHOWN} lines before")
+        left_out = f"{len(lines) - OUTPUT_LINES_SHOWN} lines before"
+        shown.insert(0, f"    … {f'all of it: {one_line(spill_path)}' if spill_path else left_out}")
     return "\n".join(shown)
 
 

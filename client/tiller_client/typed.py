@@ -16,6 +16,11 @@ class Reply(NamedTuple):
     text: str = ""
 
 
+def is_reply(line: str) -> bool:
+    """Whether a line is a bare word that answers an approval, and hardly anything else."""
+    return line.strip().lower() in (*_ONCE, *_ALWAYS, *_REJECT)
+
+
 def prompt_for(request: Request, *, rejecting: bool) -> str:
     """The line that asks; with `rejecting` for the reason of a rejection that was typed."""
     if rejecting:

@@ -152,6 +152,16 @@ class Watch:
             interrupted=self._interrupted(),
         )
 
+    def typed_ahead(self, keyboard: int) -> list[str]:
+        """The lines that were typed and not read yet; an end of input among them is dropped."""
+        lines: list[str] = []
+        while keyboard in self._select(0, keyboard):
+            if line := _read_line(keyboard):
+                lines.append(line)
+            else:
+                break
+        return lines
+
     def _select(self, timeout_s: float, keyboard: int | None) -> list[int]:
         sources = [self._socket.event_fd, self._socket.joined_fd, self._signals.fd]
         if keyboard is not None and _in_foreground(keyboard):

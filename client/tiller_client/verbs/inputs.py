@@ -5,13 +5,18 @@ from argparse import Namespace
 from tiller_client import choose
 from tiller_client.connection import Connection
 from tiller_client.console import print_json, say
-from tiller_client.errors import UsageError
+from tiller_client.errors import RejectedError, UsageError
 from tiller_client.prompt import read_text
 from tiller_client.runtime import my_places
 from tiller_client.text import one_line
 from tiller_client.verbs.plain import submit
 from tiller_protocol.answers import AnyResult, Queued, SessionResult, Started, Steered
 from tiller_protocol.ops import Interrupt, QueueEdit, SessionGet, UserInput
+
+
+NOTHING_TO_STEER = (
+    "no turn runs in this session, so there is nothing to steer; begin one with: tiller send"
+)
 
 
 def run(arguments: Namespace) -> int:
@@ -36,7 +41,12 @@ def run(arguments: Namespace) -> int:
 
 
 def _send(connection: Connection, op: UserInput, arguments: Namespace) -> None:
-    accepted = submit(connection, op, json=arguments.json)
+    try:
+        accepted = submit(connection, op, json=arguments.json)
+    except RejectedError as error:
+        if error.code == "no_active_turn":
+            raise RejectedError(error.answer, NOTHING_TO_STEER) from None
+        raise
     if not arguments.json:
         say(_what_became(accepted.result))
 
