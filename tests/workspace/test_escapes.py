@@ -93,6 +93,7 @@ async def test_an_unmarked_orphan_goes_to_the_last_command_that_can_have_left_it
             others.start_soon(second.run, orphan)
             await second.until_ready(1)
             others.cancel_scope.cancel()
+        assert first.survivors() == first.pids
         nursery.cancel_scope.cancel()
     assert first.survivors() + second.survivors() == []
 
