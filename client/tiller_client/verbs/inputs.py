@@ -13,7 +13,6 @@ from tiller_client.verbs.plain import submit
 from tiller_protocol.answers import AnyResult, Queued, SessionResult, Started, Steered
 from tiller_protocol.ops import Interrupt, QueueEdit, SessionGet, UserInput
 
-
 NOTHING_TO_STEER = (
     "no turn runs in this session, so there is nothing to steer; begin one with: tiller send"
 )
