@@ -25,8 +25,9 @@ async def test_b1_text_and_stop_is_one_request_and_ends_the_turn(
     events = frontend.events(session_id)
     kinds = [type(e.body).__name__ for e in events if not isinstance(e.body, ItemDelta)]
     assert kinds == [
-        "SessionCreated", "TurnStarted", "StatusChanged", "ItemStarted", "ItemCompleted",
-        "StepStarted", "ItemStarted", "ItemCompleted", "StepEnded", "TurnEnded", "StatusChanged",
+        "SessionCreated", "SessionTitled", "TurnStarted", "StatusChanged", "ItemStarted",
+        "ItemCompleted", "StepStarted", "ItemStarted", "ItemCompleted", "StepEnded", "TurnEnded",
+        "StatusChanged",
     ]  # fmt: skip
     deltas = [e.body.delta for e in events if isinstance(e.body, ItemDelta)]
     assert "".join(deltas) == "hello there"
