@@ -169,12 +169,12 @@ class Daemon:
         draft.rename(self.scripts / f"{name}.json")
 
     def requests(self, session_id: str) -> list[ModelRequest]:
-        """Every request that this session has made of its model, oldest first."""
+        """Every request of a turn that this session has made of its model, oldest first."""
         if not self.record.exists():
             return []
         lines = self.record.read_bytes().splitlines()
         requests = [msgspec.json.decode(line, type=ModelRequest) for line in lines]
-        return [request for request in requests if request.session_id == session_id]
+        return [r for r in requests if r.session_id == session_id and r.purpose == "turn"]
 
     @property
     def said(self) -> str:
