@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from support.said import ended, started, text_item, tool_call
 from tiller_client.render import Renderer
@@ -78,6 +79,28 @@ def test_a_failed_command_shows_its_status_and_the_end_of_its_output() -> None:
     text = rendered(tool_call("i", "bash", "make", state="completed", exit_status=2, output=output))
     assert text.startswith("● bash make exit 2 500 ms\n    … 30 lines before\n")
     assert text.endswith("    line 39\n")
+
+
+def test_of_an_output_that_was_cut_already_the_file_with_all_of_it_is_named() -> None:
+    call = ToolCall("i", "i", "bash", "{}", "error", output="x\n" * 12, error_kind="failed")
+    assert "    … 2 lines before\n    x\n" in rendered([ItemCompleted(call)])
+    cut = structs.replace(call, spill_path="/s/i.txt")
+    assert "    … all of it: /s/i.txt\n    x\n" in rendered([ItemCompleted(cut)])
+
+
+def test_tokens_that_nobody_counted_are_not_shown_as_none() -> None:
+    assert rendered([TurnEnded("completed", 1, Usage(), 1.5)]) == "■ completed · 1 step · 1.5 s\n"
+
+
+def test_input_that_waits_says_what_for() -> None:
+    waiting = (QueuedInput("a", "use x", "steer"), QueuedInput("b", "then y", "queue"))
+    text = rendered([QueueChanged(waiting)])
+    assert text == "before the next step: use x\nqueued: then y\n"
+
+
+def test_a_title_is_not_told_to_whoever_just_typed_it() -> None:
+    assert rendered([SessionTitled("Repair")], prompts=False) == ""
+    assert rendered([SessionTitled("Repair")]) == "title: Repair\n"
 
 
 def test_an_edit_shows_its_changed_lines_without_file_headers() -> None:

@@ -100,6 +100,35 @@ def test_an_approval_is_asked_in_place_and_the_typed_line_answers_it(
     assert "␛[2Jls" in terminal.screen
 
 
+def test_what_was_typed_before_a_request_stood_on_the_screen_is_not_its_answer(
+    places: Places,
+) -> None:
+    """Who strikes `y` twice has allowed one thing, and has not steered with the other."""
+    second = Request("01K0REQ00000000000000000R2", "approval", "Run rm -r /", subjects=("rm -r /",))
+
+    def asks_twice(daemon: FakeDaemon, session_id: str) -> None:
+        daemon.add(session_id, [started(), RequestOpened(REQUEST)])
+        assert daemon.answered.wait(PATIENCE_S)
+        daemon.answered.clear()
+        daemon.add(session_id, [RequestOpened(second)])
+        assert daemon.answered.wait(PATIENCE_S)
+        daemon.add(session_id, [ended()])
+
+    with FakeDaemon(places.runtime, asks_twice) as daemon:
+        terminal = Terminal("exec", "x")
+        terminal.wait_for("y once · a always · n reject")
+        terminal.type("y\ny")
+        terminal.wait_for("'y' was not sent")
+        terminal.wait_for("rm -r /")
+        terminal.screen = terminal.screen.rpartition("rm -r /")[2]
+        terminal.wait_for("y once · a always · n reject")
+        terminal.type("n never")
+        assert terminal.end() == 0
+    assert daemon.answers[REQUEST.id].decision == "once"
+    assert daemon.answers[second.id] == Answer(second.id, "reject", "never")
+    assert len([op for op in daemon.seen.values() if isinstance(op, UserInput)]) == 1
+
+
 def test_a_line_typed_while_a_turn_runs_goes_to_it(places: Places) -> None:
     with FakeDaemon(places.runtime) as daemon:
         daemon.add(SESSION, [SessionCreated("/w", Settings()), started(), *text_item("i", "Hm.")])

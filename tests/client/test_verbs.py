@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.fake_daemon import FakeDaemon
+from support.fake_daemon import FakeDaemon, Refusal
 from support.said import Tiller, ended, started, text_item, tool_call
 from tiller_client.__main__ import main
 from tiller_client.arguments import parse
@@ -149,6 +149,13 @@ def test_an_op_that_the_daemon_can_not_do_is_a_sentence_and_1(
     assert daemon
     status, out, err = tiller("compact", SESSION)
     assert (status, out, err) == (1, "", "tiller: Compact can't be done here yet.\n")
+
+
+def test_steering_without_a_turn_says_how_to_begin_one(daemon: FakeDaemon, tiller: Tiller) -> None:
+    daemon.refusals[UserInput] = Refusal("no_active_turn", "Your input is in `data`.")
+    status, out, err = tiller("steer", SESSION, "hm")
+    assert (status, out) == (1, "")
+    assert "begin one with: tiller send" in err
 
 
 @pytest.mark.parametrize("reference", [SESSION, SESSION.lower(), "SES1", "ses1", "01K0A"])
