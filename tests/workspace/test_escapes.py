@@ -71,6 +71,17 @@ async def test_orphans_that_died_on_their_own_are_reaped(play):
     assert play.survivors() == []
 
 
+async def test_orphans_that_die_while_a_long_command_runs_are_reaped_meanwhile(play, monkeypatch):
+    monkeypatch.setattr("tiller_daemon.workspace.process.REAP_S", 0.02)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(play.run, "( setsid sh -c 'echo ready $$' & ); sleep 1000")
+        await play.until_ready(1)
+        with trio.fail_after(10):
+            while play.survivors():
+                await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+
+
 async def test_the_end_of_one_command_leaves_another_alone(new_play):
     first, second = new_play(), new_play()
     async with trio.open_nursery() as nursery:
