@@ -31,6 +31,13 @@ from tiller_protocol.ops import Interrupt
 
 TILLER = (sys.executable, "-P", "-m", "tiller_client")
 SYNC_WRITES = 100
+THINK_MS = 20.0
+STAGES = (
+    "input to ack",
+    "input to request",
+    "first delta to frontend",
+    "stream's end to turn_ended",
+)
 SESSION_TURNS = 25
 """Turns in one session before the next one is made, so that history stays as short as it is."""
 
@@ -90,38 +97,52 @@ async def measure_start(root: Path, model: Model, *, quick: bool) -> list[Row]:
 
 
 async def measure_turns(root: Path, model: Model, *, quick: bool) -> list[Row]:
-    """One short turn after the other, from submission to its end."""
+    """One short turn after the other: with a model that thinks, and with one that does not.
+
+    One that thinks shows each stage by itself; one that answers at once shows them on top of each
+    other, as the answer comes while the input is still on its way into the log.
+    """
     count = 50 if quick else 300
-    acks: list[float] = []
-    requests: list[float] = []
-    deltas: list[float] = []
-    ends: list[float] = []
     with Daemon(root, model.url) as daemon:
         async with frontend_of(daemon) as frontend:
-            session_id = await frontend.create()
-            await _turn(frontend, model, session_id, Play("warm", deltas=20))
+            await _turn(frontend, model, await frontend.create(), Play("warm", deltas=20))
+            thinks = await _turns(frontend, model, count, think_ms=THINK_MS)
             begun = daemon.cpu_s()
-            for number in range(count):
-                if number % SESSION_TURNS == 0:
-                    session_id = await frontend.create()
-                begin = len(frontend.seen[session_id])
-                play = Play(f"turn{number}", deltas=20)
-                submitted, accepted = await frontend.say(session_id, play)
-                first = await frontend.until(session_id, ItemDelta, begin)
-                ended = await frontend.until(session_id, TurnEnded, begin)
-                (played,) = await model.played(play.id)
-                acks.append(_ms(submitted, accepted))
-                requests.append(_ms(submitted, played.arrived))
-                deltas.append(_ms(played.began, first.at))
-                ends.append(_ms(played.ended, ended.at))
+            hurries = await _turns(frontend, model, count, think_ms=0)
             cpu_ms = (daemon.cpu_s() - begun) / count * 1000
-    return [
-        Row("user_input to ack", "ms", tuple(acks), None, 1),
-        Row("user_input to request at the model", "ms", tuple(requests), None, 2),
-        Row("first delta at the model to frontend", "ms", tuple(deltas), None, 0.6),
-        Row("end of stream to turn_ended", "ms", tuple(ends), None, 1.5),
-        Row("CPU of a turn of 20 deltas", "ms", (cpu_ms,), None, 3),
+    budgets = (1, 2, 0.6, 1.5)
+    rows = [
+        Row(name, "ms", values, None, budget)
+        for (name, values), budget in zip(thinks.items(), budgets, strict=True)
     ]
+    rows += [Row(f"  the same, answered at once: {name}", "ms", hurries[name]) for name in hurries]
+    return [*rows, Row("CPU of a turn of 20 deltas", "ms", (cpu_ms,), None, 3)]
+
+
+async def _turns(
+    frontend: Frontend, model: Model, count: int, *, think_ms: float
+) -> dict[str, tuple[float, ...]]:
+    """Milliseconds of each stage of `count` turns."""
+    stages: list[tuple[float, ...]] = []
+    session_id = ""
+    for number in range(count):
+        if number % SESSION_TURNS == 0:
+            session_id = await frontend.create()
+        begin = len(frontend.seen[session_id])
+        play = Play(f"turn{think_ms}-{number}", deltas=20, think_ms=think_ms)
+        submitted, accepted = await frontend.say(session_id, play)
+        first = await frontend.until(session_id, ItemDelta, begin)
+        ended = await frontend.until(session_id, TurnEnded, begin)
+        (played,) = await model.played(play.id)
+        stages.append(
+            (
+                _ms(submitted, accepted),
+                _ms(submitted, played.arrived),
+                _ms(played.began, first.at),
+                _ms(played.ended, ended.at),
+            )
+        )
+    return dict(zip(STAGES, zip(*stages, strict=True), strict=True))
 
 
 async def measure_streams(root: Path, model: Model, *, quick: bool) -> list[Row]:

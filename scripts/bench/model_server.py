@@ -30,14 +30,16 @@ WRITE_BYTES = 64 * 1024
 class Play(Struct, omit_defaults=True):
     """One conversation's part: `rounds` of `calls` each, then `deltas` pieces of text.
 
-    `pace_ms` is the time between two pieces. `hang` says that the text never ends. `commands` are
-    run in turn by the tool `bash`; without any, `path` is read by 20 lines.
+    `think_ms` is the time before an answer, `pace_ms` that between two pieces. `hang` says that
+    the text never ends. `commands` are run in turn by the tool `bash`; without any, `path` is read
+    by 20 lines.
     """
 
     id: str
     rounds: int = 0
     calls: int = 1
     deltas: int = 3
+    think_ms: float = 0.0
     pace_ms: float = 0.0
     hang: bool = False
     commands: list[str] = []
@@ -103,6 +105,8 @@ class Connection(asyncio.Protocol):
         play, results = _read(body)
         number = results // play.calls
         began = 0.0
+        if play.think_ms:
+            await asyncio.sleep(play.think_ms / 1000)
         if number < play.rounds:
             self._transport.write(HEAD + _calls(play, number) + _end("tool_calls"))
         else:
