@@ -4,6 +4,8 @@ What every case must leave behind is in `_check_recovered`; what holds for every
 times (numbers without a gap, the life cycle, valid requests) is checked when a frontend leaves.
 """
 
+import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,7 @@ import trio
 
 from e2e.gates import Gate
 from e2e.words import always, bash, calls, calls_in, hang, said_in
-from support.daemon import STOP_S, Daemon, gone, marked
+from support.daemon import STOP_S, Daemon, gone, guards, marked
 from support.frontend import Frontend, new_id
 from tiller_daemon.models.scripted import ScriptStep, TextPart, WaitPart
 from tiller_protocol.answers import Accepted, Queued, Rejected, Started, Steered
@@ -54,6 +56,24 @@ async def test_b49_kill_during_a_call_leaves_it_lost_and_no_process(
     (call,) = calls_in(frontend.requests(session_id)[-1].items)
     assert call.error_kind == "lost"
     assert (workspace / "effects").read_text() == "once\n"
+
+
+async def test_b49_what_outlives_daemon_and_guard_is_swept_at_the_next_start(
+    frontend: Frontend, workspace: Path, daemon: Daemon
+) -> None:
+    """Daemon and guard killed together → their commands live on, until the next start ends them."""
+    gate = Gate(workspace)
+    session_id = await frontend.session(workspace, calls(bash(STUBBORN)), always("I see"))
+    await frontend.say(session_id)
+    await gate.reached()
+    commands = marked(f"TILLER_DAEMON={frontend.log_id}")
+    for pid in guards(frontend.log_id):
+        os.kill(pid, signal.SIGKILL)
+    daemon.kill9()
+    assert [pid for pid in commands if gone(pid)] == []
+    daemon.start()
+    assert [pid for pid in commands if not gone(pid)] == []
+    await _check_recovered(frontend, session_id)
 
 
 async def test_b49_kill_in_mid_stream_keeps_what_was_said(
@@ -190,7 +210,8 @@ async def test_g10_input_that_was_acked_and_not_delivered_survives_a_kill(
     daemon.restart()
     await frontend.reconnect()
     await frontend.turn_ended(session_id)
-    assert [i.text for i in (await frontend.snapshot(session_id)).queue] == ["steer", "later"]
+    queue = (await frontend.snapshot(session_id)).queue
+    assert [(i.text, i.delivery) for i in queue] == [("steer", "queue"), ("later", "queue")]
     await frontend.say(session_id, "go on")
     await frontend.turn_ended(session_id, 2)
     said = said_in(frontend.requests(session_id)[-1].items)

@@ -207,10 +207,19 @@ def marked(*marks: str) -> set[int]:
     return {pid for pid, variables in _environments().items() if wanted & variables}
 
 
+def guards(log_id: str) -> set[int]:
+    """The daemon's own helpers that live: this log is on their command line."""
+    return {
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and log_id.encode() in _read(entry / "cmdline")
+    } - marked(f"TILLER_DAEMON={log_id}")
+
+
 def leftovers(log_ids: Iterable[str], *, timeout_s: float) -> set[int]:
     """Wait until nothing that daemons of these logs started is alive; returns what stays."""
     marks = [f"TILLER_DAEMON={log_id}" for log_id in log_ids]
-    while found := marked(*marks):
+    while found := marked(*marks).union(*(guards(log_id) for log_id in log_ids)):
         for pid in found:
             if not gone(pid, timeout_s=timeout_s):
                 return found
@@ -234,11 +243,16 @@ def _readable(descriptor: int, *, timeout_s: float) -> bool:
 
 
 def _environments() -> Mapping[int, frozenset[bytes]]:
-    found: dict[int, frozenset[bytes]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                found[int(entry.name)] = frozenset((entry / "environ").read_bytes().split(b"\0"))
-            except OSError:
-                continue
-    return found
+    return {
+        int(entry.name): frozenset(_read(entry / "environ").split(b"\0"))
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit()
+    }
+
+
+def _read(path: Path) -> bytes:
+    """What a file of /proc says; nothing when the process has gone."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
