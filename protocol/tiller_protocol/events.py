@@ -19,7 +19,7 @@ from tiller_protocol.items import (
     ToolErrorKind,
     Usage,
 )
-from tiller_protocol.settings import Approve, Settings
+from tiller_protocol.settings import Approve, Budget, Settings
 
 Outcome = Literal["completed", "interrupted", "failed", "blocked", "limit_reached"]
 Channel = Literal["text", "arguments", "output"]
@@ -88,6 +88,8 @@ class TurnContextShown(Struct, frozen=True, omit_defaults=True):
     max_steps: int
     tools: tuple[str, ...]
     context_window: int
+    turn_budget: Budget = Budget()
+    session_budget: Budget = Budget()
     output_schema: dict[str, Any] | None = None
 
 

@@ -32,6 +32,11 @@ class Usage(Struct, frozen=True, omit_defaults=True):
     output_tokens: int = 0
     reasoning_tokens: int = 0
 
+    @property
+    def tokens(self) -> int:
+        """Tokens in and out."""
+        return self.input_tokens + self.output_tokens
+
     def plus(self, other: "Usage") -> "Usage":
         """Return the sum, field by field."""
         return Usage(

@@ -22,6 +22,19 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     action: Action
 
 
+class Budget(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Most that may be spent: model requests, tokens in and out, US dollars, seconds of work.
+
+    `None` is no limit. The step after which one is used up is the last and gets no tools. A model
+    without a known price spends no dollars that could be counted.
+    """
+
+    steps: Annotated[int, Meta(ge=1)] | None = None
+    tokens: Annotated[int, Meta(ge=1)] | None = None
+    cost: Annotated[float, Meta(gt=0)] | None = None
+    time_s: Annotated[float, Meta(gt=0)] | None = None
+
+
 class Settings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What may be chosen for a session. `None` leaves the choice to the layer below.
 
@@ -35,6 +48,8 @@ class Settings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
     approve: Approve | None = None
     follow_ups: FollowUps | None = None
     max_steps: Steps | None = None
+    turn_budget: Budget | None = None
+    session_budget: Budget | None = None
     permissions: tuple[Rule, ...] | None = None
 
 
@@ -46,5 +61,6 @@ class TurnOverrides(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     variant: str | None = None
     approve: Approve | None = None
     max_steps: Steps | None = None
+    turn_budget: Budget | None = None
     tools: tuple[str, ...] | None = None
     output_schema: dict[str, Any] | None = None

@@ -68,7 +68,7 @@ class Snapshot(Struct, omit_defaults=True):
     `open_items` are the ids of items that have started and not completed; `steps` counts the model
     requests of the whole session. The provider counted `context_tokens` when history had
     `context_items` items; 0 when it has not counted since history got shorter. The output of the
-    calls in `pruned` is not sent any more.
+    calls in `pruned` is not sent any more. `worked_s` is the time of all turns that ended.
     """
 
     session_id: str
@@ -93,6 +93,7 @@ class Snapshot(Struct, omit_defaults=True):
     steps: int = 0
     usage: Usage = Usage()
     cost: float | None = None
+    worked_s: float = 0.0
     parent_id: str | None = None
 
 
@@ -131,6 +132,7 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
             snapshot.turns += 1
         case TurnEnded():
             snapshot.turn = None
+            snapshot.worked_s += body.duration_s
         case StepStarted():
             _begin_step(snapshot, body)
         case StepEnded():

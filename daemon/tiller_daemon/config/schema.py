@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from tiller_protocol.settings import Approve, FollowUps, Rule, Steps
+from tiller_protocol.settings import Approve, Budget, FollowUps, Rule, Steps
 
 Api = Literal["openai_responses", "openai_chat", "anthropic_messages", "scripted"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -106,6 +106,8 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     approve: Approve = "ask"
     follow_ups: FollowUps = "one_at_a_time"
     max_steps: Steps = DEFAULT_MAX_STEPS
+    turn_budget: Budget = Budget()
+    session_budget: Budget = Budget()
     resume: Literal["never", "auto"] = "never"
     log_level: LogLevel = "info"
     providers: dict[str, Provider] = {}

@@ -8,6 +8,7 @@ from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.toolbox import tool_specs
 from tiller_daemon.tools.base import Tool
+from tiller_daemon.turn.budget import Spent
 from tiller_daemon.turn.context import DEFAULT_CONTEXT_WINDOW_TOKENS, TurnContext
 from tiller_daemon.turn.prompt import Surroundings, system_prompt
 from tiller_protocol.settings import Rule, Settings, TurnOverrides
@@ -60,6 +61,11 @@ def freeze_context(
         approve=overrides.approve or settings.approve or configuration.approve,
         follow_ups=settings.follow_ups or configuration.follow_ups,
         max_steps=overrides.max_steps or settings.max_steps or configuration.max_steps,
+        turn_budget=overrides.turn_budget or settings.turn_budget or configuration.turn_budget,
+        session_budget=settings.session_budget or configuration.session_budget,
+        spent_before=Spent(
+            snapshot.steps, snapshot.usage.tokens, snapshot.cost or 0.0, snapshot.worked_s
+        ),
         first_ordinal=snapshot.steps,
         counted_tokens=snapshot.context_tokens,
         counted_items=snapshot.context_items,

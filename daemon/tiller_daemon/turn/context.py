@@ -5,9 +5,10 @@ from typing import Any
 from msgspec import Struct
 
 from tiller_daemon.models.base import ToolSpec
+from tiller_daemon.turn.budget import Spent
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import Outcome, TurnContextShown
-from tiller_protocol.settings import Approve, FollowUps, Rule
+from tiller_protocol.settings import Approve, Budget, FollowUps, Rule
 
 DEFAULT_CONTEXT_WINDOW_TOKENS = 128_000
 """Assumed for a model whose window neither configuration nor catalogue knows."""
@@ -20,7 +21,8 @@ class TurnContext(Struct, frozen=True):
     `compaction_model` likewise, when summaries are made by another one.
     `first_ordinal` is the number of steps that the session had before this turn; the
     provider counted `counted_tokens` for the first `counted_items` items of history. `rules` are
-    the permission rules above the built-in ones, weakest layer first.
+    the permission rules above the built-in ones, weakest layer first. `spent_before` is what the
+    session had spent before this turn.
     """
 
     turn_id: str
@@ -35,6 +37,9 @@ class TurnContext(Struct, frozen=True):
     approve: Approve
     follow_ups: FollowUps
     max_steps: int
+    turn_budget: Budget
+    session_budget: Budget
+    spent_before: Spent
     first_ordinal: int
     counted_tokens: int = 0
     counted_items: int = 0
@@ -55,6 +60,8 @@ class TurnContext(Struct, frozen=True):
             max_steps=self.max_steps,
             tools=tuple(tool.name for tool in self.tools),
             context_window=self.context_window,
+            turn_budget=self.turn_budget,
+            session_budget=self.session_budget,
             output_schema=self.output_schema,
         )
 

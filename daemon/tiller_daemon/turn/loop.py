@@ -5,12 +5,13 @@ alone. It opens no turn and closes none: the session has logged `turn_started`, 
 by what `run_turn` returns, also when it is cancelled or crashes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from tiller_daemon.models.base import ModelError, ModelRequest
+from tiller_daemon.turn.budget import Spent, spent_by, used_up, used_up_next
 from tiller_daemon.turn.compaction import ContextFull, Room, prune
 from tiller_daemon.turn.context import Ending, TurnContext
 from tiller_daemon.turn.dispatch import Dispatched, refuse_all, run_calls
@@ -30,19 +31,21 @@ from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Notice, QueuedInput, UserMessage
 
 LAST_STEP_NOTICE = (
-    "This is the last step of this turn and no tools can be called in it. "
-    "Say what was done, what was found and what is left."
+    "No tools can be called any more. Say what was done, what was found and what is left."
 )
-NO_TOOLS_LEFT = "not run: the turn has reached its limit of steps"
+NO_TOOLS_LEFT = "not run: the turn has reached its limit"
 CUT_OFF = "not run: the response was cut off at its length limit, so the call may be incomplete"
 
 
 class StepContext(Struct, frozen=True):
-    """What is fixed for one model request. `step` counts from 1; the last one gets no tools."""
+    """What is fixed for one model request. `step` counts from 1.
+
+    With a `limit` that is reached, a sentence, it is the last one and gets no tools.
+    """
 
     step: int
     request: ModelRequest
-    last: bool
+    limit: str | None
 
 
 async def run_turn(context: TurnContext, history: History, ports: Ports) -> Ending:
@@ -51,6 +54,9 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
     A failed model request is an ending, not an exception. Cancellation and bugs pass through and
     leave items open.
     """
+    purse = _Purse(context, ports.time)
+    if reached := purse.session_limit():
+        return Ending("limit_reached", ErrorInfo("session_budget", f"No turn: {reached}."))
     room = Room(context, history, ports)
     step = 0
     while True:
@@ -58,7 +64,7 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
             if not await room.make_if_full():
                 await _take_steering(history, ports)
             step += 1
-            frozen = await _begin_step(context, step, history, ports)
+            frozen = await _begin_step(context, step, purse.limit(step), history, ports)
             response = await _stream(frozen.request, history, room, ports)
         except ModelError as error:
             return Ending("failed", ErrorInfo(error.kind, error.message))
@@ -67,14 +73,14 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
         history.add(*response.items)
         room.count(response.usage, frozen.request.ordinal)
         dispatched = await _answer_calls(frozen, response, history, ports)
-        await ports.emit(
-            StepEnded(
-                step,
-                response.finish_reason,
-                response.usage,
-                time_to_first_token_s=response.time_to_first_token_s,
-            )
+        ended = StepEnded(
+            step,
+            response.finish_reason,
+            response.usage,
+            time_to_first_token_s=response.time_to_first_token_s,
         )
+        purse.spend(ended)
+        await ports.emit(ended)
         if ending := _ending(frozen, response, dispatched, ports):
             return ending
         if response.calls or ports.mailbox.has_steering:
@@ -93,27 +99,62 @@ async def run_compaction(context: TurnContext, history: History, ports: Ports) -
     return Ending("completed")
 
 
+class _Purse:
+    """What may still be spent; the time of a call that runs counts when it has ended."""
+
+    def __init__(self, context: TurnContext, time: Callable[[], float]) -> None:
+        self._context = context
+        self._time = time
+        self._began = time()
+        self._spent = Spent()
+
+    def spend(self, step: StepEnded) -> None:
+        """Count a step."""
+        self._spent = self._spent.plus(spent_by(step))
+
+    def session_limit(self) -> str | None:
+        """The limit of the session that is reached, as a sentence."""
+        reached = used_up(
+            self._context.session_budget, self._context.spent_before.plus(self._now())
+        )
+        return reached and f"the session ends here: {reached}"
+
+    def limit(self, step: int) -> str | None:
+        """The limit that makes request number `step` of the turn the last one."""
+        now = self._now()
+        before = self._context.spent_before
+        ahead = Spent(steps=1)
+        if step >= self._context.max_steps:
+            return f"its limit of {step} steps is reached"
+        return used_up_next(self._context.turn_budget, now, ahead) or used_up_next(
+            self._context.session_budget, before.plus(now), ahead
+        )
+
+    def _now(self) -> Spent:
+        return self._spent._replace(time_s=max(0.0, self._time() - self._began))
+
+
 async def _begin_step(
-    context: TurnContext, step: int, history: History, ports: Ports
+    context: TurnContext, step: int, limit: str | None, history: History, ports: Ports
 ) -> StepContext:
-    last = step >= context.max_steps
     await ports.emit(StepStarted(step))
-    if last:
-        notice = Notice(ItemId(ports.new_id()), "last_step", LAST_STEP_NOTICE)
+    if limit:
+        text = f"This is the last step of this turn, as {limit}. {LAST_STEP_NOTICE}"
+        notice = Notice(ItemId(ports.new_id()), "last_step", text)
         history.add(notice)
         await ports.emit(ItemStarted(notice), ItemCompleted(notice))
     request = ModelRequest(
         model=context.provider_model,
         system=context.system_prompt,
         items=history.for_request(),
-        tools=() if last else context.tools,
+        tools=() if limit else context.tools,
         session_id=context.session_id,
         ordinal=context.first_ordinal + step - 1,
         variant=context.variant,
         max_output_tokens=context.max_output_tokens,
         output_schema=context.output_schema,
     )
-    return StepContext(step, request, last)
+    return StepContext(step, request, limit)
 
 
 async def _stream(request: ModelRequest, history: History, room: Room, ports: Ports) -> Response:
@@ -131,7 +172,7 @@ async def _stream(request: ModelRequest, history: History, room: Room, ports: Po
 async def _answer_calls(
     frozen: StepContext, response: Response, history: History, ports: Ports
 ) -> Dispatched:
-    if frozen.last:
+    if frozen.limit:
         await refuse_all(response.calls, "skipped", NO_TOOLS_LEFT, history, ports)
     elif response.finish_reason == "length":
         await refuse_all(response.calls, "invalid", CUT_OFF, history, ports)
@@ -145,9 +186,9 @@ def _ending(
 ) -> Ending | None:
     if dispatched.rejected:
         return Ending("blocked", ErrorInfo("rejected", "The user rejected a tool call."))
-    if frozen.last and (response.calls or ports.mailbox.queue):
-        message = f"The turn reached its limit of {frozen.step} steps. Send a message to go on."
-        return Ending("limit_reached", ErrorInfo("max_steps", message))
+    if frozen.limit and (response.calls or ports.mailbox.queue):
+        message = f"The turn ended because {frozen.limit}. Send a message to go on."
+        return Ending("limit_reached", ErrorInfo("limit_reached", message))
     if response.finish_reason == "content_filter":
         message = "The provider withheld the answer by its content policy."
         return Ending("failed", ErrorInfo("content_policy", message))

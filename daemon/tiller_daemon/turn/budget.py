@@ -1,0 +1,48 @@
+"""What a turn and its session may spend, and what they have spent. Pure."""
+
+from typing import NamedTuple
+
+from tiller_protocol.events import StepEnded
+from tiller_protocol.settings import Budget
+
+
+class Spent(NamedTuple):
+    """Model requests, tokens in and out, US dollars as far as prices are known, seconds."""
+
+    steps: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+    time_s: float = 0.0
+
+    def plus(self, other: "Spent") -> "Spent":
+        """Return the sum, field by field."""
+        return Spent(
+            self.steps + other.steps,
+            self.tokens + other.tokens,
+            self.cost + other.cost,
+            self.time_s + other.time_s,
+        )
+
+
+def spent_by(step: StepEnded) -> Spent:
+    """What one step has spent, without its time."""
+    return Spent(1, step.usage.tokens, step.cost or 0.0)
+
+
+def used_up(budget: Budget, spent: Spent) -> str | None:
+    """The sentence about the first limit that is reached, or `None`."""
+    limits = (
+        (budget.steps, spent.steps, "model requests"),
+        (budget.tokens, spent.tokens, "tokens"),
+        (budget.cost, spent.cost, "US dollars"),
+        (budget.time_s, spent.time_s, "seconds"),
+    )
+    for limit, used, what in limits:
+        if limit is not None and used >= limit:
+            return f"its budget of {limit:g} {what} is used up"
+    return None
+
+
+def used_up_next(budget: Budget, spent: Spent, ahead: Spent) -> str | None:
+    """As `used_up`, when `ahead` will have been spent too: the next step is then the last."""
+    return used_up(budget, spent.plus(ahead))

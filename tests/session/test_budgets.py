@@ -1,0 +1,69 @@
+"""Budgets of a turn and of a session: the last step is announced, and a restart forgets nothing."""
+
+import pytest
+
+from tiller_daemon.models.scripted import CallPart, ScriptedUsage, ScriptStep, TextPart
+from tiller_protocol.items import Notice
+from tiller_protocol.settings import Budget, TurnOverrides
+
+USAGE = ScriptedUsage(input_tokens=90, output_tokens=10)
+
+
+def looks(count: int, seconds: float = 0) -> list[ScriptStep]:
+    """Steps that look at something else each time, of 100 tokens each."""
+    return [
+        ScriptStep(
+            parts=(CallPart("look", arguments={"say": f"{n}", "seconds": seconds}),), usage=USAGE
+        )
+        for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("budget", "seconds", "steps"),
+    [
+        (Budget(steps=3), 0, 3),
+        (Budget(tokens=250), 0, 4),
+        (Budget(time_s=25), 10, 4),
+        (Budget(steps=50, tokens=100), 0, 2),
+    ],
+    ids=["steps", "tokens", "time", "the first that is reached"],
+)
+async def test_a_turn_ends_at_its_budget_and_its_last_step_is_announced(
+    autojump_clock, start, budget, seconds, steps
+):
+    world, session_id = await start(*looks(10, seconds))
+    await world.say(session_id, "go", overrides=TurnOverrides(turn_budget=budget))
+    ended = await world.ended(session_id)
+    assert ended.outcome == "limit_reached"
+    assert len(world.model.requests) == steps
+    assert [bool(request.tools) for request in world.model.requests] == [True] * (steps - 1) + [
+        False
+    ]
+    (notice,) = [i for i in world.model.requests[-1].items if isinstance(i, Notice)]
+    assert "budget" in notice.text
+
+
+async def test_a_turn_that_stops_at_its_last_step_by_itself_is_completed(autojump_clock, start):
+    world, session_id = await start(*looks(1), ScriptStep(parts=(TextPart("done"),)))
+    await world.say(session_id, "go", overrides=TurnOverrides(turn_budget=Budget(steps=2)))
+    assert (await world.ended(session_id)).outcome == "completed"
+
+
+async def test_the_budget_of_a_session_counts_all_turns_also_after_a_restart(
+    autojump_clock, start, nursery
+):
+    world, _ = await start(*looks(10))
+    session_id = await world.session(session_budget=Budget(tokens=250), max_steps=2)
+    await world.say(session_id, "one")
+    assert (await world.ended(session_id)).steps == 2
+    await world.kill()
+    await world.boot(nursery)
+    await world.say(session_id, "two")
+    assert (await world.ended(session_id, 2)).steps == 2
+    await world.say(session_id, "three")
+    ended = await world.ended(session_id, 3)
+    assert (ended.outcome, ended.steps) == ("limit_reached", 0)
+    assert ended.error is not None
+    assert "250 tokens" in ended.error.message
+    assert len(world.model.requests) == 4
