@@ -18,6 +18,9 @@ from tiller_protocol.events import Event, RequestOpened, RequestResolved, TurnEn
 from tiller_protocol.items import Request
 from tiller_protocol.ops import Answer, UserInput
 
+AT_REST = "say what to do next · Ctrl-C leaves »"
+"""The bottom line where a typed line begins a turn."""
+
 
 class Conversation:
     """A watched session on a console. `busy`: a turn runs, as far as was seen.
@@ -130,7 +133,11 @@ class Conversation:
         self._console.bottom(prompt_for(request, rejecting=self._rejecting == request.id))
 
     def _moving_line(self) -> str:
-        return self._renderer.moving_line(time.time()) if self._renderer.at_line_start else ""
+        if not self._renderer.at_line_start:
+            return ""
+        if not self.busy and not self._json and self._delivery == "auto":
+            return AT_REST
+        return self._renderer.moving_line(time.time())
 
     def _take_line(self, line: str) -> None:
         """A typed line answers the request that was asked, or else goes to the session.

@@ -42,6 +42,9 @@ from tiller_protocol.items import AssistantMessage, Item, Reasoning, ToolCall, U
 
 QUEUED_COLUMNS = 60
 
+MODEL_PATIENCE_S = 1.0
+"""Silence of the model after which the moving line says that it is waited for."""
+
 _WAITING = (("steer", "before the next step"), ("queue", "queued"), ("start", "queued"))
 """What is said of input that waits, by its delivery."""
 
@@ -75,7 +78,8 @@ class Renderer:
         self._messages: dict[str, _Message] = {}
         self._stream: _Message | None = None
         self._at_line_start = True
-        self._waits = ""
+        self._retry: tuple[str, float] | None = None
+        self._model_since: float | None = None
         self._diffs_asked: set[str] = set()
 
     def feed(self, event: Event) -> list[Piece]:
@@ -93,17 +97,22 @@ class Renderer:
 
     def moving_line(self, now: float) -> str:
         """The one line that says what goes on at `now` (Unix seconds), unpainted; often empty."""
+        if self._retry:
+            text, until = self._retry
+            return cut(f"{text}{seconds(max(0.0, until - now))}", self._width - 1)
         running = [(call, since) for call, since in self._calls.values() if since is not None]
-        if self._waits:
-            return cut(self._waits, self._width - 1)
         if not running:
-            return ""
+            waited_s = 0.0 if self._model_since is None else now - self._model_since
+            if waited_s < MODEL_PATIENCE_S:
+                return ""
+            return cut(f"○ waiting for the model {seconds(waited_s)}", self._width - 1)
         call, since = running[0]
         others = f" and {len(running) - 1} more" if len(running) > 1 else ""
         tail = f" {seconds(max(0.0, now - since))}{others}"
         return cut(f"○ {call_label(call)}", self._width - 1 - len(tail)) + tail
 
     def _body(self, body: AnyBody, event: Event) -> Iterator[Piece]:
+        self._note_model(body, event.time)
         match body:
             case ItemDelta():
                 yield from self._delta(body)
@@ -114,7 +123,7 @@ class Renderer:
             case ToolCallUpdated():
                 self._call_updated(body, event.time)
             case StatusChanged():
-                yield from self._status(body)
+                yield from self._status(body, event.time)
             case TurnStarted():
                 context = body.context
                 yield from self._line(
@@ -227,14 +236,25 @@ class Renderer:
             titled = structs.replace(call, title=body.title or call.title)
             self._calls[body.item_id] = (titled, time if body.state == "running" else since)
 
-    def _status(self, body: StatusChanged) -> Iterator[Piece]:
-        self._waits = ""
+    def _note_model(self, body: AnyBody, time: float) -> None:
+        """Since when nothing has come of the model, while it is asked."""
+        match body:
+            case StepStarted() | StatusChanged(status="busy"):
+                self._model_since = time
+            case ItemDelta() | StepEnded() | TurnEnded() | ToolCallUpdated():
+                self._model_since = None
+            case _:
+                pass
+
+    def _status(self, body: StatusChanged, time: float) -> Iterator[Piece]:
+        self._retry = None
         if body.status == "retry":
             attempt = f" {body.attempt} of {body.limit}" if body.limit else ""
             delay = "" if body.delay_s is None else f" in {seconds(body.delay_s)}"
-            self._waits = f"↻ retry{attempt}{delay}"
             cause = f": {one_line(body.cause)}" if body.cause else ""
-            yield from self._line(self._paint.asking(f"{self._waits}{cause}"))
+            yield from self._line(self._paint.asking(f"↻ retry{attempt}{delay}{cause}"))
+            if body.delay_s is not None:
+                self._retry = (f"↻ retry{attempt} in ", time + body.delay_s)
 
     def _resolved(self, body: RequestResolved) -> Iterator[Piece]:
         by = f" by {one_line(body.by)}" if body.by else " by a rule"
@@ -254,7 +274,7 @@ class Renderer:
         self._calls.clear()
         self._messages.clear()
         self._diffs_asked.clear()
-        self._waits = ""
+        self._retry = None
         if body.error:
             yield from self._line(self._paint.bad(f"✗ {one_line(body.error.message)}"))
         steps = f"{body.steps} step{'' if body.steps == 1 else 's'}"

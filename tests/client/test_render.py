@@ -26,6 +26,7 @@ from tiller_protocol.events import (
     SessionCreated,
     SessionTitled,
     StatusChanged,
+    StepStarted,
     ToolCallUpdated,
     TurnEnded,
     WarningRaised,
@@ -198,6 +199,24 @@ def test_the_moving_line_says_what_runs_and_for_how_long() -> None:
     assert renderer.moving_line(12.5) == "○ bash sleep 9 2.5 s"
     renderer.feed(event(13, ItemCompleted(call)))
     assert renderer.moving_line(14.0) == ""
+
+
+def test_the_moving_line_says_that_the_model_is_waited_for() -> None:
+    renderer = Renderer(PLAIN, 40)
+    renderer.feed(event(10, StepStarted(1)))
+    assert renderer.moving_line(10.5) == ""
+    assert renderer.moving_line(13.5) == "○ waiting for the model 3.5 s"
+    renderer.feed(event(14, ItemDelta("i", "text", "Hm.")))
+    assert renderer.moving_line(20.0) == ""
+
+
+def test_the_moving_line_counts_down_to_the_next_attempt() -> None:
+    renderer = Renderer(PLAIN, 40)
+    renderer.feed(event(10, StatusChanged("retry", 2, 10, 4.0, "overloaded")))
+    assert renderer.moving_line(11.0) == "↻ retry 2 of 10 in 3.0 s"
+    assert renderer.moving_line(99.0) == "↻ retry 2 of 10 in 0 ms"
+    renderer.feed(event(15, StatusChanged("busy")))
+    assert renderer.moving_line(15.0) == ""
 
 
 def test_input_that_was_just_typed_is_not_repeated_but_steering_is_shown() -> None:

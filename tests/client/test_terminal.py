@@ -134,8 +134,11 @@ def test_a_line_typed_while_a_turn_runs_goes_to_it(places: Places) -> None:
         daemon.add(SESSION, [SessionCreated("/w", Settings()), started(), *text_item("i", "Hm.")])
         terminal = Terminal("attach", SESSION)
         terminal.wait_for("Hm.")
+        assert "Ctrl-C leaves" not in terminal.screen, "a turn runs"
         terminal.type("look at b.py instead")
         assert daemon.started.wait(PATIENCE_S)
+        daemon.add(SESSION, [ended()])
+        terminal.wait_for("say what to do next · Ctrl-C leaves »")
         terminal.process.send_signal(signal.SIGINT)
         assert terminal.end() == 0
     sent = [op for op in daemon.seen.values() if isinstance(op, UserInput)]
