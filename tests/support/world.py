@@ -23,6 +23,7 @@ from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.supervisor import Supervisor
 from tiller_daemon.store.memory import MemoryLog
 from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
+from tiller_daemon.tools.plan import PLAN
 from tiller_daemon.transport.memory import MemoryTransport
 from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Created, Rejected
 from tiller_protocol.codec import (
@@ -37,6 +38,9 @@ from tiller_protocol.ops import AnyOp, SessionCreate, Submission, UserInput
 from tiller_protocol.settings import Settings
 
 TOKEN = "token-of-the-world"
+
+HARMLESS = (PLAN,)
+"""Built-in tools that touch nothing but the session."""
 
 PATIENCE_S = 10_000.0
 """Virtual seconds that a test waits for an event; more than any timeout of the daemon."""
@@ -149,7 +153,7 @@ class World:
             configuration=lambda: self.configuration,
             model=self._choose,
             discover=_nothing,
-            tools=make_tools(self.usage),
+            tools={**make_tools(self.usage), **{tool.name: tool for tool in HARMLESS}},
             variables=lambda call_id: {},
             spill_directory=lambda session_id: Path("/nonexistent"),
             forget=lambda session_id: None,

@@ -11,6 +11,7 @@ from tiller_daemon.tools import BUILT_IN
 from tiller_daemon.tools.base import FileVersions, ToolEnvironment
 from tiller_daemon.workspace.environment import child_environment
 from tiller_daemon.workspace.tree import become_subreaper
+from tiller_protocol.items import PlanEntry
 
 LIVE_CHARS_MAX = 100_000
 
@@ -27,6 +28,7 @@ class Bench:
         self.workspace = directory / "workspace"
         self.workspace.mkdir()
         self.live = ""
+        self.plan: tuple[PlanEntry, ...] = ()
         self.spills = directory / "spills"
         self.files = FileVersions()
         self._news = trio.Event()
@@ -67,7 +69,11 @@ class Bench:
             files=self.files,
             variables=child_environment(os.environ, (), "LOG-OF-TESTS", "call/1"),
             output=self._output,
+            show_plan=self._show_plan,
         )
+
+    async def _show_plan(self, plan: tuple[PlanEntry, ...]) -> None:
+        self.plan = plan
 
     async def _output(self, piece: str) -> None:
         # The dispatcher, too, shows only the beginning of a flood.

@@ -130,6 +130,7 @@ class ActiveTurn:
             tools={name: tool for name, tool in services.tools.items() if name in offered},
             rules=self._rules,
             ask=self._ask,
+            emit=emit,
             new_id=services.new_id,
             files=self._files,
             spill_directory=services.spill_directory(self.context.session_id),

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import structlog
@@ -26,8 +27,9 @@ from tiller_daemon.tools.base import (
     ToolResult,
 )
 from tiller_daemon.turn.context import TurnContext
-from tiller_daemon.turn.ports import PreparedCall, Refusal
-from tiller_protocol.items import Effect, Request, RequestKind, ToolCall
+from tiller_daemon.turn.ports import Emit, PreparedCall, Refusal
+from tiller_protocol.events import PlanUpdated
+from tiller_protocol.items import Effect, PlanEntry, Request, RequestKind, ToolCall
 from tiller_protocol.settings import Rule
 
 log = structlog.get_logger()
@@ -56,6 +58,7 @@ class Toolbox:
     tools: Mapping[str, Tool]
     rules: Callable[[], tuple[Rule, ...]]
     ask: Ask
+    emit: Emit
     new_id: Callable[[], str]
     files: FileVersions
     spill_directory: Path
@@ -104,6 +107,7 @@ class Toolbox:
             files=self.files,
             variables=self.variables(prepared.call.id),
             output=output,
+            show_plan=self._show_plan,
         )
         try:
             with trio.fail_after(work.tool.timeout_s):
@@ -119,6 +123,9 @@ class Toolbox:
             raise ToolFailure(
                 f"{work.tool.name} failed by a defect of its own: {type(error).__name__}: {error}"
             ) from error
+
+    async def _show_plan(self, plan: tuple[PlanEntry, ...]) -> None:
+        await self.emit(PlanUpdated(plan))
 
     async def _permit(
         self, call: ToolCall, kind: RequestKind, needs: tuple[Need, ...]
@@ -161,8 +168,21 @@ def _spec(tool: Tool) -> ToolSpec:
 def _parameters(tool: Tool) -> dict[str, object]:
     """JSON Schema of a tool's arguments, without indirection: some models can't follow `$ref`."""
     (reference,), definitions = msgspec.json.schema_components([tool.arguments])
-    schema = definitions[reference["$ref"].rpartition("/")[2]]
-    return {key: value for key, value in schema.items() if key != "title"}
+
+    def inlined(schema: object) -> object:
+        match schema:
+            case {"$ref": str(name)}:
+                found = definitions[name.rpartition("/")[2]]
+                return {key: inlined(value) for key, value in found.items() if key != "title"}
+            case dict():
+                known = cast("dict[str, object]", schema)
+                return {key: inlined(value) for key, value in known.items()}
+            case list():
+                return [inlined(value) for value in cast("list[object]", schema)]
+            case _:
+                return schema
+
+    return cast("dict[str, object]", inlined(reference))
 
 
 def _decode(tool: Tool, arguments: str) -> Struct:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from tiller_protocol.items import Effect, Image
+from tiller_protocol.items import Effect, Image, PlanEntry
 
 SubjectKind = Literal["path", "command", "plain"]
 
@@ -63,7 +63,8 @@ class ToolEnvironment:
     """What a running call may use. `output` sends a piece of live output to the frontends.
 
     `variables` is the whole environment for child processes: clean of secrets, with the marker
-    variables by which the daemon finds what a call left behind.
+    variables by which the daemon finds what a call left behind. `show_plan` replaces the plan of
+    the session.
     """
 
     workspace: Path
@@ -73,6 +74,7 @@ class ToolEnvironment:
     files: FileVersions
     variables: Mapping[str, str]
     output: Callable[[str], Awaitable[None]]
+    show_plan: Callable[[tuple[PlanEntry, ...]], Awaitable[None]]
 
 
 @dataclass(frozen=True)
