@@ -6,13 +6,14 @@ import pytest
 import trio
 
 from e2e.gates import Gate
-from e2e.words import bash, calls, calls_in, said_in, text
+from e2e.words import always, bash, calls, calls_in, hang, said_in, text
+from support.daemon import Daemon
 from support.frontend import Frontend, new_id
-from tiller_daemon.models.scripted import ScriptStep, TextPart, WaitPart
+from tiller_daemon.models.scripted import ScriptedUsage, ScriptStep, TextPart, WaitPart
 from tiller_protocol.answers import AnyAnswer, Queued, Started, Steered
 from tiller_protocol.events import ItemDelta, TurnStarted
-from tiller_protocol.items import UserMessage
-from tiller_protocol.ops import UserInput
+from tiller_protocol.items import Compaction, UserMessage
+from tiller_protocol.ops import Compact, Interrupt, UserInput
 
 
 async def test_b13_steering_without_a_turn_is_handed_back(
@@ -45,7 +46,7 @@ async def test_b14_steering_another_turn_changes_nothing(
 
 
 async def test_b15_an_empty_steer_is_rejected(frontend: Frontend, workspace: Path) -> None:
-    """Empty steer → `empty_input`. Steering a compaction turn waits for compaction."""
+    """Empty steer → `empty_input`."""
     gate = Gate(workspace)
     session_id = await frontend.session(workspace, calls(bash(gate.command)), text("done"))
     await frontend.say(session_id)
@@ -56,6 +57,24 @@ async def test_b15_an_empty_steer_is_rejected(frontend: Frontend, workspace: Pat
     gate.open()
     await frontend.turn_ended(session_id)
     assert said_in(frontend.requests(session_id)[-1].items) == ["go"]
+
+
+async def test_b15_a_compaction_turn_takes_no_steering(
+    frontend: Frontend, workspace: Path, daemon: Daemon
+) -> None:
+    """Steer during a compaction turn → `turn_not_steerable`, the input is handed back."""
+    model = daemon.script(text("one"), always("two"), compaction=hang())
+    session_id = await frontend.session(workspace, model=model)
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    await frontend.must(Compact(session_id))
+    refused = await frontend.refused(UserInput(session_id, "left", delivery="steer"))
+    assert (refused.code, refused.data["input"]["text"]) == ("turn_not_steerable", "left")
+    await frontend.must(Interrupt(session_id))
+    assert (await frontend.turn_ended(session_id, 2)).outcome == "interrupted"
+    await frontend.say(session_id, "go on")
+    assert (await frontend.turn_ended(session_id, 3)).last_message == "two"
+    assert said_in(frontend.requests(session_id)[-1].items) == ["go", "go on"]
 
 
 async def test_b16_steering_skips_calls_that_have_not_started(
@@ -102,6 +121,29 @@ async def test_b17_steering_while_text_streams_gives_a_second_request(
     first, second = frontend.requests(session_id)
     assert said_in(first.items) == ["go"]
     assert said_in(second.items) == ["go", "think again"]
+    assert _turns(frontend, session_id) == 1
+
+
+async def test_b18_after_a_compaction_the_model_goes_on_before_it_is_steered(
+    frontend: Frontend, workspace: Path, daemon: Daemon
+) -> None:
+    """Steer when tool output has just triggered a compaction → the continuation comes first."""
+    gate = Gate(workspace)
+    full = ScriptStep(parts=(bash(gate.command),), usage=ScriptedUsage(input_tokens=120_000))
+    steps = (calls(bash("echo x")), full, text("where was I"), text("left"))
+    model = daemon.script(*steps, compaction=text("a summary"))
+    session_id = await frontend.session(workspace, model=model, approve="always")
+    await frontend.say(session_id)
+    await gate.reached()
+    assert isinstance(await frontend.say(session_id, "to the left"), Steered)
+    gate.open("x")
+    ended = await frontend.turn_ended(session_id)
+    assert (ended.outcome, ended.last_message) == ("completed", "left")
+    _, _, continued, steered = frontend.requests(session_id)
+    (summary,) = [item for item in continued.items if isinstance(item, Compaction)]
+    assert summary.summary == "a summary"
+    assert "to the left" not in said_in(continued.items)
+    assert said_in(steered.items)[-1] == "to the left"
     assert _turns(frontend, session_id) == 1
 
 

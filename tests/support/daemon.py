@@ -156,16 +156,16 @@ class Daemon:
         self.kill9()
         self.start()
 
-    def script(self, *steps: ScriptStep) -> str:
+    def script(self, *steps: ScriptStep, compaction: ScriptStep | None = None) -> str:
         """Write a script that nobody else plays; returns the model that plays it."""
         name = f"s{next(self._numbers)}"
-        self.play(name, *steps)
+        self.play(name, *steps, compaction=compaction)
         return f"scripted/{name}"
 
-    def play(self, name: str, *steps: ScriptStep) -> None:
+    def play(self, name: str, *steps: ScriptStep, compaction: ScriptStep | None = None) -> None:
         """Write, or write anew, the script of that name."""
         draft = self.scripts / f".{name}"
-        draft.write_bytes(msgspec.json.encode(Script(steps)))
+        draft.write_bytes(msgspec.json.encode(Script(steps, compaction=compaction)))
         draft.rename(self.scripts / f"{name}.json")
 
     def requests(self, session_id: str) -> list[ModelRequest]:
