@@ -97,6 +97,35 @@ class Snapshot(Struct, omit_defaults=True):
     parent_id: str | None = None
 
 
+def fork_base(parent: Snapshot, session_id: str) -> Snapshot:
+    """What a fork shares with `parent` as it was: history, settings and title, but nothing open.
+
+    The events of the fork, from its `session_created` on, are folded onto it.
+    """
+    items = [_closed(item) if item.id in parent.open_items else item for item in parent.items]
+    return Snapshot(
+        session_id,
+        settings=parent.settings,
+        title=parent.title,
+        items=items,
+        plan=parent.plan,
+        pruned=list(parent.pruned),
+        context_tokens=parent.context_tokens,
+        context_items=parent.context_items,
+        steps=parent.steps,
+    )
+
+
+def _closed(item: Item) -> Item:
+    if isinstance(item, (AssistantMessage, Reasoning)):
+        return structs.replace(item, state="interrupted")
+    if isinstance(item, ToolCall):
+        return structs.replace(
+            item, state="error", error_kind="aborted", output="not finished when forked"
+        )
+    return item
+
+
 class SequenceGap(ValueError):
     """An event that does not follow the snapshot: events in between are missing."""
 

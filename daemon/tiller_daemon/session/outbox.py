@@ -178,4 +178,5 @@ def session_row(snapshot: Snapshot) -> SessionRow:
         turns=snapshot.turns,
         cost=snapshot.cost,
         unfinished=snapshot.turn is not None,
+        parent_id=snapshot.parent_id or "",
     )

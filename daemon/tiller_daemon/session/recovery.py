@@ -8,21 +8,29 @@ from tiller_daemon.turn.closing import DAEMON_STOPPED, closing_bodies
 from tiller_daemon.turn.context import Ending
 from tiller_protocol.codec import decode_event
 from tiller_protocol.errors import BadMessage
-from tiller_protocol.events import AnyBody, QueueChanged, StatusChanged
-from tiller_protocol.snapshot import SequenceGap, Snapshot, fold
+from tiller_protocol.events import AnyBody, Event, QueueChanged, SessionCreated, StatusChanged
+from tiller_protocol.snapshot import SequenceGap, Snapshot, fold, fork_base
 
 LOAD_EVENTS_MAX = 5_000
 LOAD_BYTES_MAX = 8 * 1024 * 1024
 """How much is read from the log at a time while a session is loaded."""
 
 
-async def load_snapshot(log: Log, session_id: str) -> Snapshot:
-    """Fold all events of a session; raises `LogError("corrupt")` for one that can't be read."""
+async def load_snapshot(log: Log, session_id: str, upto: int | None = None) -> Snapshot:
+    """Fold a session's events, all or up to number `upto`, and what a fork shares with its parent.
+
+    Raises `LogError("corrupt")` for an event that can't be read.
+    """
     snapshot = Snapshot(session_id)
     while bodies := await log.events(session_id, snapshot.seq, LOAD_EVENTS_MAX, LOAD_BYTES_MAX):
         for body in bodies:
             try:
-                fold(snapshot, decode_event(body))
+                event = decode_event(body)
+                if event.seq == 1:
+                    snapshot = await _beginning(log, event)
+                if upto is not None and event.seq > upto:
+                    return snapshot
+                fold(snapshot, event)
             except (BadMessage, SequenceGap, KeyError, ValueError) as error:
                 raise LogError(
                     "corrupt",
@@ -30,6 +38,14 @@ async def load_snapshot(log: Log, session_id: str) -> Snapshot:
                     f"{error}. Other sessions are not affected.",
                 ) from error
     return snapshot
+
+
+async def _beginning(log: Log, first: Event) -> Snapshot:
+    """An empty snapshot, or for a fork what it shares with its parent."""
+    body = first.body
+    if not isinstance(body, SessionCreated) or body.parent_id is None:
+        return Snapshot(first.session_id)
+    return fork_base(await load_snapshot(log, body.parent_id, body.parent_seq), first.session_id)
 
 
 def recovery_bodies(

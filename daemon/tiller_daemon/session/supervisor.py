@@ -38,12 +38,13 @@ from tiller_protocol.ops import (
     Replay,
     SessionCreate,
     SessionDelete,
+    SessionFork,
     SessionGet,
     SessionList,
     UserInput,
 )
 from tiller_protocol.settings import Settings
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import Snapshot, fork_base
 
 log = structlog.get_logger()
 
@@ -134,6 +135,8 @@ class Supervisor:
         match pending.op:
             case SessionCreate() as op:
                 return await self._create(pending, op)
+            case SessionFork() as op:
+                return await self._fork(pending, op)
             case SessionDelete() as op:
                 return await self._delete(pending, op)
             case Answer() as op:
@@ -150,10 +153,30 @@ class Supervisor:
         chosen = Settings(agent=op.agent, model=op.model)
         settings = merge_settings(op.settings, chosen)
         check_settings(self._services, settings)
-        session = self._start(Snapshot(self._services.new_id()))
-        answer = Accepted(pending.submission_id, Created(session.snapshot.session_id))
+        return await self._begin(
+            pending, Snapshot(self._services.new_id()), SessionCreated(op.workspace, settings)
+        )
+
+    async def _fork(self, pending: Pending, op: SessionFork) -> AnyAnswer:
+        """A session that reads its beginning from the parent's events: nothing is copied."""
+        parent = await self._session(op.session_id)
+        await parent.outbox.committed()
+        head = parent.snapshot.seq
+        at = head if op.at is None else op.at
+        if not 1 <= at <= head:
+            message = f"Session {op.session_id} has the events 1 to {head}; {at} is none of them."
+            raise RejectionError("not_found", message)
+        shared = await load_snapshot(self._services.log, op.session_id, at)
+        created = SessionCreated(shared.workspace, shared.settings, op.session_id, at)
+        return await self._begin(pending, fork_base(shared, self._services.new_id()), created)
+
+    async def _begin(
+        self, pending: Pending, snapshot: Snapshot, created: SessionCreated
+    ) -> AnyAnswer:
+        session = self._start(snapshot)
+        answer = Accepted(pending.submission_id, Created(snapshot.session_id))
         session.outbox.put(
-            SessionCreated(op.workspace, settings),
+            created,
             submission_id=pending.submission_id,
             submission=SubmissionRow(pending.submission_id, pending.digest, encode_answer(answer)),
         )
@@ -164,6 +187,9 @@ class Supervisor:
         session = await self._session(op.session_id)
         if not session.is_idle:
             message = "The session is at work. Interrupt it, then delete it."
+            raise RejectionError("busy", message)
+        if forks := await self._services.log.forks(op.session_id):
+            message = f"The forks {', '.join(forks)} share this session's log: delete them first."
             raise RejectionError("busy", message)
         session.stop()
         self._sessions.pop(op.session_id, None)

@@ -37,7 +37,8 @@ class EventRow(NamedTuple):
 class SessionRow(Struct, frozen=True):
     """What lists and recovery need to know of a session without reading its events.
 
-    `head` is the `seq` of its last event; `unfinished` says that a turn is open.
+    `head` is the `seq` of its last event; `unfinished` says that a turn is open. A fork reads the
+    beginning of its history from the events of `parent_id`.
     """
 
     session_id: str
@@ -50,6 +51,7 @@ class SessionRow(Struct, frozen=True):
     turns: int = 0
     cost: float | None = None
     unfinished: bool = False
+    parent_id: str = ""
 
 
 class SubmissionRow(Struct, frozen=True):
@@ -128,6 +130,10 @@ class Log(Protocol):
 
     async def unfinished(self) -> list[str]:
         """The ids of the sessions whose row says `unfinished`, in order of id."""
+        ...
+
+    async def forks(self, session_id: str) -> list[str]:
+        """The ids of the sessions whose parent this one is, in order of id."""
         ...
 
     async def count(self) -> int:

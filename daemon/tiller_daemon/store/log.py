@@ -142,6 +142,19 @@ class SqliteLog:
             Job(lambda connection: [text for (text,) in connection.execute(query)], writes=False)
         )
 
+    async def forks(self, session_id: str) -> list[str]:
+        """Sessions that were forked from this one; see `Log.forks`."""
+        query = (
+            "SELECT session_id FROM sessions WHERE parent_id = ? AND parent_id != ''"
+            " ORDER BY session_id"
+        )
+        return await self._writer.do(
+            Job(
+                lambda connection: [text for (text,) in connection.execute(query, (session_id,))],
+                writes=False,
+            )
+        )
+
     async def count(self) -> int:
         """How many sessions there are."""
         query = "SELECT count(*) FROM sessions"

@@ -129,6 +129,12 @@ class MemoryLog:
         await _pass()
         return sorted(row.session_id for row in self._sessions.values() if row.unfinished)
 
+    async def forks(self, session_id: str) -> list[str]:
+        """Sessions that were forked from this one; see `Log.forks`."""
+        await _pass()
+        rows = self._sessions.values()
+        return sorted(row.session_id for row in rows if row.parent_id == session_id)
+
     async def count(self) -> int:
         """How many sessions there are."""
         await _pass()

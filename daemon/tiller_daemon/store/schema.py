@@ -26,10 +26,11 @@ CREATE TABLE sessions (
     session_id TEXT PRIMARY KEY, workspace TEXT NOT NULL,
     created_at REAL NOT NULL, updated_at REAL NOT NULL, head INTEGER NOT NULL,
     title TEXT NOT NULL, archived INTEGER NOT NULL, turns INTEGER NOT NULL, cost REAL,
-    unfinished INTEGER NOT NULL, checksum INTEGER NOT NULL
+    unfinished INTEGER NOT NULL, parent_id TEXT NOT NULL, checksum INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX sessions_by_time ON sessions (archived, updated_at, session_id);
 CREATE INDEX sessions_unfinished ON sessions (session_id) WHERE unfinished;
+CREATE INDEX sessions_forked ON sessions (parent_id, session_id) WHERE parent_id != '';
 CREATE TABLE events (
     session_id TEXT NOT NULL, seq INTEGER NOT NULL, time REAL NOT NULL, body BLOB NOT NULL,
     checksum INTEGER NOT NULL, PRIMARY KEY (session_id, seq)
