@@ -100,6 +100,28 @@ def test_an_approval_is_asked_in_place_and_the_typed_line_answers_it(
     assert "␛[2Jls" in terminal.screen
 
 
+@pytest.mark.parametrize(("typed", "text"), [("2", "blanks"), ("n", "n"), ("four", "four")])
+def test_a_question_shows_its_choices_and_takes_a_number_or_any_text(
+    places: Places, typed: str, text: str
+) -> None:
+    question = Request(
+        "01K0REQ00000000000000000R1", "question", "Tabs?", choices=("tabs", "blanks")
+    )
+
+    def asks_that(daemon: FakeDaemon, session_id: str) -> None:
+        daemon.add(session_id, [started(), RequestOpened(question)])
+        assert daemon.answered.wait(PATIENCE_S)
+        daemon.add(session_id, [ended()])
+
+    with FakeDaemon(places.runtime, asks_that) as daemon:
+        terminal = Terminal("exec", "x")
+        terminal.wait_for("number or text »")
+        assert "2. blanks" in terminal.screen
+        terminal.type(typed)
+        assert terminal.end() == 0
+    assert daemon.answers[question.id] == Answer(question.id, "answer", text)
+
+
 def test_what_was_typed_before_a_request_stood_on_the_screen_is_not_its_answer(
     places: Places,
 ) -> None:

@@ -128,6 +128,7 @@ def test_json_of_every_verb_is_one_object_a_line(
         (("queue", SESSION, "--move", "q1", "2"), QueueEdit(SESSION, "q1", "move", position=2)),
         (("answer", REQUEST.id, "once"), Answer(REQUEST.id, "once")),
         (("answer", "00r1", "reject", "no"), Answer(REQUEST.id, "reject", "no")),
+        (("answer", "00r1", "answer", "two words"), Answer(REQUEST.id, "answer", "two words")),
         (("compact", SESSION), Compact(SESSION)),
         (("revert", "--step", "2", SESSION, "t1"), Revert(SESSION, "t1", 2)),
         (("unrevert", SESSION), Unrevert(SESSION)),

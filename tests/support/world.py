@@ -24,6 +24,7 @@ from tiller_daemon.session.supervisor import Supervisor
 from tiller_daemon.store.memory import MemoryLog
 from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
 from tiller_daemon.tools.plan import PLAN
+from tiller_daemon.tools.question import QUESTION
 from tiller_daemon.transport.memory import MemoryTransport
 from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Created, Rejected
 from tiller_protocol.codec import (
@@ -39,7 +40,7 @@ from tiller_protocol.settings import Settings
 
 TOKEN = "token-of-the-world"
 
-HARMLESS = (PLAN,)
+HARMLESS = (PLAN, QUESTION)
 """Built-in tools that touch nothing but the session."""
 
 PATIENCE_S = 10_000.0

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from tiller_daemon.tools import BUILT_IN
-from tiller_daemon.tools.base import FileVersions, ToolEnvironment
+from tiller_daemon.tools.base import FileVersions, ToolEnvironment, UserAnswer
 from tiller_daemon.workspace.environment import child_environment
 from tiller_daemon.workspace.tree import become_subreaper
 from tiller_protocol.items import PlanEntry
@@ -70,10 +70,14 @@ class Bench:
             variables=child_environment(os.environ, (), "LOG-OF-TESTS", "call/1"),
             output=self._output,
             show_plan=self._show_plan,
+            ask=self._ask,
         )
 
     async def _show_plan(self, plan: tuple[PlanEntry, ...]) -> None:
         self.plan = plan
+
+    async def _ask(self, text: str, choices: tuple[str, ...]) -> UserAnswer:
+        return UserAnswer(None, "nobody sits at the bench")
 
     async def _output(self, piece: str) -> None:
         # The dispatcher, too, shows only the beginning of a flood.

@@ -155,6 +155,8 @@ class ActiveTurn:
         return await self._requests.ask(request, self.turn_id)
 
     def _is_allowed(self, request: Request) -> bool:
+        if request.kind == "question":
+            return False
         kind = "command" if request.permission == "bash" else "plain"
         need = Need(request.permission, request.subjects, kind=kind)
         return decide((need,), self._rules(), "ask").action == "allow"

@@ -80,7 +80,8 @@ class OpenRequests:
             raise _too_late(request_id, waiter.reply if waiter else self._resolved[request_id])
         _check_kind(waiter.request, reply)
         self._resolve(waiter, reply)
-        if reply.resolution == "reject":
+        if reply.resolution == "reject" and waiter.request.kind != "question":
+            # A rejected call ends the turn; a question that is not answered does not.
             self._resolve_others(Reply("reject", "", reply.by))
         self._show_status(waiter.turn_id)
         if reply.resolution == "always":

@@ -5,7 +5,7 @@ Implements the turn's `ToolRuntime`. Nothing in a call's arguments can loosen a 
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import cast
 
@@ -25,6 +25,7 @@ from tiller_daemon.tools.base import (
     ToolEnvironment,
     ToolFailure,
     ToolResult,
+    UserAnswer,
 )
 from tiller_daemon.turn.context import TurnContext
 from tiller_daemon.turn.ports import Emit, PreparedCall, Refusal
@@ -35,6 +36,10 @@ from tiller_protocol.settings import Rule
 log = structlog.get_logger()
 
 TITLE_CHARS_MAX = 200
+
+NOBODY_THERE = (
+    "Nobody is there to answer: this session asks no one. Decide yourself, and say what you chose."
+)
 
 Ask = Callable[[Request], Awaitable[Reply]]
 
@@ -108,6 +113,7 @@ class Toolbox:
             variables=self.variables(prepared.call.id),
             output=output,
             show_plan=self._show_plan,
+            ask=partial(self._put_question, prepared.call),
         )
         try:
             with trio.fail_after(work.tool.timeout_s):
@@ -126,6 +132,21 @@ class Toolbox:
 
     async def _show_plan(self, plan: tuple[PlanEntry, ...]) -> None:
         await self.emit(PlanUpdated(plan))
+
+    async def _put_question(
+        self, call: ToolCall, text: str, choices: tuple[str, ...]
+    ) -> UserAnswer:
+        if self.context.approve == "never":
+            raise ToolFailure(NOBODY_THERE)
+        title = _line(text)
+        detail = "" if title == text else text
+        request = Request(
+            self.new_id(), "question", title, item_id=call.id, detail=detail, choices=choices
+        )
+        answer = await self.ask(request)
+        if answer.resolution == "answer":
+            return UserAnswer(answer.text)
+        return UserAnswer(None, answer.text)
 
     async def _permit(
         self, call: ToolCall, kind: RequestKind, needs: tuple[Need, ...]
@@ -202,6 +223,9 @@ def _effect(tool: Tool, needs: tuple[Need, ...]) -> Effect:
 
 
 def _title(needs: tuple[Need, ...]) -> str:
-    title = next((need.title or " ".join(need.subjects) for need in needs), "")
-    line = " ".join(title.split())
+    return _line(next((need.title or " ".join(need.subjects) for need in needs), ""))
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
     return line if len(line) <= TITLE_CHARS_MAX else line[: TITLE_CHARS_MAX - 1] + "…"

@@ -47,6 +47,13 @@ class ToolResult(Struct, frozen=True):
     exit_status: int | None = None
 
 
+class UserAnswer(Struct, frozen=True):
+    """What the user said to a question: `text`, or `None` and perhaps the `reason` why not."""
+
+    text: str | None
+    reason: str = ""
+
+
 class ToolFailure(Exception):
     """A call that could not do its work; the message goes to the model and says what to do."""
 
@@ -64,7 +71,8 @@ class ToolEnvironment:
 
     `variables` is the whole environment for child processes: clean of secrets, with the marker
     variables by which the daemon finds what a call left behind. `show_plan` replaces the plan of
-    the session.
+    the session. `ask` puts a question with choices to the user and waits as long as it takes; it
+    raises `ToolFailure` when nobody is there.
     """
 
     workspace: Path
@@ -75,6 +83,7 @@ class ToolEnvironment:
     variables: Mapping[str, str]
     output: Callable[[str], Awaitable[None]]
     show_plan: Callable[[tuple[PlanEntry, ...]], Awaitable[None]]
+    ask: Callable[[str, tuple[str, ...]], Awaitable[UserAnswer]]
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,8 @@ class Tool:
     """One entry of the tool table.
 
     `effect` is `read` for what may run beside other calls, `write` for what must run alone, and
-    `command` when the policy judges the command line. `needs` changes nothing: it follows links,
+    `command` when the policy judges the command line. `timeout_s` may be infinite for a tool that
+    waits for a person. `needs` changes nothing: it follows links,
     and reads what a preview shows; both it and `run` raise `ToolFailure`. On cancellation `run`
     leaves no process behind.
     """

@@ -1,0 +1,58 @@
+"""The tool `question`: the model asks the user something and waits for the answer.
+
+How a request is opened, shown and answered is the session's business.
+"""
+
+import math
+from pathlib import Path
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolResult
+
+TEXT_CHARS_MAX: Final = 4_000
+CHOICES_MAX: Final = 20
+CHOICE_CHARS_MAX: Final = 300
+"""What a person can be expected to read before they answer."""
+
+
+class QuestionArguments(Struct, frozen=True):
+    """What the model says."""
+
+    text: Annotated[
+        str, Meta(min_length=1, max_length=TEXT_CHARS_MAX, description="The question, by itself")
+    ]
+    choices: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=CHOICE_CHARS_MAX)], ...],
+        Meta(
+            max_length=CHOICES_MAX,
+            description="Answers to choose from, the best first; the user may answer otherwise",
+        ),
+    ] = ()
+
+
+def _needs(arguments: QuestionArguments, workspace: Path) -> tuple[Need, ...]:  # noqa: ARG001
+    return ()
+
+
+async def _run(arguments: QuestionArguments, environment: ToolEnvironment) -> ToolResult:
+    answer = await environment.ask(arguments.text, arguments.choices)
+    if answer.text is None:
+        said = f" They said: {answer.reason}" if answer.reason else ""
+        return ToolResult(f"The user did not answer.{said}", title="not answered")
+    return ToolResult(answer.text or "(The user's answer is empty.)", title="answered")
+
+
+QUESTION: Final = Tool(
+    name="question",
+    description=(
+        "Ask the user a question and wait for the answer. Use it when the answer changes what you "
+        "do and can't be found by looking. Ask one thing, and offer `choices` where you can."
+    ),
+    arguments=QuestionArguments,
+    effect="read",
+    timeout_s=math.inf,
+    needs=_needs,
+    run=_run,
+)
