@@ -284,10 +284,10 @@ async def measure_interrupts(root: Path, model: Model, *, quick: bool) -> list[R
                 session_id = await frontend.create()
                 play = Play(f"tool{number}", rounds=1, commands=["echo $$; exec sleep 1000"])
                 await frontend.say(session_id, play)
-                pid = await _pid_of_command(frontend, session_id)
+                watched = os.pidfd_open(await _pid_of_command(frontend, session_id))
                 died: list[float] = []
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(_await_death, pid, died)
+                    nursery.start_soon(_await_death, watched, died)
                     begun = time.monotonic()
                     await frontend.ask(Interrupt(session_id))
                     ended = await frontend.until(session_id, TurnEnded)
@@ -363,13 +363,13 @@ async def _pid_of_command(frontend: Frontend, session_id: str) -> int:
         place = frontend.seen[session_id].index(seen, place) + 1
 
 
-async def _await_death(pid: int, died: list[float]) -> None:
-    descriptor = os.pidfd_open(pid)
+async def _await_death(watched: int, died: list[float]) -> None:
+    """Note when the process of this pidfd ends, and close it."""
     try:
-        await trio.lowlevel.wait_readable(descriptor)
+        await trio.lowlevel.wait_readable(watched)
         died.append(time.monotonic())
     finally:
-        os.close(descriptor)
+        os.close(watched)
 
 
 def _sync_ms(root: Path) -> tuple[float, ...]:
