@@ -18,10 +18,17 @@ from e2e.words import always, bash, calls, calls_in, hang, said_in
 from support.daemon import STOP_S, Daemon, gone, guards, marked
 from support.frontend import Frontend, new_id
 from tiller_daemon.models.scripted import ScriptStep, TextPart, WaitPart
-from tiller_protocol.answers import Accepted, Queued, Rejected, Started, Steered
-from tiller_protocol.events import ItemCompleted, ItemDelta, RequestResolved, TurnStarted
+from tiller_protocol.answers import (
+    Accepted,
+    Queued,
+    Rejected,
+    SessionListResult,
+    Started,
+    Steered,
+)
+from tiller_protocol.events import ItemCompleted, ItemDelta, RequestResolved, TurnEnded, TurnStarted
 from tiller_protocol.items import Notice
-from tiller_protocol.ops import Answer, Shutdown, UserInput
+from tiller_protocol.ops import Answer, SessionList, Shutdown, UserInput
 
 STUBBORN = """
 (trap '' TERM; echo > ready1; while :; do sleep 100; done) &
@@ -139,9 +146,9 @@ async def test_b49_kill_after_any_event_loses_nothing_that_was_seen(
 
 
 async def test_b49_kill_with_several_sessions_at_work_closes_all_of_them(
-    frontend: Frontend, workspace: Path, daemon: Daemon
+    frontend: Frontend, workspace: Path, daemon: Daemon, nursery: trio.Nursery
 ) -> None:
-    """`kill -9` with five sessions in mid-turn → every one opens and goes on."""
+    """`kill -9` with five sessions in mid-turn → all closed before anyone asks; each goes on."""
     steps = (calls(bash("sleep 100")), always("I see"))
     session_ids = [await frontend.session(workspace, *steps) for _ in range(5)]
     for session_id in session_ids:
@@ -149,8 +156,15 @@ async def test_b49_kill_with_several_sessions_at_work_closes_all_of_them(
         await frontend.until_call(session_id, "running")
     daemon.restart()
     assert marked(f"TILLER_DAEMON={frontend.log_id}") == set()
+    second = await Frontend.connect(daemon, nursery, "second")
+    listed = await second.must(SessionList(str(workspace)))
+    assert isinstance(listed, SessionListResult)
+    heads = {session.session_id: session.head for session in listed.sessions}
     for session_id in session_ids:
         await _check_recovered(frontend, session_id)
+        ended = await frontend.until_body(session_id, TurnEnded)
+        assert ended.seq <= heads[session_id]
+    await second.close()
 
 
 async def test_b22_the_same_submission_has_the_same_answer_after_a_restart(
