@@ -11,13 +11,13 @@ import time
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from support.daemon import CRASHES, SLACK_S, STOP_S, gone, marked
 from tiller_protocol.answers import DaemonStatusResult
-from tiller_protocol.events import AnyBody, Event
+from tiller_protocol.events import Body, Event
 from tiller_protocol.lifecycle import LifecycleState, advance
 from tiller_protocol.places import CONFIG_FILE, DAEMON_OUTPUT_FILE, Places, find_places
 
@@ -25,6 +25,9 @@ PATIENCE_S = 60.0
 """Longest wait for a command; a busy machine needs seconds."""
 
 POLL_S = 0.02
+
+
+OneBody = TypeVar("OneBody", bound=Body)
 
 
 class Said(NamedTuple):
@@ -169,9 +172,9 @@ def check_whole(events: list[Event], first: int = 1) -> None:
         assert state.turn_id is None
 
 
-def bodies(events: list[Event], *kinds: type[AnyBody]) -> list[AnyBody]:
-    """The bodies of some kinds."""
-    return [event.body for event in events if isinstance(event.body, kinds)]
+def bodies(events: list[Event], kind: type[OneBody]) -> list[OneBody]:
+    """The bodies of one kind."""
+    return [event.body for event in events if isinstance(event.body, kind)]
 
 
 def git(repository: Path, *arguments: str) -> str:

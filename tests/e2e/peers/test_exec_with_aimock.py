@@ -66,7 +66,7 @@ def test_a_repair_of_several_calls_changes_the_repository_and_nothing_else(
     completed = [body.item for body in bodies(said.events, ItemCompleted)]
     calls = [item for item in completed if isinstance(item, ToolCall)]
     assert {(one.call_id, one.state) for one in calls} == {(id_, "completed") for id_ in ids}
-    outputs = {one.call_id: one.output for one in calls}
+    outputs = {str(one.call_id): one.output for one in calls}
     assert "return a - b" in outputs["call_read"]
     assert "greeting.txt" in outputs["call_grep"]
     assert outputs["call_run"] == "42\n"

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.peer
 
 
 @pytest.fixture
-async def listener() -> AsyncGenerator[trio.SocketListener]:
+async def listener() -> AsyncGenerator[trio.socket.SocketType]:
     """Ollama's port, held and not yet listened on: whoever asks is refused."""
     address = urlsplit(PLACES[0][1])
     one = trio.socket.socket()
