@@ -1,7 +1,8 @@
 """A model server for measurements: Chat Completions over HTTP, as fast as asyncio writes.
 
 What it answers is asked for in the newest user message (`Play`, as JSON after `PLAY `), so that one
-server plays for every session at once. It prints its port, then one JSON object for each answer
+server plays for every session at once. A request that offers no tools is one on the side, such as
+for a title: it gets a word and is not counted. It prints its port, then one JSON object for each answer
 that has ended (`Played`), with times of the system-wide monotonic clock. A process of its own, so
 that it never waits for whoever measures.
 """
@@ -102,7 +103,11 @@ class Connection(asyncio.Protocol):
         self._playing = asyncio.get_running_loop().create_task(self._play(body, arrived))
 
     async def _play(self, body: bytes, arrived: float) -> None:
-        play, results = _read(body)
+        request = json.loads(body)
+        if not request.get("tools"):
+            self._transport.write(HEAD + _delta({"content": "A title"}) + _end("stop"))
+            return
+        play, results = _read(request)
         number = results // play.calls
         began = 0.0
         if play.think_ms:
@@ -146,10 +151,10 @@ def _content_length(head: bytes) -> int:
     return 0
 
 
-def _read(body: bytes) -> tuple[Play, int]:
+def _read(request: dict[str, Any]) -> tuple[Play, int]:
     """The part that the newest user message asks for, and how many results came after it."""
     results = 0
-    for message in reversed(json.loads(body)["messages"]):
+    for message in reversed(request["messages"]):
         if message["role"] == "tool":
             results += 1
         elif message["role"] == "user":
