@@ -2,9 +2,9 @@
 
 What it answers is asked for in the newest user message (`Play`, as JSON after `PLAY `), so that one
 server plays for every session at once. A request that offers no tools is one on the side, such as
-for a title: it gets a word and is not counted. It prints its port, then one JSON object for each answer
-that has ended (`Played`), with times of the system-wide monotonic clock. A process of its own, so
-that it never waits for whoever measures.
+for a title: it gets a word and is not counted. It prints its port, then one JSON object for each
+answer that has ended (`Played`), with times of the system-wide monotonic clock. A process of its
+own, so that it never waits for whoever measures.
 """
 
 import asyncio
