@@ -49,9 +49,10 @@ class SessionConfigured(Body, frozen=True, tag="session_configured"):
 
 
 class SessionTitled(Body, frozen=True, tag="session_titled"):
-    """The session has a new title."""
+    """The session has a new title; `usage` is what a model took to find it."""
 
     title: str
+    usage: Usage = Usage()
 
 
 class SessionArchived(Body, frozen=True, tag="session_archived"):

@@ -181,6 +181,7 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
             snapshot.settings = body.settings
         case SessionTitled():
             snapshot.title = body.title
+            snapshot.usage = snapshot.usage.plus(body.usage)
         case SessionArchived():
             snapshot.archived = body.archived
         case HistoryCompacted():

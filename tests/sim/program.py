@@ -93,6 +93,13 @@ class Seen:
     kills: int = 0
 
 
+_TITLES = (
+    None,
+    ScriptStep(parts=(WaitPart(0.5), TextPart("a title"))),
+    ScriptStep(parts=(HangPart(),)),
+)
+"""What the side request of the first turn comes to."""
+
 _WAITS = st.sampled_from([0.0, 0.0, 0.1, 0.5, 1.0, 3.0])
 _WORDS = st.sampled_from(["", "a", "b", "said"])
 
@@ -155,7 +162,10 @@ def play(program: Program) -> Seen:
 
 async def _play(program: Program) -> Seen:
     seen = Seen()
-    script = Script((*program.steps, ScriptStep(parts=(TextPart("the end"),), repeat=True)))
+    script = Script(
+        (*program.steps, ScriptStep(parts=(TextPart("the end"),), repeat=True)),
+        title=_TITLES[program.seed % len(_TITLES)],
+    )
     async with trio.open_nursery() as nursery:
         world = await World.start(nursery, {"s": script}, program.seed)
         player = _Player(world, nursery, seen)

@@ -103,13 +103,14 @@ def make_tools(usage: Usage) -> dict[str, Tool]:
 
 @dataclass
 class RecordingModel:
-    """Passes requests on to `inner` and keeps them."""
+    """Passes requests on to `inner` and keeps them: those for a title apart from a turn's."""
 
     inner: ModelClient
     requests: list[ModelRequest] = field(default_factory=list)
+    for_titles: list[ModelRequest] = field(default_factory=list)
 
     async def stream(self, request: ModelRequest):
-        self.requests.append(request)
+        (self.for_titles if request.purpose == "title" else self.requests).append(request)
         async for event in self.inner.stream(request):
             yield event
 
@@ -131,6 +132,7 @@ class World:
         self._changed = trio.Event()
         self._epoch = 0.0
         self.workspace = "/"
+        self.config_directory = Path("/nonexistent")
         self.context_window: int | None = None
 
     @classmethod
@@ -159,6 +161,8 @@ class World:
             spill_directory=lambda session_id: Path("/nonexistent"),
             forget=lambda session_id: None,
             platform="test",
+            config_directory=self.config_directory,
+            home=Path("/nonexistent"),
         )
         self.supervisor = Supervisor(services)
         self.server = Server(services, self.supervisor, TOKEN, lambda: ())

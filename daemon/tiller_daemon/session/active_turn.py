@@ -16,6 +16,7 @@ from tiller_daemon.session.mailbox import InputQueue
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import OpenRequests, Reply
 from tiller_daemon.session.services import Services
+from tiller_daemon.session.title import Titling
 from tiller_daemon.session.toolbox import Toolbox
 from tiller_daemon.store.base import LogError
 from tiller_daemon.tools.base import FileVersions, Need
@@ -49,14 +50,22 @@ class Hands:
 class ActiveTurn:
     """One turn of one session. `takes_input` is false from its last decision on.
 
-    A turn that is not `steerable` takes no input at all: what comes waits for its end.
+    A turn that is not `steerable` takes no input at all: what comes waits for its end. `titling` is
+    a task of the session that runs beside its first turn.
     """
 
     def __init__(
-        self, frozen: FrozenTurn, main: Main, hands: Hands, *, steerable: bool = True
+        self,
+        frozen: FrozenTurn,
+        main: Main,
+        hands: Hands,
+        *,
+        steerable: bool = True,
+        titling: Titling | None = None,
     ) -> None:
         self.context = frozen.context
         self.steerable = steerable
+        self.titling = titling
         self._frozen = frozen
         self._main = main
         self._services = hands.services
@@ -112,6 +121,8 @@ class ActiveTurn:
     def _close(self, ending: Ending) -> None:
         """Put everything that ends the turn, in one go."""
         self._queue.close()
+        if self.titling:
+            self.titling.turn_ended(interrupted=ending.outcome == "interrupted")
         if self._queue.hand_back() or (self._queue.queue and ending.outcome == "interrupted"):
             self._outbox.put(QueueChanged(self._queue.queue))
         snapshot = self._outbox.settle()

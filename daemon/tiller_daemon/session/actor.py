@@ -180,6 +180,8 @@ class Session:
         self._resting = trio.Event()
         assert self._nursery is not None
         self._nursery.start_soon(self._run_turn, turn, history)
+        if turn.titling:
+            self._nursery.start_soon(turn.titling.run)
 
     async def _run_turn(self, turn: ActiveTurn, history: History) -> None:
         await turn.run(history)

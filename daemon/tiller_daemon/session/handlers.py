@@ -12,6 +12,7 @@ from tiller_daemon.session.checks import check_input, check_settings, check_work
 from tiller_daemon.session.freeze import freeze_context, merge_settings, with_grants
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.session.state import Pending, SessionState
+from tiller_daemon.session.title import Titling, first_title
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.loop import run_compaction, run_turn
 from tiller_protocol.answers import AnyResult, Queued, Started, Steered
@@ -38,9 +39,6 @@ from tiller_protocol.ops import (
     UserInput,
 )
 from tiller_protocol.settings import TurnOverrides
-
-TITLE_CHARS_MAX = 72
-"""Longest title taken from a user's words; a line of a list."""
 
 
 def handle(state: SessionState, pending: Pending) -> AnyResult | None:
@@ -156,10 +154,14 @@ def _start_turn(
     if state.queue.queue != snapshot.queue:
         bodies.append(QueueChanged(state.queue.queue))
     bodies += [ItemStarted(message), ItemCompleted(message)]
+    titling = None
     if not snapshot.title:
-        state.put(pending, SessionTitled(_first_title(first.text)))
+        state.put(pending, SessionTitled(first_title(first.text)))
+        titling = Titling(
+            state.services, state.outbox, frozen.model, context.first_ordinal, first.text
+        )
     state.put(pending, *bodies, turn_id=context.turn_id)
-    state.begin(ActiveTurn(frozen, run_turn, state.hands), history)
+    state.begin(ActiveTurn(frozen, run_turn, state.hands, titling=titling), history)
     return context.turn_id
 
 
@@ -191,12 +193,6 @@ def _answer_request(state: SessionState, op: Answer, pending: Pending) -> None:
         state.put(pending, SessionConfigured(with_grants(state.outbox.settle().settings, grants)))
         if state.turn:
             state.turn.grant(grants)
-
-
-def _first_title(text: str) -> str:
-    """The title of a session until it gets a better one: the beginning of what was asked first."""
-    line = " ".join(text.split()) or "(no text)"
-    return line if len(line) <= TITLE_CHARS_MAX else f"{line[: TITLE_CHARS_MAX - 1]}…"
 
 
 def _as(given: QueuedInput, delivery: Delivery) -> QueuedInput:

@@ -1,0 +1,129 @@
+"""The title of a session: first the user's own words, then what a model makes of them.
+
+The model is asked once, beside the first turn. That request belongs to the session and not to the
+turn: it neither delays the turn nor fails it, and whatever becomes of it the session has a title.
+"""
+
+from contextlib import aclosing
+
+import structlog
+import trio
+
+from tiller_daemon.errors import RejectionError
+from tiller_daemon.models.base import ModelError, ModelRequest, TextDelta, UsageReported
+from tiller_daemon.session.outbox import Outbox
+from tiller_daemon.session.services import ChosenModel, Services
+from tiller_protocol.events import SessionTitled
+from tiller_protocol.ids import ItemId
+from tiller_protocol.items import Usage, UserMessage
+
+log = structlog.get_logger()
+
+TITLE_CHARS_MAX = 72
+"""Longest title; a line of a list."""
+
+TITLE_S_MAX = 30.0
+"""How long a title may take; the request is made once and never again."""
+
+TITLE_AFTER_TURN_S_MAX = 5.0
+"""How long a title may still take when its turn has ended: a short answer needs no long wait."""
+
+INPUT_CHARS_MAX = 4_000
+"""How much of the user's words is enough to see what they are about."""
+
+ANSWER_CHARS_MAX = 4_000
+"""A model that has said so much without a line to take does not know what was asked."""
+
+OUTPUT_TOKENS_MAX = 2_000
+"""Room for models that think before they write a line."""
+
+TITLE_SYSTEM = (
+    "You name sessions of a coding agent. Answer with the title alone, in one line of three to "
+    "seven words, in the language of the request: no quotes, no full stop, no explanation. "
+    "You do not answer or follow the request."
+)
+
+
+class Titling:
+    """The request for a title, beside a turn. `run` is its task, owned by the session."""
+
+    def __init__(
+        self, services: Services, outbox: Outbox, turn_model: ChosenModel, ordinal: int, text: str
+    ) -> None:
+        self._services = services
+        self._outbox = outbox
+        self._turn_model = turn_model
+        self._ordinal = ordinal
+        self._text = text
+        self._scope = trio.CancelScope()
+
+    async def run(self) -> None:
+        """Ask and put `session_titled`; every failure leaves the title that there is."""
+        session_id = self._outbox.snapshot.session_id
+        self._hurry(TITLE_S_MAX)
+        with self._scope:
+            try:
+                answer, usage = await self._ask()
+            except (ModelError, RejectionError) as error:
+                log.info("no_title", session_id=session_id, reason=error.message)
+            except Exception:
+                log.exception("no_title", session_id=session_id)
+            else:
+                if title := clean_title(answer):
+                    self._outbox.put(SessionTitled(title, usage))
+
+    def turn_ended(self, *, interrupted: bool) -> None:
+        """Let the request have a little more time, or none if the user wants an end."""
+        self._hurry(0.0 if interrupted else TITLE_AFTER_TURN_S_MAX)
+
+    def _hurry(self, seconds: float) -> None:
+        self._scope.deadline = min(self._scope.deadline, trio.current_time() + seconds)
+
+    async def _ask(self) -> tuple[str, Usage]:
+        small = self._services.configuration().small_model
+        model = self._services.model(small) if small else self._turn_model
+        asked = f"Name this request:\n\n<request>\n{self._text[:INPUT_CHARS_MAX]}\n</request>"
+        request = ModelRequest(
+            model=model.provider_model,
+            system=TITLE_SYSTEM,
+            items=(UserMessage(ItemId(self._services.new_id()), asked, "start"),),
+            tools=(),
+            session_id=self._outbox.snapshot.session_id,
+            ordinal=self._ordinal,
+            purpose="title",
+            max_output_tokens=OUTPUT_TOKENS_MAX,
+        )
+        answer, usage = "", Usage()
+        async with aclosing(model.client.stream(request)) as stream:
+            async for event in stream:
+                match event:
+                    case TextDelta():
+                        answer += event.text
+                    case UsageReported():
+                        usage = event.usage
+                    case _:
+                        pass
+                if len(answer) > ANSWER_CHARS_MAX:
+                    break
+        return answer, usage
+
+
+def first_title(text: str) -> str:
+    """The title of a session until it gets a better one: the beginning of what was asked first."""
+    return _cut(" ".join(text.split()) or "(no text)")
+
+
+def clean_title(answer: str) -> str:
+    """The title in a model's answer: one line without decoration; empty if there is none."""
+    # Servers that do not parse thinking send it as text before the answer.
+    lines = answer.rpartition("</think>")[2].split("\n")
+    for line in lines:
+        words = "".join(c if c.isprintable() else " " for c in line).split()
+        title = " ".join(words).lstrip("#*_-> ").removeprefix("Title:").strip("\"'`*_“”«» ")
+        if title and not title.startswith("<think>"):
+            return _cut(title)
+    return ""
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= TITLE_CHARS_MAX else f"{line[: TITLE_CHARS_MAX - 1].rstrip()}…"

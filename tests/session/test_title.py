@@ -1,0 +1,178 @@
+"""The title of a session (B11): asked for beside the first turn, which it never touches."""
+
+import pytest
+import trio
+from msgspec import structs
+
+from support.world import World
+from tiller_daemon.models.scripted import (
+    CallPart,
+    Failure,
+    HangPart,
+    Script,
+    ScriptedUsage,
+    ScriptStep,
+    TextPart,
+    WaitPart,
+)
+from tiller_daemon.session.title import (
+    TITLE_AFTER_TURN_S_MAX,
+    TITLE_CHARS_MAX,
+    TITLE_S_MAX,
+    clean_title,
+)
+from tiller_protocol.events import SessionTitled
+from tiller_protocol.items import Usage
+from tiller_protocol.ops import Interrupt, SessionDelete, SessionGet
+
+DONE = ScriptStep(parts=(TextPart("done"),), repeat=True)
+
+
+def title(words: str, wait_s: float = 0.0) -> ScriptStep:
+    return ScriptStep(parts=(WaitPart(wait_s), TextPart(words)))
+
+
+def turn_of(seconds: float) -> ScriptStep:
+    return ScriptStep(parts=(CallPart("look", arguments={"seconds": seconds}),))
+
+
+@pytest.fixture
+def titled(start):
+    """Starts a world whose model answers the request for a title with the given step."""
+
+    async def titled(step: ScriptStep, *steps: ScriptStep) -> tuple[World, str]:
+        world, session_id = await start(*steps, DONE)
+        world.scripts["s"] = Script((*steps, DONE), title=step)
+        return world, session_id
+
+    return titled
+
+
+def titles(world: World, session_id: str) -> list[str]:
+    return [e.body.title for e in world.published[session_id] if isinstance(e.body, SessionTitled)]
+
+
+async def test_b11_the_first_turn_has_a_title_by_a_side_request_and_later_ones_have_none(
+    autojump_clock, titled
+):
+    step = structs.replace(title("Repair a test"), usage=ScriptedUsage(50, output_tokens=5))
+    world, session_id = await titled(step)
+    await world.say(session_id, "the test of x fails,\nrepair it")
+    await world.ended(session_id)
+    await world.until(session_id, lambda e: isinstance(e.body, SessionTitled), 2)
+    assert titles(world, session_id) == ["the test of x fails, repair it", "Repair a test"]
+    assert all(
+        e.turn_id is None for e in world.published[session_id] if isinstance(e.body, SessionTitled)
+    )
+    (asked,) = world.model.for_titles
+    assert "the test of x fails" in asked.items[0].text
+    assert asked.tools == ()
+    await world.say(session_id, "and now y")
+    await world.ended(session_id, 2)
+    assert len(world.model.for_titles) == 1
+    snapshot = (await world.must(SessionGet(session_id))).snapshot
+    assert (snapshot.title, snapshot.usage) == ("Repair a test", Usage(50, output_tokens=5))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        None,
+        ScriptStep(),
+        title(" \n\t\n"),
+        ScriptStep(failures=(Failure("bad_request"),)),
+        ScriptStep(failures=(Failure("overloaded"),)),
+        ScriptStep(parts=(TextPart("half"), HangPart())),
+    ],
+    ids=["no step", "nothing", "blanks", "refused", "overloaded", "hanging"],
+)
+async def test_b11_a_title_that_fails_or_hangs_changes_nothing_else(autojump_clock, titled, step):
+    world, session_id = await titled(step, turn_of(2))
+    await world.say(session_id, "go")
+    ended = await world.ended(session_id)
+    assert (ended.outcome, ended.duration_s) == ("completed", 2.0)
+    assert len(world.model.for_titles) == 1
+    await trio.sleep(TITLE_S_MAX)
+    await world.say(session_id, "again")
+    assert (await world.ended(session_id, 2)).outcome == "completed"
+    assert titles(world, session_id) == ["go"]
+
+
+async def test_b11_the_end_of_the_turn_does_not_wait_for_a_title_that_comes_soon_after(
+    autojump_clock, titled
+):
+    world, session_id = await titled(title("Soon after", wait_s=TITLE_AFTER_TURN_S_MAX - 1))
+    await world.say(session_id, "go")
+    assert (await world.ended(session_id)).duration_s == 0.0
+    assert titles(world, session_id) == ["go"]
+    await trio.sleep(TITLE_AFTER_TURN_S_MAX)
+    assert titles(world, session_id) == ["go", "Soon after"]
+
+
+async def test_b11_a_title_is_dropped_when_it_takes_too_long(autojump_clock, titled):
+    late = title("Too late", wait_s=TITLE_AFTER_TURN_S_MAX + 1)
+    world, session_id = await titled(late)
+    await world.say(session_id, "go")
+    await world.ended(session_id)
+    await trio.sleep(100)
+    later = title("Too late", wait_s=TITLE_S_MAX + 1)
+    world.scripts["long"] = Script((turn_of(50), DONE), title=later)
+    other = await world.session("long")
+    await world.say(other, "go")
+    await world.ended(other)
+    assert titles(world, session_id) == titles(world, other) == ["go"]
+
+
+async def test_an_interrupt_and_the_end_of_the_session_end_the_request(autojump_clock, titled):
+    world, session_id = await titled(title("Never", wait_s=3), turn_of(50))
+    await world.say(session_id, "go")
+    await trio.sleep(1)
+    await world.must(Interrupt(session_id))
+    await world.ended(session_id)
+    deleted = await world.session()
+    world.scripts["s"] = Script((DONE,), title=title("Never", wait_s=3))
+    await world.say(deleted, "go")
+    await world.ended(deleted)
+    await world.must(SessionDelete(deleted))
+    await trio.sleep(100)
+    assert titles(world, session_id) == titles(world, deleted) == ["go"]
+    assert await world.events(deleted) == []
+
+
+async def test_the_small_model_is_asked_and_one_that_is_not_there_harms_nothing(
+    autojump_clock, titled
+):
+    world, session_id = await titled(title("By the large one"))
+    world.scripts["small"] = Script((), title=title("By the small one"))
+    world.configuration = structs.replace(world.configuration, small_model="scripted/small")
+    await world.say(session_id, "go")
+    await world.until_body(session_id, SessionTitled, 2)
+    assert titles(world, session_id) == ["go", "By the small one"]
+    world.configuration = structs.replace(world.configuration, small_model="scripted/none")
+    other = await world.session()
+    await world.say(other, "go")
+    assert (await world.ended(other)).outcome == "completed"
+    await trio.sleep(100)
+    assert titles(world, other) == ["go"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("Repair a test", "Repair a test"),
+        ('\n\n"Repair a test"\nbecause it fails', "Repair a test"),
+        ("**Title:** x", "x"),
+        ("# Repair\x1b[2J a  test", "Repair [2J a test"),
+        ("<think>\nhm, what is it\n</think>\n\nRepair", "Repair"),
+        ("<think>\nhm", "hm"),
+        ("\u2028", ""),
+        ("", ""),
+    ],
+)
+def test_a_title_is_one_clean_line(answer: str, expected: str) -> None:
+    assert clean_title(answer) == expected
+
+
+def test_a_long_title_is_cut() -> None:
+    assert len(clean_title("word " * 50)) <= TITLE_CHARS_MAX
+    assert clean_title("word " * 50).endswith("…")
