@@ -5,7 +5,6 @@ When stdout is a pipe and the verb keeps answers apart, stdout carries the final
 """
 
 import os
-import shutil
 import sys
 from collections.abc import Iterable
 
@@ -46,7 +45,7 @@ def stdout_paint() -> Paint:
 
 def stdout_width() -> int:
     """Columns of stdout."""
-    return _width(terminal=_is_terminal(sys.stdout.fileno()))
+    return _width(sys.stdout.fileno())
 
 
 class Console:
@@ -59,10 +58,14 @@ class Console:
         self._out = sys.stderr if json or self.holds_answers else sys.stdout
         self.terminal = _is_terminal(self._out.fileno())
         self.paint = Paint(colour=_wants_colour(terminal=self.terminal))
-        self.width = _width(terminal=self.terminal)
         self.keyboard = 0 if self.terminal and _is_terminal(0) else None
         self._held = ""
         self._bottom = ""
+
+    @property
+    def width(self) -> int:
+        """Columns, as they are now: a window can be resized at any time."""
+        return _width(self._out.fileno())
 
     def show(self, pieces: Iterable[Piece]) -> None:
         """Write pieces; an answer that is held goes before the next progress."""
@@ -126,5 +129,8 @@ def _wants_colour(*, terminal: bool) -> bool:
     return terminal and not os.environ.get("NO_COLOR")
 
 
-def _width(*, terminal: bool) -> int:
-    return shutil.get_terminal_size().columns if terminal else WIDTH_PIPED
+def _width(descriptor: int) -> int:
+    """The columns of a terminal, of which one without a size has as many as a pipe."""
+    if not _is_terminal(descriptor):
+        return WIDTH_PIPED
+    return os.get_terminal_size(descriptor).columns or WIDTH_PIPED

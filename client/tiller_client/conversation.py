@@ -63,6 +63,7 @@ class Conversation:
     def go_on(self) -> Happening:
         """Wait for what comes next, show it, ask what is open, send what was typed."""
         happening = self._watch.wait(busy=self.busy, keyboard=self._console.keyboard)
+        self._renderer.width = self._console.width
         if happening.started_over:
             self._requests.clear()
             self._console.show(self._renderer.end_line())

@@ -40,7 +40,12 @@ def read_workspace(argument: str) -> str:
     path = Path(argument)
     if not path.is_dir():
         raise UsageError(f"{argument} is no directory; name the workspace with -C DIR")
-    return str(path.resolve())
+    try:
+        return str(path.resolve())
+    except FileNotFoundError:
+        raise UsageError(
+            "the current directory is gone; go to another one, or name the workspace with -C DIR"
+        ) from None
 
 
 def read_schema(argument: str) -> dict[str, Any]:

@@ -70,9 +70,12 @@ class Renderer:
     """What one frontend shows of one session; not a fold over all of it, only of what is open."""
 
     def __init__(self, paint: Paint, width: int, *, prompts: bool = True) -> None:
-        """`prompts` says whether input that began a turn is shown: not when it was just typed."""
+        """`prompts` says whether input that began a turn is shown: not when it was just typed.
+
+        `width`, in columns, may be set anew at any time.
+        """
         self._paint = paint
-        self._width = width
+        self.width = width
         self._prompts = prompts
         self._calls: dict[str, tuple[ToolCall, float | None]] = {}
         self._messages: dict[str, _Message] = {}
@@ -99,17 +102,17 @@ class Renderer:
         """The one line that says what goes on at `now` (Unix seconds), unpainted; often empty."""
         if self._retry:
             text, until = self._retry
-            return cut(f"{text}{seconds(max(0.0, until - now))}", self._width - 1)
+            return cut(f"{text}{seconds(max(0.0, until - now))}", self.width - 1)
         running = [(call, since) for call, since in self._calls.values() if since is not None]
         if not running:
             waited_s = 0.0 if self._model_since is None else now - self._model_since
             if waited_s < MODEL_PATIENCE_S:
                 return ""
-            return cut(f"○ waiting for the model {seconds(waited_s)}", self._width - 1)
+            return cut(f"○ waiting for the model {seconds(waited_s)}", self.width - 1)
         call, since = running[0]
         others = f" and {len(running) - 1} more" if len(running) > 1 else ""
         tail = f" {seconds(max(0.0, now - since))}{others}"
-        return cut(f"○ {call_label(call)}", self._width - 1 - len(tail)) + tail
+        return cut(f"○ {call_label(call)}", self.width - 1 - len(tail)) + tail
 
     def _body(self, body: AnyBody, event: Event) -> Iterator[Piece]:
         self._note_model(body, event.time)
@@ -210,13 +213,13 @@ class Renderer:
                 if item.diff in self._diffs_asked:
                     item = structs.replace(item, diff="")
                 if not item.discarded:
-                    yield from self._line(call_lines(item, self._paint, self._width))
+                    yield from self._line(call_lines(item, self._paint, self.width))
             case AssistantMessage() | Reasoning():
                 yield from self._message_completed(item)
             case UserMessage(delivery="start") if not self._prompts:
                 pass
             case _:
-                yield from self._line(item_block(item, self._paint, self._width))
+                yield from self._line(item_block(item, self._paint, self.width))
 
     def _message_completed(self, item: AssistantMessage | Reasoning) -> Iterator[Piece]:
         """Write what no delta brought, as when deltas of an old item are gone from the log."""

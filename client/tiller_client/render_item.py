@@ -14,6 +14,7 @@ from tiller_protocol.items import (
     Reasoning,
     Request,
     ToolCall,
+    Usage,
     UserMessage,
 )
 from tiller_protocol.snapshot import Snapshot
@@ -150,9 +151,13 @@ def transcript(snapshot: Snapshot, paint: Paint, width: int) -> str:
     lines.extend(request_block(request, paint) for request in snapshot.requests)
     lines.extend(paint.dim(f"queued: {one_line(queued.text)}") for queued in snapshot.queue)
     cost = "" if snapshot.cost is None else f" · ${snapshot.cost:.4f}"
-    tokens = f"{count(snapshot.usage.input_tokens)} in, {count(snapshot.usage.output_tokens)} out"
+    tokens = (
+        f" · {count(snapshot.usage.input_tokens)} in, {count(snapshot.usage.output_tokens)} out"
+        if snapshot.usage != Usage()
+        else ""  # the provider did not count
+    )
     turns = f"{snapshot.turns} turn{'' if snapshot.turns == 1 else 's'}"
-    lines.append(paint.dim(f"\n{snapshot.status} · {turns} · {tokens}{cost}"))
+    lines.append(paint.dim(f"\n{snapshot.status} · {turns}{tokens}{cost}"))
     return "\n".join(lines)
 
 

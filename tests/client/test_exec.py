@@ -203,6 +203,20 @@ def test_a_session_whose_first_input_was_refused_is_not_left_behind(
     assert not daemon.sessions
 
 
+def test_a_current_directory_that_is_gone_is_said(
+    tiller: Tiller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert tiller("exec", "x")[0::2] == (
+        2,
+        "tiller: the current directory is gone; go to another one, or name the workspace with -C "
+        "DIR\n",
+    )
+
+
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [

@@ -7,15 +7,17 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from support.fake_daemon import FakeDaemon
 from support.said import ended, started, text_item
-from tiller_protocol.events import RequestOpened, SessionCreated
-from tiller_protocol.items import Decision, Request
+from tiller_protocol.events import ItemCompleted, ItemStarted, RequestOpened, SessionCreated
+from tiller_protocol.items import Decision, Request, ToolCall
 from tiller_protocol.ops import Answer, Interrupt, UserInput
 from tiller_protocol.places import Places
 from tiller_protocol.settings import Settings
@@ -53,6 +55,9 @@ class Terminal:
 
     def type(self, line: str) -> None:
         os.write(self._master, line.encode() + b"\n")
+
+    def resize(self, columns: int) -> None:
+        termios.tcsetwinsize(self._master, (24, columns))
 
     def end(self) -> int:
         """Wait for the end of `tiller`; its exit status."""
@@ -166,6 +171,23 @@ def test_a_line_typed_while_a_turn_runs_goes_to_it(places: Places) -> None:
     sent = [op for op in daemon.seen.values() if isinstance(op, UserInput)]
     assert sent == [UserInput(SESSION, "look at b.py instead")]
     assert not [op for op in daemon.seen.values() if isinstance(op, Interrupt)]
+
+
+def test_a_window_that_is_made_narrower_gets_narrower_lines(places: Places) -> None:
+    call = ToolCall("i", "c", "bash", "{}", "pending", title="x" * 300)
+    done = structs.replace(call, state="completed")
+    with FakeDaemon(places.runtime) as daemon:
+        daemon.add(SESSION, [SessionCreated("/w", Settings()), started(), ItemStarted(call)])
+        terminal = Terminal("attach", SESSION)
+        terminal.resize(60)
+        terminal.wait_for("/w")
+        terminal.resize(30)
+        daemon.add(SESSION, [ItemCompleted(done), ended()])
+        terminal.wait_for("Ctrl-C")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.end() == 0
+    (line,) = [line for line in terminal.screen.splitlines() if "xxx" in line]
+    assert line.count("x") < 30
 
 
 def test_no_color_is_respected_on_a_terminal(
