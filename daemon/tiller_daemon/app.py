@@ -162,6 +162,8 @@ def _services(
         spill_directory=lambda session_id: spill / session_id,
         forget=forget,
         platform=sys.platform,
+        config_directory=options.places.config.resolve(),
+        home=Path(environ.get("HOME") or "/").resolve(),
     )
 
 

@@ -1,16 +1,15 @@
 """Freezing a turn's context: settings of turn, session, agent and configuration in one struct."""
 
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from tiller_daemon.config import Agent, Configuration
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.guidance import write_prompt
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.toolbox import tool_specs
 from tiller_daemon.tools.base import Tool
 from tiller_daemon.turn.budget import Spent
 from tiller_daemon.turn.context import DEFAULT_CONTEXT_WINDOW_TOKENS, TurnContext
-from tiller_daemon.turn.prompt import Surroundings, system_prompt
 from tiller_protocol.settings import Rule, Settings, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
@@ -39,11 +38,6 @@ def freeze_context(
     chosen = configuration.compaction_model
     compaction = services.model(chosen) if chosen else None
     tools = choose_tools(services, overrides.tools if overrides.tools is not None else agent.tools)
-    surroundings = Surroundings(
-        snapshot.workspace,
-        services.platform,
-        datetime.fromtimestamp(services.time(), UTC).date().isoformat(),
-    )
     context = TurnContext(
         turn_id=services.new_id(),
         session_id=snapshot.session_id,
@@ -51,7 +45,7 @@ def freeze_context(
         agent=agent_name,
         model=model.name,
         provider_model=model.provider_model,
-        system_prompt=system_prompt(agent.prompt, surroundings),
+        system_prompt=write_prompt(services, snapshot.workspace, agent.prompt),
         tools=tool_specs(tools),
         rules=(
             *configuration.permissions,

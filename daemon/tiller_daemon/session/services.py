@@ -30,6 +30,7 @@ class Services:
     `model` finds a model by its full name (`None`: the default) and raises `RejectionError` with
     what to do; `discover` looks for models when none is configured. `variables` makes the
     environment of a command from a call id. `forget` removes the files of a deleted session.
+    `config_directory` and `home` are the user's; both absolute, with links followed.
     """
 
     log: Log
@@ -45,3 +46,5 @@ class Services:
     spill_directory: Callable[[str], Path]
     forget: Callable[[str], None]
     platform: str
+    config_directory: Path
+    home: Path

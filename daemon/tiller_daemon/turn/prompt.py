@@ -1,5 +1,6 @@
 """The system prompt of a turn. Pure: everything it says is handed in."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 DEFAULT_PROMPT = """\
@@ -14,21 +15,53 @@ You are a coding agent that works in the user's own directory through tools.
 - When you are done, say in a few sentences what you did and what is left.
 """
 
+INSTRUCTIONS_INTRODUCTION = """\
+The user and the project have these instructions for you. Where two of them differ the later one
+counts; what the user says in this conversation counts more than any of them."""
+
 
 class Surroundings(NamedTuple):
-    """Facts about where the turn runs; `date` is ISO 8601."""
+    """Facts about where the turn runs.
+
+    `repository` says what is known of the git repository around it and is empty without one;
+    `date` is ISO 8601.
+    """
 
     workspace: str
+    repository: str
     platform: str
     date: str
 
 
-def system_prompt(agent_prompt: str | None, surroundings: Surroundings) -> str:
-    """Join the agent's prompt, or the default one, with the facts of the place."""
+class Told(NamedTuple):
+    """A file whose text is part of the prompt."""
+
+    path: str
+    text: str
+
+
+def system_prompt(
+    agent_prompt: str | None, surroundings: Surroundings, instructions: Sequence[Told] = ()
+) -> str:
+    """Join the agent's prompt, or the default one, with the facts and what the files say.
+
+    What changes least stands first, so that a provider can keep the beginning.
+    """
+    parts = [(agent_prompt or DEFAULT_PROMPT).rstrip()]
+    if instructions:
+        parts.append(INSTRUCTIONS_INTRODUCTION)
+        parts += [
+            f'<instructions file="{path}">\n{text}\n</instructions>' for path, text in instructions
+        ]
+    parts.append(_environment(surroundings))
+    return "\n\n".join(parts)
+
+
+def _environment(surroundings: Surroundings) -> str:
     return (
-        f"{(agent_prompt or DEFAULT_PROMPT).rstrip()}\n\n"
         "<environment>\n"
         f"workspace: {surroundings.workspace}\n"
+        f"git repository: {surroundings.repository or 'none'}\n"
         f"platform: {surroundings.platform}\n"
         f"date: {surroundings.date}\n"
         "</environment>"

@@ -1,0 +1,73 @@
+"""What user and project tell every model: `AGENTS.md`, or else `CLAUDE.md`.
+
+Found and cut here, put into the prompt by the turn. Text for a model, and nothing else.
+"""
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tiller_daemon.workspace.documents import Document, read_document
+from tiller_daemon.workspace.paths import printable
+
+NAMES: Final = ("AGENTS.md", "CLAUDE.md")
+"""The first that is there counts, in each directory by itself."""
+
+FILE_BYTES_MAX: Final = 32 * 1024
+"""Of one file; some 8,000 tokens, with every request of every turn."""
+
+TOTAL_BYTES_MAX: Final = 64 * 1024
+"""Of all files; the nearest get theirs first."""
+
+
+class Instructions(NamedTuple):
+    """One file, with a last sentence that says so when it was cut."""
+
+    path: str
+    text: str
+
+
+def read_instructions(
+    workspace: Path, repository: Path | None, home: Path, config: Path
+) -> tuple[Instructions, ...]:
+    """Return what applies to `workspace`, the nearest last: that one wins.
+
+    Looked at are the user's own in `config`, then each directory from the root of the repository
+    (or from `home`, if that comes first on the way up) down to the workspace; outside of both, the
+    workspace alone. All paths are absolute, with links followed. A file of a project that leads
+    out of the repository (without one: out of its directory) is passed over.
+    """
+    left = TOTAL_BYTES_MAX
+    found: list[Instructions] = []
+    for directory in _upwards(workspace, repository, home):
+        document = _first(directory, repository or directory, min(left, FILE_BYTES_MAX))
+        left = _take(document, found, left)
+    _take(_first(config, None, min(left, FILE_BYTES_MAX)), found, left)
+    return tuple(reversed(found))
+
+
+def _upwards(workspace: Path, repository: Path | None, home: Path) -> list[Path]:
+    chain = [workspace, *workspace.parents]
+    ends = [chain.index(end) for end in (repository, home) if end in chain]
+    return chain[: min(ends, default=0) + 1]
+
+
+def _first(directory: Path, within: Path | None, bytes_max: int) -> Document | None:
+    for name in NAMES:
+        if document := read_document(directory / name, within, bytes_max):
+            return document
+    return None
+
+
+def _take(document: Document | None, found: list[Instructions], left: int) -> int:
+    """Add a document that says something; returns how many bytes are left for the others."""
+    if document is None or not (document.text.strip() or document.cut):
+        return left
+    path = printable(document.path)
+    text = document.text.strip()
+    if document.cut:
+        text += (
+            f"\n(Cut here: {path} has {document.size_bytes:,} bytes, more than fit into a prompt. "
+            "Read the rest of it when it matters.)"
+        )
+    found.append(Instructions(path, text))
+    return left - len(document.text.encode())

@@ -1,0 +1,121 @@
+"""`AGENTS.md` and its like: which are read, in which order, how much of them."""
+
+import os
+
+import pytest
+
+from tiller_daemon.workspace.instructions import (
+    FILE_BYTES_MAX,
+    TOTAL_BYTES_MAX,
+    read_instructions,
+)
+
+
+@pytest.fixture
+def home(tmp_path):
+    made = tmp_path / "home"
+    (made / "config").mkdir(parents=True)
+    return made
+
+
+def texts(workspace, repository, home):
+    found = read_instructions(workspace, repository, home, home / "config")
+    return [one.text for one in found]
+
+
+def write(directory, text, name="AGENTS.md"):
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / name).write_text(text)
+
+
+def test_the_nearest_is_last_and_the_users_own_is_first(home):
+    repository = home / "code" / "project"
+    workspace = repository / "a" / "b"
+    workspace.mkdir(parents=True)
+    for directory in (home, home / "code", repository, repository / "a", workspace):
+        write(directory, f"in {directory.name}")
+    write(home / "config", "mine")
+    assert texts(workspace, repository, home) == ["mine", "in project", "in a", "in b"]
+
+
+def test_without_a_repository_the_way_up_ends_at_home(home):
+    workspace = home / "code"
+    write(workspace, "near")
+    write(home, "at home")
+    write(home.parent, "above home")
+    assert texts(workspace, None, home) == ["at home", "near"]
+
+
+def test_outside_of_home_and_repository_only_the_workspace_counts(home):
+    workspace = home.parent / "elsewhere" / "here"
+    write(workspace, "here")
+    write(workspace.parent, "above")
+    assert texts(workspace, None, home) == ["here"]
+
+
+def test_claude_md_counts_where_there_is_no_agents_md(home):
+    workspace = home / "w"
+    write(workspace, "claude", "CLAUDE.md")
+    assert texts(workspace, None, home) == ["claude"]
+    write(workspace, "agents")
+    assert texts(workspace, None, home) == ["agents"]
+
+
+def test_a_long_file_is_cut_with_a_sentence_that_says_so(home):
+    workspace = home / "w"
+    write(workspace, "x" * (FILE_BYTES_MAX + 1))
+    (text,) = texts(workspace, None, home)
+    assert text.startswith("x" * FILE_BYTES_MAX + "\n(Cut here: ")
+    assert f"{FILE_BYTES_MAX + 1:,} bytes" in text
+    write(workspace, "x" * FILE_BYTES_MAX)
+    assert texts(workspace, None, home) == ["x" * FILE_BYTES_MAX]
+
+
+def test_many_long_files_stay_below_the_limit_of_all_and_the_nearest_are_whole(home):
+    repository = home / "0"
+    workspace = repository / "1" / "2" / "3"
+    for directory in (workspace, *workspace.parents[:3]):
+        write(directory, directory.name * (FILE_BYTES_MAX - 1))
+    found = texts(workspace, repository, home)
+    assert found[-1] == "3" * (FILE_BYTES_MAX - 1)
+    assert found[-2] == "2" * (FILE_BYTES_MAX - 1)
+    assert all("(Cut here: " in text for text in found[:-2])
+    assert sum(len(text.partition("\n(Cut")[0]) for text in found) <= TOTAL_BYTES_MAX
+
+
+def test_bytes_that_are_not_utf8_are_replaced(home):
+    workspace = home / "w"
+    workspace.mkdir()
+    (workspace / "AGENTS.md").write_bytes(b"\xef\xbb\xbfa\xff\r\nb")
+    assert texts(workspace, None, home) == ["a�\nb"]
+
+
+def test_b60_a_link_out_of_the_project_a_fifo_and_a_device_are_passed_over(home):
+    workspace = home / "w"
+    workspace.mkdir()
+    (home / "secret").write_text("secret")
+    for target in (home / "secret", "../secret", "/dev/zero", "/proc/self/environ", "AGENTS.md"):
+        (workspace / "AGENTS.md").symlink_to(target)
+        assert texts(workspace, None, home) == []
+        assert texts(workspace, workspace, home) == []
+        (workspace / "AGENTS.md").unlink()
+    os.mkfifo(workspace / "AGENTS.md")
+    write(workspace, "instead", "CLAUDE.md")
+    assert texts(workspace, None, home) == ["instead"]
+
+
+def test_a_link_within_the_repository_is_followed_and_so_is_any_of_the_users_own(home):
+    repository = home / "r"
+    write(repository, "one text", "CLAUDE.md")
+    workspace = repository / "w"
+    workspace.mkdir()
+    (workspace / "AGENTS.md").symlink_to("../CLAUDE.md")
+    write(home / "dotfiles", "mine")
+    (home / "config" / "AGENTS.md").symlink_to(home / "dotfiles" / "AGENTS.md")
+    assert texts(workspace, repository, home) == ["mine", "one text", "one text"]
+
+
+def test_an_empty_file_says_nothing(home):
+    workspace = home / "w"
+    write(workspace, " \n")
+    assert texts(workspace, None, home) == []
