@@ -66,7 +66,7 @@ class Snapshot(Struct, omit_defaults=True):
     """A session at `seq`. Mutable: `fold` moves it on by one event.
 
     `open_items` are the ids of items that have started and not completed; `steps` counts the model
-    requests of the whole session. The provider counted `context_tokens` when history had
+    requests of the whole session. The provider counted `context_tokens` for the first
     `context_items` items; 0 when it has not counted since history got shorter. The output of the
     calls in `pruned` is not sent any more. `worked_s` is the time of all turns that ended.
     """
@@ -243,12 +243,24 @@ def _end_step(snapshot: Snapshot, body: StepEnded) -> None:
     snapshot.cost = add_cost(snapshot.cost, body.cost)
     if body.usage.input_tokens:
         snapshot.context_tokens = body.usage.input_tokens + body.usage.output_tokens
-        snapshot.context_items = len(snapshot.items)
+        snapshot.context_items = _first_call_of_last_step(snapshot)
     if snapshot.turn:
         snapshot.turn.step_open = False
         snapshot.turn.steps_ended += 1
         snapshot.turn.usage = snapshot.turn.usage.plus(body.usage)
         snapshot.turn.cost = add_cost(snapshot.turn.cost, body.cost)
+
+
+def _first_call_of_last_step(snapshot: Snapshot) -> int:
+    """Where the calls of the last response begin: when it was counted they had no output."""
+    position = len(snapshot.items)
+    while position and _is_call_of(snapshot.items[position - 1], snapshot.steps - 1):
+        position -= 1
+    return position
+
+
+def _is_call_of(item: Item, ordinal: int) -> bool:
+    return isinstance(item, ToolCall) and item.ordinal == ordinal
 
 
 def add_cost(total: float | None, more: float | None) -> float | None:

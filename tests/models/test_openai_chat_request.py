@@ -135,11 +135,11 @@ def test_an_interrupted_answer_and_the_notice_are_sent() -> None:
     )
 
 
-def test_a_compaction_stands_for_everything_before_it() -> None:
-    summary = Compaction(ItemId("k"), "They said hello.", ItemId("a"))
-    built = messages(USER, said("Hi"), call(), summary, said("Go on"))
+def test_a_compaction_is_a_summary_behind_the_words_that_the_user_keeps() -> None:
+    summary = Compaction(ItemId("k"), "They said hello.", ItemId("a"), (USER.id,))
+    built = messages(USER, summary, said("Go on"))
     assert roles(built) == "user assistant"
-    assert built[0]["content"] == "<summary>\nThey said hello.\n</summary>"
+    assert built[0]["content"] == "hello\n\n<summary>\nThey said hello.\n</summary>"
 
 
 def test_images_are_data_urls_and_files_are_named() -> None:
@@ -246,8 +246,7 @@ def test_any_history_cut_anywhere_makes_a_valid_request(history: list[Item], sys
 
 @given(history=st.lists(items, max_size=12))
 def test_every_call_that_counts_is_sent_once_with_its_output(history: list[Item]) -> None:
-    since = max((n for n, item in enumerate(history) if isinstance(item, Compaction)), default=0)
-    calls = [c for c in history[since:] if isinstance(c, ToolCall) and not c.discarded]
+    calls = [c for c in history if isinstance(c, ToolCall) and not c.discarded]
     built = messages(*history)
     results = [m["content"] for m in built if m["role"] == "tool"]
     assert len(results) == len(calls)

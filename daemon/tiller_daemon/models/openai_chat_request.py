@@ -80,7 +80,7 @@ def build_messages(request: ModelRequest, *, for_openai: bool = False) -> list[M
     """The `messages` of the body, the system prompt first."""
     id_chars_max = CALL_ID_CHARS_MAX_OPENAI if for_openai else CALL_ID_CHARS_MAX
     conversation = _Conversation(request, id_chars_max)
-    for item in _since_compaction(request.items):
+    for item in request.items:
         conversation.add(item)
     return conversation.finish()
 
@@ -191,13 +191,6 @@ class _Conversation:
 
     def _last_role(self) -> str:
         return self._messages[-1]["role"] if self._messages else ""
-
-
-def _since_compaction(items: tuple[Item, ...]) -> tuple[Item, ...]:
-    for index in range(len(items) - 1, -1, -1):
-        if isinstance(items[index], Compaction):
-            return items[index:]
-    return items
 
 
 def _user_text(item: UserMessage) -> str:

@@ -6,7 +6,9 @@ that a session that is loaded again sends the same bytes. The choices are pure f
 what asks a model.
 """
 
+from collections.abc import Sequence
 from contextlib import aclosing
+from copy import copy
 
 import structlog
 import trio
@@ -15,9 +17,9 @@ from msgspec import structs
 from tiller_daemon.models.base import ModelError, ModelRequest, TextDelta, UsageReported
 from tiller_daemon.models.retry import RetryWait, stream_with_retry
 from tiller_daemon.turn.context import TurnContext
-from tiller_daemon.turn.history import PRUNED_OUTPUT, History
+from tiller_daemon.turn.history import PRUNED_OUTPUT, History, for_request
 from tiller_daemon.turn.ports import Ports
-from tiller_daemon.turn.tokens import TokenMeter, estimate_tokens, without_calls
+from tiller_daemon.turn.tokens import TokenMeter, estimate_tokens
 from tiller_protocol.events import HistoryCompacted, ItemCompleted, ItemStarted, StatusChanged
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Compaction, Item, Notice, ToolCall, Usage, UserMessage
@@ -68,7 +70,7 @@ def is_full(tokens: int, context: TurnContext) -> bool:
     return tokens >= FULL_SHARE * max(usable, 1)
 
 
-def kept_inputs(items: tuple[Item, ...], context_window: int) -> tuple[str, ...]:
+def kept_inputs(items: Sequence[Item], context_window: int) -> tuple[str, ...]:
     """The ids of the newest user messages, as many as fit; the newest one in any case."""
     kept: list[str] = []
     tokens = 0
@@ -121,17 +123,23 @@ class Room:
             len(tool.name) + len(tool.description) + len(str(tool.parameters))
             for tool in context.tools
         )
+        self._meter = TokenMeter(fixed)
         counted = history.items[: context.counted_items]
-        last = context.first_ordinal - 1
-        self._meter = TokenMeter(fixed, context.counted_tokens, without_calls(counted, last))
+        self._meter.count(
+            context.counted_tokens, for_request(counted, history.pruned), context.counted_items
+        )
 
-    def count(self, usage: Usage, ordinal: int) -> None:
-        """Take the usage of the response to request number `ordinal`; its items are in history."""
-        self._meter.count(usage, without_calls(self._history.for_request(), ordinal))
+    def count(self, usage: Usage, request: ModelRequest, calls: int) -> None:
+        """Take the usage of the response to `request`, whose `calls` are the last in history."""
+        tokens = usage.tokens if usage.input_tokens else 0
+        self._meter.count(tokens, request.items, len(self._history.items) - calls)
+
+    def _tokens(self) -> int:
+        return self._meter.tokens(self._history.items, self._history.for_request)
 
     async def make_if_full(self) -> bool:
         """Compact when the context is nearly full; returns whether that was done."""
-        full = is_full(self._meter.tokens(self._history.for_request()), self._context)
+        full = is_full(self._tokens(), self._context)
         if full:
             await self.make()
         return full
@@ -141,15 +149,16 @@ class Room:
 
         Cancellation leaves history as it was.
         """
-        before = self._meter.tokens(self._history.for_request())
+        before = self._tokens()
         await self._ports.emit(StatusChanged("busy", cause="compacting"))
         if not await self._compact(before):
             self._failures += 1
             oldest = prunable(self._history.for_request(), protect=0, gain=1)[:-1]
             if oldest:
                 await _apply_pruning(oldest, self._history, self._ports)
+                self._meter.forget()
         await self._ports.emit(StatusChanged("busy"))
-        after = self._meter.tokens(self._history.for_request())
+        after = self._tokens()
         if after > SHRINK_SHARE_MAX * before or self._failures >= FAILURES_MAX:
             window = self._context.context_window
             raise ContextFull(
@@ -169,11 +178,15 @@ class Room:
         items = history.items
         kept = kept_inputs(items, self._context.context_window)
         compaction = Compaction(ItemId(self._ports.new_id()), summary, ItemId(items[-1].id), kept)
-        after = self._meter.tokens(History([*items, compaction], history.pruned).for_request())
+        compacted = History([*items, compaction], history.pruned)
+        meter = copy(self._meter)
+        meter.forget()
+        after = meter.tokens(compacted.items, compacted.for_request)
         if not summary.strip() or after > SHRINK_SHARE_MAX * before:
             log.warning("compaction_too_large", session_id=session_id, tokens=after)
             return False
         history.add(compaction)
+        self._meter = meter
         await self._ports.emit(
             ItemStarted(compaction),
             ItemCompleted(compaction),

@@ -14,7 +14,7 @@ DOOM_CYCLE_CALLS_MAX = 4
 
 def is_doom_loop(before: Iterable[ToolCall], call: ToolCall) -> bool:
     """Whether `call` completes the third repetition of the same one to four calls in a row."""
-    marks = [_mark(earlier) for earlier in before] + [_mark(call)]
+    marks = [_mark(one) for one in (*list(before)[1 - DOOM_REPEATS * DOOM_CYCLE_CALLS_MAX :], call)]
     return any(_repeats(marks, length) for length in range(1, DOOM_CYCLE_CALLS_MAX + 1))
 
 

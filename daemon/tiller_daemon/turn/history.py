@@ -1,6 +1,6 @@
 """History as the turn sees it: items in order, and what of them goes into a model request."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import structs
 
@@ -29,29 +29,35 @@ class History:
     def __init__(self, items: Iterable[Item], pruned: Iterable[str] = ()) -> None:
         self._items = list(items)
         self.pruned = frozenset(pruned)
+        self._sent: tuple[Item, ...] | None = None
 
     @property
-    def items(self) -> tuple[Item, ...]:
-        """All items, oldest first."""
-        return tuple(self._items)
+    def items(self) -> Sequence[Item]:
+        """All items, oldest first; a view that grows with history."""
+        return self._items
 
     def for_request(self) -> tuple[Item, ...]:
         """What a model may be sent."""
-        return for_request(self._items, self.pruned)
+        if self._sent is None:
+            self._sent = for_request(self._items, self.pruned)
+        return self._sent
 
     def prune(self, call_ids: Iterable[str]) -> None:
         """Send the output of these calls no more."""
         self.pruned = self.pruned.union(call_ids)
+        self._sent = None
 
     def add(self, *items: Item) -> None:
         """Append items."""
         self._items.extend(items)
+        self._sent = None
 
     def replace(self, item: Item) -> None:
         """Put `item` where the one with the same id is."""
         for index in range(len(self._items) - 1, -1, -1):
             if self._items[index].id == item.id:
                 self._items[index] = item
+                self._sent = None
                 return
         raise KeyError(f"no item {item.id} in history")
 

@@ -71,7 +71,7 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
         except ContextFull as error:
             return Ending("failed", ErrorInfo("context_full", str(error)))
         history.add(*response.items)
-        room.count(response.usage, frozen.request.ordinal)
+        room.count(response.usage, frozen.request, len(response.calls))
         dispatched = await _answer_calls(frozen, response, history, ports)
         ended = StepEnded(
             step,

@@ -1,6 +1,6 @@
 """How full the context is: the provider's own count first, an estimate for the rest. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from tiller_protocol.items import (
     AssistantMessage,
@@ -10,7 +10,6 @@ from tiller_protocol.items import (
     Patch,
     Reasoning,
     ToolCall,
-    Usage,
     UserMessage,
 )
 
@@ -29,50 +28,40 @@ def estimate_tokens(items: Iterable[Item]) -> int:
     return sum(_item_tokens(item) for item in items)
 
 
-def without_calls(items: Iterable[Item], ordinal: int) -> tuple[Item, ...]:
-    """The items but for the calls of request `ordinal`: when it was counted they had no output."""
-    return tuple(
-        item for item in items if not (isinstance(item, ToolCall) and item.ordinal == ordinal)
-    )
-
-
 class TokenMeter:
     """Counts the context of one turn. Feed it each step's usage; ask it before each request."""
 
-    def __init__(
-        self, fixed_chars: int, counted_tokens: int, counted_items: tuple[Item, ...]
-    ) -> None:
-        """`fixed_chars` is the length of prompt and tools, sent with every request.
-
-        `counted_tokens` is the provider's last count (0: none yet) of a request with
-        `counted_items`.
-        """
+    def __init__(self, fixed_chars: int) -> None:
+        """`fixed_chars` is the length of prompt and tools, sent with every request."""
         self._fixed = int(fixed_chars / CHARS_PER_TOKEN)
-        self._counted_tokens = 0
-        self._counted: frozenset[str] = frozenset()
+        self._counted = 0
+        self._position: int | None = None
         self._factor = 1.0
-        if counted_tokens:
-            self._learn(counted_tokens, counted_items)
 
-    def tokens(self, items: tuple[Item, ...]) -> int:
-        """Tokens of a request with `items`: counted ones as counted, the others estimated."""
-        ids = {item.id for item in items}
-        if self._counted and self._counted <= ids:
-            new = [item for item in items if item.id not in self._counted]
-            return self._counted_tokens + int(self._factor * estimate_tokens(new))
-        return int(self._factor * (self._fixed + estimate_tokens(items)))
+    def tokens(self, items: Sequence[Item], sent: Callable[[], tuple[Item, ...]]) -> int:
+        """Tokens of the next request: what was counted as counted, the rest estimated.
 
-    def count(self, usage: Usage, items: tuple[Item, ...]) -> None:
-        """Take the usage of a response; `items` are those sent and those of the response."""
-        if usage.input_tokens:
-            self._learn(usage.input_tokens + usage.output_tokens, items)
+        `items` is all of history; `sent` returns what of it a model is sent, and is called only
+        when nothing was counted since history got shorter.
+        """
+        if self._position is None:
+            return int(self._factor * (self._fixed + estimate_tokens(sent())))
+        return self._counted + int(self._factor * estimate_tokens(items[self._position :]))
 
-    def _learn(self, tokens: int, items: tuple[Item, ...]) -> None:
-        estimated = self._fixed + estimate_tokens(items)
-        if estimated:
-            self._factor = min(max(tokens / estimated, FACTOR_MIN), FACTOR_MAX)
-        self._counted_tokens = tokens
-        self._counted = frozenset(item.id for item in items)
+    def count(self, tokens: int, sent: Iterable[Item], position: int) -> None:
+        """Take the provider's count of a request and its response; 0 is no count.
+
+        `sent` are the items of the request. From `position` of history on items are new, or had no
+        output yet when the tokens were counted.
+        """
+        if tokens:
+            estimated = self._fixed + estimate_tokens(sent)
+            self._factor = min(max(tokens / max(estimated, 1), FACTOR_MIN), FACTOR_MAX)
+            self._counted, self._position = tokens, position
+
+    def forget(self) -> None:
+        """History got shorter: what was counted is void, what was learned is not."""
+        self._position = None
 
 
 def _item_tokens(item: Item) -> int:
