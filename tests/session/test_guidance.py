@@ -56,3 +56,18 @@ async def test_instructions_stand_in_the_prompt_and_a_change_counts_from_the_nex
     assert "Use spaces." in prompt
     assert "Use tabs." not in prompt
     nursery.cancel_scope.cancel()
+
+
+async def test_skills_are_listed_by_name_description_and_path_without_their_text(
+    autojump_clock, nursery, tmp_path
+):
+    world = await make(nursery, tmp_path)
+    folder = tmp_path / "w" / ".agents" / "skills" / "release"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(
+        "---\nname: release\ndescription: Publish it\n---\nThe hidden steps."
+    )
+    prompt = await prompt_of(world)
+    assert f"<skills>\n- release: Publish it ({folder}/SKILL.md)\n</skills>" in prompt
+    assert "hidden" not in prompt
+    nursery.cancel_scope.cancel()

@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tiller_daemon.session.services import Services
-from tiller_daemon.turn.prompt import Surroundings, Told, system_prompt
+from tiller_daemon.turn.prompt import Offered, Surroundings, Told, system_prompt
 from tiller_daemon.workspace.instructions import read_instructions
 from tiller_daemon.workspace.paths import printable
 from tiller_daemon.workspace.repository import Repository, find_repository
+from tiller_daemon.workspace.skills import find_skills
 
 
 def write_prompt(services: Services, workspace: str, agent_prompt: str | None) -> str:
@@ -26,7 +27,12 @@ def write_prompt(services: Services, workspace: str, agent_prompt: str | None) -
         services.platform,
         datetime.fromtimestamp(services.time(), UTC).date().isoformat(),
     )
-    return system_prompt(agent_prompt, surroundings, [Told(*one) for one in instructions])
+    return system_prompt(
+        agent_prompt,
+        surroundings,
+        [Told(*one) for one in instructions],
+        [Offered(*one) for one in find_skills(place, services.config_directory)],
+    )
 
 
 def _said(repository: Repository | None) -> str:

@@ -19,6 +19,10 @@ INSTRUCTIONS_INTRODUCTION = """\
 The user and the project have these instructions for you. Where two of them differ the later one
 counts; what the user says in this conversation counts more than any of them."""
 
+SKILLS_INTRODUCTION = """\
+There are skills: files that say how to do a certain kind of work here. When what is asked fits a
+description, read that file with `read` before you begin, and follow it."""
+
 
 class Surroundings(NamedTuple):
     """Facts about where the turn runs.
@@ -40,8 +44,19 @@ class Told(NamedTuple):
     text: str
 
 
+class Offered(NamedTuple):
+    """A skill that the model may read; `path` is where."""
+
+    name: str
+    description: str
+    path: str
+
+
 def system_prompt(
-    agent_prompt: str | None, surroundings: Surroundings, instructions: Sequence[Told] = ()
+    agent_prompt: str | None,
+    surroundings: Surroundings,
+    instructions: Sequence[Told] = (),
+    skills: Sequence[Offered] = (),
 ) -> str:
     """Join the agent's prompt, or the default one, with the facts and what the files say.
 
@@ -53,6 +68,9 @@ def system_prompt(
         parts += [
             f'<instructions file="{path}">\n{text}\n</instructions>' for path, text in instructions
         ]
+    if skills:
+        lines = "\n".join(f"- {name}: {text} ({path})" for name, text, path in skills)
+        parts.append(f"{SKILLS_INTRODUCTION}\n\n<skills>\n{lines}\n</skills>")
     parts.append(_environment(surroundings))
     return "\n\n".join(parts)
 

@@ -1,0 +1,69 @@
+"""Skills: folders with a `SKILL.md` that says how to do something. Found here, read by the model.
+
+Only name, description and path go into the prompt; the model reads the file when it needs it.
+"""
+
+from pathlib import Path
+from typing import Annotated, Final, NamedTuple
+
+from msgspec import Meta, Struct
+
+from tiller_daemon.workspace.documents import names_in, read_document
+from tiller_daemon.workspace.front_matter import HEAD_BYTES_MAX, FrontMatterError, parse
+from tiller_daemon.workspace.paths import printable
+
+FILE: Final = "SKILL.md"
+PROJECT_FOLDER: Final = Path(".agents", "skills")
+USER_FOLDER: Final = "skills"
+
+SKILLS_MAX: Final = 100
+"""Skills that are listed; each costs some 50 tokens of every request."""
+
+DESCRIPTION_CHARS_MAX: Final = 1024  # https://agentskills.io/specification
+NAME_CHARS_MAX: Final = 64
+_BEGINNING_BYTES: Final = HEAD_BYTES_MAX + 64
+"""The head with its fences; the body is the model's to read."""
+
+
+class Skill(NamedTuple):
+    """`path` is that of its `SKILL.md`, absolute."""
+
+    name: str
+    description: str
+    path: str
+
+
+class _Head(Struct, frozen=True):
+    name: Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX)]
+    description: Annotated[str, Meta(min_length=1, max_length=DESCRIPTION_CHARS_MAX)]
+
+
+def find_skills(workspace: Path, config: Path) -> tuple[Skill, ...]:
+    """Return the user's skills and then the project's, each by the name of its folder.
+
+    Of two with one name the user's counts. A file without name and description, or one of a
+    project that leads out of the workspace, is passed over.
+    """
+    found: dict[str, Skill] = {}
+    for folder, within in ((config / USER_FOLDER, None), (workspace / PROJECT_FOLDER, workspace)):
+        for name in names_in(folder):
+            if len(found) == SKILLS_MAX:
+                break
+            if skill := _read(folder / name / FILE, within):
+                found.setdefault(skill.name, skill)
+    return tuple(found.values())
+
+
+def _read(path: Path, within: Path | None) -> Skill | None:
+    document = read_document(path, within, _BEGINNING_BYTES)
+    if document is None:
+        return None
+    try:
+        head, _ = parse(document.text, _Head)
+    except FrontMatterError:
+        return None
+    return Skill(_line(head.name), _line(head.description), printable(path))
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,66 @@
+"""Which skills the model is offered."""
+
+import os
+
+import pytest
+
+from tiller_daemon.workspace.skills import SKILLS_MAX, find_skills
+
+
+@pytest.fixture
+def places(tmp_path):
+    workspace, config = tmp_path / "w", tmp_path / "config"
+    workspace.mkdir()
+    config.mkdir()
+    return workspace, config
+
+
+def write(folder, name, description="does it", body="secret body"):
+    folder.mkdir(parents=True, exist_ok=True)
+    text = f"---\nname: {name}\ndescription: {description}\n---\n{body}\n"
+    (folder / "SKILL.md").write_text(text)
+
+
+def test_the_users_and_the_projects_are_listed_and_of_two_with_one_name_the_users(places):
+    workspace, config = places
+    write(config / "skills" / "a", "release", "mine")
+    write(workspace / ".agents" / "skills" / "b", "release", "theirs")
+    write(workspace / ".agents" / "skills" / "c", "review", "how\n  we review")
+    assert [tuple(skill) for skill in find_skills(workspace, config)] == [
+        ("release", "mine", f"{config}/skills/a/SKILL.md"),
+        ("review", "how we review", f"{workspace}/.agents/skills/c/SKILL.md"),
+    ]
+
+
+def test_what_is_no_skill_is_passed_over(places):
+    workspace, config = places
+    skills = config / "skills"
+    for number, text in enumerate(("no head", "---\nname: x\n---\n", "---\n[\n---\n", "---\n")):
+        (skills / str(number)).mkdir(parents=True)
+        (skills / str(number) / "SKILL.md").write_text(text)
+    write(skills / "long", "x", "y" * 1025)
+    (skills / "fifo").mkdir()
+    os.mkfifo(skills / "fifo" / "SKILL.md")
+    (skills / "file").write_text("x")
+    assert find_skills(workspace, config) == ()
+
+
+def test_a_long_body_is_not_read(places):
+    workspace, config = places
+    write(config / "skills" / "a", "big", body="x" * 5_000_000)
+    assert len(find_skills(workspace, config)) == 1
+
+
+def test_b60_links_out_of_the_workspace_are_not_followed(places, tmp_path):
+    workspace, config = places
+    write(tmp_path / "outside" / "a", "stolen")
+    (workspace / ".agents").mkdir()
+    (workspace / ".agents" / "skills").symlink_to(tmp_path / "outside")
+    assert find_skills(workspace, config) == ()
+
+
+def test_no_more_than_the_limit_are_listed(places):
+    workspace, config = places
+    for number in range(SKILLS_MAX + 5):
+        write(workspace / ".agents" / "skills" / f"{number:03}", f"s{number}")
+    assert len(find_skills(workspace, config)) == SKILLS_MAX
