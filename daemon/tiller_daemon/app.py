@@ -5,6 +5,7 @@ turns end, everything is in the log, sockets close, the lock is released. Nested
 exit stack keep that order.
 """
 
+import gc
 import os
 import secrets
 import shutil
@@ -30,7 +31,7 @@ from tiller_daemon.store.log import open_log
 from tiller_daemon.tools import BUILT_IN
 from tiller_daemon.transport.nng import NngTransport
 from tiller_daemon.transport.runtime import RuntimeDirectory
-from tiller_daemon.workspace.environment import child_environment
+from tiller_daemon.workspace.environment import CALL_MARKER, child_environment
 from tiller_daemon.workspace.guard import Guard
 from tiller_daemon.workspace.tree import become_subreaper, sweep
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
@@ -43,6 +44,9 @@ STOP_S = 5.0
 """A daemon that is stopped `now` leaves within this time, come what may."""
 
 SPILL_FOLDER = "spill"
+
+GC_THRESHOLDS = (20_000, 50, 100)
+"""Fewer collections than Python's default: streams make many small objects and few cycles."""
 
 
 class Options(Struct, frozen=True):
@@ -95,6 +99,7 @@ async def _serve_sessions(
             log.info("ready", version=DAEMON_VERSION, log=services.log.path, pid=os.getpid())
             tell_service_manager("READY=1")
             task_status.started()
+            _settle_memory()
             await server.stopping.wait()
             await _end_turns(server, supervisor)
             socket_nursery.cancel_scope.cancel()
@@ -139,11 +144,10 @@ def _services(
     options: Options, opened: Log, transport: NngTransport, providers: Providers
 ) -> Services:
     spill = options.places.state / SPILL_FOLDER
-    environ = dict(os.environ)
-    secret_names = providers.secret_names
+    inherited = child_environment(os.environ, providers.secret_names, opened.log_id, "")
 
     def variables(call_id: str) -> dict[str, str]:
-        return child_environment(environ, secret_names, opened.log_id, call_id)
+        return {**inherited, CALL_MARKER: call_id}
 
     def forget(session_id: str) -> None:
         shutil.rmtree(spill / session_id, ignore_errors=True)
@@ -163,12 +167,19 @@ def _services(
         forget=forget,
         platform=sys.platform,
         config_directory=options.places.config.resolve(),
-        home=Path(environ.get("HOME") or "/").resolve(),
+        home=Path(os.environ.get("HOME") or "/").resolve(),
     )
 
 
 def _new_id() -> str:
     return ulid(time.time_ns() // 1_000_000, os.urandom(ULID_RANDOM_BYTES))
+
+
+def _settle_memory() -> None:
+    """Keep what the start has made out of every later collection; it lives as long as we do."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def _make_private(directory: Path) -> None:

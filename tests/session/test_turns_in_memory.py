@@ -116,7 +116,8 @@ async def test_b8_the_last_step_has_a_notice_and_no_tools(autojump_clock, start)
 
 
 async def test_b12_a_second_start_is_busy_and_two_autos_share_a_turn(autojump_clock, start):
-    world, session_id = await start(calls(call("look", seconds=5)), text("done"), text("more"))
+    slow = ScriptStep(parts=(TextPart("a"), WaitPart(5), TextPart("b")))
+    world, session_id = await start(slow, text("done"), text("more"))
     results = []
 
     async def send(words: str) -> None:

@@ -34,11 +34,15 @@ RETRYABLE: frozenset[ModelErrorKind] = frozenset(
 
 
 class ToolSpec(Struct, frozen=True):
-    """A tool as offered to a model; `parameters` is a JSON Schema object."""
+    """A tool as offered to a model; `parameters` is a JSON Schema object.
+
+    `chars` is about how long it is in a request, for the count of tokens.
+    """
 
     name: str
     description: str
     parameters: dict[str, Any]
+    chars: int = 0
 
 
 class ModelRequest(Struct, frozen=True, omit_defaults=True):

@@ -124,7 +124,8 @@ class Outbox:
         """Write batches until cancelled; raises `LogError` when the log can't be written."""
         while True:
             await self._wake.wait()
-            if trio.current_time() - self._written_at < DELTA_WINDOW_S:
+            recent = trio.current_time() - self._written_at < DELTA_WINDOW_S
+            if recent and not self._urgent.is_set():
                 with trio.move_on_after(DELTA_WINDOW_S):
                     await self._urgent.wait()
             self._wake, self._urgent = trio.Event(), trio.Event()

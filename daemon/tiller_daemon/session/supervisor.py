@@ -63,6 +63,7 @@ class Supervisor:
         self._sessions: dict[str, Session] = {}
         self._loading: dict[str, trio.Event] = {}
         self._in_flight: dict[str, Pending] = {}
+        self._highest_id = ""
         self._nursery: trio.Nursery | None = None
 
     @property
@@ -79,6 +80,7 @@ class Supervisor:
         """Own the sessions' tasks until cancelled; started when unfinished turns are closed."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
+            self._highest_id = await self._services.log.highest_submission()
             for session_id in await self._services.log.unfinished():
                 await self._recover(session_id)
             task_status.started()
@@ -123,13 +125,20 @@ class Supervisor:
                 return earlier.answer
         pending = self._in_flight[submission_id] = Pending(submission_id, op, client, digest)
         try:
-            if row := await self._services.log.submission(submission_id):
+            if row := await self._earlier(submission_id):
                 return _same_answer(row, digest)
             pending.answer = await self._effect(pending)
             return pending.answer
         finally:
             del self._in_flight[submission_id]
             pending.answered.set()
+
+    async def _earlier(self, submission_id: str) -> SubmissionRow | None:
+        """The stored answer. An id above all that ever came is new: ULIDs grow with time."""
+        if submission_id > self._highest_id:
+            self._highest_id = submission_id
+            return None
+        return await self._services.log.submission(submission_id)
 
     async def _effect(self, pending: Pending) -> AnyAnswer:
         match pending.op:

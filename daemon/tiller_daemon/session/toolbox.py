@@ -183,7 +183,9 @@ def tool_specs(tools: Mapping[str, Tool]) -> tuple[ToolSpec, ...]:
 
 @cache
 def _spec(tool: Tool) -> ToolSpec:
-    return ToolSpec(tool.name, tool.description, _parameters(tool))
+    parameters = _parameters(tool)
+    chars = len(tool.name) + len(tool.description) + len(msgspec.json.encode(parameters))
+    return ToolSpec(tool.name, tool.description, parameters, chars)
 
 
 def _parameters(tool: Tool) -> dict[str, object]:

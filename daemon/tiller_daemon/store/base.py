@@ -113,6 +113,10 @@ class Log(Protocol):
         """The stored answer to a submission, or None when it never took effect."""
         ...
 
+    async def highest_submission(self) -> str:
+        """The greatest submission id as text; one above it is surely not stored. "" for none."""
+        ...
+
     async def session(self, session_id: str) -> SessionRow | None:
         """The row of a session, or None."""
         ...

@@ -104,6 +104,13 @@ class SqliteLog:
             Job(lambda connection: self._read_submission(connection, submission_id), writes=False)
         )
 
+    async def highest_submission(self) -> str:
+        """The greatest submission id; see `Log.highest_submission`."""
+        query = "SELECT coalesce(max(submission_id), '') FROM submissions"
+        return await self._writer.do(
+            Job(lambda connection: connection.execute(query).fetchone()[0], writes=False)
+        )
+
     async def session(self, session_id: str) -> SessionRow | None:
         """The row of a session; see `Log.session`."""
         query = f"{_SELECT_SESSION} WHERE session_id = ?"

@@ -104,6 +104,11 @@ class MemoryLog:
         await _pass()
         return self._submissions.get(submission_id)
 
+    async def highest_submission(self) -> str:
+        """The greatest submission id; see `Log.highest_submission`."""
+        await _pass()
+        return max(self._submissions, default="")
+
     async def session(self, session_id: str) -> SessionRow | None:
         """The row of a session; see `Log.session`."""
         await _pass()

@@ -119,10 +119,7 @@ class Room:
         self._history = history
         self._ports = ports
         self._failures = 0
-        fixed = len(context.system_prompt) + sum(
-            len(tool.name) + len(tool.description) + len(str(tool.parameters))
-            for tool in context.tools
-        )
+        fixed = len(context.system_prompt) + sum(tool.chars for tool in context.tools)
         self._meter = TokenMeter(fixed)
         counted = history.items[: context.counted_items]
         self._meter.count(
