@@ -14,9 +14,14 @@ lines = st.lists(st.sampled_from(["a", "b", "c", "", "d\u2028e", "f\r"]), max_si
 texts = st.builds(lambda ones, end: "\n".join(ones) + end, lines, st.sampled_from(["", "\n"]))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(before=texts.filter(bool), after=texts.filter(bool))
 def test_git_makes_the_one_text_of_the_other(before, after):
+    assert _apply(before, unified_diff(before, after, "name")) == after
+
+
+def test_a_change_beside_lines_like_it_keeps_its_context():
+    before, after = "b\nb\nb\na", "a\nb\nb\nb\nb\na"
     assert _apply(before, unified_diff(before, after, "name")) == after
 
 

@@ -1,5 +1,6 @@
 """Nothing of a command outlives it (T12, B23), however its children try to get away."""
 
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,6 +10,14 @@ import trio
 STAY = "sh -c 'echo ready $$; exec sleep 1000'"
 DEAF = "sh -c 'trap \"\" TERM HUP INT; echo ready $$; while :; do sleep 1000; done'"
 
+THREADED = """
+import ctypes, os, signal, threading, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+threading.Thread(target=time.sleep, args=(1000,)).start()
+print("ready", os.getpid(), flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
 SHAPES = {
     "its own session": f"setsid {STAY} &",
     "forked twice": f"( ( {STAY} & ) & )",
@@ -17,6 +26,7 @@ SHAPES = {
     "a cleared environment": f"env -i {STAY} &",
     "disowned": f"{STAY} & disown",
     "all of it": f"( ( env -i setsid {DEAF} & ) & )",
+    "without its first thread": f"setsid {sys.executable} -c '{THREADED}' &",
     "stopped": "sh -c 'echo ready $$; kill -STOP $$' &",
 }
 

@@ -36,21 +36,33 @@ def _lines(text: str) -> list[str]:
 
 
 def _groups(old: Sequence[str], new: Sequence[str]) -> Iterator[list[Opcode]]:
-    equal = _equal_lines(old, new)
-    equal_end = (
-        _equal_lines(old[: equal - 1 : -1], new[: equal - 1 : -1])
-        if equal
-        else (_equal_lines(old[::-1], new[::-1]))
-    )
-    start = max(equal - CONTEXT_LINES, 0)
-    spare = max(equal_end - CONTEXT_LINES, 0)
-    a, b = old[start : len(old) - spare], new[start : len(new) - spare]
-    if len(a) + len(b) <= MATCHED_LINES_MAX:
-        groups = SequenceMatcher(None, a, b).get_grouped_opcodes(CONTEXT_LINES)
+    """Give each hunk: what changes, and up to `CONTEXT_LINES` equal lines around it."""
+    group: list[Opcode] = []
+    for tag, i, j, k, m in _opcodes(old, new):
+        if tag == "equal" and j - i > CONTEXT_LINES * (2 if group else 1):
+            if group:
+                yield [*group, (tag, i, i + CONTEXT_LINES, k, k + CONTEXT_LINES)]
+            group = [(tag, j - CONTEXT_LINES, j, m - CONTEXT_LINES, m)]
+        else:
+            group.append((tag, i, j, k, m))
+    if any(tag != "equal" for tag, *_ in group):
+        tag, i, j, k, m = group.pop()
+        spare = max(j - i - CONTEXT_LINES, 0) if tag == "equal" else 0
+        yield [*group, (tag, i, j - spare, k, m - spare)]
+
+
+def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
+    start = _equal_lines(old, new)
+    spare = _equal_lines(old[start:][::-1], new[start:][::-1])
+    old_end, new_end = len(old) - spare, len(new) - spare
+    if old_end - start + new_end - start <= MATCHED_LINES_MAX:
+        found = SequenceMatcher(None, old[start:old_end], new[start:new_end]).get_opcodes()
+        middle = [(tag, i + start, j + start, k + start, m + start) for tag, i, j, k, m in found]
     else:
-        groups = iter([[("replace", 0, len(a), 0, len(b))]])
-    for group in groups:
-        yield [(tag, i + start, j + start, k + start, m + start) for tag, i, j, k, m in group]
+        middle = [("replace", start, old_end, start, new_end)]
+    equal_start = [("equal", 0, start, 0, start)] if start else []
+    equal_end = [("equal", old_end, len(old), new_end, len(new))] if spare else []
+    return [*equal_start, *middle, *equal_end]
 
 
 def _equal_lines(one: Sequence[str], other: Sequence[str]) -> int:

@@ -67,7 +67,9 @@ class ProcTable:
         # The name in parentheses may hold anything, so the fields are counted from its end.
         fields = text[text.rindex(b")") + 2 :].split()
         parent, group, session = int(fields[1]), int(fields[2]), int(fields[3])
-        return Entry(pid, parent, group, session, int(fields[19]), fields[0] in b"ZX")
+        # A process whose first thread has ended looks dead while its other threads run on.
+        dead = fields[0] in b"ZX" and int(fields[17]) <= 1
+        return Entry(pid, parent, group, session, int(fields[19]), dead)
 
     def variables(self, pid: int) -> bytes:
         """Return `NAME=value` pairs parted by NUL; empty for a dead or a foreign process."""
@@ -117,7 +119,8 @@ def _parse_entry(line: bytes) -> Entry | None:
     except OSError:
         return None
     started = int(time.mktime(time.strptime(start.strip(), "%a %b %d %H:%M:%S %Y")))
-    return Entry(int(pid), int(parent), int(group), session, started, state.startswith("Z"))
+    dead = state.startswith("Z") and "l" not in state
+    return Entry(int(pid), int(parent), int(group), session, started, dead)
 
 
 def _read(path: str) -> bytes:
