@@ -29,6 +29,18 @@ KEY = "sk-peer-0123456789abcdef"
 SAID = "Fixed: add() now adds. 😀"
 
 
+@pytest.fixture(autouse=True)
+def title(aimock: Aimock) -> None:
+    """The side request for a title has an answer of its own, so that it takes no other's."""
+    aimock.answer({"systemMessage": "name sessions"}, {"content": "A title"})
+
+
+def asked(aimock: Aimock) -> list[list[dict[str, Any]]]:
+    """The messages of each request of a turn; one for a title has no tools."""
+    bodies = [entry["body"] for entry in aimock.journal()]
+    return [body["messages"] for body in bodies if body.get("tools")]
+
+
 @pytest.fixture
 def home(new_home: Callable[..., Home], aimock: Aimock) -> Home:
     return new_home(CONFIG.format(url=aimock.base_url), PEER_KEY=KEY)
@@ -78,7 +90,7 @@ def test_a_repair_of_several_calls_changes_the_repository_and_nothing_else(
     changed = git(project, "diff", "--unified=0").splitlines()[-2:]
     assert changed == ["-    return a - b", "+    return a + b"]
 
-    requests = [entry["body"]["messages"] for entry in aimock.journal()]
+    requests = asked(aimock)
     assert len(requests) == 4
     for before, after in zip(requests, [*requests[1:], None], strict=True):
         check_chat_messages(before)
@@ -135,16 +147,16 @@ def test_a_stream_that_breaks_is_asked_for_again_and_its_piece_is_told_apart(
     for item in (void, good):
         deltas = [d.delta for d in bodies(said.events, ItemDelta) if d.item_id == item.id]
         assert "".join(deltas) == item.text
-    first, second = (entry["body"]["messages"] for entry in aimock.journal())
+    first, second = asked(aimock)
     assert first == second
 
     shown = home.tiller("show")
     assert f"{void.text} (void)" in shown.out
     aimock.answer({"userMessage": "go on"}, {"content": "seven"})
     assert home.tiller("exec", "--session", "last", "go on").out == "seven\n"
-    asked = aimock.journal()[-1]["body"]["messages"]
-    check_chat_messages(asked)
-    assert [message["content"] for message in asked if message["role"] == "assistant"] == [words]
+    last = asked(aimock)[-1]
+    check_chat_messages(last)
+    assert [message["content"] for message in last if message["role"] == "assistant"] == [words]
 
 
 def test_a_refused_key_is_one_sentence_that_names_its_variable(
@@ -157,7 +169,7 @@ def test_a_refused_key_is_one_sentence_that_names_its_variable(
     assert (said.status, said.out) == (1, "")
     (sentence,) = [line for line in said.err.splitlines() if "PEER_KEY" in line]
     assert "did not accept the key" in sentence
-    assert len(aimock.journal()) == 1
+    assert len(asked(aimock)) == 1
     assert KEY not in said.err
     assert home.files_with(KEY) == []
 
