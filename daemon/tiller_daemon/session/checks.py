@@ -9,13 +9,14 @@ import msgspec
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.freeze import find_agent
 from tiller_daemon.session.services import Services
+from tiller_daemon.turn.output_schema import schema_problem
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.ops import UserInput
 from tiller_protocol.settings import Settings
 
 
 def check_input(op: UserInput) -> None:
-    """Reject input that is empty or too large."""
+    """Reject input that is empty or too large, or that asks for an answer by a bad schema."""
     if not op.text.strip() and not op.images and not op.files:
         raise RejectionError("empty_input", "The input is empty: give text, an image or a file.")
     size = len(op.text.encode("utf-8", "surrogatepass")) + sum(len(i.data) for i in op.images)
@@ -26,6 +27,10 @@ def check_input(op: UserInput) -> None:
             "Put large data into a file and name it.",
             {"limit": INPUT_BYTES_MAX, "size": size},
         )
+    schema = op.overrides.output_schema
+    if schema is not None and (problem := schema_problem(schema)):
+        message = f"The output schema can't be used: {problem}. It must be a JSON Schema."
+        raise RejectionError("invalid_settings", message)
 
 
 def handed_back(op: UserInput) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def _turn_ended(turn: OpenTurn, ending: Ending, now: float) -> TurnEnded:
         steps=turn.steps_ended + turn.step_open,
         usage=turn.usage,
         duration_s=max(0.0, now - turn.started_at),
-        last_message=turn.last_message,
+        last_message=ending.last_message or turn.last_message,
         cost=turn.cost,
         error=ending.error,
     )

@@ -67,7 +67,11 @@ class TurnContext(Struct, frozen=True):
 
 
 class Ending(Struct, frozen=True):
-    """How a turn ended; `error` says why when it did not complete."""
+    """How a turn ended; `error` says why when it did not complete.
+
+    `last_message` is what counts as the turn's, if it is not the last message as it was said.
+    """
 
     outcome: Outcome
     error: ErrorInfo | None = None
+    last_message: str = ""

@@ -16,6 +16,7 @@ from tiller_daemon.turn.compaction import ContextFull, Room, prune
 from tiller_daemon.turn.context import Ending, TurnContext
 from tiller_daemon.turn.dispatch import Dispatched, refuse_all, run_calls
 from tiller_daemon.turn.history import History
+from tiller_daemon.turn.output_schema import message_problem, repair_notice, without_fences
 from tiller_daemon.turn.ports import Ports
 from tiller_daemon.turn.step import Response, stream_response
 from tiller_protocol.errors import ErrorInfo
@@ -59,6 +60,7 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
         return Ending("limit_reached", ErrorInfo("session_budget", f"No turn: {reached}."))
     room = Room(context, history, ports)
     step = 0
+    repaired = False
     while True:
         try:
             if not await room.make_if_full():
@@ -85,9 +87,18 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
             return ending
         if response.calls or ports.mailbox.has_steering:
             continue
+        schema = context.output_schema
+        if schema is not None and (problem := message_problem(schema, response.message)):
+            if repaired or frozen.limit:
+                message = f"The final message does not match the output schema: {problem}."
+                return Ending("failed", ErrorInfo("output_schema", message))
+            repaired = True
+            await _tell("output_schema", repair_notice(schema, problem), history, ports)
+            continue
         if not await _take_follow_ups(context, history, ports):
             await prune(history, ports)
-            return Ending("completed")
+            answer = "" if schema is None else without_fences(response.message)
+            return Ending("completed", last_message=answer)
 
 
 async def run_compaction(context: TurnContext, history: History, ports: Ports) -> Ending:
@@ -140,9 +151,7 @@ async def _begin_step(
     await ports.emit(StepStarted(step))
     if limit:
         text = f"This is the last step of this turn, as {limit}. {LAST_STEP_NOTICE}"
-        notice = Notice(ItemId(ports.new_id()), "last_step", text)
-        history.add(notice)
-        await ports.emit(ItemStarted(notice), ItemCompleted(notice))
+        await _tell("last_step", text, history, ports)
     request = ModelRequest(
         model=context.provider_model,
         system=context.system_prompt,
@@ -193,6 +202,12 @@ def _ending(
         message = "The provider withheld the answer by its content policy."
         return Ending("failed", ErrorInfo("content_policy", message))
     return None
+
+
+async def _tell(code: str, text: str, history: History, ports: Ports) -> None:
+    notice = Notice(ItemId(ports.new_id()), code, text)
+    history.add(notice)
+    await ports.emit(ItemStarted(notice), ItemCompleted(notice))
 
 
 async def _take_steering(history: History, ports: Ports) -> None:

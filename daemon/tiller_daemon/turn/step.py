@@ -46,6 +46,12 @@ class Response(Struct, frozen=True):
         """The tool calls, in the order in which the model made them."""
         return tuple(item for item in self.items if isinstance(item, ToolCall))
 
+    @property
+    def message(self) -> str:
+        """The text of the last message in it; empty if there is none."""
+        messages = (i.text for i in reversed(self.items) if isinstance(i, AssistantMessage))
+        return next(messages, "")
+
 
 async def stream_response(request: ModelRequest, ports: Ports) -> Response:
     """Stream one response into items and return it whole.

@@ -1,0 +1,116 @@
+"""The output schema of a turn: whether a schema can be used, and whether a message fits it. Pure.
+
+The validator is imported when a schema is first used: most turns have none, and it takes longer to
+import than the rest of the turn together.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, cast
+
+import msgspec
+
+SCHEMA_CHARS_SHOWN_MAX = 16_000
+"""Longest schema that is repeated to the model; longer ones it has only by the provider's way."""
+
+PROBLEM_CHARS_MAX = 1_000
+"""Problems quote what was said, which may be long."""
+
+_FENCED = re.compile(r"\s*```[\w-]*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
+
+
+def schema_problem(schema: dict[str, Any]) -> str | None:
+    """Why `schema` is no JSON Schema that can be used, as a sentence; `None` if it can be.
+
+    References must lead to places within the schema: nothing is ever fetched.
+    """
+    draft = _draft(schema)
+    try:
+        if problem := _mismatch(draft.META_SCHEMA, schema, formats=draft.FORMAT_CHECKER):
+            return problem
+        for reference in _references(schema):
+            if not _leads_somewhere(schema, reference):
+                return f"the reference {reference!r} leads nowhere within the schema"
+        _mismatch(schema, None)
+    except RecursionError:
+        return "it refers to itself without end"
+    return None
+
+
+def message_problem(schema: dict[str, Any], text: str) -> str | None:
+    """Why `text` is not JSON that fits `schema`, as a sentence; `None` if it is."""
+    try:
+        return _mismatch(schema, msgspec.json.decode(without_fences(text)))
+    except (msgspec.DecodeError, UnicodeError) as error:
+        return f"it is no JSON: {_line(str(error))}"
+    except RecursionError:
+        return "it is nested too deeply"
+
+
+def without_fences(text: str) -> str:
+    """`text` without the code fence that models like to put around JSON."""
+    fenced = _FENCED.fullmatch(text)
+    return fenced[1] if fenced else text
+
+
+def repair_notice(schema: dict[str, Any], problem: str) -> str:
+    """What the model is told when its final message does not fit."""
+    shown = msgspec.json.encode(schema).decode()
+    match = f"matches this schema:\n{shown}" if len(shown) <= SCHEMA_CHARS_SHOWN_MAX else "matches."
+    return (
+        f"Your last message does not match the schema that was asked for: {problem}. "
+        f"Say it again as JSON alone, with nothing before or after it, that {match}"
+    )
+
+
+def _mismatch(schema: dict[str, Any], value: object, formats: object = None) -> str | None:
+    """The most telling of the places where `value` does not fit; the validator fetches nothing."""
+    from jsonschema import exceptions
+    from referencing import Registry
+
+    nothing_else = cast("Any", Registry)()
+    validator = _draft(schema)(schema, registry=nothing_else, format_checker=formats)
+    error = cast("Any", exceptions).best_match(validator.iter_errors(value))
+    if error is None:
+        return None
+    place = f"at {error.json_path}: " if error.json_path != "$" else ""
+    return place + _line(error.message)
+
+
+def _draft(schema: dict[str, Any]) -> Any:  # noqa: ANN401 - the package has no types
+    """The validator class of the draft that the schema names, else of the newest."""
+    from jsonschema import Draft202012Validator, validators
+
+    return cast("Any", validators).validator_for(schema, default=Draft202012Validator)
+
+
+def _references(schema: object) -> Iterator[str]:
+    if isinstance(schema, dict):
+        for key, value in cast("dict[str, object]", schema).items():
+            if key in ("$ref", "$dynamicRef") and isinstance(value, str):
+                yield value
+            else:
+                yield from _references(value)
+    elif isinstance(schema, list):
+        for value in cast("list[object]", schema):
+            yield from _references(value)
+
+
+def _leads_somewhere(schema: dict[str, Any], reference: str) -> bool:
+    from referencing import Registry, Resource
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+
+    resource = Resource.from_contents(schema, default_specification=DRAFT202012)
+    base = resource.id() or ""
+    known = cast("Any", Registry)().with_resource(base, resource)
+    try:
+        known.resolver(base).lookup(reference)
+    except Unresolvable:
+        return False
+    return True
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split()).rstrip(".")
+    return line if len(line) <= PROBLEM_CHARS_MAX else f"{line[:PROBLEM_CHARS_MAX]}…"
