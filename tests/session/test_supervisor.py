@@ -85,6 +85,23 @@ async def test_a_commit_that_fails_in_mid_turn_leaves_nothing_busy(autojump_cloc
     assert (await world.ended(session_id, 2)).outcome == "completed"
 
 
+async def test_a_defect_while_a_session_is_made_is_an_answer_and_no_endless_wait(
+    autojump_clock, start
+):
+    world, session_id = await start(QUICK)
+
+    async def defect() -> None:
+        raise ZeroDivisionError
+
+    passing, world.log.before_commit = world.log.before_commit, defect
+    with trio.fail_after(10):
+        made = await world.refused(SessionCreate("/"))
+    world.log.before_commit = passing
+    assert made.code == "unavailable"
+    await world.say(session_id, "hi")
+    assert (await world.ended(session_id)).outcome == "completed"
+
+
 async def test_too_many_submissions_at_once_are_overloaded_and_handed_back(autojump_clock, start):
     world, session_id = await start(SLOW, *[QUICK] * 3)
     await world.say(session_id, "hi")

@@ -82,6 +82,7 @@ class Session:
                 await self._serve()
         finally:
             self._over = True
+            self.outbox.close()
             for pending in list(self._pending.values()):
                 self._answer(pending, self._ended(pending))
 
@@ -171,8 +172,7 @@ class Session:
         self._pending.pop(pending.submission_id, None)
 
     def _ended(self, pending: Pending) -> AnyAnswer:
-        broken = self.outbox.broken
-        message = broken.message if broken else "The session was closed by a defect of the daemon."
+        message = self.outbox.broken.message if self.outbox.broken else "The session is closing."
         return RejectionError("unavailable", message).answer(pending.submission_id)
 
     def _begin(self, turn: ActiveTurn, history: History) -> None:

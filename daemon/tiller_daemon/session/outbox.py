@@ -11,7 +11,15 @@ import trio
 
 from tiller_daemon.store.base import Batch, EventRow, Log, LogError, SessionRow, SubmissionRow
 from tiller_protocol.codec import encode_event
-from tiller_protocol.events import LIFECYCLE_BODIES, LIFECYCLE_TOPIC, AnyBody, Event, ItemDelta
+from tiller_protocol.events import (
+    LIFECYCLE_BODIES,
+    LIFECYCLE_TOPIC,
+    AnyBody,
+    Event,
+    ItemDelta,
+    StepEnded,
+    StepStarted,
+)
 from tiller_protocol.snapshot import Snapshot, fold
 
 DELTA_WINDOW_S = 0.02
@@ -20,6 +28,9 @@ a second look continuous."""
 
 PENDING_BODIES_MAX = 2_000
 """How many bodies may wait for the log before `emit` makes the turn wait."""
+
+PATIENT_BODIES = (StepStarted, StepEnded)
+"""What waits like a delta for what comes next: a commit of its own would only delay that."""
 
 Publish = Callable[[str, bytes], None]
 
@@ -73,7 +84,8 @@ class Outbox:
             else:
                 self._joinable.clear()
                 self._waiting.append(_Waiting(body, turn_id, submission_id, []))
-                self._urgent.set()
+                if not isinstance(body, PATIENT_BODIES):
+                    self._urgent.set()
         if submission:
             self._submission = submission
             self._urgent.set()
@@ -119,6 +131,13 @@ class Outbox:
         self._waiting.clear()
         self._joinable.clear()
         return self.snapshot
+
+    def close(self) -> None:
+        """Say that nothing is written any more: whoever waits in `committed` gets an error."""
+        if self.broken is None:
+            message = "The session was closed by a defect of the daemon; its log has more."
+            self.broken = LogError("closed", message)
+        self._tell()
 
     async def run(self) -> None:
         """Write batches until cancelled; raises `LogError` when the log can't be written."""
