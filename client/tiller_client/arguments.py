@@ -158,6 +158,7 @@ def _add_catalog(add: _AddParser) -> None:
         ("models", "list the models that are configured"),
         ("agents", "list the agents"),
         ("tools", "list the tools that a model is offered"),
+        ("commands", "list the custom commands, typed as /NAME"),
     ):
         parser = _verb(add, "catalog", name, text)
         parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")

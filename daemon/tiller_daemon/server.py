@@ -7,21 +7,25 @@ everything about sessions to the supervisor. Knows no socket.
 import hmac
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import structlog
 import trio
 
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.checks import check_workspace
 from tiller_daemon.session.freeze import DEFAULT_AGENT
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.supervisor import Supervisor
+from tiller_daemon.workspace.commands import list_commands
 from tiller_protocol import PROTOCOL_VERSION
 from tiller_protocol.answers import (
     Accepted,
     AgentSummary,
     AnyAnswer,
     CatalogResult,
+    CommandSummary,
     DaemonStatusResult,
     HelloResult,
     Limits,
@@ -124,7 +128,7 @@ class Server:
             case Hello():
                 return Accepted(submission_id, self._hello(op))
             case Catalog():
-                return Accepted(submission_id, self._catalog())
+                return Accepted(submission_id, self._catalog(op.workspace))
             case DaemonStatus():
                 return Accepted(submission_id, await self._status())
             case Shutdown():
@@ -147,7 +151,7 @@ class Server:
         limits = Limits(MESSAGE_BYTES_MAX, REPLAY_BYTES_MAX, INPUT_BYTES_MAX)
         return HelloResult(DAEMON_VERSION, PROTOCOL_VERSION, self._services.log.log_id, limits)
 
-    def _catalog(self) -> CatalogResult:
+    def _catalog(self, workspace: str | None) -> CatalogResult:
         agents = {DEFAULT_AGENT: AgentSummary(DEFAULT_AGENT, "Reads, writes and runs commands.")}
         for name, agent in self._services.configuration().agents.items():
             agents[name] = AgentSummary(name, agent.description, agent.model)
@@ -155,7 +159,14 @@ class Server:
             ToolSummary(tool.name, tool.effect, tool.description)
             for tool in self._services.tools.values()
         )
-        return CatalogResult(self._list_models(), tools, tuple(agents.values()))
+        if workspace is not None:
+            check_workspace(workspace)
+        place = Path(workspace).resolve() if workspace is not None else None
+        commands = tuple(
+            CommandSummary(one.name, one.description, one.agent, one.model, one.problem)
+            for one in list_commands(place, self._services.config_directory)
+        )
+        return CatalogResult(self._list_models(), tools, tuple(agents.values()), commands)
 
     async def _status(self) -> DaemonStatusResult:
         return DaemonStatusResult(

@@ -120,12 +120,23 @@ class AgentSummary(Struct, frozen=True, omit_defaults=True):
     model: str | None = None
 
 
+class CommandSummary(Struct, frozen=True, omit_defaults=True):
+    """A custom command, typed as `/name`; `problem` says why it can't be used."""
+
+    name: str
+    description: str = ""
+    agent: str | None = None
+    model: str | None = None
+    problem: str = ""
+
+
 class CatalogResult(Result, frozen=True, tag="catalog"):
     """What there is to choose from."""
 
     models: tuple[ModelSummary, ...]
     tools: tuple[ToolSummary, ...]
     agents: tuple[AgentSummary, ...]
+    commands: tuple[CommandSummary, ...] = ()
 
 
 class DaemonStatusResult(Result, frozen=True, tag="daemon_status"):

@@ -82,6 +82,7 @@ JSON_VERBS = [
     ("models",),
     ("agents",),
     ("tools",),
+    ("commands",),
     ("config", "path"),
     ("config", "show"),
     ("doctor",),
@@ -103,7 +104,7 @@ def test_json_of_every_verb_is_one_object_a_line(
     _, out, err = tiller(*verb, "--json")
     for line in out.splitlines():
         assert isinstance(json.loads(line), dict)
-    assert out or verb[0] in ("agents", "tools")
+    assert out or verb[0] in ("agents", "tools", "commands")
     assert "bug" not in err
 
 

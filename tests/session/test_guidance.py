@@ -1,9 +1,13 @@
 """What the model is told when a turn begins, and where it comes from."""
 
 from support.world import World
-from tiller_daemon.models.scripted import Script, ScriptStep, TextPart
+from tiller_daemon.models.scripted import Script, ScriptStep, TextPart, WaitPart
+from tiller_protocol.answers import CatalogResult, CommandSummary, Steered
+from tiller_protocol.items import UserMessage
+from tiller_protocol.ops import Catalog, UserInput
+from tiller_protocol.settings import TurnOverrides
 
-STEPS = (ScriptStep(parts=(TextPart("done"),)),)
+STEPS = (ScriptStep(parts=(TextPart("done"),)),) * 4
 
 
 async def prompt_of(world: World) -> str:
@@ -70,4 +74,78 @@ async def test_skills_are_listed_by_name_description_and_path_without_their_text
     prompt = await prompt_of(world)
     assert f"<skills>\n- release: Publish it ({folder}/SKILL.md)\n</skills>" in prompt
     assert "hidden" not in prompt
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_command_stands_for_its_text_in_history_and_in_the_request(
+    autojump_clock, nursery, tmp_path
+):
+    world = await make(nursery, tmp_path)
+    folder = tmp_path / "w" / ".tiller" / "commands"
+    folder.mkdir(parents=True)
+    (folder / "review.md").write_text("---\ndescription: Review\n---\nReview $1. Not $2!")
+    session_id = await world.session()
+    inputs = (
+        ("/review HEAD~1 'the tests'", "Review HEAD~1. Not the tests!"),
+        (" /review x", " /review x"),
+        ("/unknown x", "/unknown x"),
+        ("/etc/hosts is wrong", "/etc/hosts is wrong"),
+    )
+    for turn, (said, meant) in enumerate(inputs, start=1):
+        await world.say(session_id, said)
+        await world.ended(session_id, turn)
+        message = world.model.requests[-1].items[-1]
+        assert isinstance(message, UserMessage)
+        assert message.text == meant
+    catalog = await world.must(Catalog(world.workspace))
+    assert isinstance(catalog, CatalogResult)
+    assert catalog.commands == (CommandSummary("review", "Review"),)
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_command_chooses_the_model_of_its_turn_unless_the_input_does(
+    autojump_clock, nursery, tmp_path
+):
+    world = await make(nursery, tmp_path)
+    world.scripts["other"] = world.scripts["s"]
+    folder = tmp_path / "config" / "commands"
+    folder.mkdir()
+    (folder / "go.md").write_text("---\nmodel: scripted/other\n---\nGo.")
+    session_id = await world.session()
+    overrides = (TurnOverrides(), TurnOverrides(model="scripted/s"), TurnOverrides())
+    for turn, text in enumerate(("/go", "/go", "go")):
+        await world.say(session_id, text, overrides=overrides[turn])
+        await world.ended(session_id, turn + 1)
+    assert [request.model for request in world.model.requests] == ["other", "s", "s"]
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_broken_command_is_refused_with_the_reason_and_the_input(
+    autojump_clock, nursery, tmp_path
+):
+    world = await make(nursery, tmp_path)
+    (tmp_path / "config" / "commands").mkdir()
+    (tmp_path / "config" / "commands" / "bad.md").write_text("---\n[\n---\nx")
+    (tmp_path / "config" / "commands" / "big.md").write_text("$ARGUMENTS $ARGUMENTS")
+    session_id = await world.session()
+    refused = await world.refused(UserInput(session_id, "/bad now"))
+    assert (refused.code, refused.data["input"]["text"]) == ("invalid_settings", "/bad now")
+    assert "front matter" in refused.message
+    refused = await world.refused(UserInput(session_id, "/big " + "x" * 5_000_000))
+    assert refused.code == "too_large"
+    assert await world.events(session_id) == [(await world.events(session_id))[0]]
+    nursery.cancel_scope.cancel()
+
+
+async def test_steering_with_a_command_steers_with_its_text(autojump_clock, nursery, tmp_path):
+    world = await make(nursery, tmp_path)
+    world.scripts["s"] = Script((ScriptStep(parts=(WaitPart(10), TextPart("a"))), *STEPS))
+    (tmp_path / "config" / "commands").mkdir()
+    (tmp_path / "config" / "commands" / "stop.md").write_text("Stop $1.")
+    session_id = await world.session()
+    await world.say(session_id, "hi")
+    assert isinstance(await world.say(session_id, "/stop that"), Steered)
+    await world.ended(session_id)
+    said = [i.text for i in world.model.requests[-1].items if isinstance(i, UserMessage)]
+    assert said == ["hi", "Stop that."]
     nursery.cancel_scope.cancel()

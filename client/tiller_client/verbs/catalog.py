@@ -1,4 +1,4 @@
-"""`models`, `agents` and `tools`: what there is to choose from."""
+"""`models`, `agents`, `tools` and `commands`: what there is to choose from."""
 
 from argparse import Namespace
 from collections.abc import Iterable
@@ -8,8 +8,16 @@ from tiller_client.console import print_json, say, stdout_paint, stdout_width
 from tiller_client.prompt import read_workspace
 from tiller_client.runtime import my_places
 from tiller_client.text import Paint, count, cut, one_line
-from tiller_protocol.answers import AgentSummary, CatalogResult, ModelSummary, ToolSummary
+from tiller_protocol.answers import (
+    AgentSummary,
+    CatalogResult,
+    CommandSummary,
+    ModelSummary,
+    ToolSummary,
+)
 from tiller_protocol.ops import Catalog
+
+Thing = ModelSummary | AgentSummary | ToolSummary | CommandSummary
 
 
 def run(arguments: Namespace) -> int:
@@ -17,10 +25,11 @@ def run(arguments: Namespace) -> int:
     workspace = read_workspace(arguments.directory)
     with Connection(my_places(), f"tiller {arguments.verb}") as connection:
         catalog = connection.ask(Catalog(workspace), CatalogResult)
-    things: Iterable[ModelSummary | AgentSummary | ToolSummary] = {
+    things: Iterable[Thing] = {
         "models": catalog.models,
         "agents": catalog.agents,
         "tools": catalog.tools,
+        "commands": catalog.commands,
     }[arguments.verb]
     paint, width = stdout_paint(), stdout_width()
     for thing in things:
@@ -33,7 +42,7 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _line(thing: ModelSummary | AgentSummary | ToolSummary, paint: Paint, width: int) -> str:
+def _line(thing: Thing, paint: Paint, width: int) -> str:
     name = one_line(thing.name)
     match thing:
         case ModelSummary():
@@ -44,6 +53,11 @@ def _line(thing: ModelSummary | AgentSummary | ToolSummary, paint: Paint, width:
             return line + paint.bad(problem)
         case AgentSummary():
             note = " · ".join(filter(None, (thing.description, thing.model or "")))
+        case CommandSummary():
+            name = f"/{name}"
+            note = " · ".join(
+                filter(None, (thing.problem, thing.description, thing.agent, thing.model))
+            )
         case ToolSummary():
             note = f"{thing.effect} · {thing.description}"
     return f"{paint.bold(name)} {paint.dim(cut(one_line(note), max(10, width - len(name) - 2)))}"

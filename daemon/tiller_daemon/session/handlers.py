@@ -9,6 +9,7 @@ from msgspec import structs
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.active_turn import ActiveTurn
 from tiller_daemon.session.checks import check_input, check_settings, check_workspace, handed_back
+from tiller_daemon.session.commands import expand_input
 from tiller_daemon.session.freeze import freeze_context, merge_settings, with_grants
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.session.state import Pending, SessionState
@@ -74,12 +75,13 @@ def overloaded(pending: Pending) -> RejectionError:
 
 def _take_input(state: SessionState, op: UserInput, pending: Pending) -> AnyResult:
     check_input(op)
+    meant = expand_input(state.services, state.outbox.snapshot.workspace, op)
     turn = state.turn
     given = QueuedInput(
-        state.services.new_id(), op.text, "queue", op.images, op.files, pending.client
+        state.services.new_id(), meant.text, "queue", op.images, op.files, pending.client
     )
     if turn is None:
-        return _input_at_rest(state, op, given, pending)
+        return _input_at_rest(state, op, given, meant.overrides, pending)
     if not turn.steerable:
         message = "History is being compacted; that can't be steered. Your input is in `data`."
         raise RejectionError("turn_not_steerable", message, handed_back(op))
@@ -97,7 +99,11 @@ def _take_input(state: SessionState, op: UserInput, pending: Pending) -> AnyResu
 
 
 def _input_at_rest(
-    state: SessionState, op: UserInput, given: QueuedInput, pending: Pending
+    state: SessionState,
+    op: UserInput,
+    given: QueuedInput,
+    overrides: TurnOverrides,
+    pending: Pending,
 ) -> AnyResult:
     if op.delivery == "steer" or op.expected_turn_id is not None:
         message = "No turn is running, so there is nothing to steer. Your input is in `data`."
@@ -107,7 +113,7 @@ def _input_at_rest(
         state.queue.put(given)
         first = state.queue.take_follow_ups("one_at_a_time")[0]
     try:
-        turn_id = _start_turn(state, first, op.overrides, pending)
+        turn_id = _start_turn(state, first, overrides, pending)
     except RejectionError:
         state.queue.restore(state.outbox.settle().queue)
         raise

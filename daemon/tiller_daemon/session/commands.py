@@ -1,0 +1,41 @@
+"""What a user typed as `/NAME arguments`: the text and the choices that it stands for."""
+
+from pathlib import Path
+
+from msgspec import structs
+
+from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.checks import check_input, handed_back
+from tiller_daemon.session.services import Services
+from tiller_daemon.workspace.commands import expand, find_command, read_call
+from tiller_protocol.codec import INPUT_BYTES_MAX
+from tiller_protocol.ops import UserInput
+
+
+def expand_input(services: Services, workspace: str, op: UserInput) -> UserInput:
+    """Return what `op` stands for; an input that calls no command stands for itself.
+
+    What the input chooses itself counts more than the command's choice. Raises `RejectionError`
+    for a command that can't be used, or that gets too long.
+    """
+    call = read_call(op.text)
+    if call is None:
+        return op
+    command = find_command(call.name, Path(workspace).resolve(), services.config_directory)
+    if command is None:
+        return op
+    if command.problem:
+        message = f"The command /{call.name} can't be used: {command.problem}."
+        raise RejectionError("invalid_settings", message, handed_back(op))
+    text = expand(command.template, call.arguments, INPUT_BYTES_MAX)
+    if text is None:
+        message = f"/{call.name} with these arguments has more than {INPUT_BYTES_MAX:,} bytes."
+        raise RejectionError("too_large", message, {"limit": INPUT_BYTES_MAX})
+    overrides = structs.replace(
+        op.overrides,
+        agent=op.overrides.agent or command.agent,
+        model=op.overrides.model or command.model,
+    )
+    expanded = structs.replace(op, text=text, overrides=overrides)
+    check_input(expanded)
+    return expanded
