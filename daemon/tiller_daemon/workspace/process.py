@@ -199,6 +199,8 @@ async def _exit_by_looking(process: subprocess.Popen[bytes]) -> None:
 
 async def _end_leftovers(tree: Tree) -> Ended:
     """Let what the shell left behind end by itself, such as the end of a pipe, or else end it."""
+    if tree.left_nothing():
+        return Ended(0, 0)
     with trio.move_on_after(SETTLE_S):
         await tree.settle()
         return Ended(0, 0)

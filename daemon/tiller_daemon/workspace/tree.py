@@ -106,6 +106,14 @@ class Tree:
         """Forget the tree; call after `end`, in any case."""
         _trees.discard(self)
 
+    def left_nothing(self) -> bool:
+        """Whether the shell, which has exited, surely left no process: the quick and usual case.
+
+        What it left would be a child of the daemon now, or descend from one. Costs a twentieth of
+        a look at the whole table.
+        """
+        return _adopts[0] and _has_only_own_children()
+
     async def settle(self) -> None:
         """Wait until no process of this command is left; the dead are reaped on the way."""
         while members := await self._members():
@@ -291,6 +299,31 @@ def _is_young(entry: Entry) -> bool:
 
 def _living(members: Iterable[Entry]) -> set[tuple[int, int]]:
     return {(entry.pid, entry.start) for entry in members if not entry.dead}
+
+
+def _has_only_own_children() -> bool:
+    """Whether the daemon surely has no child but those it started itself.
+
+    The kernel may leave out a child while another one exits, so two readings must agree; without
+    the file (it is an option of the kernel) it is not known.
+    """
+    try:
+        first, second = _children(), _children()
+    except OSError:
+        return False
+    return first == second and first <= _own
+
+
+def _children() -> set[int]:
+    found: set[int] = set()
+    for thread in os.listdir("/proc/self/task"):  # noqa: PTH208 - half the cost of a Path
+        descriptor = os.open(f"/proc/self/task/{thread}/children", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while piece := os.read(descriptor, 1 << 16):
+                found.update(int(pid) for pid in piece.split())
+        finally:
+            os.close(descriptor)
+    return found
 
 
 def _reap(members: Iterable[Entry]) -> None:
