@@ -107,7 +107,9 @@ def _add_sessions(add: _AddParser) -> None:
 
 def _add_inputs(add: _AddParser) -> None:
     parser = _verb(add, "inputs", "send", "start a turn, or steer the one that runs")
-    parser.add_argument("--queue", action="store_true", help="wait until the turn would rest")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--queue", action="store_true", help="wait until the turn would rest")
+    how.add_argument("--no-reply", action="store_true", help="only let the model know, later")
     _session(parser)
     parser.add_argument("text", metavar="TEXT", help="what to say, or - to read it from stdin")
     parser = _verb(add, "inputs", "steer", "tell the running turn something")

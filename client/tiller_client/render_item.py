@@ -21,7 +21,7 @@ from tiller_protocol.snapshot import Snapshot
 
 DIFF_LINES_SHOWN = 24
 OUTPUT_LINES_SHOWN = 10
-"""Of a call that failed; the output of one that succeeded is for the model."""
+"""Of a call that failed or is the user's own; else the output is for the model."""
 
 UNCUT = sys.maxsize
 """As a width or a number of lines: all of it."""
@@ -68,7 +68,10 @@ def call_state(call: ToolCall) -> str:
 
 
 def call_lines(call: ToolCall, paint: Paint, width: int) -> str:
-    """A call that has ended: a line with its state, then its diff, or its output if it failed."""
+    """A call that has ended: a line with its state, then its diff or its output.
+
+    The output of a call is shown if it failed, and if it is the user's own.
+    """
     failed = call.state == "error" or bool(call.exit_status)
     state = call_state(call)
     title = cut(call_title(call), width - cells(call.name) - cells(state) - 5)
@@ -77,7 +80,7 @@ def call_lines(call: ToolCall, paint: Paint, width: int) -> str:
     below = [head.replace("  ", " ")]
     if call.diff:
         below.append(diff_lines(call.diff, paint, width, DIFF_LINES_SHOWN))
-    elif failed and call.output.strip():
+    elif (failed or call.by_user) and call.output.strip():
         below.append(paint.dim(_tail(call.output, width, call.spill_path)))
     return "\n".join(below)
 

@@ -84,7 +84,8 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     of a cut output is in the file `spill_path`. `started_at` is Unix seconds, set when the call
     begins to run. `error_kind` is set exactly when `state` is `error`. `ordinal` counts the model
     requests of the session from 0: calls of one response share it, and only they go back to the
-    model as one message.
+    model as one message. With `by_user` the user made the call by the op `shell`, and the model is
+    told of it as of something that was said.
     """
 
     id: ItemId
@@ -104,6 +105,7 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     duration_s: float | None = None
     discarded: bool = False
     ordinal: int = 0
+    by_user: bool = False
 
 
 class Compaction(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="compaction"):

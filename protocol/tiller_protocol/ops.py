@@ -95,7 +95,8 @@ class UserInput(Op, frozen=True, tag="user_input"):
     """What the user says. `delivery` decides between a new turn, steering and the queue.
 
     Answered by `Started`, `Steered` or `Queued`. `no_active_turn` and `overloaded` hand the input
-    back in `data`.
+    back in `data`. With `no_reply` the message enters history and starts no turn, answered without
+    a result; `overrides` then have no effect. It steers a turn that runs, and can't be queued.
     """
 
     session_id: IdText
@@ -105,6 +106,7 @@ class UserInput(Op, frozen=True, tag="user_input"):
     delivery: Literal["auto", "start", "steer", "queue"] = "auto"
     expected_turn_id: IdText | None = None
     overrides: TurnOverrides = TurnOverrides()
+    no_reply: bool = False
 
 
 class QueueEdit(Op, frozen=True, tag="queue_edit"):
@@ -153,7 +155,11 @@ class Unrevert(Op, frozen=True, tag="unrevert"):
 
 
 class Shell(Op, frozen=True, tag="shell"):
-    """Runs the user's own command in the workspace; its output enters history."""
+    """Runs the user's own command in the workspace; its output enters history.
+
+    It is a turn without a step, whose one item is a call of `bash` made `by_user`. No rule is
+    asked; it can be interrupted and not be steered. Answered by `Started`, or rejected `busy`.
+    """
 
     session_id: IdText
     command: str

@@ -89,6 +89,11 @@ def test_of_an_output_that_was_cut_already_the_file_with_all_of_it_is_named() ->
     assert "    … all of it: /s/i.txt\n    x\n" in rendered([ItemCompleted(cut)])
 
 
+def test_the_output_of_the_users_own_command_is_shown_also_when_it_succeeded() -> None:
+    call = ToolCall("i", "i", "bash", "{}", "completed", output="two files\n", by_user=True)
+    assert "    two files\n" in rendered([ItemCompleted(call)])
+
+
 def test_tokens_that_nobody_counted_are_not_shown_as_none() -> None:
     assert rendered([TurnEnded("completed", 1, Usage(), 1.5)]) == "■ completed · 1 step · 1.5 s\n"
 

@@ -121,6 +121,7 @@ def test_json_of_every_verb_is_one_object_a_line(
             ("steer", "--turn", "t1", SESSION, "hi"),
             UserInput(SESSION, "hi", delivery="steer", expected_turn_id="t1"),
         ),
+        (("send", "--no-reply", SESSION, "hi"), UserInput(SESSION, "hi", no_reply=True)),
         (("interrupt", SESSION), Interrupt(SESSION)),
         (("interrupt", "--turn", "t1", SESSION), Interrupt(SESSION, "t1")),
         (("queue", SESSION, "--remove", "q1"), QueueEdit(SESSION, "q1", "remove")),

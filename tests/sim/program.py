@@ -43,6 +43,7 @@ from tiller_protocol.ops import (
     SessionConfigure,
     SessionCreate,
     SessionGet,
+    Shell,
     Submission,
     UserInput,
 )
@@ -139,6 +140,7 @@ def _steps() -> st.SearchStrategy[ScriptStep]:
 _KINDS = [
     "auto", "auto", "steer", "queue", "start", "wrong_steer", "interrupt", "wrong_interrupt",
     "once", "always", "reject", "again", "configure", "get", "kill", "attach",
+    "shell", "no_reply",
 ]  # fmt: skip
 
 
@@ -249,6 +251,10 @@ class _Player:
         match action.kind:
             case "auto" | "steer" | "queue" | "start":
                 await self.send(UserInput(session_id, words, delivery=action.kind))
+            case "shell":
+                await self.send(Shell(session_id, f"{action.number / 2} {words}"))
+            case "no_reply":
+                await self.send(UserInput(session_id, words, no_reply=True))
             case "wrong_steer":
                 op = UserInput(session_id, words, delivery="steer", expected_turn_id="wrong")
                 await self.send(op)

@@ -149,7 +149,7 @@ def test_g10_steering_is_delivered_or_handed_back_and_never_twice(program: Progr
             if not isinstance(op, UserInput):
                 continue
             if isinstance(answer, Accepted):
-                assert isinstance(answer.result, Started | Steered | Queued)
+                assert op.no_reply or isinstance(answer.result, Started | Steered | Queued)
                 assert deliveries[op.text] == 1
             elif answer.code == "no_active_turn":
                 assert answer.data["input"]["text"] == op.text

@@ -6,13 +6,13 @@ once and only what was committed remains.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 import trio
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from tiller_daemon.config import Configuration
 from tiller_daemon.errors import RejectionError
@@ -57,6 +57,13 @@ class PauseArguments(Struct, frozen=True, forbid_unknown_fields=True):
     crash: bool = False
 
 
+class CommandArguments(Struct, frozen=True):
+    """Arguments of the `bash` made here: its command is a number of seconds, then what it says."""
+
+    command: str
+    timeout_s: float = 120.0
+
+
 @dataclass
 class Usage:
     """When each call of a tool made here began and ended; `effects` counts finished writes."""
@@ -66,10 +73,13 @@ class Usage:
     begun: list[str] = field(default_factory=list)
 
 
+Run = Callable[[PauseArguments, ToolEnvironment], Awaitable[ToolResult]]
+
+
 def make_tools(usage: Usage) -> dict[str, Tool]:
     """`look` only reads, `change` writes, `guarded` writes and asks first."""
 
-    def tool(name: str, effect: str, permission: str) -> Tool:
+    def runner(name: str, effect: str) -> Run:
         async def run(arguments: PauseArguments, environment: ToolEnvironment) -> ToolResult:
             began = trio.current_time()
             usage.begun.append(environment.call_id)
@@ -87,13 +97,27 @@ def make_tools(usage: Usage) -> dict[str, Tool]:
                 usage.running.discard(environment.call_id)
                 usage.spans.append((environment.call_id, effect, began, trio.current_time()))
 
+        return run
+
+    def tool(name: str, effect: str, permission: str) -> Tool:
         def needs(arguments: PauseArguments, workspace: Path) -> tuple[Need, ...]:
             subject = arguments.say or name
             return (Need(permission, (subject,), always=(subject,), title=f"{name} {subject}"),)
 
+        run = runner(name, effect)
         return Tool(name, f"{name} for tests", PauseArguments, effect, 60.0, needs, run)
 
+    def command_needs(arguments: CommandArguments, workspace: Path) -> tuple[Need, ...]:
+        return (Need("bash", (arguments.command,), kind="command", title=arguments.command),)
+
+    async def run_command(arguments: CommandArguments, environment: ToolEnvironment) -> ToolResult:
+        seconds, _, said = arguments.command.partition(" ")
+        done = await runner("bash", "write")(PauseArguments(float(seconds), said), environment)
+        return structs.replace(done, failed=said == "fail", exit_status=int(said == "fail"))
+
+    bash = Tool("bash", "for tests", CommandArguments, "command", 600.0, command_needs, run_command)
     return {
+        "bash": bash,
         "look": tool("look", "read", "read"),
         "peek": tool("peek", "read", "external_directory"),
         "change": tool("change", "write", "test_change"),

@@ -22,7 +22,9 @@ def run(arguments: Namespace) -> int:
         if arguments.verb == "diff":
             _diff(connection, session_id, json=arguments.json)
         else:
-            submit(connection, _op(session_id, arguments), json=arguments.json)
+            see = f"it runs; see it with: tiller attach {session_id}"
+            done = see if arguments.verb == "shell" else ""
+            submit(connection, _op(session_id, arguments), json=arguments.json, done=done)
     return 0
 
 

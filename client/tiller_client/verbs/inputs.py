@@ -26,7 +26,9 @@ def run(arguments: Namespace) -> int:
         match arguments.verb:
             case "send":
                 delivery = "queue" if arguments.queue else "auto"
-                _send(connection, UserInput(session_id, text, delivery=delivery), arguments)
+                no_reply = arguments.no_reply
+                op = UserInput(session_id, text, delivery=delivery, no_reply=no_reply)
+                _send(connection, op, arguments)
             case "steer":
                 op = UserInput(session_id, text, delivery="steer", expected_turn_id=arguments.turn)
                 _send(connection, op, arguments)

@@ -7,15 +7,16 @@ raised before anything was put.
 from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.session.active_turn import ActiveTurn
+from tiller_daemon.session.active_turn import ActiveTurn, Main
 from tiller_daemon.session.checks import check_input, check_settings, check_workspace, handed_back
 from tiller_daemon.session.commands import expand_input
-from tiller_daemon.session.freeze import freeze_context, merge_settings, with_grants
+from tiller_daemon.session.freeze import FrozenTurn, freeze_context, merge_settings, with_grants
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.session.state import Pending, SessionState
 from tiller_daemon.session.title import Titling, first_title
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.loop import run_compaction, run_turn
+from tiller_daemon.turn.own_command import TOOL, OwnCommand
 from tiller_protocol.answers import AnyResult, Queued, Started, Steered
 from tiller_protocol.events import (
     AnyBody,
@@ -37,6 +38,7 @@ from tiller_protocol.ops import (
     QueueEdit,
     SessionArchive,
     SessionConfigure,
+    Shell,
     UserInput,
 )
 from tiller_protocol.settings import TurnOverrides
@@ -61,6 +63,8 @@ def handle(state: SessionState, pending: Pending) -> AnyResult | None:
             state.put(pending, SessionArchived(op.archived))
         case Compact():
             return _compact(state, pending)
+        case Shell() as op:
+            return _run_own_command(state, op, pending)
         case _ as op:
             name = op.__struct_config__.tag
             raise RejectionError("unavailable", f"This daemon can't do {name} yet.")
@@ -73,8 +77,11 @@ def overloaded(pending: Pending) -> RejectionError:
     return RejectionError("overloaded", "Too much waits in this session. Try again later.", data)
 
 
-def _take_input(state: SessionState, op: UserInput, pending: Pending) -> AnyResult:
+def _take_input(state: SessionState, op: UserInput, pending: Pending) -> AnyResult | None:
     check_input(op)
+    if op.no_reply and op.delivery == "queue":
+        message = "What is queued gets a reply: leave out `no_reply`, or `queue`."
+        raise RejectionError("bad_message", message)
     meant = expand_input(state.services, state.outbox.snapshot.workspace, op)
     turn = state.turn
     given = QueuedInput(
@@ -83,7 +90,10 @@ def _take_input(state: SessionState, op: UserInput, pending: Pending) -> AnyResu
     if turn is None:
         return _input_at_rest(state, op, given, meant.overrides, pending)
     if not turn.steerable:
-        message = "History is being compacted; that can't be steered. Your input is in `data`."
+        message = (
+            "What runs is a compaction or your own command; that can't be steered. "
+            "Your input is in `data`."
+        )
         raise RejectionError("turn_not_steerable", message, handed_back(op))
     if op.expected_turn_id not in (None, turn.turn_id):
         raise _mismatch(turn, op.expected_turn_id)
@@ -104,10 +114,14 @@ def _input_at_rest(
     given: QueuedInput,
     overrides: TurnOverrides,
     pending: Pending,
-) -> AnyResult:
+) -> AnyResult | None:
     if op.delivery == "steer" or op.expected_turn_id is not None:
         message = "No turn is running, so there is nothing to steer. Your input is in `data`."
         raise RejectionError("no_active_turn", message, handed_back(op))
+    if op.no_reply:
+        message = _first_message(given)
+        state.put(pending, ItemStarted(message), ItemCompleted(message))
+        return None
     first = given
     if op.delivery == "queue" and state.queue.queue:
         state.queue.put(given)
@@ -152,9 +166,7 @@ def _start_turn(
     check_workspace(snapshot.workspace)
     frozen = freeze_context(state.services, snapshot, overrides)
     context = frozen.context
-    message = UserMessage(
-        ItemId(first.id), first.text, "start", first.images, first.files, first.client
-    )
+    message = _first_message(first)
     history = History([*snapshot.items, message], snapshot.pruned)
     bodies: list[AnyBody] = [TurnStarted(context.shown()), StatusChanged("busy")]
     if state.queue.queue != snapshot.queue:
@@ -178,11 +190,28 @@ def _compact(state: SessionState, pending: Pending) -> AnyResult:
     if not snapshot.items:
         raise RejectionError("empty_input", "There is nothing to compact yet.")
     frozen = freeze_context(state.services, snapshot, TurnOverrides())
+    return _start_without_input(state, frozen, run_compaction, pending)
+
+
+def _start_without_input(
+    state: SessionState, frozen: FrozenTurn, main: Main, pending: Pending
+) -> AnyResult:
+    snapshot = state.outbox.settle()
     bodies = (TurnStarted(frozen.context.shown()), StatusChanged("busy"))
     state.put(pending, *bodies, turn_id=frozen.context.turn_id)
     history = History(snapshot.items, snapshot.pruned)
-    state.begin(ActiveTurn(frozen, run_compaction, state.hands, steerable=False), history)
+    state.begin(ActiveTurn(frozen, main, state.hands, steerable=False), history)
     return Started(frozen.context.turn_id)
+
+
+def _run_own_command(state: SessionState, op: Shell, pending: Pending) -> AnyResult:
+    check_input(UserInput(op.session_id, op.command))
+    if state.turn:
+        raise _busy(state.turn)
+    snapshot = state.outbox.settle()
+    check_workspace(snapshot.workspace)
+    frozen = freeze_context(state.services, snapshot, TurnOverrides(tools=(TOOL,)))
+    return _start_without_input(state, frozen, OwnCommand(op.command), pending)
 
 
 def _interrupt(state: SessionState, op: Interrupt) -> None:
@@ -199,6 +228,12 @@ def _answer_request(state: SessionState, op: Answer, pending: Pending) -> None:
         state.put(pending, SessionConfigured(with_grants(state.outbox.settle().settings, grants)))
         if state.turn:
             state.turn.grant(grants)
+
+
+def _first_message(given: QueuedInput) -> UserMessage:
+    return UserMessage(
+        ItemId(given.id), given.text, "start", given.images, given.files, given.client
+    )
 
 
 def _as(given: QueuedInput, delivery: Delivery) -> QueuedInput:

@@ -47,6 +47,15 @@ async def run_calls(calls: Sequence[ToolCall], history: History, ports: Ports) -
     return Dispatched(rejected)
 
 
+async def run_unasked(call: ToolCall, history: History, ports: Ports) -> None:
+    """Run a call of the user's own, whatever the rules are; as `run_calls` otherwise."""
+    prepared = ports.tools.prepare(call)
+    if isinstance(prepared, PreparedCall):
+        await _execute(prepared, history, ports)
+    else:
+        await _refuse(call, prepared, history, ports)
+
+
 async def refuse_all(
     calls: Iterable[ToolCall], kind: ToolErrorKind, output: str, history: History, ports: Ports
 ) -> None:

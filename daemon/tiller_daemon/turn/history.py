@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from msgspec import structs
+import msgspec
+from msgspec import Struct, structs
 
 from tiller_protocol.items import (
     AssistantMessage,
@@ -18,6 +19,12 @@ from tiller_protocol.items import (
 ABORTED_OUTPUT = "The call was aborted before it had a result."
 
 PRUNED_OUTPUT = "[Old output was removed to make room. Call the tool again if it is needed.]"
+
+
+class _Command(Struct, frozen=True):
+    """What is shown of the arguments of a call that the user made."""
+
+    command: str
 
 
 class History:
@@ -71,6 +78,8 @@ def for_request(items: Iterable[Item], pruned: frozenset[str] = frozenset()) -> 
             case AssistantMessage() | Reasoning():
                 if item.state != "discarded" and (item.text or isinstance(item, Reasoning)):
                     kept.append(item)
+            case ToolCall(by_user=True):
+                kept.append(_as_notice(item, pruned))
             case ToolCall():
                 if not item.discarded:
                     kept.append(_with_result(item, pruned))
@@ -84,6 +93,13 @@ def for_request(items: Iterable[Item], pruned: frozenset[str] = frozenset()) -> 
             case Notice():
                 kept.append(item)
     return tuple(kept)
+
+
+def _as_notice(call: ToolCall, pruned: frozenset[str]) -> Notice:
+    """A call that no model made: as one it would be no valid history for any provider."""
+    command = msgspec.json.decode(call.arguments, type=_Command).command
+    output = _with_result(call, pruned).output
+    return Notice(call.id, "shell", f"The user ran this command:\n{command}\n\nIt gave:\n{output}")
 
 
 def _with_result(call: ToolCall, pruned: frozenset[str]) -> ToolCall:

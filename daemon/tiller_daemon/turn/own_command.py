@@ -1,0 +1,44 @@
+"""A turn without a step: one shell command that the user gave, run as the tool `bash` runs it."""
+
+import msgspec
+
+from tiller_daemon.turn.context import Ending, TurnContext
+from tiller_daemon.turn.dispatch import run_unasked
+from tiller_daemon.turn.history import History
+from tiller_daemon.turn.ports import Ports
+from tiller_protocol.events import ItemStarted
+from tiller_protocol.ids import CallId, ItemId
+from tiller_protocol.items import ToolCall
+
+TOOL = "bash"
+
+TIMEOUT_S = 600.0
+"""How long the user's own command may take: the most that the tool allows."""
+
+NO_REQUEST = -1
+"""The ordinal of a call that belongs to no model request."""
+
+
+class OwnCommand:
+    """The `Main` of such a turn. It completes whatever the command's exit status is."""
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+
+    async def __call__(self, context: TurnContext, history: History, ports: Ports) -> Ending:  # noqa: ARG002
+        """Run it; when cancelled the call stays open for whoever closes the turn."""
+        arguments = {"command": self._command, "timeout_s": TIMEOUT_S}
+        item_id = ports.new_id()
+        call = ToolCall(
+            ItemId(item_id),
+            CallId(item_id),
+            TOOL,
+            msgspec.json.encode(arguments).decode(),
+            "pending",
+            ordinal=NO_REQUEST,
+            by_user=True,
+        )
+        history.add(call)
+        await ports.emit(ItemStarted(call))
+        await run_unasked(call, history, ports)
+        return Ending("completed")
