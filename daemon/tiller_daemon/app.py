@@ -33,7 +33,7 @@ from tiller_daemon.transport.nng import NngTransport
 from tiller_daemon.transport.runtime import RuntimeDirectory
 from tiller_daemon.workspace.environment import CALL_MARKER, child_environment
 from tiller_daemon.workspace.guard import Guard
-from tiller_daemon.workspace.tree import become_subreaper, sweep
+from tiller_daemon.workspace.tree import become_subreaper, close_to_others, sweep
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
 from tiller_protocol.ids import ULID_RANDOM_BYTES, ulid
 from tiller_protocol.places import CONFIG_FILE, LOG_FILE, Places
@@ -68,6 +68,7 @@ async def serve(
         runtime = stack.enter_context(RuntimeDirectory(options.places.runtime))
         _make_private(options.places.state)
         opened = await stack.enter_async_context(open_log(options.places.state / LOG_FILE))
+        close_to_others()
         become_subreaper()
         await sweep(opened.log_id)
         stack.enter_context(Guard(opened.log_id))

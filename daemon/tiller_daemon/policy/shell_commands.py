@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.shell_patterns import pattern_of
-from tiller_daemon.policy.shell_reading import files_shown, takes_unknown
+from tiller_daemon.policy.shell_reading import files_shown, places_named, takes_unknown
 from tiller_daemon.policy.shell_reading import only_reads as reads_only
 from tiller_daemon.policy.shell_syntax import SimpleCommand, parse
 from tiller_daemon.policy.shell_wrappers import OPAQUE, base_name, unwrap
@@ -76,6 +76,19 @@ def judge_parts(command: str) -> Parts:
 def only_reads(command: str) -> bool:
     """Whether a command line provably changes nothing; such a call may run beside others."""
     return parse_command(command).only_reads
+
+
+def places_read(command: str) -> tuple[str, ...] | None:
+    """The words of a reading command line that may name files and directories.
+
+    `None` when only its run will tell one of them.
+    """
+    parsed = parse_command(command)
+    words = [word for part in parsed.commands for word in places_named(part.syntax)]
+    if not all(word.fixed for word in words):
+        return None
+    shown = (word for part in parsed.commands for word in part.shows)
+    return tuple(dict.fromkeys((*(word.text for word in words), *shown)))
 
 
 def always_patterns(command: str) -> tuple[str, ...]:

@@ -27,6 +27,13 @@ _NAMES_ONLY = word_set(
 )
 """Programs that show no content of the files that their arguments name."""
 
+_NAMES_NOTHING = word_set(
+    """: true false echo printf pwd basename dirname seq sleep which whereis type exit return break
+    continue whoami id groups uname arch nproc uptime free ps pgrep pidof printenv getconf locale
+    lsblk lscpu"""
+)
+"""Programs whose arguments name no file that they look at."""
+
 _SEARCHES = frozenset({"grep", "egrep", "fgrep", "rg"})
 
 _FIND_TESTS = word_set(
@@ -118,6 +125,21 @@ def files_shown(command: SimpleCommand) -> tuple[str, ...]:
     if name in _SEARCHES and not any(word[:2] in ("-e", "-f") for word in arguments):
         pattern = next((word for word in arguments if not word.startswith("-")), "")
         arguments = [word for word in arguments if word != pattern]
+    return tuple(arguments)
+
+
+def places_named(command: SimpleCommand) -> tuple[Word, ...]:
+    """The words of a reading command that may name files or directories it looks at.
+
+    Unlike `files_shown` also those whose content it does not show, and words that only the run
+    will tell.
+    """
+    name, *arguments = command.words
+    if name.text in _NAMES_NOTHING:
+        return ()
+    if name.text in _SEARCHES and not any(word.text[:2] in ("-e", "-f") for word in arguments):
+        pattern = next((word for word in arguments if not word.text.startswith("-")), None)
+        arguments = [word for word in arguments if word is not pattern]
     return tuple(arguments)
 
 

@@ -42,6 +42,7 @@ SWEEP_WAIT_S: Final = 5.0
 """The same for what a killed daemon left behind; five hundred processes take 0.6 s."""
 
 _PR_SET_CHILD_SUBREAPER: Final = 36  # <linux/prctl.h>
+_PR_SET_DUMPABLE: Final = 4
 
 _TABLE = choose_table()
 _own: set[int] = set()
@@ -54,6 +55,16 @@ class Ended(NamedTuple):
 
     processes: int
     survivors: int
+
+
+def close_to_others() -> None:
+    """Let no process of this user read the daemon's memory or environment, where keys are (G13).
+
+    Linux; root can read them all the same.
+    """
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def become_subreaper() -> bool:

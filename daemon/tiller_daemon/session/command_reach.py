@@ -1,0 +1,54 @@
+"""Where a command that only reads would look: to leave the workspace it asks, as `read` does.
+
+Any other command is asked about as a whole. Words are judged before the command runs, through
+links; a word that only its run will tell asks.
+"""
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from tiller_daemon.policy.shell_commands import only_reads, places_read
+from tiller_daemon.tools.base import Need
+from tiller_daemon.workspace.paths import PathProblem, locate, printable
+
+HARMLESS = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/zero"})
+"""Files outside of every workspace that hold nothing of anybody's."""
+
+UNKNOWN = "(known only when it runs)"
+
+_OPTION = re.compile(r"-[^/=~]*=?")
+
+
+def needs_outside(needs: Iterable[Need], workspace: Path) -> tuple[Need, ...]:
+    """What the reading commands among `needs` need besides, to look outside the workspace."""
+    commands = [text for need in needs if need.kind == "command" for text in need.subjects]
+    subjects: dict[str, None] = {}
+    for command in commands:
+        if only_reads(command):
+            subjects.update(dict.fromkeys(_outside(command, workspace)))
+    if not subjects:
+        return ()
+    # In the patterns of rules a backslash takes the meaning from a star.
+    always = tuple(re.sub(r"([*?\\])", r"\\\1", s) for s in subjects if s != UNKNOWN)
+    title = f"Look outside the workspace: {' '.join(' '.join(commands).split())}"
+    return (Need("external_directory", tuple(subjects), always, "path", title),)
+
+
+def _outside(command: str, workspace: Path) -> list[str]:
+    words = places_read(command)
+    if words is None:
+        return [UNKNOWN]
+    found: list[str] = []
+    for word in words:
+        path = os.path.expanduser(_OPTION.sub("", word, count=1))  # noqa: PTH111 - may be no path
+        if not path or path in HARMLESS:
+            continue
+        try:
+            location = locate(workspace, path)
+        except PathProblem:
+            continue
+        if not location.inside:
+            found.append(printable(location.path))
+    return found
