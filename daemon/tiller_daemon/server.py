@@ -14,8 +14,8 @@ import trio
 
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.agents import list_agents
 from tiller_daemon.session.checks import check_workspace
-from tiller_daemon.session.freeze import DEFAULT_AGENT
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.supervisor import Supervisor
 from tiller_daemon.workspace.commands import list_commands
@@ -152,21 +152,22 @@ class Server:
         return HelloResult(DAEMON_VERSION, PROTOCOL_VERSION, self._services.log.log_id, limits)
 
     def _catalog(self, workspace: str | None) -> CatalogResult:
-        agents = {DEFAULT_AGENT: AgentSummary(DEFAULT_AGENT, "Reads, writes and runs commands.")}
-        for name, agent in self._services.configuration().agents.items():
-            agents[name] = AgentSummary(name, agent.description, agent.model)
         tools = tuple(
             ToolSummary(tool.name, tool.effect, tool.description)
             for tool in self._services.tools.values()
         )
         if workspace is not None:
             check_workspace(workspace)
+        agents = tuple(
+            AgentSummary(name, one.description, one.model, bool(one.read_only), problem)
+            for name, (one, problem) in list_agents(self._services, workspace).items()
+        )
         place = Path(workspace).resolve() if workspace is not None else None
         commands = tuple(
             CommandSummary(one.name, one.description, one.agent, one.model, one.problem)
             for one in list_commands(place, self._services.config_directory)
         )
-        return CatalogResult(self._list_models(), tools, tuple(agents.values()), commands)
+        return CatalogResult(self._list_models(), tools, agents, commands)
 
     async def _status(self) -> DaemonStatusResult:
         return DaemonStatusResult(

@@ -113,11 +113,16 @@ class ToolSummary(Struct, frozen=True, omit_defaults=True):
 
 
 class AgentSummary(Struct, frozen=True, omit_defaults=True):
-    """An agent: a prompt, permissions and a model under one name."""
+    """An agent: a prompt, permissions and a model under one name.
+
+    A `read_only` one does nothing that writes; `problem` says why it can't be used.
+    """
 
     name: str
     description: str = ""
     model: str | None = None
+    read_only: bool = False
+    problem: str = ""
 
 
 class CommandSummary(Struct, frozen=True, omit_defaults=True):

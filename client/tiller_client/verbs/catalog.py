@@ -52,7 +52,8 @@ def _line(thing: Thing, paint: Paint, width: int) -> str:
             line = f"{paint.bold(name)} {paint.dim(one_line(thing.api) + window + default)}"
             return line + paint.bad(problem)
         case AgentSummary():
-            note = " · ".join(filter(None, (thing.description, thing.model or "")))
+            only = "read only" if thing.read_only else ""
+            note = " · ".join(filter(None, (thing.problem, only, thing.description, thing.model)))
         case CommandSummary():
             name = f"/{name}"
             note = " · ".join(

@@ -68,7 +68,7 @@ class Agent(Struct, frozen=True, forbid_unknown_fields=True):
     """A prompt, permissions, tools and a model under one name.
 
     After loading `prompt` holds the text, also when it came from `prompt_file`. `tools` None means
-    all of them.
+    all of them. A `read_only` agent may do nothing that writes, whatever the rules say.
     """
 
     description: str = ""
@@ -77,6 +77,7 @@ class Agent(Struct, frozen=True, forbid_unknown_fields=True):
     model: str | None = None
     permissions: tuple[Rule, ...] = ()
     tools: tuple[str, ...] | None = None
+    read_only: bool | None = None
 
 
 class McpServer(Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.session.freeze import find_agent
+from tiller_daemon.session.agents import find_agent
 from tiller_daemon.session.services import Services
 from tiller_daemon.turn.output_schema import schema_problem
 from tiller_protocol.codec import INPUT_BYTES_MAX
@@ -54,9 +54,9 @@ def check_workspace(workspace: str) -> None:
     raise RejectionError("invalid_settings", f"The workspace {workspace} {problem}.")
 
 
-def check_settings(services: Services, settings: Settings) -> None:
+def check_settings(services: Services, workspace: str, settings: Settings) -> None:
     """Reject a model or an agent that is not there."""
     if settings.model is not None:
         services.model(settings.model)
     if settings.agent is not None:
-        find_agent(services.configuration(), settings.agent)
+        find_agent(services, workspace, settings.agent)

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from tiller_daemon.config import Agent, Configuration
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.agents import DEFAULT_AGENT, find_agent
 from tiller_daemon.session.guidance import write_prompt
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.toolbox import tool_specs
@@ -12,8 +12,6 @@ from tiller_daemon.turn.budget import Spent
 from tiller_daemon.turn.context import DEFAULT_CONTEXT_WINDOW_TOKENS, TurnContext
 from tiller_protocol.settings import Rule, Settings, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
-
-DEFAULT_AGENT = "build"
 
 
 class FrozenTurn(NamedTuple):
@@ -33,11 +31,13 @@ def freeze_context(
     settings = snapshot.settings
     configuration = services.configuration()
     agent_name = overrides.agent or settings.agent or DEFAULT_AGENT
-    agent = find_agent(configuration, agent_name)
+    agent = find_agent(services, snapshot.workspace, agent_name)
     model = services.model(overrides.model or settings.model or agent.model or configuration.model)
     chosen = configuration.compaction_model
     compaction = services.model(chosen) if chosen else None
     tools = choose_tools(services, overrides.tools if overrides.tools is not None else agent.tools)
+    if agent.read_only:
+        tools = {name: tool for name, tool in tools.items() if tool.effect != "write"}
     context = TurnContext(
         turn_id=services.new_id(),
         session_id=snapshot.session_id,
@@ -68,18 +68,9 @@ def freeze_context(
         context_window=model.context_window or DEFAULT_CONTEXT_WINDOW_TOKENS,
         max_output_tokens=model.max_output_tokens,
         output_schema=overrides.output_schema,
+        read_only=bool(agent.read_only),
     )
     return FrozenTurn(context, model, compaction)
-
-
-def find_agent(configuration: Configuration, name: str) -> Agent:
-    """Return the agent; `build` is always there. Raises `RejectionError` that lists the others."""
-    if name in configuration.agents:
-        return configuration.agents[name]
-    if name == DEFAULT_AGENT:
-        return Agent()
-    there_are = ", ".join(sorted({DEFAULT_AGENT, *configuration.agents}))
-    raise RejectionError("invalid_settings", f"There is no agent {name!r}. Agents: {there_are}.")
 
 
 def choose_tools(services: Services, names: tuple[str, ...] | None) -> dict[str, Tool]:

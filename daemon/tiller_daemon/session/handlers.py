@@ -56,7 +56,7 @@ def handle(state: SessionState, pending: Pending) -> AnyResult | None:
         case QueueEdit() as op:
             _edit_queue(state, op, pending)
         case SessionConfigure() as op:
-            check_settings(state.services, op.settings)
+            check_settings(state.services, state.outbox.snapshot.workspace, op.settings)
             settings = merge_settings(state.outbox.settle().settings, op.settings)
             state.put(pending, SessionConfigured(settings))
         case SessionArchive() as op:

@@ -161,7 +161,7 @@ class Supervisor:
         check_workspace(op.workspace)
         chosen = Settings(agent=op.agent, model=op.model)
         settings = merge_settings(op.settings, chosen)
-        check_settings(self._services, settings)
+        check_settings(self._services, op.workspace, settings)
         return await self._begin(
             pending, Snapshot(self._services.new_id()), SessionCreated(op.workspace, settings)
         )

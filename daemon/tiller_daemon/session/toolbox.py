@@ -37,6 +37,11 @@ log = structlog.get_logger()
 
 TITLE_CHARS_MAX = 200
 
+READ_ONLY = (
+    "denied: the agent {agent} only looks and changes nothing. Commands that provably only read "
+    "can be run; leave out what writes, or end with what should be done by somebody else."
+)
+
 NOBODY_THERE = (
     "Nobody is there to answer: this session asks no one. Decide yourself, and say what you chose."
 )
@@ -90,6 +95,8 @@ class Toolbox:
     async def permit(self, prepared: PreparedCall) -> Refusal | None:
         """Ask the policy, then the user if it says so."""
         work: _Work = prepared.work
+        if self.context.read_only and prepared.effect != "read":
+            return Refusal("denied", READ_ONLY.format(agent=self.context.agent))
         return await self._permit(prepared.call, "approval", work.needs)
 
     async def permit_repetition(self, call: ToolCall) -> Refusal | None:

@@ -22,7 +22,7 @@ class TurnContext(Struct, frozen=True):
     `first_ordinal` is the number of steps that the session had before this turn; the
     provider counted `counted_tokens` for the first `counted_items` items of history. `rules` are
     the permission rules above the built-in ones, weakest layer first. `spent_before` is what the
-    session had spent before this turn.
+    session had spent before this turn. With `read_only` a call that may write is denied.
     """
 
     turn_id: str
@@ -44,6 +44,7 @@ class TurnContext(Struct, frozen=True):
     counted_tokens: int = 0
     counted_items: int = 0
     variant: str = ""
+    read_only: bool = False
     compaction_model: str = ""
     context_window: int = DEFAULT_CONTEXT_WINDOW_TOKENS
     max_output_tokens: int | None = None

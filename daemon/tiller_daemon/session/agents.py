@@ -1,0 +1,74 @@
+"""Which agent a name means: those built in, the user's own, the project's.
+
+The user's files and configuration add to what is built in under the same name. A project can only
+add names.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tiller_daemon.config import Agent
+from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.services import Services
+from tiller_daemon.turn.prompt import DEFAULT_PROMPT, EXPLORE_PROMPT, GENERAL_PROMPT, PLAN_PROMPT
+from tiller_daemon.workspace.agents import FoundAgent, project_agents, user_agents
+
+DEFAULT_AGENT = "build"
+
+BUILT_IN: Mapping[str, Agent] = {
+    DEFAULT_AGENT: Agent(
+        description="Reads, writes and runs commands; the default.", prompt=DEFAULT_PROMPT
+    ),
+    "plan": Agent(
+        description="Looks and makes a plan; changes nothing.", prompt=PLAN_PROMPT, read_only=True
+    ),
+    "explore": Agent(
+        description="Finds its way in the code and answers in short; changes nothing.",
+        prompt=EXPLORE_PROMPT,
+        read_only=True,
+    ),
+    "general": Agent(
+        description="Does one task from begin to end and reports what came of it.",
+        prompt=GENERAL_PROMPT,
+    ),
+}
+
+
+def list_agents(services: Services, workspace: str | None) -> dict[str, FoundAgent]:
+    """Return all agents by name; without a workspace those of no project."""
+    configured = services.configuration().agents
+    written = user_agents(services.config_directory)
+    agents: dict[str, FoundAgent] = {}
+    for name in (*BUILT_IN, *configured, *written):
+        file = written.get(name, FoundAgent(Agent()))
+        agent = _layered(BUILT_IN.get(name, Agent()), file.agent)
+        agents[name] = FoundAgent(_layered(agent, configured.get(name, Agent())), file.problem)
+    if workspace is not None:
+        agents = project_agents(Path(workspace).resolve()) | agents
+    return agents
+
+
+def find_agent(services: Services, workspace: str, name: str) -> Agent:
+    """Return the agent; raises `RejectionError` that lists the others, or says what is wrong."""
+    agents = list_agents(services, workspace)
+    if name not in agents:
+        there_are = ", ".join(sorted(agents))
+        raise RejectionError(
+            "invalid_settings", f"There is no agent {name!r}. Agents: {there_are}."
+        )
+    agent, problem = agents[name]
+    if problem:
+        raise RejectionError("invalid_settings", f"The agent {name} can't be used: {problem}.")
+    return agent
+
+
+def _layered(below: Agent, above: Agent) -> Agent:
+    """What `above` says, and where it says nothing `below`; the rules are of both."""
+    return Agent(
+        description=above.description or below.description,
+        prompt=below.prompt if above.prompt is None else above.prompt,
+        model=above.model or below.model,
+        permissions=(*below.permissions, *above.permissions),
+        tools=below.tools if above.tools is None else above.tools,
+        read_only=below.read_only if above.read_only is None else above.read_only,
+    )

@@ -1,0 +1,87 @@
+"""Agents written as Markdown: front matter for the choices, the body for the prompt.
+
+Which agent a name means, with those built in and configured, is decided in the session.
+"""
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from msgspec import Struct, structs
+
+from tiller_daemon.config import Agent
+from tiller_daemon.workspace.commands import NAME
+from tiller_daemon.workspace.documents import names_in, read_document
+from tiller_daemon.workspace.front_matter import FrontMatterError, parse
+from tiller_protocol.settings import Rule
+
+SUFFIX: Final = ".md"
+USER_FOLDER: Final = "agents"
+PROJECT_FOLDER: Final = Path(".tiller", "agents")
+
+FILE_BYTES_MAX: Final = 64 * 1024
+"""A longer file is refused: half a prompt is none."""
+
+AGENTS_MAX: Final = 100
+"""Files of one folder that are read."""
+
+
+class FoundAgent(NamedTuple):
+    """An agent, or why it can't be used."""
+
+    agent: Agent
+    problem: str = ""
+
+
+class _Head(Struct, frozen=True):
+    description: str = ""
+    model: str | None = None
+    tools: tuple[str, ...] | None = None
+    permissions: tuple[Rule, ...] = ()
+    read_only: bool | None = None
+
+
+def user_agents(config: Path) -> dict[str, FoundAgent]:
+    """Return the agents of the configuration directory by name."""
+    return _read_folder(config / USER_FOLDER, None)
+
+
+def project_agents(workspace: Path) -> dict[str, FoundAgent]:
+    """Return the agents of the workspace by name, which can loosen no rule: only denials count."""
+    return {
+        name: FoundAgent(_only_denying(found.agent), found.problem)
+        for name, found in _read_folder(workspace / PROJECT_FOLDER, workspace).items()
+    }
+
+
+def _read_folder(folder: Path, within: Path | None) -> dict[str, FoundAgent]:
+    found: dict[str, FoundAgent] = {}
+    for file_name in names_in(folder):
+        name = file_name.removesuffix(SUFFIX)
+        if name == file_name or not NAME.fullmatch(name) or len(found) == AGENTS_MAX:
+            continue
+        if document := read_document(folder / file_name, within, FILE_BYTES_MAX):
+            found[name] = _parse(document.text, cut=document.cut)
+    return found
+
+
+def _parse(text: str, *, cut: bool) -> FoundAgent:
+    if cut:
+        return FoundAgent(Agent(), f"its file is longer than {FILE_BYTES_MAX // 1024} KiB")
+    try:
+        head, body = parse(text, _Head)
+    except FrontMatterError as error:
+        return FoundAgent(Agent(), str(error))
+    agent = Agent(
+        description=" ".join(head.description.split()),
+        prompt=body.strip() or None,
+        model=head.model,
+        tools=head.tools,
+        permissions=head.permissions,
+        read_only=head.read_only,
+    )
+    return FoundAgent(agent)
+
+
+def _only_denying(agent: Agent) -> Agent:
+    denials = tuple(rule for rule in agent.permissions if rule.action == "deny")
+    return structs.replace(agent, permissions=denials)
