@@ -50,6 +50,9 @@ class Bench:
     def spilled(self, result) -> bytes:
         return Path(result.spill_path).read_bytes()
 
+    def descriptors(self) -> list[Path]:
+        return list(Path("/proc/self/fd").iterdir())
+
     def modes(self, *paths) -> list[int]:
         return [stat.S_IMODE(Path(path).stat().st_mode) for path in paths]
 

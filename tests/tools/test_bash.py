@@ -62,6 +62,12 @@ async def test_a_timeout_keeps_the_output_so_far(bench):
     assert (result.failed, result.exit_status) == (True, None)
 
 
+async def test_a_command_that_took_too_long_failed_whatever_it_says(bench):
+    command = "trap 'exit 0' TERM; while :; do sleep 0.01; done"
+    result = await bench.call("bash", command=command, timeout_s=1)
+    assert (result.failed, result.exit_status) == (True, None)
+
+
 async def test_t13_a_child_that_holds_the_output_does_not_hold_the_result(bench):
     result = await bench.call("bash", command="sleep 1000 & echo done")
     assert result.output == "done\n[1 process still running then: ended.]"
@@ -98,6 +104,13 @@ async def test_g14_a_spill_file_is_its_owners_alone_wherever_the_id_of_the_call_
     result = await bench.call("bash", command="seq 100000")
     assert result.spill_path.rpartition("/")[0] == str(bench.spills)
     assert bench.modes(result.spill_path, bench.spills) == [0o600, 0o700]
+
+
+async def test_no_spill_file_stays_open(bench):
+    await bench.call("bash", command="seq 100000")
+    before = len(bench.descriptors())
+    await bench.call("bash", command="seq 100000")
+    assert len(bench.descriptors()) == before
 
 
 async def test_many_short_lines_are_cut_by_their_number_and_kept_too(bench):

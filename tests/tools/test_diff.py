@@ -25,6 +25,17 @@ def test_a_change_beside_lines_like_it_keeps_its_context():
     assert _apply(before, unified_diff(before, after, "name")) == after
 
 
+def test_three_lines_are_shown_around_a_change_and_far_changes_have_hunks_of_their_own():
+    before = "".join(f"{i}\n" for i in range(1, 31))
+    after = before.replace("\n7\n", "\nseven\n").replace("\n20\n", "\ntwenty\n")
+    shown = unified_diff(before, after, "name")
+    assert [line for line in shown.split("\n") if line.startswith("@@")] == [
+        "@@ -4,7 +4,7 @@",
+        "@@ -17,7 +17,7 @@",
+    ]
+    assert shown.endswith(" 19\n-20\n+twenty\n 21\n 22\n 23\n")
+
+
 def test_nothing_changed_is_no_diff():
     assert unified_diff("a\n", "a\n", "x") == ""
 
@@ -47,6 +58,7 @@ def test_too_many_changed_lines_are_one_hunk(monkeypatch):
     before, after = "a\nb\nc\nd\n", "a\nB\nc\nD\n"
     shown = unified_diff(before, after, "name")
     assert shown.count("@@ -") == 1
+    assert "-b\n-c\n-d\n+B\n+c\n+D\n" in shown
     assert _apply(before, shown) == after
 
 

@@ -1,5 +1,6 @@
 """Cutting text for a model: never above the limit, both ends intact, always text."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +39,14 @@ def test_beginning_and_end_are_those_of_the_text(text):
 def test_a_text_within_the_limit_stays_as_it_is(text):
     fits = len(text.encode()) <= BYTES_MAX and text.count("\n") <= LINES_MAX
     assert (cut_text(text) == text) is fits
+
+
+@pytest.mark.parametrize("shift", range(4))
+def test_no_character_is_cut_in_two(shift):
+    text = "x" * shift + "\U0001f600" * 20_000 + "y" * shift
+    first, _, rest = cut_text(text).partition("\n[... ")
+    last = rest.partition(" ...]\n")[2]
+    assert set(first) | set(last) == set(text)
 
 
 def test_the_sentence_counts_what_is_left_out():

@@ -2,13 +2,15 @@
 
 import os
 import socket
+import threading
 
 import pytest
+import trio
 
 from tiller_daemon.tools import read as room
 from tiller_daemon.tools.base import ToolFailure
-from tiller_daemon.tools.output import BYTES_MAX
-from tiller_daemon.workspace.files import EDITABLE_BYTES_MAX, fingerprint
+from tiller_daemon.tools.output import BYTES_MAX, LINES_MAX
+from tiller_daemon.workspace.files import EDITABLE_BYTES_MAX, SMALL_BYTES, fingerprint
 
 
 async def test_lines_come_with_their_numbers(bench):
@@ -35,6 +37,30 @@ async def test_reading_on_from_page_to_page_gives_every_line_once(bench):
         assert len(output.encode()) <= BYTES_MAX
         offset = int(note.partition("offset=")[2].rstrip(".)") or 0)
     assert seen == [str(i) for i in range(3000)]
+
+
+async def test_no_more_lines_are_shown_than_a_result_may_have(bench):
+    bench.put("a.txt", "x\n" * 3000)
+    output = (await bench.call("read", path="a.txt", limit=5000)).output
+    assert output.count("\tx\n") == LINES_MAX
+    assert output.endswith(f"Read on with offset={LINES_MAX + 1}.)")
+
+
+async def test_an_interrupt_does_not_wait_for_a_disk_that_hangs(bench, monkeypatch):
+    bench.put("a.txt", "x" * (SMALL_BYTES + 1))
+    reading, goes_on = trio.Event(), threading.Event()
+
+    def hang(*_):
+        trio.from_thread.run_sync(reading.set)
+        goes_on.wait()
+        return "", ""
+
+    monkeypatch.setattr(room, "_show", hang)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: bench.call("read", path="a.txt"))
+        await reading.wait()
+        nursery.cancel_scope.cancel()
+    goes_on.set()
 
 
 async def test_an_offset_beyond_the_end_names_the_end(bench):

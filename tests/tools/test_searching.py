@@ -70,12 +70,12 @@ async def test_glob_takes_paths_braces_and_a_directory(tree):
 
 
 async def test_glob_shows_the_newest_first_and_is_bounded(bench, monkeypatch):
-    for age, name in enumerate(["new.py", "old.py", "older.py"]):
+    for age, name in enumerate(["z.py", "y.py", "x.py"]):
         os.utime(bench.put(name, ""), (1_000_000 - age, 1_000_000 - age))
-    assert (await bench.call("glob", pattern="*.py")).output == "new.py\nold.py\nolder.py"
+    assert (await bench.call("glob", pattern="*.py")).output == "z.py\ny.py\nx.py"
     monkeypatch.setattr(glob_room, "FILES_SHOWN_MAX", 1)
     output = (await bench.call("glob", pattern="*.py")).output
-    assert output == "new.py\n(1 of 3 files. Narrow the pattern.)"
+    assert output == "z.py\n(1 of 3 files. Narrow the pattern.)"
     monkeypatch.setattr(glob_room, "FILES_FOUND_MAX", 2)
     output = (await bench.call("glob", pattern="*.py")).output
     assert output.endswith("(1 of at least 2 files. Narrow the pattern.)")
@@ -97,6 +97,14 @@ async def test_grep_takes_a_directory_a_file_and_a_kind_of_file(tree):
     assert (await tree.call("grep", pattern="needle", path="src", include="*.ts")).output == two
     assert (await tree.call("grep", pattern="needle", include="src/**/*.ts")).output == two
     assert "No line" in (await tree.call("grep", pattern="needle", include="*.log")).output
+    assert "No line" in (await tree.call("grep", pattern="needle", include="other/*.ts")).output
+
+
+async def test_what_is_ignored_is_left_out_where_there_is_no_repository_too(bench):
+    bench.put(".gitignore", "*.log\n")
+    bench.put("debug.log", "needle\n")
+    assert (await bench.call("glob", pattern="*")).output == ".gitignore"
+    assert "No line" in (await bench.call("grep", pattern="needle")).output
 
 
 async def test_grep_takes_a_pattern_that_looks_like_an_option(bench):

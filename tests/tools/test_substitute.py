@@ -45,6 +45,7 @@ def test_the_line_ends_of_a_mixed_file_are_those_at_the_place():
     assert substitute(data, "b", "x\ny", every=False).data == b"a\r\nx\r\ny\r\nc\nd\n"
     assert substitute(data, "c\nd", "x\ny\nz", every=False).data == b"a\r\nb\r\nx\ny\nz\n"
     assert substitute(b"a\r\nb", "b", "x\ny", every=False).data == b"a\r\nx\r\ny"
+    assert substitute(b"a\r\nb\n", "a\nb", "x\ny", every=False).data == b"x\r\ny\n"
 
 
 def test_a_missing_last_line_end_and_a_byte_order_mark_stay():

@@ -82,16 +82,15 @@ def _match(parts: list[Part], names: list[str]) -> bool:
     for name in names:
         passed: set[int] = set()
         for number in reached:
-            part = parts[number] if number < len(parts) else _NOTHING
+            if number == len(parts):
+                continue
+            part = parts[number]
             if part is None:
                 passed.add(number)
             elif part.match(name):
                 passed.add(number + 1)
         reached = _after_stars(passed, parts)
     return len(parts) in reached
-
-
-_NOTHING = re.compile(r"(?!)")
 
 
 def _after_stars(numbers: set[int], parts: list[Part]) -> set[int]:
