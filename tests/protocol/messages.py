@@ -89,7 +89,12 @@ def random_value(wanted: Any) -> st.SearchStrategy[Any]:
         int: st.integers(
             -(2**63) if low is None else int(low), INT64 if high is None else int(high)
         ),
-        float: st.floats(allow_nan=False, allow_infinity=False),
+        float: st.floats(
+            min_value=meta.gt if meta else None,
+            exclude_min=bool(meta and meta.gt is not None),
+            allow_nan=False,
+            allow_infinity=False,
+        ),
         bool: st.booleans(),
         bytes: st.binary(max_size=4),
     }[wanted]

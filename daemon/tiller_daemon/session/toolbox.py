@@ -17,6 +17,7 @@ from msgspec import Struct, structs
 from tiller_daemon.models.base import ToolSpec
 from tiller_daemon.policy.rules import decide, patterns_of_always
 from tiller_daemon.policy.shell_commands import only_reads
+from tiller_daemon.session.command_reach import needs_outside
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.tools.base import (
     FileVersions,
@@ -82,7 +83,9 @@ class Toolbox:
             return Refusal("invalid", f"There is no tool {call.name!r}. Tools: {there_are}.")
         try:
             arguments = _decode(tool, call.arguments)
-            needs = tool.needs(arguments, Path(self.context.workspace))
+            workspace = Path(self.context.workspace)
+            needs = tool.needs(arguments, workspace)
+            needs += needs_outside(needs, workspace)
         except (msgspec.DecodeError, RecursionError) as error:
             return Refusal("invalid", _explain(tool, error))
         except ToolFailure as failure:
