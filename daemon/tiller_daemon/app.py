@@ -166,6 +166,7 @@ def _services(
         variables=variables,
         spill_directory=lambda session_id: spill / session_id,
         forget=forget,
+        secrets=providers.secret_values,
         platform=sys.platform,
         config_directory=options.places.config.resolve(),
         home=Path(os.environ.get("HOME") or "/").resolve(),

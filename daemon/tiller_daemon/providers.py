@@ -41,6 +41,9 @@ USUAL_KEYS = (
 )
 """Each speaks the Chat Completions wire at its `base_url`; the first that has a key is taken."""
 
+SECRET_CHARS_MIN = 8
+"""A shorter key is not looked for in what tools say: it may be an ordinary word."""
+
 NO_MODEL = (
     "No model is configured, no usual key is set, and no local server answers. Three ways out: "
     "(1) set a key, such as OPENAI_API_KEY, where the daemon starts, then `tiller daemon restart`; "
@@ -69,6 +72,11 @@ class Providers:
         """The variables that hold keys: no command may see them."""
         named = {p.api_key_env for p in self._providers.values() if p.api_key_env}
         return frozenset(named | {usual.variable for usual in USUAL_KEYS})
+
+    def secret_values(self) -> tuple[str, ...]:
+        """The keys themselves, the longest first; shorter ones may be ordinary words."""
+        values = {self._environ.get(name, "") for name in self.secret_names}
+        return tuple(sorted((v for v in values if len(v) >= SECRET_CHARS_MIN), key=len)[::-1])
 
     async def discover(self) -> None:
         """Without a configured model: look for usual keys, then for local servers."""

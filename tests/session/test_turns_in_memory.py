@@ -378,3 +378,20 @@ async def test_b9_a_cycle_of_two_calls_asks_and_what_the_user_says_begins_anew(
     assert opened.body.request.kind == "doom_loop"
     await world.must(Answer(opened.body.request.id, "once"))
     assert (await world.ended(session_id)).outcome == "completed"
+
+
+async def test_g13_a_key_that_a_tool_comes_upon_reaches_neither_events_nor_the_model(
+    autojump_clock, start
+):
+    world, session_id = await start(calls(call("look", say="KEY=sk-canary-1 ")), text("done"))
+    world.secrets = ("sk-canary-1",)
+    await world.say(session_id, "go")
+    await world.ended(session_id)
+    (held,) = tool_calls(world, 1)
+    assert held.output == "KEY=[secret] "
+    outputs = [
+        e.body.delta
+        for e in world.published[session_id]
+        if isinstance(e.body, ItemDelta) and e.body.channel == "output"
+    ]
+    assert "".join(outputs) == "KEY=[secret] "

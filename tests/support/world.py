@@ -156,6 +156,7 @@ class World:
         self._changed = trio.Event()
         self._epoch = 0.0
         self.workspace = "/"
+        self.secrets: tuple[str, ...] = ()
         self.config_directory = Path("/nonexistent")
         self.context_window: int | None = None
 
@@ -184,6 +185,7 @@ class World:
             variables=lambda call_id: {},
             spill_directory=lambda session_id: Path("/nonexistent"),
             forget=lambda session_id: None,
+            secrets=lambda: self.secrets,
             platform="test",
             config_directory=self.config_directory,
             home=Path("/nonexistent"),

@@ -146,6 +146,7 @@ class ActiveTurn:
             files=self._files,
             spill_directory=services.spill_directory(self.context.session_id),
             variables=services.variables,
+            secrets=services.secrets,
         )
         return Ports(
             model=self._frozen.model.client,

@@ -30,6 +30,7 @@ class Services:
     `model` finds a model by its full name (`None`: the default) and raises `RejectionError` with
     what to do; `discover` looks for models when none is configured. `variables` makes the
     environment of a command from a call id. `forget` removes the files of a deleted session.
+    `secrets` are the keys in use: they are taken out of what a tool says.
     `config_directory` and `home` are the user's; both absolute, with links followed.
     """
 
@@ -45,6 +46,7 @@ class Services:
     variables: Callable[[str], Mapping[str, str]]
     spill_directory: Callable[[str], Path]
     forget: Callable[[str], None]
+    secrets: Callable[[], tuple[str, ...]]
     platform: str
     config_directory: Path
     home: Path

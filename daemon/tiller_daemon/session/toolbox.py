@@ -38,6 +38,9 @@ log = structlog.get_logger()
 
 TITLE_CHARS_MAX = 200
 
+TAKEN_OUT = "[secret]"
+"""What stands for a key in what a tool says."""
+
 READ_ONLY = (
     "denied: the agent {agent} only looks and changes nothing. Commands that provably only read "
     "can be run; leave out what writes, or end with what should be done by somebody else."
@@ -74,6 +77,7 @@ class Toolbox:
     files: FileVersions
     spill_directory: Path
     variables: Callable[[str], Mapping[str, str]]
+    secrets: Callable[[], tuple[str, ...]]
 
     def prepare(self, call: ToolCall) -> PreparedCall | Refusal:
         """Find the tool and validate the arguments, or say what is wrong with the call."""
@@ -121,15 +125,20 @@ class Toolbox:
             call_id=prepared.call.id,
             files=self.files,
             variables=self.variables(prepared.call.id),
-            output=output,
+            output=lambda piece: output(self._without_secrets(piece)),
             show_plan=self._show_plan,
             ask=partial(self._put_question, prepared.call),
         )
         try:
             with trio.fail_after(work.tool.timeout_s):
-                return await work.tool.run(work.arguments, environment)
-        except ToolFailure:
-            raise
+                result = await work.tool.run(work.arguments, environment)
+            return structs.replace(
+                result,
+                output=self._without_secrets(result.output),
+                diff=self._without_secrets(result.diff),
+            )
+        except ToolFailure as failure:
+            raise ToolFailure(self._without_secrets(str(failure))) from failure
         except trio.TooSlowError:
             raise ToolFailure(
                 f"{work.tool.name} was stopped after its time limit of {work.tool.timeout_s:g} s."
@@ -139,6 +148,12 @@ class Toolbox:
             raise ToolFailure(
                 f"{work.tool.name} failed by a defect of its own: {type(error).__name__}: {error}"
             ) from error
+
+    def _without_secrets(self, text: str) -> str:
+        """Take keys out: a file may hold one, and root can read the daemon's environment (G13)."""
+        for secret in self.secrets():
+            text = text.replace(secret, TAKEN_OUT)
+        return text
 
     async def _show_plan(self, plan: tuple[PlanEntry, ...]) -> None:
         await self.emit(PlanUpdated(plan))

@@ -215,3 +215,23 @@ def test_g13_the_key_reaches_the_provider_and_nothing_else(
     assert aimock.journal()[0]["headers"]["authorization"] == "[REDACTED]", "no key was sent"
     for verb in (("show", "--json"), ("models", "--json"), ("daemon", "status", "--json")):
         assert KEY not in home.tiller(*verb).out
+
+
+def test_g13_a_key_in_the_daemons_own_environment_is_out_of_reach_or_taken_out(
+    new_home: Callable[..., Home], aimock: Aimock, project: Path
+) -> None:
+    """A command of the same user can't read it; for root the key is taken out of what it prints."""
+    home = new_home(CONFIG.format(url=aimock.base_url), PEER_KEY=KEY)
+    command = "cat /proc/$PPID/environ | tr '\\0' '\\n' | grep PEER_KEY"
+    aimock.answer(
+        {"userMessage": "pry", "hasToolResult": False},
+        {"toolCalls": [call("bash", "call_pry", command=command)]},
+    )
+    aimock.answer({"toolCallId": "call_pry"}, {"content": "Seen."})
+    said = home.tiller("exec", "-C", str(project), "--approve", "always", "--json", "pry")
+    assert said.status == 0, said
+    (one,) = [b.item for b in bodies(said.events, ItemCompleted) if isinstance(b.item, ToolCall)]
+    assert one.output.startswith("PEER_KEY=[secret]") or one.exit_status == 1
+    assert KEY not in said.out + said.err + home.daemon_output
+    assert home.files_with(KEY) == []
+    assert KEY not in json.dumps([entry["body"] for entry in aimock.journal()])
