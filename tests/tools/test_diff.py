@@ -34,6 +34,8 @@ def test_three_lines_are_shown_around_a_change_and_far_changes_have_hunks_of_the
         "@@ -17,7 +17,7 @@",
     ]
     assert shown.endswith(" 19\n-20\n+twenty\n 21\n 22\n 23\n")
+    near_the_end = unified_diff(before, before.replace("\n25\n", "\nx\n"), "name")
+    assert near_the_end.endswith(" 24\n-25\n+x\n 26\n 27\n 28\n")
 
 
 def test_nothing_changed_is_no_diff():
