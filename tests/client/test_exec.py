@@ -15,10 +15,19 @@ from support.fake_daemon import FakeDaemon, Refusal
 from support.said import Tiller, ended, started, text_item, tool_call
 from tiller_client.connection import Connection
 from tiller_protocol.codec import INPUT_BYTES_MAX
-from tiller_protocol.events import RequestOpened, StatusChanged
+from tiller_protocol.events import RequestOpened, SessionCreated, StatusChanged
 from tiller_protocol.items import Request
-from tiller_protocol.ops import Answer, Interrupt, Op, SessionCreate, SessionDelete, UserInput
+from tiller_protocol.ops import (
+    Answer,
+    Interrupt,
+    Op,
+    SessionCreate,
+    SessionDelete,
+    Shell,
+    UserInput,
+)
 from tiller_protocol.places import Places
+from tiller_protocol.settings import Settings
 
 
 def play_hello(daemon: FakeDaemon, session_id: str) -> None:
@@ -44,6 +53,21 @@ def test_b1_stdout_has_the_final_message_only_and_progress_goes_to_stderr(
     assert err.index("I look.") < err.index("● read a.py ok")
     assert "■ completed" in err
     assert "Done." not in err
+
+
+def test_a_command_of_ones_own_is_shown_as_it_runs_and_its_output_is_stdout(
+    places: Places, tiller: Tiller
+) -> None:
+    def play(daemon: FakeDaemon, session_id: str) -> None:
+        call = tool_call("i1", "bash", "ls", output="two files\n", by_user=True)
+        daemon.add(session_id, [started(), *call, ended("two files\n")])
+
+    with FakeDaemon(places.runtime, play) as daemon:
+        daemon.add("01K0AAAAAAAAAAAAAAAAAASES1", [SessionCreated("/w", Settings())])
+        status, out, err = tiller("shell", "last", "ls")
+    assert ops(daemon, Shell).command == "ls"
+    assert (status, out) == (0, "two files\n")
+    assert "● bash ls ok" in err
 
 
 def test_json_prints_every_event_as_it_is_and_ends_with_the_turn(

@@ -48,7 +48,8 @@ async def test_a_command_of_the_user_is_a_turn_without_a_step(autojump_clock, st
         "hello",
         True,
     )
-    assert (call.exit_status, world.model.requests) == (0, [])
+    assert (call.exit_status, ended.last_message) == (0, "hello")
+    assert world.model.requests == []
 
 
 async def test_the_model_is_told_of_it_in_a_history_that_is_valid(autojump_clock, start):

@@ -51,6 +51,7 @@ from tiller_protocol.ops import (
     SessionDelete,
     SessionGet,
     SessionList,
+    Shell,
     Shutdown,
     UserInput,
 )
@@ -192,7 +193,7 @@ class FakeDaemon:
                 log = self._log(op.session_id)
                 events = tuple(log[op.after : op.after + min(op.limit, REPLAY_EVENTS_MAX)])
                 return ReplayResult(events, op.after + len(events), len(log))
-            case UserInput():
+            case UserInput() | Shell():
                 self._log(op.session_id)
                 player = threading.Thread(target=self.play, args=(self, op.session_id))
                 self._players.append(player)

@@ -8,6 +8,7 @@ from tiller_client.console import print_json, say, stdout_paint, stdout_width
 from tiller_client.render_item import call_label, diff_lines
 from tiller_client.runtime import my_places
 from tiller_client.verbs.plain import submit
+from tiller_client.verbs.turns import follow_turn, join
 from tiller_protocol.answers import SessionResult
 from tiller_protocol.items import ToolCall
 from tiller_protocol.ops import AnyOp, Compact, Revert, SessionGet, Shell, Unrevert
@@ -18,13 +19,15 @@ DIFF_LINES_MAX = 10_000
 def run(arguments: Namespace) -> int:
     """Run one of the verbs of history."""
     with Connection(my_places(), f"tiller {arguments.verb}") as connection:
+        if arguments.verb == "shell":
+            session_id, after = join(connection, arguments.session)
+            command = Shell(session_id, arguments.command)
+            return follow_turn(connection, command, after, json=arguments.json)
         session_id = choose.session_id(connection, arguments.session)
         if arguments.verb == "diff":
             _diff(connection, session_id, json=arguments.json)
         else:
-            see = f"it runs; see it with: tiller attach {session_id}"
-            done = see if arguments.verb == "shell" else ""
-            submit(connection, _op(session_id, arguments), json=arguments.json, done=done)
+            submit(connection, _op(session_id, arguments), json=arguments.json)
     return 0
 
 
@@ -36,8 +39,6 @@ def _op(session_id: str, arguments: Namespace) -> AnyOp:
             return Revert(session_id, arguments.turn, arguments.step)
         case "unrevert":
             return Unrevert(session_id)
-        case "shell":
-            return Shell(session_id, arguments.command)
         case verb:
             raise AssertionError(f"{verb} is not of this family")
 

@@ -15,7 +15,7 @@ from tiller_client.text import one_line
 from tiller_client.watch import Signals, Watch
 from tiller_protocol.answers import Created, ReplayResult, Started
 from tiller_protocol.events import Outcome, TurnEnded
-from tiller_protocol.ops import Interrupt, Replay, SessionCreate, SessionDelete, UserInput
+from tiller_protocol.ops import Interrupt, Replay, SessionCreate, SessionDelete, Shell, UserInput
 from tiller_protocol.settings import Settings, TurnOverrides
 
 NAME = "tiller exec"
@@ -28,7 +28,7 @@ def run(arguments: Namespace) -> int:
     workspace = read_workspace(arguments.directory)
     with Connection(my_places(), NAME) as connection:
         if arguments.session:
-            session_id, after = _join(connection, arguments.session)
+            session_id, after = join(connection, arguments.session)
             overrides = TurnOverrides(
                 agent=arguments.agent,
                 model=arguments.model,
@@ -50,8 +50,8 @@ def run(arguments: Namespace) -> int:
             raise
 
 
-def follow_turn(connection: Connection, op: UserInput, after: int, *, json: bool) -> int:
-    """Submit an input that starts a turn and show the session until that turn has ended.
+def follow_turn(connection: Connection, op: UserInput | Shell, after: int, *, json: bool) -> int:
+    """Submit what starts a turn and show the session until that turn has ended.
 
     Ctrl-C interrupts the turn and waits for its end; twice raises `Detached`. Returns the status.
     """
@@ -84,6 +84,12 @@ def follow_turn(connection: Connection, op: UserInput, after: int, *, json: bool
     return status_of(ended.outcome)
 
 
+def join(connection: Connection, reference: str) -> tuple[str, int]:
+    """The session that is meant and the `seq` of its last event."""
+    session_id = choose.session_id(connection, reference)
+    return session_id, connection.ask(Replay(session_id, limit=1), ReplayResult).head
+
+
 def status_of(outcome: Outcome) -> int:
     """The exit status that stands for an outcome."""
     match outcome:
@@ -110,9 +116,3 @@ def _until_ended(connection: Connection, conversation: Conversation, turn_id: st
         if happening.interrupted:
             with contextlib.suppress(RejectedError):  # it may have ended by itself just now
                 connection.submit(Interrupt(session_id, turn_id))
-
-
-def _join(connection: Connection, reference: str) -> tuple[str, int]:
-    """The session that is meant and the `seq` of its last event."""
-    session_id = choose.session_id(connection, reference)
-    return session_id, connection.ask(Replay(session_id, limit=1), ReplayResult).head

@@ -47,13 +47,15 @@ async def run_calls(calls: Sequence[ToolCall], history: History, ports: Ports) -
     return Dispatched(rejected)
 
 
-async def run_unasked(call: ToolCall, history: History, ports: Ports) -> None:
-    """Run a call of the user's own, whatever the rules are; as `run_calls` otherwise."""
+async def run_unasked(call: ToolCall, history: History, ports: Ports) -> ToolCall:
+    """Run a call of the user's own, whatever the rules are, and return it with its result.
+
+    As `run_calls` otherwise.
+    """
     prepared = ports.tools.prepare(call)
     if isinstance(prepared, PreparedCall):
-        await _execute(prepared, history, ports)
-    else:
-        await _refuse(call, prepared, history, ports)
+        return await _execute(prepared, history, ports)
+    return await _refuse(call, prepared, history, ports)
 
 
 async def refuse_all(
@@ -127,7 +129,7 @@ async def _run_one(candidate: _Candidate, history: History, ports: Ports) -> Ref
     return refusal
 
 
-async def _execute(prepared: PreparedCall, history: History, ports: Ports) -> None:
+async def _execute(prepared: PreparedCall, history: History, ports: Ports) -> ToolCall:
     """Run a permitted call; one that may write is in the log as running before it begins."""
     call = structs.replace(prepared.call, state="running", started_at=ports.time())
     await ports.emit(ToolCallUpdated(call.id, "running", title=call.title))
@@ -138,7 +140,7 @@ async def _execute(prepared: PreparedCall, history: History, ports: Ports) -> No
         ended = _with_result(call, result, ports.time())
     except ToolFailure as failure:
         ended = _with_error(call, "failed", str(failure), ports.time())
-    await _complete(ended, history, ports)
+    return await _complete(ended, history, ports)
 
 
 def _live_output(item_id: str, ports: Ports) -> Callable[[str], Awaitable[None]]:
@@ -157,17 +159,18 @@ def _live_output(item_id: str, ports: Ports) -> Callable[[str], Awaitable[None]]
     return output
 
 
-async def _refuse(call: ToolCall, refusal: Refusal, history: History, ports: Ports) -> None:
-    await _complete(_with_error(call, refusal.kind, refusal.output, None), history, ports)
+async def _refuse(call: ToolCall, refusal: Refusal, history: History, ports: Ports) -> ToolCall:
+    return await _complete(_with_error(call, refusal.kind, refusal.output, None), history, ports)
 
 
-async def _complete(call: ToolCall, history: History, ports: Ports) -> None:
+async def _complete(call: ToolCall, history: History, ports: Ports) -> ToolCall:
     bodies: tuple[AnyBody, ...] = (
         ToolCallUpdated(call.id, call.state, call.error_kind, call.title),
         ItemCompleted(call),
     )
     history.replace(call)
     await ports.emit(*bodies)
+    return call
 
 
 def _with_result(call: ToolCall, result: ToolResult, now: float) -> ToolCall:

@@ -20,7 +20,10 @@ NO_REQUEST = -1
 
 
 class OwnCommand:
-    """The `Main` of such a turn. It completes whatever the command's exit status is."""
+    """The `Main` of such a turn. It completes whatever the command's exit status is.
+
+    The output stands where a turn's last message is, so that every frontend shows it.
+    """
 
     def __init__(self, command: str) -> None:
         self._command = command
@@ -40,5 +43,5 @@ class OwnCommand:
         )
         history.add(call)
         await ports.emit(ItemStarted(call))
-        await run_unasked(call, history, ports)
-        return Ending("completed")
+        ended = await run_unasked(call, history, ports)
+        return Ending("completed", last_message=ended.output)
