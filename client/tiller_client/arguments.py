@@ -94,6 +94,9 @@ def _add_sessions(add: _AddParser) -> None:
     parser.add_argument("-n", dest="limit", type=_positive, default=20, help="at most; default 20")
     parser.add_argument("--all", action="store_true", help="without a limit")
     parser = _verb(add, "sessions", "show", "show a session as it is now")
+    parser.add_argument(
+        "--prompt", metavar="TURN", help="what the model was told in a turn; its id, or: last"
+    )
     _session(parser, default="last")
     parser = _verb(add, "sessions", "archive", "put a session away")
     parser.add_argument("--undo", action="store_true", help="take it back")

@@ -75,6 +75,16 @@ def request_id(connection: Connection, reference: str) -> str:
     return _only(found, reference, "open request", "tiller requests")
 
 
+def turn_id(turns: list[str], reference: str) -> str:
+    """The turn of a session that `reference` means, by the same rules; `turns` are in order."""
+    if not turns:
+        raise UsageError("this session has no turn yet")
+    if reference == LAST:
+        return turns[-1]
+    found = [one for one in turns if _fits(one, reference)]
+    return _only(found, reference, "turn of this session", "tiller log --json")
+
+
 def _everything(connection: Connection) -> Iterator[SessionSummary]:
     yield from list_sessions(connection)
     yield from list_sessions(connection, archived=True)

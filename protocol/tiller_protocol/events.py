@@ -79,7 +79,10 @@ class QueueChanged(Body, frozen=True, tag="queue_changed"):
 
 
 class TurnContextShown(Struct, frozen=True, omit_defaults=True):
-    """The frozen context of a turn as frontends see it: everything but secrets."""
+    """The frozen context of a turn as frontends see it: everything but secrets.
+
+    `system_prompt` and `tools` are what the model is sent beside history.
+    """
 
     workspace: str
     agent: str
@@ -92,6 +95,7 @@ class TurnContextShown(Struct, frozen=True, omit_defaults=True):
     turn_budget: Budget = Budget()
     session_budget: Budget = Budget()
     output_schema: dict[str, Any] | None = None
+    system_prompt: str = ""
 
 
 class TurnStarted(Body, frozen=True, tag="turn_started"):

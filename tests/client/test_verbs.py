@@ -5,12 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from support.fake_daemon import FakeDaemon, Refusal
-from support.said import Tiller, ended, started, text_item, tool_call
+from support.said import CONTEXT, Tiller, ended, started, text_item, tool_call
 from tiller_client.__main__ import main
 from tiller_client.arguments import parse
-from tiller_protocol.events import QueueChanged, RequestOpened, SessionCreated, SessionTitled
+from tiller_protocol.events import (
+    QueueChanged,
+    RequestOpened,
+    SessionCreated,
+    SessionTitled,
+    TurnStarted,
+)
 from tiller_protocol.items import QueuedInput, Request
 from tiller_protocol.ops import (
     Answer,
@@ -333,3 +340,17 @@ def test_help_imports_neither_nng_nor_msgspec_nor_the_daemon(tmp_path: Path) -> 
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, check=True, text=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_show_prompt_shows_what_the_model_was_told_in_one_turn(
+    daemon: FakeDaemon, tiller: Tiller
+) -> None:
+    told = replace(CONTEXT, system_prompt="Be brief.\n\x1b[31m", tools=("read", "ls"))
+    daemon.add(OTHER, [TurnStarted(told), ended("y")])
+    status, out, _ = tiller("show", "--prompt", "last", OTHER)
+    assert (status, out) == (0, "Be brief.\n␛[31m\n\ntools: read, ls\n")
+    _, out, _ = tiller("show", "--prompt", "last", OTHER, "--json")
+    assert json.loads(out)["context"]["system_prompt"] == "Be brief.\n\x1b[31m"
+    status, _, err = tiller("show", "--prompt", "NOSUCHTURN", OTHER)
+    assert status == 2
+    assert "no turn of this session" in err

@@ -3,6 +3,7 @@
 from support.world import World
 from tiller_daemon.models.scripted import Script, ScriptStep, TextPart, WaitPart
 from tiller_protocol.answers import CatalogResult, CommandSummary, Steered
+from tiller_protocol.events import TurnStarted
 from tiller_protocol.items import UserMessage
 from tiller_protocol.ops import Catalog, UserInput
 from tiller_protocol.settings import TurnOverrides
@@ -148,4 +149,18 @@ async def test_steering_with_a_command_steers_with_its_text(autojump_clock, nurs
     await world.ended(session_id)
     said = [i.text for i in world.model.requests[-1].items if isinstance(i, UserMessage)]
     assert said == ["hi", "Stop that."]
+    nursery.cancel_scope.cancel()
+
+
+async def test_what_was_sent_is_in_the_log_with_the_turn(autojump_clock, nursery, tmp_path):
+    world = await make(nursery, tmp_path)
+    session_id = await world.session()
+    await world.say(session_id, "hi")
+    await world.ended(session_id)
+    (shown,) = [
+        e.body.context for e in await world.events(session_id) if isinstance(e.body, TurnStarted)
+    ]
+    (request,) = world.model.requests
+    assert shown.system_prompt == request.system
+    assert shown.tools == tuple(tool.name for tool in request.tools)
     nursery.cancel_scope.cancel()

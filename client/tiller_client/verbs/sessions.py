@@ -6,15 +6,18 @@ from itertools import islice
 from pathlib import Path
 
 from tiller_client import choose
+from tiller_client.catchup import Follower
 from tiller_client.connection import Connection
 from tiller_client.console import print_json, say, stdout_paint, stdout_width
 from tiller_client.prompt import read_workspace
 from tiller_client.render_item import transcript
 from tiller_client.runtime import my_places
-from tiller_client.text import Paint, age, cut, one_line, pad
+from tiller_client.text import Paint, age, cut, harmless, one_line, pad
 from tiller_client.verbs.plain import submit
-from tiller_protocol.answers import Created, SessionResult, SessionSummary
+from tiller_protocol.answers import Created, ReplayResult, SessionResult, SessionSummary
+from tiller_protocol.events import TurnStarted
 from tiller_protocol.ops import (
+    Replay,
     SessionArchive,
     SessionCreate,
     SessionDelete,
@@ -37,6 +40,8 @@ def run(arguments: Namespace) -> int:
                 _new(connection, arguments)
             case "ls":
                 _list(connection, arguments)
+            case "show" if arguments.prompt is not None:
+                _show_prompt(connection, _id(connection, arguments), arguments)
             case "show":
                 _show(connection, arguments)
             case "archive":
@@ -119,3 +124,27 @@ def _show(connection: Connection, arguments: Namespace) -> None:
         print_json(result)
     else:
         say(transcript(result.snapshot, stdout_paint(), stdout_width()))
+
+
+def _show_prompt(connection: Connection, session_id: str, arguments: Namespace) -> None:
+    """Print the system prompt of a turn as it was sent, and the names of the tools after it."""
+    begun = _begun_turns(connection, session_id)
+    started = begun[choose.turn_id(list(begun), arguments.prompt)]
+    if arguments.json:
+        print_json(started)
+        return
+    context = started.context
+    say(harmless(context.system_prompt) or "(the prompt of this turn was not recorded)")
+    say(stdout_paint().dim(f"\ntools: {one_line(', '.join(context.tools)) or 'none'}"))
+
+
+def _begun_turns(connection: Connection, session_id: str) -> dict[str, TurnStarted]:
+    """The beginnings of all turns by id, the oldest first."""
+    begun: dict[str, TurnStarted] = {}
+    follower = Follower(connection.hello.log_id, 0)
+    while (after := follower.wanted) is not None:
+        result = connection.ask(Replay(session_id, after), ReplayResult)
+        for event in follower.replayed(result, connection.hello.log_id).events:
+            if isinstance(event.body, TurnStarted):
+                begun[event.turn_id or ""] = event.body
+    return begun

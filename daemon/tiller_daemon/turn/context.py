@@ -64,6 +64,7 @@ class TurnContext(Struct, frozen=True):
             turn_budget=self.turn_budget,
             session_budget=self.session_budget,
             output_schema=self.output_schema,
+            system_prompt=self.system_prompt,
         )
 
 
