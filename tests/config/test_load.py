@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tiller_daemon.config import Configuration, ConfigurationError, load_configuration
@@ -285,6 +285,7 @@ def test_b60_even_a_trusted_project_can_loosen_nothing(refused, tmp_path, text):
 
 
 @given(text=st.text(max_size=60), key=st.text(max_size=12))
+@example(text="", key="#")
 def test_whatever_is_given_the_answer_is_a_configuration_or_its_error(text, key):
     places = Places(Path("/nonexistent/c"), Path("/nonexistent/s"), Path("/nonexistent/r"))
     for overrides in ([text], [f"{key}={text}"], [f"model={text}"], [f"providers.x={text}"]):

@@ -148,7 +148,7 @@ def _key_of(text: str) -> tuple[str, ...]:
     except msgspec.DecodeError:
         return ()
     key: list[str] = []
-    while isinstance(table, dict):
+    while isinstance(table, dict) and table:
         ((part, table),) = cast("dict[str, Any]", table).items()
         key.append(part)
     return tuple(key)
