@@ -250,7 +250,7 @@ def _effect(tool: Tool, needs: tuple[Need, ...]) -> Effect:
 
 
 def _title(needs: tuple[Need, ...]) -> str:
-    return _line(next((need.title or " ".join(need.subjects) for need in needs), ""))
+    return _line(next((" ".join(need.subjects) or need.title for need in needs), ""))
 
 
 def _line(text: str) -> str:
