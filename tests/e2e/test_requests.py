@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from e2e.words import bash, calls, calls_in, read, text
+from e2e.words import bash, calls, calls_in, read, text, write
 from support.frontend import Frontend
 from tiller_protocol.events import RequestOpened, RequestResolved
 from tiller_protocol.items import Request
@@ -98,3 +98,61 @@ def _about(frontend: Frontend, session_id: str, what: str) -> Request:
 def _resolved(frontend: Frontend, session_id: str) -> list[RequestResolved]:
     bodies = [event.body for event in frontend.events(session_id)]
     return [body for body in bodies if isinstance(body, RequestResolved)]
+
+
+async def test_b58_a_call_is_judged_when_the_calls_before_it_have_ended(
+    frontend: Frontend, workspace: Path, tmp_path: Path
+) -> None:
+    """A link that the first call makes does not take the second one out of the workspace unseen."""
+    (outside := tmp_path / "outside").mkdir()
+    session_id = await frontend.session(
+        workspace,
+        calls(bash(f"ln -s {outside} way"), write("way/out.txt", "x")),
+        text("done"),
+        approve="ask",
+        permissions=(Rule("bash", "*", "allow"), Rule("write", "*", "allow")),
+    )
+    await frontend.say(session_id)
+    await frontend.request_opened(session_id, 1)
+    (asked,) = _opened(frontend, session_id)
+    assert (asked.permission, asked.subjects) == ("external_directory", (str(outside),))
+    await frontend.must(Answer(asked.id, "reject"))
+    await frontend.turn_ended(session_id)
+    assert not list(outside.iterdir())
+
+
+async def test_b58_what_changes_while_it_is_asked_about_does_not_run(
+    frontend: Frontend, workspace: Path, tmp_path: Path
+) -> None:
+    """A path that leads elsewhere once the user has said yes is not followed there."""
+    (outside := tmp_path / "outside").mkdir()
+    (workspace / "way").mkdir()
+    session_id = await frontend.session(
+        workspace, calls(write("way/out.txt", "x")), text("done"), approve="ask"
+    )
+    await frontend.say(session_id)
+    await frontend.request_opened(session_id, 1)
+    (workspace / "way").rmdir()
+    (workspace / "way").symlink_to(outside)
+    await frontend.must(Answer(_opened(frontend, session_id)[0].id, "once"))
+    await frontend.turn_ended(session_id)
+    (call,) = calls_in(frontend.requests(session_id)[-1].items)
+    assert "changed while it was being judged" in call.output
+    assert not list(outside.iterdir())
+
+
+async def test_the_model_reads_what_was_cut_out_of_its_output_without_asking(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """The spill file of a call is the session's own, though it lies outside the workspace."""
+    steps = (calls(bash("seq 30000")), text("long"))
+    model = frontend.daemon.script(*steps)
+    session_id = await frontend.session(workspace, model=model, approve="ask")
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    (call,) = calls_in(frontend.requests(session_id)[-1].items)
+    look = calls(read(call.spill_path))
+    frontend.daemon.play(model.removeprefix("scripted/"), *steps, look, text("seen"))
+    await frontend.say(session_id, "look")
+    assert (await frontend.turn_ended(session_id, 2)).outcome == "completed"
+    assert not _opened(frontend, session_id)

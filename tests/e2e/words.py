@@ -24,6 +24,11 @@ def read(path: str, call_id: str = "") -> CallPart:
     return CallPart("read", arguments={"path": path}, call_id=call_id)
 
 
+def write(path: str, content: str, call_id: str = "") -> CallPart:
+    """A file to be written."""
+    return CallPart("write", arguments={"path": path, "content": content}, call_id=call_id)
+
+
 def calls(*parts: CallPart) -> ScriptStep:
     """A response of calls alone."""
     return ScriptStep(parts=parts)

@@ -1,8 +1,10 @@
 """Freezing a turn's context: settings of turn, session, agent and configuration in one struct."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.policy import globs
 from tiller_daemon.session.agents import DEFAULT_AGENT, find_agent
 from tiller_daemon.session.guidance import write_prompt
 from tiller_daemon.session.services import ChosenModel, Services
@@ -48,6 +50,7 @@ def freeze_context(
         system_prompt=write_prompt(services, snapshot.workspace, agent.prompt),
         tools=tool_specs(tools),
         rules=(
+            *_own_output(services.spill_directory(snapshot.session_id)),
             *configuration.permissions,
             *agent.permissions,
             *(settings.permissions or ()),
@@ -100,3 +103,9 @@ def merge_settings(old: Settings, new: Settings) -> Settings:
 def with_grants(settings: Settings, rules: tuple[Rule, ...]) -> Settings:
     """Return `settings` with rules that the user granted added as the last, strongest ones."""
     return merge_settings(settings, Settings(permissions=(*(settings.permissions or ()), *rules)))
+
+
+def _own_output(directory: Path) -> tuple[Rule, ...]:
+    """Let the model read what was cut out of its own calls' output; the user's rules come after."""
+    here = globs.escape(str(directory))
+    return tuple(Rule("external_directory", pattern, "allow") for pattern in (here, f"{here}/*"))

@@ -38,6 +38,11 @@ log = structlog.get_logger()
 
 TITLE_CHARS_MAX = 200
 
+CHANGED_MEANWHILE = (
+    "not run: what this call would touch changed while it was being judged. Look again, then call "
+    "it again."
+)
+
 TAKEN_OUT = "[secret]"
 """What stands for a key in what a tool says."""
 
@@ -88,8 +93,7 @@ class Toolbox:
         try:
             arguments = _decode(tool, call.arguments)
             workspace = Path(self.context.workspace)
-            needs = tool.needs(arguments, workspace)
-            needs += needs_outside(needs, workspace)
+            needs = _needs(tool, arguments, workspace)
         except (msgspec.DecodeError, RecursionError) as error:
             return Refusal("invalid", _explain(tool, error))
         except ToolFailure as failure:
@@ -104,7 +108,12 @@ class Toolbox:
         work: _Work = prepared.work
         if self.context.read_only and prepared.effect != "read":
             return Refusal("denied", READ_ONLY.format(agent=self.context.agent))
-        return await self._permit(prepared.call, "approval", work.needs)
+        workspace = Path(self.context.workspace)
+
+        def is_as_judged() -> bool:
+            return _needs(work.tool, work.arguments, workspace) == work.needs
+
+        return await self._permit(prepared.call, "approval", work.needs, is_as_judged)
 
     async def permit_repetition(self, call: ToolCall) -> Refusal | None:
         """Ask about a call that was made again and again; headless runs without a user end."""
@@ -174,7 +183,11 @@ class Toolbox:
         return UserAnswer(None, answer.text)
 
     async def _permit(
-        self, call: ToolCall, kind: RequestKind, needs: tuple[Need, ...]
+        self,
+        call: ToolCall,
+        kind: RequestKind,
+        needs: tuple[Need, ...],
+        is_as_judged: Callable[[], bool] = lambda: True,
     ) -> Refusal | None:
         verdict = decide(needs, self.rules(), self.context.approve)
         if verdict.action == "allow":
@@ -184,7 +197,7 @@ class Toolbox:
         need = next(need for need in needs if need.permission == verdict.permission)
         answer = await self.ask(self._request(call, kind, need))
         if answer.resolution in ("once", "always"):
-            return None
+            return None if is_as_judged() else Refusal("failed", CHANGED_MEANWHILE)
         said = f" They said: {answer.text}" if answer.text else ""
         return Refusal("denied", f"The user rejected this call.{said}", ends_turn=True)
 
@@ -231,6 +244,11 @@ def _parameters(tool: Tool) -> dict[str, object]:
                 return schema
 
     return cast("dict[str, object]", inlined(reference))
+
+
+def _needs(tool: Tool, arguments: Struct, workspace: Path) -> tuple[Need, ...]:
+    needs = tool.needs(arguments, workspace)
+    return (*needs, *needs_outside(needs, workspace))
 
 
 def _decode(tool: Tool, arguments: str) -> Struct:

@@ -4,8 +4,8 @@ Calls that only read run at the same time, any other call runs alone, all in cal
 them steering is looked for: calls that have not started then are skipped.
 """
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from itertools import groupby
 from typing import NamedTuple
 
 import trio
@@ -36,14 +36,17 @@ async def run_calls(calls: Sequence[ToolCall], history: History, ports: Ports) -
 
     On cancellation the calls without a result stay open for whoever closes the turn.
     """
+    earlier = calls_since_input(history.items)[: -len(calls) or None]
+    waiting = deque(
+        (call, is_doom_loop((*earlier, *calls[:number]), call)) for number, call in enumerate(calls)
+    )
     rejected = False
-    for group in _groups(_prepare(calls, history, ports)):
+    while waiting:
         if rejected or ports.mailbox.has_steering:
             reason = SKIPPED_BY_REJECTION if rejected else SKIPPED_BY_STEERING
-            for candidate in group:
-                await _refuse(candidate.call, Refusal("skipped", reason), history, ports)
-            continue
-        rejected = await _run_group(group, history, ports)
+            await refuse_all((call for call, _ in waiting), "skipped", reason, history, ports)
+            break
+        rejected = await _run_group(_next_group(waiting, ports), history, ports)
     return Dispatched(rejected)
 
 
@@ -74,27 +77,25 @@ class _Candidate(NamedTuple):
     repeats: bool
 
 
-def _prepare(calls: Sequence[ToolCall], history: History, ports: Ports) -> list[_Candidate]:
-    earlier = calls_since_input(history.items)[: -len(calls) or None]
-    candidates: list[_Candidate] = []
-    for number, call in enumerate(calls):
+def _next_group(waiting: deque[tuple[ToolCall, bool]], ports: Ports) -> list[_Candidate]:
+    """Take the next calls that may run together: neighbours that only read, or one that may not.
+
+    A call is prepared when every call before it that could change something has ended: what a path
+    leads to is not known earlier.
+    """
+    group: list[_Candidate] = []
+    while waiting:
+        call, repeats = waiting[0]
         prepared = ports.tools.prepare(call)
-        known = prepared.call if isinstance(prepared, PreparedCall) else call
-        repeats = is_doom_loop((*earlier, *calls[:number]), call)
-        candidates.append(_Candidate(known, prepared, repeats))
-    return candidates
-
-
-def _groups(candidates: Sequence[_Candidate]) -> list[list[_Candidate]]:
-    """Neighbours that only read, or that will not run, together; every other call by itself."""
-
-    def key(numbered: tuple[int, _Candidate]) -> int:
-        number, candidate = numbered
-        prepared = candidate.prepared
         alone = isinstance(prepared, PreparedCall) and prepared.effect == "write"
-        return number if alone else -1
-
-    return [[c for _, c in group] for _, group in groupby(enumerate(candidates), key)]
+        if alone and group:
+            break
+        waiting.popleft()
+        known = prepared.call if isinstance(prepared, PreparedCall) else call
+        group.append(_Candidate(known, prepared, repeats))
+        if alone:
+            break
+    return group
 
 
 async def _run_group(group: Sequence[_Candidate], history: History, ports: Ports) -> bool:
