@@ -9,7 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from tiller_daemon.config import Configuration, Provider
+from tiller_daemon.config import Configuration, Model, Provider
+from tiller_daemon.config.options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.models.base import ModelClient
 from tiller_daemon.models.catalog import list_local_servers
@@ -106,13 +107,15 @@ class Providers:
             raise RejectionError("invalid_settings", self._unknown(chosen))
         if problem := self._problem(provider):
             raise RejectionError("invalid_settings", f"Model {chosen} can't be used: {problem}.")
-        model = self._configuration.models.get(chosen)
+        model = self._configuration.models.get(chosen, Model())
         return ChosenModel(
             chosen,
             provider_model,
             self._client(provider_name, provider),
-            model.context_window if model else None,
-            model.max_output if model else None,
+            model.context_window,
+            model.max_output,
+            merge_options(provider.options, model.options),
+            model.variants,
         )
 
     def summaries(self) -> tuple[ModelSummary, ...]:

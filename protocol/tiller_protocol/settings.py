@@ -54,7 +54,10 @@ class Settings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
 
 
 class TurnOverrides(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What one input may choose for its own turn only. `tools` names the tools to offer."""
+    """What one input may choose for its own turn only. `tools` names the tools to offer.
+
+    `options` are fields of the provider's own request, over those that are configured.
+    """
 
     agent: str | None = None
     model: str | None = None
@@ -64,3 +67,4 @@ class TurnOverrides(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     turn_budget: Budget | None = None
     tools: tuple[str, ...] | None = None
     output_schema: dict[str, Any] | None = None
+    options: dict[str, Any] | None = None

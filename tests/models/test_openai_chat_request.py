@@ -252,3 +252,22 @@ def test_every_call_that_counts_is_sent_once_with_its_output(history: list[Item]
     assert len(results) == len(calls)
     for result, made in zip(results, calls, strict=True):
         assert made.output.strip() in result
+
+
+def test_options_go_into_the_body_but_never_in_place_of_the_conversation() -> None:
+    options = {
+        "temperature": 0.5,
+        "max_tokens": 7,
+        "reasoning_effort": "low",
+        "messages": [],
+        "model": "other",
+        "stream": False,
+        "stream_options": {},
+        "tools": [],
+    }
+    sent = json.loads(build_body(request(USER, options=options, max_output_tokens=9)))
+    plain = json.loads(build_body(request(USER)))
+    chosen = {name: options[name] for name in ("temperature", "max_tokens", "reasoning_effort")}
+    assert sent == plain | chosen
+    sent = json.loads(build_body(request(USER, options=options, variant="high")))
+    assert sent["reasoning_effort"] == "high"

@@ -127,3 +127,30 @@ async def test_an_agent_that_is_not_there_or_broken_is_refused_wherever_it_is_na
             assert why in refused.message
     assert "no end" in (await agents(world))["bad"].problem
     nursery.cancel_scope.cancel()
+
+
+async def test_options_are_layered_from_the_model_to_the_turn(autojump_clock, nursery, tmp_path):
+    world = await make(nursery, tmp_path)
+    world.options = {"a": 1, "b": {"x": 1, "y": 1}, "c": 1, "d": 1}
+    world.variants = {"deep": {"c": 3, "d": 3}}
+    world.configuration = structs.replace(
+        world.configuration, agents={"build": Agent(options={"b": {"y": 2}, "c": 2, "d": 2})}
+    )
+    session_id = await world.session()
+    chosen = (
+        (TurnOverrides(), {"a": 1, "b": {"x": 1, "y": 2}, "c": 2, "d": 2}, ""),
+        (TurnOverrides(variant="high"), {"a": 1, "b": {"x": 1, "y": 2}, "c": 2, "d": 2}, "high"),
+        (
+            TurnOverrides(variant="deep", options={"d": 4}),
+            {"a": 1, "b": {"x": 1, "y": 2}, "c": 3, "d": 4},
+            "",
+        ),
+    )
+    for turn, (overrides, options, variant) in enumerate(chosen, start=1):
+        await world.say(session_id, "hi", overrides=overrides)
+        await world.ended(session_id, turn)
+        assert world.model.requests[-1].options == options
+        assert world.model.requests[-1].variant == variant
+    (title,) = world.model.for_titles
+    assert title.options == world.options
+    nursery.cancel_scope.cancel()

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import trio
 from msgspec import Struct, structs
@@ -159,6 +160,8 @@ class World:
         self.secrets: tuple[str, ...] = ()
         self.config_directory = Path("/nonexistent")
         self.context_window: int | None = None
+        self.options: dict[str, Any] = {}
+        self.variants: dict[str, dict[str, Any]] = {}
 
     @classmethod
     async def start(
@@ -269,7 +272,14 @@ class World:
         if chosen.removeprefix("scripted/") not in self.scripts:
             raise RejectionError("invalid_settings", f"There is no model {chosen!r}.")
         name = chosen.removeprefix("scripted/")
-        return ChosenModel(chosen, name, self.model, self.context_window)
+        return ChosenModel(
+            chosen,
+            name,
+            self.model,
+            self.context_window,
+            options=self.options,
+            variants=self.variants,
+        )
 
     async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:
         self._gone = trio.Event()

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import structs
 
+from tiller_daemon.config.options import options_problem
 from tiller_daemon.config.schema import (
     DEFAULT_MAX_STEPS,
     Agent,
@@ -176,6 +177,9 @@ def _check_meaning(values: Table, source: Source) -> None:
             raise source.error("invalid_value", (*key, "base_url"), problem)
     for name in values.get("models", {}):
         _check_model_name(name, ("models", name), source)
+    for options_key, options in _options_in(values):
+        if problem := options_problem(options):
+            raise source.error("invalid_value", options_key, problem)
     for name in ("model", "small_model", "compaction_model"):
         if name in values:
             _check_model_name(values[name], (name,), source)
@@ -185,6 +189,15 @@ def _check_meaning(values: Table, source: Source) -> None:
             raise source.error("invalid_value", ("agents", name), problem)
         if "model" in agent:
             _check_model_name(agent["model"], ("agents", name, "model"), source)
+
+
+def _options_in(values: Table) -> Iterator[tuple[Key, Table]]:
+    """Every table of options, with its key."""
+    for section in ("providers", "models", "agents"):
+        for name, table in values.get(section, {}).items():
+            yield (section, name, "options"), table.get("options", {})
+            for variant, options in table.get("variants", {}).items():
+                yield (section, name, "variants", variant), options
 
 
 def _is_http(text: str) -> bool:

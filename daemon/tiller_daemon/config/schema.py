@@ -3,7 +3,7 @@
 Secrets are never part of it: a provider names the variable that holds its key.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -46,7 +46,7 @@ class Provider(Struct, frozen=True, forbid_unknown_fields=True):
     `base_url` None means the API's own. `api_key_env` is the name of a variable, never a key.
     `scripts` is the directory that a `scripted` provider plays from. `record` is a file to
     which a `scripted` provider appends each request as a line of JSON. Both are absolute after
-    loading.
+    loading. `options` are fields of the provider's own request, for all its models.
     """
 
     api: Api
@@ -55,13 +55,19 @@ class Provider(Struct, frozen=True, forbid_unknown_fields=True):
     headers: dict[str, str] = {}
     scripts: str | None = None
     record: str | None = None
+    options: dict[str, Any] = {}
 
 
 class Model(Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits of one model in tokens; they override what the daemon knows about it."""
+    """Limits of one model in tokens; they override what the daemon knows about it.
+
+    `options` are fields of the provider's request, `variants` more of them under a name.
+    """
 
     context_window: Tokens | None = None
     max_output: Tokens | None = None
+    options: dict[str, Any] = {}
+    variants: dict[str, dict[str, Any]] = {}
 
 
 class Agent(Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,6 +84,7 @@ class Agent(Struct, frozen=True, forbid_unknown_fields=True):
     permissions: tuple[Rule, ...] = ()
     tools: tuple[str, ...] | None = None
     read_only: bool | None = None
+    options: dict[str, Any] = {}
 
 
 class McpServer(Struct, frozen=True, forbid_unknown_fields=True):

@@ -50,7 +50,8 @@ class ModelRequest(Struct, frozen=True, omit_defaults=True):
 
     `model` is the provider's own name for it. `items` is history in order, already repaired: every
     tool call in it has its result. `ordinal` counts the steps of the session from 0 and `attempt`
-    the tries of this step from 0; both are for the scripted model and for logs.
+    the tries of this step from 0; both are for the scripted model and for logs. `options` are
+    fields of the provider's own request, already merged; `variant` is one that they do not hold.
     """
 
     model: str
@@ -64,6 +65,7 @@ class ModelRequest(Struct, frozen=True, omit_defaults=True):
     variant: str = ""
     max_output_tokens: int | None = None
     output_schema: dict[str, Any] | None = None
+    options: dict[str, Any] = {}
 
 
 class TextDelta(Struct, frozen=True):

@@ -13,6 +13,7 @@ from typing import Any, assert_never
 
 import msgspec
 
+from tiller_daemon.config.options import RESERVED
 from tiller_daemon.models.base import ModelRequest, ToolSpec
 from tiller_protocol.items import (
     AssistantMessage,
@@ -73,7 +74,15 @@ def build_body(request: ModelRequest, *, for_openai: bool = False) -> bytes:
     if request.output_schema is not None:
         schema = {"name": "answer", "schema": request.output_schema}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
-    return msgspec.json.encode(body)
+    return msgspec.json.encode(_with_options(body, request))
+
+
+def _with_options(body: dict[str, Any], request: ModelRequest) -> dict[str, Any]:
+    """The body with the options over it, but for what is said of the conversation itself."""
+    options = {name: value for name, value in request.options.items() if name not in RESERVED}
+    if request.variant in EFFORTS:
+        options.pop("reasoning_effort", None)
+    return body | options
 
 
 def build_messages(request: ModelRequest, *, for_openai: bool = False) -> list[Message]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tiller_daemon.config import Agent
+from tiller_daemon.config.options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.services import Services
 from tiller_daemon.turn.prompt import DEFAULT_PROMPT, EXPLORE_PROMPT, GENERAL_PROMPT, PLAN_PROMPT
@@ -70,5 +71,6 @@ def _layered(below: Agent, above: Agent) -> Agent:
         model=above.model or below.model,
         permissions=(*below.permissions, *above.permissions),
         tools=below.tools if above.tools is None else above.tools,
+        options=merge_options(below.options, above.options),
         read_only=below.read_only if above.read_only is None else above.read_only,
     )

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from tiller_daemon.config.options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.policy import globs
 from tiller_daemon.session.agents import DEFAULT_AGENT, find_agent
@@ -37,6 +38,7 @@ def freeze_context(
     model = services.model(overrides.model or settings.model or agent.model or configuration.model)
     chosen = configuration.compaction_model
     compaction = services.model(chosen) if chosen else None
+    variant = overrides.variant or settings.variant or ""
     tools = choose_tools(services, overrides.tools if overrides.tools is not None else agent.tools)
     if agent.read_only:
         tools = {name: tool for name, tool in tools.items() if tool.effect != "write"}
@@ -67,7 +69,15 @@ def freeze_context(
         counted_tokens=snapshot.context_tokens,
         counted_items=snapshot.context_items,
         compaction_model=compaction.provider_model if compaction else "",
-        variant=overrides.variant or settings.variant or "",
+        variant=variant,
+        effort="" if variant in model.variants else variant,
+        options=merge_options(
+            model.options,
+            agent.options,
+            model.variants.get(variant, {}),
+            overrides.options or {},
+        ),
+        compaction_options=(compaction or model).options,
         context_window=model.context_window or DEFAULT_CONTEXT_WINDOW_TOKENS,
         max_output_tokens=model.max_output_tokens,
         output_schema=overrides.output_schema,

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -14,13 +15,18 @@ from tiller_daemon.tools.base import Tool
 
 
 class ChosenModel(Struct, frozen=True):
-    """A model that can be asked: its full name, its provider's name for it, and its client."""
+    """A model that can be asked: its full name, its provider's name for it, and its client.
+
+    `options` are those of provider and model, `variants` those that a variant adds.
+    """
 
     name: str
     provider_model: str
     client: ModelClient
     context_window: int | None = None
     max_output_tokens: int | None = None
+    options: dict[str, Any] = {}
+    variants: dict[str, dict[str, Any]] = {}
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,7 @@ class Titling:
             session_id=self._outbox.snapshot.session_id,
             ordinal=self._ordinal,
             purpose="title",
+            options=model.options,
             max_output_tokens=OUTPUT_TOKENS_MAX,
         )
         answer, usage = "", Usage()

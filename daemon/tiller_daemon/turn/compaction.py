@@ -202,6 +202,7 @@ async def _summarise(context: TurnContext, history: History, ports: Ports) -> tu
         session_id=context.session_id,
         ordinal=context.first_ordinal,
         purpose="compaction",
+        options=context.compaction_options,
     )
     pieces: list[str] = []
     usage = Usage()

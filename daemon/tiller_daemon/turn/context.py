@@ -23,6 +23,7 @@ class TurnContext(Struct, frozen=True):
     provider counted `counted_tokens` for the first `counted_items` items of history. `rules` are
     the permission rules above the built-in ones, weakest layer first. `spent_before` is what the
     session had spent before this turn. With `read_only` a call that may write is denied.
+    `effort` is the variant, if configuration does not define it; else it is in `options`.
     """
 
     turn_id: str
@@ -44,6 +45,9 @@ class TurnContext(Struct, frozen=True):
     counted_tokens: int = 0
     counted_items: int = 0
     variant: str = ""
+    effort: str = ""
+    options: dict[str, Any] = {}
+    compaction_options: dict[str, Any] = {}
     read_only: bool = False
     compaction_model: str = ""
     context_window: int = DEFAULT_CONTEXT_WINDOW_TOKENS

@@ -159,7 +159,8 @@ async def _begin_step(
         tools=() if limit else context.tools,
         session_id=context.session_id,
         ordinal=context.first_ordinal + step - 1,
-        variant=context.variant,
+        variant=context.effort,
+        options=context.options,
         max_output_tokens=context.max_output_tokens,
         output_schema=context.output_schema,
     )

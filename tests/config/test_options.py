@@ -1,0 +1,66 @@
+"""Layers of options, and what can't be one."""
+
+import copy
+from itertools import takewhile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tiller_daemon.config import ConfigurationError, load_configuration
+from tiller_daemon.config.options import RESERVED, merge_options, options_problem
+from tiller_protocol.places import Places
+
+NAMES = st.sampled_from("abc")
+LAYERS = st.dictionaries(
+    NAMES,
+    st.recursive(
+        st.integers(0, 3) | st.lists(st.integers(0, 3), max_size=2),
+        lambda inner: st.dictionaries(NAMES, inner, max_size=3),
+        max_leaves=6,
+    ),
+    max_size=3,
+)
+
+
+@given(st.lists(LAYERS, max_size=5))
+def test_of_each_name_the_last_layer_wins_and_tables_are_joined(layers):
+    before = copy.deepcopy(layers)
+    merged = merge_options(*layers)
+    assert layers == before
+    assert set(merged) == {name for layer in layers for name in layer}
+    for name, value in merged.items():
+        said = [layer[name] for layer in layers if name in layer]
+        tables = list(takewhile(lambda one: isinstance(one, dict), reversed(said)))
+        assert value == (merge_options(*reversed(tables)) if tables else said[-1])
+
+
+@given(LAYERS)
+def test_an_empty_layer_changes_nothing(layer):
+    assert merge_options(layer, {}) == layer
+    assert merge_options({}, layer) == layer
+    assert merge_options(layer, layer) == layer
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        *((f"options.{name} = 1", f"`{name}` is set by the daemon") for name in RESERVED),
+        ("options.since = 2026-11-21", "JSON has not"),
+        ("options.a = { b = [{ c = inf }] }", "JSON has not"),
+        ("variants.deep.model = 'x'", "`model` is set by the daemon"),
+        ("options = 3", "expected a table"),
+        ("variants.deep = 3", "expected a table"),
+    ],
+)
+def test_what_cannot_be_an_option_is_named_where_it_stands(tmp_path, text, problem):
+    places = Places(tmp_path, tmp_path, tmp_path)
+    providers = "[providers.p]\napi = 'openai_chat'\n"
+    (tmp_path / "config.toml").write_text(f"{providers}[models.'p/m']\n{text}\n")
+    with pytest.raises(ConfigurationError, match="line 4: models") as caught:
+        load_configuration(places, {})
+    assert problem in caught.value.message
+
+
+def test_what_json_has_is_no_problem():
+    assert options_problem({"a": [1, 2.5, True, "x", {"b": {}}]}) == ""
