@@ -193,7 +193,7 @@ def _add_daemon(add: _AddParser) -> None:
 def _add_rest(add: _AddParser) -> None:
     _verb(add, "schema", "schema", "print the protocol as JSON Schema")
     parser = _verb(add, "demo", "demo", "see it work: no key, no network, real tools")
-    parser.add_argument("--keep", action="store_true", help="keep the demo's directory")
+    parser.add_argument("--remove", action="store_true", help="leave nothing of the demo behind")
 
 
 def _session(parser: argparse.ArgumentParser, default: str | None = None) -> None:

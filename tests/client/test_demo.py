@@ -24,10 +24,10 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_demo_repairs_a_real_failing_test_and_leaves_nothing_behind(
+def test_the_demo_repairs_a_real_failing_test_and_leaves_nothing_behind_when_told(
     places: Places, tiller: Tiller, root: Path
 ) -> None:
-    status, out, err = tiller("demo")
+    status, out, err = tiller("demo", "--remove")
     assert (status, err) == (0, "")
     assert "AssertionError: 850 != 849" in out
     assert "allowed once by tiller demo" in out
@@ -38,10 +38,10 @@ def test_the_demo_repairs_a_real_failing_test_and_leaves_nothing_behind(
     assert not places.runtime.exists()
 
 
-def test_the_demo_can_be_kept_and_looked_at(
+def test_the_demo_stays_to_be_looked_at(
     tiller: Tiller, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    status, out, _ = tiller("demo", "--keep", "--json")
+    status, out, _ = tiller("demo", "--json")
     events = [json.loads(line) for line in out.splitlines()]
     assert status == 0
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))

@@ -50,12 +50,14 @@ def run(arguments: Namespace) -> int:
     """Play the demo; 0 when the turn completed and the repaired test passes."""
     root = Path(tempfile.mkdtemp(prefix="tiller-demo-")).resolve()
     story = _Story(root, json=arguments.json)
+    kept = False
     try:
         status = story.tell()
+        kept = not arguments.remove
     finally:
-        if not arguments.keep:
+        if not kept:
             shutil.rmtree(root, ignore_errors=True)
-    story.say_where(kept=arguments.keep)
+    story.say_where(kept=kept)
     return status
 
 
@@ -95,8 +97,9 @@ class _Story:
             self._note(f"log      {self._home / 'state'}")
             home = shlex.quote(str(self._home))
             self._note(f"look at the session:  TILLER_HOME={home} tiller show last")
+            self._note(f"remove all of it:     rm -r {shlex.quote(str(self._home.parent))}")
         else:
-            self._note("removed; to keep it and look at the session:  tiller demo --keep")
+            self._note("removed, as asked")
         self._note("with a model of your own:  tiller doctor")
 
     def _make_project(self) -> None:
