@@ -96,7 +96,8 @@ class _Story:
             self._note(f"project  {self._project}")
             self._note(f"log      {self._home / 'state'}")
             home = shlex.quote(str(self._home))
-            self._note(f"look at the session:  TILLER_HOME={home} tiller show last")
+            program = "tiller" if shutil.which("tiller") else Path(sys.executable).parent / "tiller"
+            self._note(f"look at the session:  TILLER_HOME={home} {program} show last")
             self._note(f"remove all of it:     rm -r {shlex.quote(str(self._home.parent))}")
         else:
             self._note("removed, as asked")
