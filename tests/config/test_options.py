@@ -45,7 +45,7 @@ def test_an_empty_layer_changes_nothing(layer):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        *((f"options.{name} = 1", f"`{name}` is set by the daemon") for name in RESERVED),
+        *((f"options.{name} = 1", f"`{name}` is set by the daemon") for name in sorted(RESERVED)),
         ("options.since = 2026-11-21", "JSON has not"),
         ("options.a = { b = [{ c = inf }] }", "JSON has not"),
         ("variants.deep.model = 'x'", "`model` is set by the daemon"),
