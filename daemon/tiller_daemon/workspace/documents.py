@@ -32,6 +32,8 @@ def read_document(path: Path, within: Path | None, bytes_max: int) -> Document |
     the user's own directory, it may lead anywhere. A FIFO, a device or a directory is no document.
     Bytes that are not UTF-8 are replaced. Blocks for as long as the disk takes.
     """
+    if not os.path.lexists(path):  # the usual case, for each turn anew: following links costs more
+        return None
     try:
         location = locate(within or path.parent, os.fspath(path))
         if within is not None and not location.inside:
