@@ -79,4 +79,3 @@ def test_what_only_the_run_will_tell_is_said_so_and_never_allowed_for_good(
     (need,) = needs_outside([Need("bash", ('cat "$file"',), kind="command")], workspace)
     assert need.subjects == (UNKNOWN,)
     assert need.always == ()
-

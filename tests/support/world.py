@@ -157,6 +157,7 @@ class World:
         self._changed = trio.Event()
         self._epoch = 0.0
         self.workspace = "/"
+        self.kills = 0
         self.secrets: tuple[str, ...] = ()
         self.config_directory = Path("/nonexistent")
         self.context_window: int | None = None
@@ -199,6 +200,7 @@ class World:
 
     async def kill(self) -> None:
         """Kill the daemon: nothing is closed, nothing is told."""
+        self.kills += 1
         self.scope.cancel()
         await self._gone.wait()
 
