@@ -195,10 +195,11 @@ def test_a_daemon_that_ends_at_once_is_reported_with_its_last_words(
 
 
 def test_only_what_this_start_printed_is_reported(places: Places, fake_module: Path) -> None:
+    """The texts differ in length, as Python takes a module of the same size and second for old."""
     fake_module.write_text("raise SystemExit('the old reason')")
     with pytest.raises(StartFailed):
         Connection(places, "test")
-    fake_module.write_text("raise SystemExit('the new reason')")
+    fake_module.write_text("raise SystemExit('the other reason')")
     with pytest.raises(StartFailed) as raised:
         Connection(places, "test")
     assert "the old reason" not in str(raised.value)
