@@ -1,0 +1,46 @@
+"""What of history goes into a request: a result for every call, nothing discarded (G4)."""
+
+from tiller_daemon.turn.history import ABORTED_OUTPUT, PRUNED_OUTPUT, History
+from tiller_protocol.ids import CallId, ItemId
+from tiller_protocol.items import AssistantMessage, Compaction, ToolCall, UserMessage
+
+SAID = UserMessage(ItemId("u"), "go", "start")
+
+
+def call(name: str, **fields: object) -> ToolCall:
+    state = fields.pop("state", "completed")
+    return ToolCall(ItemId(name), CallId(name), "look", "{}", state, **fields)
+
+
+def test_a_call_without_a_result_gets_one() -> None:
+    pending, running = call("a", state="pending"), call("b", state="running", output="so far")
+    sent = History([SAID, pending, running]).for_request()
+    assert [(item.state, item.output) for item in sent[1:]] == [
+        ("error", ABORTED_OUTPUT),
+        ("error", "so far"),
+    ]
+
+
+def test_nothing_discarded_or_empty_is_sent() -> None:
+    dropped = AssistantMessage(ItemId("d"), "no", "discarded")
+    empty = AssistantMessage(ItemId("e"), "", "completed")
+    assert History([SAID, dropped, empty, call("c", discarded=True)]).for_request() == (SAID,)
+
+
+def test_a_compaction_stands_for_all_before_it_but_the_words_it_keeps() -> None:
+    later = call("z")
+    summary = Compaction(ItemId("k"), "done so far", ItemId("a"), ("u",))
+    first = UserMessage(ItemId("old"), "before", "start")
+    history = History([first, SAID, call("a"), summary, later])
+    assert history.for_request() == (SAID, summary, later)
+
+
+def test_what_is_sent_follows_every_change() -> None:
+    history = History([SAID, call("a", state="running")])
+    assert history.for_request()[1].output == ABORTED_OUTPUT
+    history.replace(call("a", output="found"))
+    assert history.for_request()[1].output == "found"
+    history.prune(["a"])
+    assert history.for_request()[1].output == PRUNED_OUTPUT
+    history.add(SAID)
+    assert history.for_request()[-1] == SAID
