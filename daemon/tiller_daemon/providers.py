@@ -3,17 +3,19 @@
 Builds each provider's client when it is first used and closes them all at the end.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from tiller_daemon.config import Configuration, Model, Provider
+from tiller_daemon.config import Api, Configuration, Model, Provider
 from tiller_daemon.config.options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.models.base import ModelClient
 from tiller_daemon.models.catalog import list_local_servers
+from tiller_daemon.models.http_client import BEARER, HttpClient
+from tiller_daemon.models.keys import Key, KeyVariable, NoKey
 from tiller_daemon.models.openai_chat import OpenAIChat
 from tiller_daemon.models.scripted import ScriptedModel
 from tiller_daemon.session.services import ChosenModel
@@ -41,6 +43,17 @@ USUAL_KEYS = (
     ),
 )
 """Each speaks the Chat Completions wire at its `base_url`; the first that has a key is taken."""
+
+
+class Wire(Struct, frozen=True):
+    """One `api`: its adapter, where its own server is, and the header that the key goes into."""
+
+    adapter: Callable[[HttpClient], ModelClient]
+    base_url: str
+    key_header: str = BEARER
+
+
+WIRES: dict[Api, Wire] = {"openai_chat": Wire(OpenAIChat, "https://api.openai.com/v1")}
 
 SECRET_CHARS_MIN = 8
 """A shorter key is not looked for in what tools say: it may be an ordinary word."""
@@ -152,13 +165,9 @@ class Providers:
         )
 
     def _problem(self, provider: Provider) -> str:
-        variable = provider.api_key_env
-        if variable and not self._environ.get(variable):
-            return (
-                f"its key is expected in the variable {variable}, which is not set where the "
-                "daemon was started; set it and run `tiller daemon restart`"
-            )
-        if provider.api not in ("openai_chat", "scripted"):
+        if problem := self._key(provider).problem():
+            return problem
+        if provider.api != "scripted" and provider.api not in WIRES:
             return f'its wire {provider.api} is not spoken by this daemon: use api = "openai_chat"'
         return ""
 
@@ -171,17 +180,19 @@ class Providers:
         if provider.api == "scripted":
             record = Path(provider.record) if provider.record else None
             return ScriptedModel.from_directory(Path(provider.scripts or "."), record=record)
-        variable = provider.api_key_env or ""
+        wire = WIRES[provider.api]
+        whole = structs.replace(
+            provider,
+            base_url=provider.base_url or wire.base_url,
+            api_key_header=provider.api_key_header or wire.key_header,
+        )
         try:
-            client = OpenAIChat(
-                provider.base_url or "https://api.openai.com/v1",
-                self._environ.get(variable),
-                provider.headers,
-                name=name,
-                api_key_env=variable,
-            )
+            http = HttpClient(name, whole, self._key(provider))
         except ValueError as error:
             message = f"The provider {name} can't be used: {error}."
             raise RejectionError("invalid_settings", message) from None
-        self._closing.push_async_callback(client.aclose)
-        return client
+        self._closing.push_async_callback(http.aclose)
+        return wire.adapter(http)
+
+    def _key(self, provider: Provider) -> Key:
+        return KeyVariable(provider.api_key_env, self._environ) if provider.api_key_env else NoKey()

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.providers import fixed_key
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.http_failure import (
     QUOTED_CHARS_MAX,
@@ -12,9 +13,10 @@ from tiller_daemon.models.http_failure import (
     error_of_answer,
     retry_after_s,
 )
+from tiller_daemon.models.keys import Key, NoKey
 
 KEY = "sk-canary-0123456789"
-ENDPOINT = Endpoint("local", "http://h/v1", "LOCAL_KEY", (KEY,))
+ENDPOINT = Endpoint("local", "http://h/v1", fixed_key(KEY))
 NOW = 1_800_000_000.0
 
 
@@ -72,16 +74,14 @@ def test_the_secret_is_not_in_the_endpoints_own_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "secrets", "advice"),
+    ("key", "advice"),
     [
-        ("LOCAL_KEY", (KEY,), "Check the variable LOCAL_KEY"),
-        ("LOCAL_KEY", (), "Set the variable LOCAL_KEY"),
-        ("", (), "`api_key_env`"),
+        (fixed_key(KEY), "Check the variable LOCAL_KEY"),
+        (fixed_key(None), "Set the variable LOCAL_KEY"),
+        (NoKey(), "`api_key_env`"),
     ],
 )
-def test_a_refused_key_is_told_by_its_variable(
-    variable: str, secrets: tuple[str, ...], advice: str
-) -> None:
-    error = error_of_answer(Endpoint("p", "http://h", variable, secrets), 401, {}, b"", NOW)
+def test_a_refused_key_is_told_by_where_it_comes_from(key: Key, advice: str) -> None:
+    error = error_of_answer(Endpoint("p", "http://h", key), 401, {}, b"", NOW)
     assert advice in error.message
     assert not error.retryable

@@ -17,8 +17,10 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from support.dialect import check_chat_messages
 from support.http_server import Answer, events, hanging, raw, serving, status
+from support.providers import open_http
+from tiller_daemon.config import Provider
 from tiller_daemon.models.base import Finished, ModelError, ModelEvent, ModelRequest, TextDelta
-from tiller_daemon.models.http_client import IDLE_S
+from tiller_daemon.models.http_client import IDLE_S, HttpClient
 from tiller_daemon.models.openai_chat import OpenAIChat
 from tiller_daemon.models.retry import RetryWait, stream_with_retry
 from tiller_protocol.ids import ItemId
@@ -46,12 +48,9 @@ def joined(seen: list[ModelEvent]) -> list[ModelEvent]:
 
 
 @asynccontextmanager
-async def opened(base_url: str, **options: Any) -> AsyncGenerator[OpenAIChat]:
-    client = OpenAIChat(base_url, **({"api_key": KEY, "name": "local"} | options))
-    try:
-        yield client
-    finally:
-        await client.aclose()
+async def opened(base_url: str, key: str | None = KEY, **fields: Any) -> AsyncGenerator[OpenAIChat]:
+    async with open_http(base_url, key, **fields) as http:
+        yield OpenAIChat(http)
 
 
 async def collect(client: OpenAIChat, seen: list[ModelEvent] | None = None) -> list[ModelEvent]:
@@ -83,8 +82,11 @@ async def test_a_request_and_its_answer() -> None:
 
 
 async def test_own_headers_are_sent_and_no_key_means_no_authorization() -> None:
-    options = {"api_key": None, "headers": {"X-Team": "blue"}}
-    async with serving(events(*GOOD)) as server, opened(server.base_url, **options) as client:
+    headers = {"X-Team": "blue"}
+    async with (
+        serving(events(*GOOD)) as server,
+        opened(server.base_url, None, headers=headers) as client,
+    ):
         assert await collect(client) == WHOLE
     assert server.received[0].headers["x-team"] == "blue"
     assert "authorization" not in server.received[0].headers
@@ -143,7 +145,7 @@ async def test_every_status_has_its_kind_and_its_sentence(
 ) -> None:
     """B46, G13."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    error = await failure(status(code, content), api_key_env="LOCAL_KEY")
+    error = await failure(status(code, content))
     assert (error.kind, error.status) == (kind, code)
     assert pytest.RaisesExc(ModelError, match=said).matches(error)
     assert "<html>" not in error.message
@@ -250,19 +252,41 @@ async def test_a_name_that_does_not_exist_is_a_matter_of_the_network() -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
+    "fields",
     [
         {"base_url": "ftp://host"},
         {"base_url": "host/v1"},
-        {"base_url": "http://host", "api_key": "sk-\nnext"},
-        {"base_url": "http://host", "api_key": "sk-ключ"},
+        {"base_url": "http://host", "headers": {"X-Secret": "sk-\nnext"}},
     ],
 )
-def test_what_can_not_be_sent_is_said_at_once_and_without_the_key(options: dict[str, Any]) -> None:
+def test_what_can_not_be_sent_is_said_at_once_and_without_the_value(fields: dict[str, Any]) -> None:
     """G13."""
     with pytest.raises(ValueError, match="provider local") as caught:
-        OpenAIChat(**({"api_key": None, "name": "local"} | options))
+        HttpClient("local", Provider("openai_chat", **fields))
     assert "sk-" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["sk-\nnext", "sk-ключ"])
+async def test_a_key_that_can_not_be_sent_is_refused_without_saying_it(key: str) -> None:
+    """G13."""
+    async with opened("http://127.0.0.1:9/v1", key) as client:
+        with pytest.raises(ModelError, match="holds a character that can't be sent") as caught:
+            await collect(client)
+    assert caught.value.kind == "authentication"
+    assert "sk-" not in caught.value.message
+
+
+async def test_a_model_can_have_its_own_place_and_its_requests_parameters() -> None:
+    """As on Azure: the deployment in the path, a version after it, the key in its own header."""
+    fields = {"query": {"api-version": "2024-10-21"}, "api_key_header": "api-key"}
+    async with serving(events(*GOOD)) as server:
+        base_url = server.base_url.replace("/v1", "/openai/deployments/{model}/")
+        async with opened(base_url, **fields) as client:
+            assert await collect(client) == WHOLE
+    (received,) = server.received
+    assert received.path == "/openai/deployments/m/chat/completions?api-version=2024-10-21"
+    assert received.headers["api-key"] == KEY
+    assert "authorization" not in received.headers
 
 
 @pytest.mark.skipif(not which("openssl"), reason="openssl makes the certificate")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.providers import fixed_key
 from tiller_daemon.models.base import (
     Finished,
     ModelError,
@@ -23,7 +24,7 @@ from tiller_daemon.models.http_failure import Endpoint
 from tiller_daemon.models.openai_chat_stream import ChatDecoder
 from tiller_protocol.items import Usage
 
-ENDPOINT = Endpoint("local", "http://127.0.0.1:1/v1", secrets=("sk-secret",))
+ENDPOINT = Endpoint("local", "http://127.0.0.1:1/v1", fixed_key("sk-secret"))
 DONE = b"data: [DONE]\n\n"
 
 

@@ -10,6 +10,7 @@ from trio.testing import MockClock
 
 from support.dialect import check_chat_messages
 from support.peers import Aimock
+from support.providers import open_http
 from tiller_daemon.models.base import (
     Finished,
     ModelError,
@@ -39,12 +40,11 @@ def asked(text: str, *more: Item, ordinal: int = 0) -> ModelRequest:
 
 
 async def answered(aimock: Aimock, request: ModelRequest) -> list[ModelEvent]:
-    client = OpenAIChat(aimock.base_url, "sk-test", name="aimock")
-    try:
-        async with aclosing(client.stream(request)) as stream:
-            return [event async for event in stream]
-    finally:
-        await client.aclose()
+    async with (
+        open_http(aimock.base_url, "sk-test") as http,
+        aclosing(OpenAIChat(http).stream(request)) as stream,
+    ):
+        return [event async for event in stream]
 
 
 def text_of(events: list[ModelEvent]) -> str:
@@ -114,14 +114,17 @@ async def test_a_limit_with_retry_after_is_waited_for_and_passed(
     limit = {"error": {"message": "slow down", "type": "rate_limit_error"}, "status": 429}
     aimock.answer({"userMessage": "hello", "sequenceIndex": 0}, limit | {"retryAfter": 3})
     aimock.answer({"userMessage": "hello", "sequenceIndex": 1}, {"content": "Here."})
-    client = OpenAIChat(aimock.base_url, None, name="aimock")
     seen: list[ModelEvent | RetryWait] = []
-    async with aclosing(
-        stream_with_retry(client, asked("hello"), time=trio.current_time, random=lambda: 0.0)
-    ) as stream:
+    async with (
+        open_http(aimock.base_url) as http,
+        aclosing(
+            stream_with_retry(
+                OpenAIChat(http), asked("hello"), time=trio.current_time, random=lambda: 0.0
+            )
+        ) as stream,
+    ):
         async for event in stream:
             seen.append(event)  # noqa: PERF401
-    await client.aclose()
     assert isinstance(seen[0], RetryWait)
     assert (seen[0].delay_s, seen[0].kind) == (3.0, "rate_limit")
     assert "slow down" in seen[0].cause

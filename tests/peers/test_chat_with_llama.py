@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from support.peers import Llama
+from support.providers import open_http
 from tiller_daemon.models.base import (
     Finished,
     ModelError,
@@ -37,12 +38,11 @@ def request(*items: Item, tokens: int | None = 12, **fields: object) -> ModelReq
 
 
 async def answered(llama: Llama, asked: ModelRequest) -> list[ModelEvent]:
-    client = OpenAIChat(llama.base_url, None, name="llama")
-    try:
-        async with aclosing(client.stream(asked)) as stream:
-            return [event async for event in stream]
-    finally:
-        await client.aclose()
+    async with (
+        open_http(llama.base_url) as http,
+        aclosing(OpenAIChat(http).stream(asked)) as stream,
+    ):
+        return [event async for event in stream]
 
 
 async def test_a_real_answer_streams_and_is_counted(llama: Llama) -> None:
@@ -81,18 +81,17 @@ async def test_a_request_beyond_its_context_is_told_as_such(llama: Llama) -> Non
 
 async def test_a_cancelled_answer_frees_the_server(llama: Llama) -> None:
     """B28: it has two slots; were they still busy, later requests would wait for them."""
-    client = OpenAIChat(llama.base_url, None, name="llama")
     endless = request(UserMessage(ItemId("u"), "Count: 1 2 3 4 5 6", "start"), tokens=100_000)
-    for _ in range(4):
-        with trio.CancelScope() as scope:
-            async with aclosing(client.stream(endless)) as stream:
-                async for event in stream:
-                    if isinstance(event, TextDelta):
-                        scope.cancel()
-        assert scope.cancelled_caught
-    with trio.fail_after(60):
-        assert isinstance((await answered(llama, request(HELLO)))[-1], Finished)
-    await client.aclose()
+    async with open_http(llama.base_url) as http:
+        for _ in range(4):
+            with trio.CancelScope() as scope:
+                async with aclosing(OpenAIChat(http).stream(endless)) as stream:
+                    async for event in stream:
+                        if isinstance(event, TextDelta):
+                            scope.cancel()
+            assert scope.cancelled_caught
+        with trio.fail_after(60):
+            assert isinstance((await answered(llama, request(HELLO)))[-1], Finished)
 
 
 async def test_two_answers_at_once_do_not_mix(llama: Llama) -> None:

@@ -43,7 +43,9 @@ class ConfigurationError(Exception):
 class Provider(Struct, frozen=True, forbid_unknown_fields=True):
     """One way to reach models.
 
-    `base_url` None means the API's own. `api_key_env` is the name of a variable, never a key.
+    `base_url` None means the API's own. `api_key_env` is the name of a variable, never a key;
+    the key is sent in `api_key_header`, None meaning the API's own. `headers` and `query` are sent
+    with each request.
     `scripts` is the directory that a `scripted` provider plays from. `record` is a file to
     which a `scripted` provider appends each request as a line of JSON. Both are absolute after
     loading. `options` are fields of the provider's own request, for all its models.
@@ -52,7 +54,9 @@ class Provider(Struct, frozen=True, forbid_unknown_fields=True):
     api: Api
     base_url: str | None = None
     api_key_env: str | None = None
+    api_key_header: str | None = None
     headers: dict[str, str] = {}
+    query: dict[str, str] = {}
     scripts: str | None = None
     record: str | None = None
     options: dict[str, Any] = {}

@@ -10,13 +10,21 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TypeVar, cast
+from urllib.parse import quote, unquote
 
 import httpx2
 import msgspec
 import trio
 
+from tiller_daemon.config import Provider
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.http_failure import Endpoint, error_of_answer
+from tiller_daemon.models.keys import Key, KeyProblem, NoKey
+
+BEARER = "Authorization"
+"""The header in which a key goes as `Bearer KEY`; in any other one it stands alone."""
+
+MODEL_IN_PATH = "{model}"
 
 CONNECT_S = 10.0
 WRITE_S = 30.0
@@ -45,54 +53,55 @@ T = TypeVar("T")
 class HttpClient:
     """One provider's connections. `aclose` closes them; requests must have ended by then.
 
-    Raises `ValueError` for a base URL or a key that can't be sent.
+    `provider` says where the server is; its `base_url` must be given. `{model}` in its path stands
+    for the name of the model. Raises `ValueError` for a base URL or a header that can't be sent.
     """
 
-    def __init__(
-        self,
-        name: str,
-        base_url: str,
-        *,
-        api_key: str | None,
-        key_variable: str = "",
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        url = httpx2.URL(base_url)
+    def __init__(self, name: str, provider: Provider, key: Key | None = None) -> None:
+        base_url = provider.base_url or ""
+        url = httpx2.URL(base_url.replace(MODEL_IN_PATH, "model"))
         if url.scheme not in ("http", "https") or not url.host:
             raise ValueError(f"base_url of provider {name} is no http or https address: {base_url}")
-        self._url = url
-        shown = str(url.copy_with(query=None, userinfo=b""))
-        api_key = (api_key or "").strip()
-        secrets = (*([api_key] if api_key else []), *(headers or {}).values())
-        self.endpoint = Endpoint(name, shown, key_variable, secrets)
+        self.host = url.host
+        """The server's name, lower case, without its port."""
+        self._base_url = base_url
+        self._query = dict(url.params) | provider.query
+        self._key = key or NoKey()
+        self._key_header = provider.api_key_header or BEARER
+        self._is_https = url.scheme == "https"
+        headers = tuple(provider.headers.values())
+        shown = str(httpx2.URL(base_url).copy_with(query=None, userinfo=b""))
+        self.endpoint = Endpoint(name, unquote(shown), self._key, headers)
         self._headers = {
             "Accept": "text/event-stream",
             "Accept-Encoding": "identity",
             "Content-Type": "application/json",
             "User-Agent": "tiller",
-            **({"Authorization": f"Bearer {api_key}"} if api_key else {}),
-            **(headers or {}),
+            **provider.headers,
         }
         for field, value in self._headers.items():
-            if not (field + value).isascii() or not (field + value).isprintable():
+            if not _can_be_sent(field + value):
                 raise ValueError(
-                    f"the key or a header of provider {name} holds a character that can't be sent"
-                    f" (header {field})"
+                    f"a header of provider {name} holds a character that can't be sent ({field})"
                 )
         self._opening = trio.Lock()
         self._client: httpx2.AsyncClient | None = None
 
     @asynccontextmanager
-    async def stream(self, path: str, body: bytes) -> AsyncGenerator[AsyncIterator[bytes]]:
+    async def stream(
+        self, path: str, body: bytes, *, model: str = "", headers: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[AsyncIterator[bytes]]:
         """POST `body` to `path` under the base URL; gives the chunks of the event stream.
 
         Every way in which that can fail, within the context too, is a `ModelError`. Leaving it,
-        also by cancellation, closes the connection unless the whole body was read.
+        also by cancellation, closes the connection unless the whole body was read. `headers` are
+        for this request, and give way to those that are configured.
         """
         client = await self._opened()
-        url = self._url.copy_with(path=self._url.path.rstrip("/") + path)
+        url = self._address(path, model)
+        sent = {**(headers or {}), **self._headers, **await self._authorization()}
         try:
-            async with client.stream("POST", url, content=body) as response:
+            async with client.stream("POST", url, content=body, headers=sent) as response:
                 await self._check(response)
                 chunks = response.aiter_bytes()
                 try:
@@ -107,15 +116,35 @@ class HttpClient:
         if self._client is not None:
             await self._client.aclose()
 
+    def _address(self, path: str, model: str) -> httpx2.URL:
+        url = httpx2.URL(self._base_url.replace(MODEL_IN_PATH, quote(model, safe="")))
+        whole = url.copy_with(raw_path=url.raw_path.partition(b"?")[0].rstrip(b"/") + path.encode())
+        return whole.copy_merge_params(self._query) if self._query else whole
+
+    async def _authorization(self) -> dict[str, str]:
+        if any(field.lower() == self._key_header.lower() for field in self._headers):
+            return {}
+        try:
+            key = await self._key.read()
+        except KeyProblem as problem:
+            raise ModelError(
+                "authentication", f"{self.endpoint} can't be asked: {problem}."
+            ) from None
+        if not _can_be_sent(key):
+            message = f"{self.endpoint} can't be asked: its key holds a character that can't be"
+            raise ModelError("authentication", f"{message} sent. {self._key.advice}")
+        if not key:
+            return {}
+        return {self._key_header: f"Bearer {key}" if self._key_header == BEARER else key}
+
     async def _opened(self) -> httpx2.AsyncClient:
         async with self._opening:
             if self._client is None:
-                if self._url.scheme == "https":
+                if self._is_https:
                     verify = await trio.to_thread.run_sync(httpx2.create_ssl_context)
                 else:
                     verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # Trusts nothing, costs none.
                 self._client = httpx2.AsyncClient(
-                    headers=self._headers,
                     verify=verify,
                     timeout=httpx2.Timeout(IDLE_S, connect=CONNECT_S, write=WRITE_S, pool=POOL_S),
                     limits=httpx2.Limits(
@@ -211,6 +240,10 @@ async def _unwind(chunks: AsyncIterator[bytes]) -> None:
         scope.cancel()
         async for _ in chunks:
             pass
+
+
+def _can_be_sent(text: str) -> bool:
+    return text.isascii() and (text.isprintable() or not text)
 
 
 def _causes_of(error: BaseException) -> list[BaseException]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from tiller_daemon.models.base import ModelError, ModelErrorKind
+from tiller_daemon.models.keys import Key, NoKey
 
 QUOTED_CHARS_MAX = 400
 """How much of a server's own words goes into a sentence."""
@@ -47,15 +48,12 @@ _POLICY_WORDS = ("content_filter", "content_policy", "content policy", "safety p
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A provider as it is named to people, and the secrets that must never be said.
-
-    `key_variable` is the name of the variable of the key, empty when none is configured.
-    """
+    """A provider as it is named to people, and what must never be said: its key, its headers."""
 
     name: str
     base_url: str
-    key_variable: str = ""
-    secrets: tuple[str, ...] = field(default=(), repr=False)
+    key: Key = field(default_factory=NoKey, repr=False)
+    headers: tuple[str, ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
         return f"Provider {self.name} ({self.base_url})"
@@ -64,7 +62,7 @@ class Endpoint:
         """A server's own words: one line, cut, without secrets; empty for an HTML page."""
         if text.lstrip()[:1] == "<":
             return ""
-        for secret in self.secrets:
+        for secret in (*self.key.secrets, *self.headers):
             if len(secret) >= SECRET_CHARS_MIN:
                 text = text.replace(secret, "[secret]")
         line = " ".join(text.split())
@@ -186,7 +184,7 @@ def _kind_of(status: int, said: _Said) -> ModelErrorKind:
 def _sentence(endpoint: Endpoint, kind: ModelErrorKind, status: int | None, said: _Said) -> str:
     match kind:
         case "authentication":
-            what = f"did not accept the key. {_key_advice(endpoint)}"
+            what = f"did not accept the key. {endpoint.key.advice}"
         case "quota":
             what = "says that the quota is used up. Look at your plan and billing there."
         case "not_found":
@@ -206,10 +204,3 @@ def _sentence(endpoint: Endpoint, kind: ModelErrorKind, status: int | None, said
     code = "" if status is None else f" (HTTP {status})"
     words = endpoint.quote(said.words)
     return f"{endpoint} {what}{code}" + (f" It said: {words}" if words else "")
-
-
-def _key_advice(endpoint: Endpoint) -> str:
-    if not endpoint.key_variable:
-        return "Name the variable that holds it with `api_key_env`."
-    state = "Check the" if endpoint.secrets else "Set the"
-    return f"{state} variable {endpoint.key_variable}."
