@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from support.dialect import check_chat_body, check_chat_messages
 from tiller_daemon.models.base import ModelRequest, ToolSpec
-from tiller_daemon.models.openai_chat_request import build_body, build_messages, reasoning_tag
+from tiller_daemon.models.openai_chat_request import build_body, build_messages, reasoning_tags
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import (
     AssistantMessage,
@@ -23,7 +23,9 @@ from tiller_protocol.items import (
     UserMessage,
 )
 
+PLACE = "http://127.0.0.1:1/v1"
 USER = UserMessage(ItemId("u"), "hello", "start")
+TAG = reasoning_tags(PLACE, "m")["reasoning"]
 PIXEL = Image("image/png", b"\x89PNG")
 
 
@@ -42,7 +44,7 @@ def request(*items: Item, **fields: Any) -> ModelRequest:
 
 
 def messages(*items: Item, **fields: Any) -> list[dict[str, Any]]:
-    built = build_messages(request(*items, **fields))
+    built = build_messages(request(*items, **fields), PLACE)
     check_chat_messages(built)
     return built
 
@@ -113,14 +115,14 @@ def test_call_ids_are_kept_where_they_can_be_and_unique_in_any_case() -> None:
 
 def test_openai_is_spared_ids_that_it_refuses() -> None:
     long = "call_" + "x" * 60
-    built = build_messages(request(USER, call(long)), for_openai=True)
+    built = build_messages(request(USER, call(long)), PLACE, for_openai=True)
     assert built[1]["tool_calls"][0]["id"] == "call_0"
     assert messages(USER, call(long))[1]["tool_calls"][0]["id"] == long
 
 
 def test_discarded_items_are_not_sent() -> None:
     """B33, B47: what a failed stream left is not history."""
-    gone = Reasoning(ItemId("r"), "hm", "discarded", reasoning_tag("reasoning", "m"))
+    gone = Reasoning(ItemId("r"), "hm", "discarded", reasoning_tags(PLACE, "m")["reasoning"])
     built = messages(USER, gone, said("half", state="discarded"), call(discarded=True), said("all"))
     assert [m["content"] for m in built] == ["hello", "all"]
 
@@ -156,7 +158,9 @@ def test_images_of_results_follow_the_results() -> None:
 
 
 def test_thinking_goes_back_with_its_calls_to_the_model_that_thought_it() -> None:
-    thought = Reasoning(ItemId("r"), "hm", "completed", reasoning_tag("reasoning_content", "m"))
+    thought = Reasoning(
+        ItemId("r"), "hm", "completed", reasoning_tags(PLACE, "m")["reasoning_content"]
+    )
     assert messages(USER, thought, call())[1]["reasoning_content"] == "hm"
     assert "reasoning_content" not in messages(USER, thought, call(), model="other")[1]
     assert "reasoning_content" not in messages(USER, thought, said("no call"))[1]
@@ -175,7 +179,7 @@ def test_every_option_has_its_place_in_the_body() -> None:
         variant="high",
         output_schema={"type": "object"},
     )
-    body = check_chat_body(build_body(asked))
+    body = check_chat_body(build_body(asked, PLACE))
     assert body == {
         "model": "m",
         "messages": [
@@ -201,10 +205,10 @@ def test_every_option_has_its_place_in_the_body() -> None:
             "json_schema": {"name": "answer", "schema": {"type": "object"}},
         },
     }
-    openai = json.loads(build_body(asked, for_openai=True))
+    openai = json.loads(build_body(asked, PLACE, for_openai=True))
     assert openai["max_completion_tokens"] == 9
     assert "max_tokens" not in openai
-    plain = json.loads(build_body(request(USER, variant="my-own")))
+    plain = json.loads(build_body(request(USER, variant="my-own"), PLACE))
     assert set(plain) == {"model", "messages", "stream", "stream_options"}
 
 
@@ -215,7 +219,7 @@ images = st.lists(st.just(PIXEL), max_size=2).map(tuple)
 items: st.SearchStrategy[Item] = st.one_of(
     st.builds(UserMessage, ids, texts, st.just("start"), images, st.just(("f",)) | st.just(())),
     st.builds(AssistantMessage, ids, texts, states),
-    st.builds(Reasoning, ids, texts, states, st.sampled_from(["", "reasoning m", "sealed"])),
+    st.builds(Reasoning, ids, texts, states, st.sampled_from(["", TAG, "sealed"])),
     st.builds(
         ToolCall,
         ids,
@@ -240,8 +244,8 @@ def test_any_history_cut_anywhere_makes_a_valid_request(history: list[Item], sys
     """G4."""
     for end in range(len(history) + 1):
         asked = request(*history[:end], system=system)
-        check_chat_body(build_body(asked))
-        check_chat_body(build_body(asked, for_openai=True))
+        check_chat_body(build_body(asked, PLACE))
+        check_chat_body(build_body(asked, PLACE, for_openai=True))
 
 
 @given(history=st.lists(items, max_size=12))
@@ -265,9 +269,9 @@ def test_options_go_into_the_body_but_never_in_place_of_the_conversation() -> No
         "stream_options": {},
         "tools": [],
     }
-    sent = json.loads(build_body(request(USER, options=options, max_output_tokens=9)))
-    plain = json.loads(build_body(request(USER)))
+    sent = json.loads(build_body(request(USER, options=options, max_output_tokens=9), PLACE))
+    plain = json.loads(build_body(request(USER), PLACE))
     chosen = {name: options[name] for name in ("temperature", "max_tokens", "reasoning_effort")}
     assert sent == plain | chosen
-    sent = json.loads(build_body(request(USER, options=options, variant="high")))
+    sent = json.loads(build_body(request(USER, options=options, variant="high"), PLACE))
     assert sent["reasoning_effort"] == "high"

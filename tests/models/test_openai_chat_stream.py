@@ -21,6 +21,7 @@ from tiller_daemon.models.base import (
     UsageReported,
 )
 from tiller_daemon.models.http_failure import Endpoint
+from tiller_daemon.models.openai_chat_request import reasoning_tags
 from tiller_daemon.models.openai_chat_stream import ChatDecoder
 from tiller_protocol.items import Usage
 
@@ -304,10 +305,11 @@ def test_thinking_is_marked_once_per_stretch_with_where_it_came_from() -> None:
         *decoder.feed(frame({"content": "c"})),
         *decoder.feed(frame({"reasoning": "d"})),
     ]
+    tag = reasoning_tags(ENDPOINT.base_url, "m")["reasoning"]
     assert [e.opaque for e in seen if isinstance(e, ReasoningDelta)] == [
-        "reasoning m",
+        tag,
         "",
-        "reasoning m",
+        tag,
     ]
 
 

@@ -75,7 +75,11 @@ class TextDelta(Struct, frozen=True):
 
 
 class ReasoningDelta(Struct, frozen=True):
-    """The next piece of thinking; `opaque` is set once, with what the provider wants back."""
+    """The next piece of thinking.
+
+    `opaque` is what the provider wants back of the thinking since the last text or call, sealed as
+    `models.opaque` says; the last one that is not empty counts.
+    """
 
     text: str
     opaque: str = ""

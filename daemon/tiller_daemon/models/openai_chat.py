@@ -28,7 +28,7 @@ class OpenAIChat:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream one response; see `ModelClient.stream`."""
-        body = build_body(request, for_openai=self._is_openai)
+        body = build_body(request, self._http.endpoint.base_url, for_openai=self._is_openai)
         decoder = ChatDecoder(self._http.endpoint, request.model, request.ordinal)
         try:
             async with self._http.stream(PATH, body, model=request.model) as chunks:

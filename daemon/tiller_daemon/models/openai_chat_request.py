@@ -8,13 +8,22 @@ Format: https://platform.openai.com/docs/api-reference/chat/create
 
 import base64
 import re
-from functools import lru_cache
 from typing import Any, assert_never
 
 import msgspec
 
 from tiller_daemon.config.options import RESERVED
 from tiller_daemon.models.base import ModelRequest, ToolSpec
+from tiller_daemon.models.opaque import Origin
+from tiller_daemon.models.wording import (
+    CallIds,
+    notice_text,
+    result_text,
+    summary_text,
+    usable_arguments,
+    usable_name,
+    user_text,
+)
 from tiller_protocol.items import (
     AssistantMessage,
     Compaction,
@@ -27,15 +36,9 @@ from tiller_protocol.items import (
     UserMessage,
 )
 
-NO_RESULT = "This call has no result: it did not run to its end."
-NO_OUTPUT = "(no output)"
-
-NAME_CHARS_MAX = 64
-"""Longest function name that OpenAI's own servers take."""
-
-CALL_ID_CHARS_MAX = 128
-CALL_ID_CHARS_MAX_OPENAI = 40
-"""Longest call id sent back: OpenAI's own servers refuse longer ones, which other servers make."""
+fits_as_call_id = re.compile(r"[!-~]{1,128}").fullmatch
+fits_as_call_id_at_openai = re.compile(r"[!-~]{1,40}").fullmatch
+"""Call ids that are sent back: OpenAI's own servers refuse longer ones, which others make."""
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 """The names under which servers of this dialect send thinking, and take it back."""
@@ -43,25 +46,18 @@ REASONING_FIELDS = ("reasoning_content", "reasoning")
 EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh"})
 """Variants that are sent as `reasoning_effort`."""
 
-NAMES_KEPT_MAX = 256
-"""Names of functions whose usable form is remembered; more than there are tools."""
-
 Message = dict[str, Any]
 
-# Made once: every call of a session's history goes through these with every request.
-_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_is_printable = re.compile(r"[!-~]+").fullmatch
 
+def build_body(request: ModelRequest, base_url: str = "", *, for_openai: bool = False) -> bytes:
+    """The JSON body that asks the server at `base_url` for a streamed answer to `request`.
 
-def build_body(request: ModelRequest, *, for_openai: bool = False) -> bytes:
-    """The JSON body that asks for a streamed answer to `request`.
-
-    `for_openai` is for OpenAI's own servers, which are stricter than the compatible ones and have
-    renamed `max_tokens`.
+    Only thinking that came from there goes back. `for_openai` is for OpenAI's own servers, which
+    are stricter than the compatible ones and have renamed `max_tokens`.
     """
     body: dict[str, Any] = {
         "model": request.model,
-        "messages": build_messages(request, for_openai=for_openai),
+        "messages": build_messages(request, base_url, for_openai=for_openai),
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -85,42 +81,44 @@ def _with_options(body: dict[str, Any], request: ModelRequest) -> dict[str, Any]
     return body | options
 
 
-def build_messages(request: ModelRequest, *, for_openai: bool = False) -> list[Message]:
+def build_messages(
+    request: ModelRequest, base_url: str = "", *, for_openai: bool = False
+) -> list[Message]:
     """The `messages` of the body, the system prompt first."""
-    id_chars_max = CALL_ID_CHARS_MAX_OPENAI if for_openai else CALL_ID_CHARS_MAX
-    conversation = _Conversation(request, id_chars_max)
+    ids = CallIds(fits_as_call_id_at_openai if for_openai else fits_as_call_id)
+    conversation = _Conversation(request, reasoning_tags(base_url, request.model), ids)
     for item in request.items:
         conversation.add(item)
     return conversation.finish()
 
 
-def reasoning_tag(field: str, model: str) -> str:
-    """The `opaque` of reasoning that came under `field`: only the same model gets it back."""
-    return f"{field} {model}"
+def reasoning_tags(base_url: str, model: str) -> dict[str, str]:
+    """The `opaque` of reasoning that came under each field: so it goes back."""
+    origin = Origin("openai_chat", base_url, model)
+    return {field: origin.seal(field) for field in REASONING_FIELDS}
 
 
 class _Conversation:
     """Messages so far, and the response whose results have not been written yet."""
 
-    def __init__(self, request: ModelRequest, id_chars_max: int) -> None:
-        self._id_chars_max = id_chars_max
+    def __init__(self, request: ModelRequest, reasoning_tags: dict[str, str], ids: CallIds) -> None:
+        self._ids = ids
         self._messages: list[Message] = []
         if request.system:
             self._messages.append({"role": "system", "content": request.system})
-        self._reasoning_tags = {reasoning_tag(f, request.model): f for f in REASONING_FIELDS}
+        self._fields = {tag: field for field, tag in reasoning_tags.items()}
         self._reasoning: dict[str, str] = {}
         self._calls: list[ToolCall] = []
-        self._used_ids: set[str] = set()
 
     def add(self, item: Item) -> None:
         """Take the next item of history."""
         match item:
             case UserMessage():
-                self._say_as_user(_user_text(item), item.images)
+                self._say_as_user(user_text(item), item.images)
             case Notice():
-                self._say_as_user(f'<notice code="{item.code}">\n{item.text}\n</notice>')
+                self._say_as_user(notice_text(item))
             case Compaction():
-                self._say_as_user(f"<summary>\n{item.summary}\n</summary>")
+                self._say_as_user(summary_text(item))
             case AssistantMessage():
                 if item.state != "discarded" and item.text:
                     self._say_as_assistant(item.text)
@@ -159,7 +157,7 @@ class _Conversation:
 
     def _think(self, item: Reasoning) -> None:
         self._write_results()
-        field = self._reasoning_tags.get(item.opaque)
+        field = self._fields.get(item.opaque)
         if field is not None and item.text:
             self._reasoning[field] = self._reasoning.get(field, "") + item.text
 
@@ -174,14 +172,16 @@ class _Conversation:
             return
         if self._last_role() != "assistant":
             self._messages.append({"role": "assistant", "content": None})
-        ids = [self._usable_id(call.call_id) for call in self._calls]
+        ids = [self._ids.use(call.call_id) for call in self._calls]
         self._messages[-1] |= self._reasoning | {
             "tool_calls": [
                 _tool_call(call, id_) for call, id_ in zip(self._calls, ids, strict=True)
             ]
         }
         for call, id_ in zip(self._calls, ids, strict=True):
-            self._messages.append({"role": "tool", "tool_call_id": id_, "content": _result(call)})
+            self._messages.append(
+                {"role": "tool", "tool_call_id": id_, "content": result_text(call)}
+            )
         shown = [_image_part(image) for call in self._calls for image in call.images]
         if shown:
             note = {"type": "text", "text": "Images that the calls above returned:"}
@@ -189,24 +189,8 @@ class _Conversation:
         self._calls.clear()
         self._reasoning.clear()
 
-    def _usable_id(self, call_id: str) -> str:
-        """`call_id` where a server takes it, else one that depends on what came before alone."""
-        number = len(self._used_ids)
-        usable = len(call_id) <= self._id_chars_max and _is_printable(call_id)
-        while not usable or call_id in self._used_ids:
-            call_id, usable, number = f"call_{number}", True, number + 1
-        self._used_ids.add(call_id)
-        return call_id
-
     def _last_role(self) -> str:
         return self._messages[-1]["role"] if self._messages else ""
-
-
-def _user_text(item: UserMessage) -> str:
-    if not item.files:
-        return item.text
-    names = "\n".join(f"- {name}" for name in item.files)
-    return f"{item.text}\n\nFiles to look at:\n{names}"
 
 
 def _user_message(parts: list[Message]) -> Message:
@@ -236,27 +220,5 @@ def _tool(spec: ToolSpec) -> Message:
 
 
 def _tool_call(call: ToolCall, call_id: str) -> Message:
-    function = {"name": _usable_name(call.name), "arguments": _usable_arguments(call.arguments)}
+    function = {"name": usable_name(call.name), "arguments": usable_arguments(call.arguments)}
     return {"id": call_id, "type": "function", "function": function}
-
-
-@lru_cache(NAMES_KEPT_MAX)
-def _usable_name(name: str) -> str:
-    """Models invent names that no server takes back, such as `functions.read`."""
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:NAME_CHARS_MAX] or "unknown"
-
-
-def _usable_arguments(arguments: str) -> str:
-    try:
-        _decode_object(arguments)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return "{}"
-    return arguments
-
-
-def _result(call: ToolCall) -> str:
-    if call.state in ("pending", "running"):
-        return f"{NO_RESULT}\n{call.output}".rstrip()
-    if call.output:
-        return call.output
-    return f"error: {call.error_kind}" if call.error_kind else NO_OUTPUT

@@ -24,8 +24,9 @@ from tiller_daemon.models.base import (
     UsageReported,
 )
 from tiller_daemon.models.http_failure import Endpoint, error_in_stream
-from tiller_daemon.models.openai_chat_request import REASONING_FIELDS, reasoning_tag
+from tiller_daemon.models.openai_chat_request import REASONING_FIELDS, reasoning_tags
 from tiller_daemon.models.sse import EventSplitter, EventTooLong
+from tiller_daemon.models.surrogates import HalfPairs
 from tiller_protocol.events import FinishReason
 from tiller_protocol.items import Usage
 
@@ -122,14 +123,14 @@ class ChatDecoder:
 
     def __init__(self, endpoint: Endpoint, model: str, ordinal: int) -> None:
         self._endpoint = endpoint
-        self._model = model
+        self._reasoning_tags = reasoning_tags(endpoint.base_url, model)
         self._ordinal = ordinal
         self._splitter = EventSplitter()
         self._events: list[ModelEvent] = []
         self._calls: dict[int | None, _Call] = {}
         self._all_calls: list[_Call] = []
         self._call_ids: set[str] = set()
-        self._halves: dict[str | int | None, str] = {}
+        self._halves = HalfPairs()
         self._usage: Usage | None = None
         self._reason: FinishReason | None = None
         self._is_thinking = False
@@ -204,18 +205,11 @@ class ChatDecoder:
         for choice in frame.choices or ():
             for field in ("content", *REASONING_FIELDS):
                 if text := getattr(choice.delta, field, None):
-                    setattr(choice.delta, field, self._mend(field, text))
+                    setattr(choice.delta, field, self._halves.mend(field, text))
             for call in (choice.delta.tool_calls if choice.delta else None) or ():
                 if call.function and isinstance(call.function.arguments, str):
-                    call.function.arguments = self._mend(call.index, call.function.arguments)
+                    call.function.arguments = self._halves.mend(call.index, call.function.arguments)
         return frame
-
-    def _mend(self, channel: str | int | None, text: str) -> str:
-        """`text` with its halves joined; one at its end is kept for the next piece."""
-        text = self._halves.pop(channel, "") + text
-        if "\ud800" <= text[-1:] <= "\udbff":
-            self._halves[channel], text = text[-1], text[:-1]
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
     def _delta(self, delta: _Delta) -> None:
         if delta.reasoning_content:
@@ -243,7 +237,7 @@ class ChatDecoder:
         elif self._is_thinking:
             self._events.append(ReasoningDelta(piece))
         else:
-            self._events.append(ReasoningDelta(piece, reasoning_tag(field, self._model)))
+            self._events.append(ReasoningDelta(piece, self._reasoning_tags[field]))
         self._is_thinking = True
 
     def _call_delta(self, delta: _CallDelta, function: _Function) -> None:
