@@ -15,6 +15,13 @@ PIECE_CHARS_MIN = 4
 LAST = "last"
 SHOWN_MAX = 4
 
+SUGGESTED_MAX = 2
+LIKENESS_MIN = 0.75
+"""One character of four may be wrong."""
+
+SHORT_ID_CHARS = 8
+"""The end of a ULID is its random part: 40 bits tell sessions apart where the begin does not."""
+
 
 def list_sessions(
     connection: Connection,
@@ -59,8 +66,8 @@ def session(connection: Connection, reference: str) -> SessionSummary:
             f"{one_line(reference)!r} is too short to name a session: give at least "
             f"{PIECE_CHARS_MIN} characters of its id, or the word {LAST}"
         )
-    found = {s.session_id: s for s in _everything(connection) if _fits(s.session_id, reference)}
-    return found[_only(list(found), reference, "session", "tiller ls --all")]
+    known = {s.session_id: s for s in _everything(connection)}
+    return known[_only(list(known), reference, "session", "tiller ls --all")]
 
 
 def request_id(connection: Connection, reference: str) -> str:
@@ -70,9 +77,8 @@ def request_id(connection: Connection, reference: str) -> str:
     """
     if len(reference) >= ULID_CHARS:
         return reference.upper() if len(reference) == ULID_CHARS else reference
-    open_ones = (r.id for s in list_sessions(connection) for r in s.requests)
-    found = [one for one in open_ones if _fits(one, reference)]
-    return _only(found, reference, "open request", "tiller requests")
+    known = [r.id for s in list_sessions(connection) for r in s.requests]
+    return _only(known, reference, "open request", "tiller requests")
 
 
 def turn_id(turns: list[str], reference: str) -> str:
@@ -81,8 +87,7 @@ def turn_id(turns: list[str], reference: str) -> str:
         raise UsageError("this session has no turn yet")
     if reference == LAST:
         return turns[-1]
-    found = [one for one in turns if _fits(one, reference)]
-    return _only(found, reference, "turn of this session", "tiller log --json")
+    return _only(turns, reference, "turn of this session", "tiller log --json")
 
 
 def _everything(connection: Connection) -> Iterator[SessionSummary]:
@@ -95,10 +100,22 @@ def _fits(identifier: str, reference: str) -> bool:
     return identifier.upper().startswith(piece) or identifier.upper().endswith(piece)
 
 
-def _only(found: list[str], reference: str, kind: str, verb: str) -> str:
+def _only(known: list[str], reference: str, kind: str, verb: str) -> str:
+    found = [one for one in known if _fits(one, reference)]
     if len(found) == 1:
         return found[0]
     if not found:
-        raise UsageError(f"no {kind} begins or ends with {one_line(reference)!r}; see: {verb}")
+        close = " or ".join(_close(known, reference))
+        hint = f"did you mean {close}? see" if close else "see"
+        raise UsageError(f"no {kind} begins or ends with {one_line(reference)!r}; {hint}: {verb}")
     shown = ", ".join(found[:SHOWN_MAX]) + (" …" if len(found) > SHOWN_MAX else "")
     raise UsageError(f"{one_line(reference)!r} means {len(found)} {kind}s: {shown}")
+
+
+def _close(known: list[str], reference: str) -> list[str]:
+    """Ids whose end, which is what lists show, differs from `reference` in little."""
+    import difflib
+
+    ends = {one.upper()[-len(reference) :]: one for one in known}
+    found = difflib.get_close_matches(reference.upper(), ends, SUGGESTED_MAX, LIKENESS_MIN)
+    return [ends[end][-max(len(reference), SHORT_ID_CHARS) :] for end in found]

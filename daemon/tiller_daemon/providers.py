@@ -19,6 +19,7 @@ from tiller_daemon.models.keys import Key, KeyVariable, NoKey
 from tiller_daemon.models.openai_chat import OpenAIChat
 from tiller_daemon.models.scripted import ScriptedModel
 from tiller_daemon.session.services import ChosenModel
+from tiller_daemon.tools.similar import did_you_mean
 from tiller_protocol.answers import ModelSummary
 
 
@@ -159,9 +160,12 @@ class Providers:
 
     def _unknown(self, name: str) -> str:
         there_are = ", ".join(sorted(self._providers)) or "none"
+        provider_model = name.rpartition("/")[2]
+        known = set(self._configuration.models) - {name}
+        known.update(f"{provider}/{provider_model}" for provider in self._providers)
         return (
             f"There is no model {name!r}: a model is named provider/model, and the providers in "
-            f"{self._config} are: {there_are}."
+            f"{self._config} are: {there_are}.{did_you_mean(name, known)}"
         )
 
     def _problem(self, provider: Provider) -> str:

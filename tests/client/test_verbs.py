@@ -188,6 +188,16 @@ def test_a_piece_that_names_no_session_or_several_is_misuse(
     assert complaint in err
 
 
+def test_a_session_with_a_slip_in_its_id_is_offered_and_not_taken(
+    daemon: FakeDaemon, tiller: Tiller
+) -> None:
+    assert daemon
+    status, out, err = tiller("show", SESSION[-8:].replace("SES", "SAS"))
+    assert (status, out) == (2, "")
+    assert f"did you mean {SESSION[-8:]}? see: tiller ls --all" in err
+    assert "did you mean" not in tiller("show", "ZZZZ")[2]
+
+
 def test_last_is_the_session_with_the_newest_activity(daemon: FakeDaemon, tiller: Tiller) -> None:
     assert daemon
     assert "/work/other" in tiller("show")[1]

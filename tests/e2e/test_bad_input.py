@@ -319,6 +319,23 @@ async def test_unknown_models_agents_and_tools_are_refused_with_what_there_is(
     assert (await frontend.turn_ended(session_id)).last_message == "fine"
 
 
+async def test_close_models_agents_and_tools_are_offered(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """A name with a slip → the sentence asks for the one that is close."""
+    session_id = await frontend.session(workspace, always("fine"))
+    for op, meant in (
+        (SessionCreate(str(workspace), model="scriptd/main"), "scripted/main"),
+        (SessionCreate(str(workspace), model="roomy"), "scripted/roomy"),
+        (SessionCreate(str(workspace), agent="biuld"), "build"),
+        (_input(session_id, tools=("read", "bahs")), "bash"),
+    ):
+        refused = await frontend.refused(op)
+        assert f"Did you mean `{meant}`" in refused.message
+    for op in (SessionCreate(str(workspace), agent="stranger"), _input(session_id, tools=("x",))):
+        assert "Did you mean" not in (await frontend.refused(op)).message
+
+
 async def test_a_script_that_is_not_there_fails_the_turn_and_not_the_session(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:

@@ -88,6 +88,40 @@ async def test_b5_an_unknown_tool_gets_an_error_and_case_is_repaired(
     assert "hello" in repaired.output
 
 
+async def test_b5_a_close_tool_is_offered_and_never_called_instead(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """A name with a slip, or another program's name for it → a question, and nothing runs."""
+    slip = CallPart("bahs", arguments={"command": "touch ran"})
+    longer = CallPart("read_file", arguments={"path": "greeting.txt"})
+    session_id = await frontend.session(workspace, calls(slip, longer), text("done"))
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    first, second = calls_in(frontend.requests(session_id)[1].items)
+    assert first.error_kind == second.error_kind == "invalid"
+    assert "There is no tool 'bahs'. Did you mean `bash`? Tools: bash, edit," in first.output
+    assert "Did you mean `read`?" in second.output
+    assert not (workspace / "ran").exists()
+
+
+async def test_b6_a_misspelt_argument_is_not_passed_over(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """An optional field with a slip, at any depth → an error that names it and the right one."""
+    slip = CallPart("bash", arguments={"command": "touch ran", "timout_s": 5})
+    longer = CallPart("read", arguments={"file_path": "greeting.txt"})
+    deep = CallPart("plan", arguments={"items": [{"text": "a", "sate": "pending"}]})
+    session_id = await frontend.session(workspace, calls(slip, longer, deep), text("done"))
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    results = calls_in(frontend.requests(session_id)[1].items)
+    assert [call.error_kind for call in results] == ["invalid"] * 3
+    assert "unknown field `timout_s`. Did you mean `timeout_s`?" in results[0].output
+    assert "unknown field `file_path`. Did you mean `path`?" in results[1].output
+    assert "unknown field `sate` - at `$.items[0]`. Did you mean `state`?" in results[2].output
+    assert not (workspace / "ran").exists()
+
+
 async def test_b6_arguments_that_do_not_fit_name_the_field_and_run_nothing(
     frontend: Frontend, workspace: Path
 ) -> None:

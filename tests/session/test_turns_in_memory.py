@@ -82,6 +82,13 @@ async def test_b5_unknown_tools_get_an_error_and_case_is_repaired(autojump_clock
     assert (repaired.name, repaired.state) == ("look", "completed")
 
 
+async def test_b5_case_is_repaired_only_where_one_tool_is_meant(autojump_clock, start):
+    world, session_id = await start(calls(call("Look"), call("loOK ")), text("done"))
+    await world.say(session_id, "hi", overrides=_overrides(tools=("look", "change")))
+    await world.ended(session_id)
+    assert [held.state for held in tool_calls(world, 1)] == ["completed", "completed"]
+
+
 async def test_b6_bad_arguments_name_the_field(autojump_clock, start):
     world, session_id = await start(
         calls(CallPart("look", arguments_text="{nonsense"), call("look", seconds="long")),

@@ -76,7 +76,7 @@ async def test_an_empty_file_is_said_to_be_empty(bench):
 
 async def test_a_missing_file_brings_names_like_it(bench):
     bench.put("src/connection.py", "")
-    with pytest.raises(ToolFailure, match=r"Did you mean src/connection\.py\?"):
+    with pytest.raises(ToolFailure, match=r"Did you mean `src/connection\.py`\?"):
         await bench.call("read", path="src/conection.py")
 
 

@@ -26,9 +26,6 @@ from tiller_protocol.ops import (
 )
 from tiller_protocol.settings import Settings
 
-SHORT_ID_CHARS = 8
-"""The end of a ULID is its random part: 40 bits tell sessions apart where the begin does not."""
-
 AGE_COLUMNS, STATUS_COLUMNS, WORKSPACE_COLUMNS = 6, 7, 28
 
 
@@ -68,13 +65,13 @@ def table_line(session: SessionSummary, now: float, paint: Paint, width: int) ->
     status = pad(session.status, STATUS_COLUMNS)
     line = "  ".join(
         (
-            session.session_id[-SHORT_ID_CHARS:],
+            session.session_id[-choose.SHORT_ID_CHARS :],
             pad(age(now - session.updated_at), AGE_COLUMNS),
             status if session.status == "idle" else paint.asking(status),
             paint.dim(pad(workspace, WORKSPACE_COLUMNS)),
         )
     )
-    used = SHORT_ID_CHARS + AGE_COLUMNS + STATUS_COLUMNS + WORKSPACE_COLUMNS + 4 * 2
+    used = choose.SHORT_ID_CHARS + AGE_COLUMNS + STATUS_COLUMNS + WORKSPACE_COLUMNS + 4 * 2
     return f"{line}  {cut(one_line(session.title), max(10, width - used))}".rstrip()
 
 

@@ -11,6 +11,7 @@ from tiller_daemon.config import Agent
 from tiller_daemon.config.options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.services import Services
+from tiller_daemon.tools.similar import did_you_mean
 from tiller_daemon.turn.prompt import DEFAULT_PROMPT, EXPLORE_PROMPT, GENERAL_PROMPT, PLAN_PROMPT
 from tiller_daemon.workspace.agents import FoundAgent, project_agents, user_agents
 
@@ -54,8 +55,9 @@ def find_agent(services: Services, workspace: str, name: str) -> Agent:
     agents = list_agents(services, workspace)
     if name not in agents:
         there_are = ", ".join(sorted(agents))
+        hint = did_you_mean(name, agents)
         raise RejectionError(
-            "invalid_settings", f"There is no agent {name!r}. Agents: {there_are}."
+            "invalid_settings", f"There is no agent {name!r}.{hint} Agents: {there_are}."
         )
     agent, problem = agents[name]
     if problem:

@@ -9,7 +9,7 @@ from tiller_daemon.policy import globs
 from tiller_daemon.session.agents import DEFAULT_AGENT, find_agent
 from tiller_daemon.session.guidance import write_prompt
 from tiller_daemon.session.services import ChosenModel, Services
-from tiller_daemon.session.toolbox import tool_specs
+from tiller_daemon.session.toolbox import no_tool, tool_specs
 from tiller_daemon.tools.base import Tool
 from tiller_daemon.turn.budget import Spent
 from tiller_daemon.turn.context import DEFAULT_CONTEXT_WINDOW_TOKENS, TurnContext
@@ -92,10 +92,7 @@ def choose_tools(services: Services, names: tuple[str, ...] | None) -> dict[str,
         return dict(services.tools)
     unknown = [name for name in names if name not in services.tools]
     if unknown:
-        there_are = ", ".join(sorted(services.tools))
-        raise RejectionError(
-            "invalid_settings", f"There is no tool {unknown[0]!r}. Tools: {there_are}."
-        )
+        raise RejectionError("invalid_settings", no_tool(unknown[0], services.tools))
     return {name: services.tools[name] for name in names}
 
 

@@ -3,7 +3,8 @@
 Implements the turn's `ToolRuntime`. Nothing in a call's arguments can loosen a rule.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from tiller_daemon.tools.base import (
     ToolResult,
     UserAnswer,
 )
+from tiller_daemon.tools.similar import did_you_mean
 from tiller_daemon.turn.context import TurnContext
 from tiller_daemon.turn.ports import Emit, PreparedCall, Refusal
 from tiller_protocol.events import PlanUpdated
@@ -54,6 +56,9 @@ READ_ONLY = (
 NOBODY_THERE = (
     "Nobody is there to answer: this session asks no one. Decide yourself, and say what you chose."
 )
+
+_UNKNOWN_FIELD = re.compile("contains unknown field `([^`]*)`")
+"""What msgspec says of a field that an argument struct does not have."""
 
 Ask = Callable[[Request], Awaitable[Reply]]
 
@@ -86,10 +91,9 @@ class Toolbox:
 
     def prepare(self, call: ToolCall) -> PreparedCall | Refusal:
         """Find the tool and validate the arguments, or say what is wrong with the call."""
-        tool = self.tools.get(call.name) or self.tools.get(call.name.strip().lower())
+        tool = _find(self.tools, call.name)
         if tool is None:
-            there_are = ", ".join(sorted(self.tools)) or "none"
-            return Refusal("invalid", f"There is no tool {call.name!r}. Tools: {there_are}.")
+            return Refusal("invalid", no_tool(call.name, self.tools))
         try:
             arguments = _decode(tool, call.arguments)
             workspace = Path(self.context.workspace)
@@ -214,6 +218,12 @@ class Toolbox:
         )
 
 
+def no_tool(name: str, tools: Iterable[str]) -> str:
+    """The sentence for a tool that is not there."""
+    there_are = ", ".join(sorted(tools)) or "none"
+    return f"There is no tool {name!r}.{did_you_mean(name, tools)} Tools: {there_are}."
+
+
 def tool_specs(tools: Mapping[str, Tool]) -> tuple[ToolSpec, ...]:
     """The tools as models are offered them."""
     return tuple(_spec(tool) for tool in tools.values())
@@ -246,6 +256,14 @@ def _parameters(tool: Tool) -> dict[str, object]:
     return cast("dict[str, object]", inlined(reference))
 
 
+def _find(tools: Mapping[str, Tool], name: str) -> Tool | None:
+    """The tool of that name; letter case is all that is forgiven, and only if it leaves one."""
+    if tool := tools.get(name):
+        return tool
+    meant = [tool for known, tool in tools.items() if known.casefold() == name.strip().casefold()]
+    return meant[0] if len(meant) == 1 else None
+
+
 def _needs(tool: Tool, arguments: Struct, workspace: Path) -> tuple[Need, ...]:
     needs = tool.needs(arguments, workspace)
     return (*needs, *needs_outside(needs, workspace))
@@ -256,8 +274,26 @@ def _decode(tool: Tool, arguments: str) -> Struct:
 
 
 def _explain(tool: Tool, error: Exception) -> str:
-    schema = msgspec.json.encode(_parameters(tool)).decode()
-    return f"Invalid arguments for {tool.name}: {error}. They must match {schema}"
+    parameters = _parameters(tool)
+    schema = msgspec.json.encode(parameters).decode()
+    hint = ""
+    if unknown := _UNKNOWN_FIELD.search(str(error)):
+        hint = did_you_mean(unknown[1], _field_names(parameters))
+    return f"Invalid arguments for {tool.name}: {error}.{hint} They must match {schema}"
+
+
+def _field_names(schema: object) -> set[str]:
+    """The names of all fields, at any depth."""
+    match schema:
+        case dict():
+            known = cast("dict[str, object]", schema)
+            properties = known.get("properties")
+            own = set(cast("dict[str, object]", properties)) if properties else set[str]()
+            return own.union(*map(_field_names, known.values()))
+        case list():
+            return set[str]().union(*map(_field_names, cast("list[object]", schema)))
+        case _:
+            return set()
 
 
 def _effect(tool: Tool, needs: tuple[Need, ...]) -> Effect:

@@ -27,7 +27,7 @@ ENDING_S: Final = 10.0
 TITLE_CHARS_MAX: Final = 100
 
 
-class BashArguments(Struct, frozen=True):
+class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """What the model says."""
 
     command: Annotated[str, Meta(min_length=1, description="The command line, for `bash -c`")]

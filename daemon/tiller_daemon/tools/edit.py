@@ -23,7 +23,7 @@ from tiller_daemon.workspace.paths import Location
 TIMEOUT_S: Final = 30.0
 
 
-class EditArguments(Struct, frozen=True):
+class EditArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """What the model says."""
 
     path: Annotated[str, Meta(description="The file, relative to the workspace or absolute")]

@@ -19,7 +19,7 @@ FILES_FOUND_MAX: Final = 10_000
 TIMEOUT_S: Final = SEARCH_S_MAX + 10.0
 
 
-class GlobArguments(Struct, frozen=True):
+class GlobArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """What the model says."""
 
     pattern: Annotated[str, Meta(description="Such as `*.py` or `src/**/*.{ts,tsx}`")]

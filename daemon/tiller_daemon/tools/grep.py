@@ -24,7 +24,7 @@ LINE_COLUMNS_MAX: Final = 400
 TIMEOUT_S: Final = SEARCH_S_MAX + 10.0
 
 
-class GrepArguments(Struct, frozen=True):
+class GrepArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """What the model says."""
 
     pattern: Annotated[str, Meta(description="A regular expression, as ripgrep takes it")]

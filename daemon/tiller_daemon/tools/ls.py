@@ -19,7 +19,7 @@ ENTRIES_LOOKED_AT: Final = 100_000
 TIMEOUT_S: Final = 30.0
 
 
-class LsArguments(Struct, frozen=True):
+class LsArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """What the model says."""
 
     path: Annotated[str, Meta(description="The directory; the workspace if left out")] = "."

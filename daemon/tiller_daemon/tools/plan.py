@@ -15,14 +15,14 @@ ENTRY_CHARS_MAX: Final = 300
 TIMEOUT_S: Final = 30.0
 
 
-class PlannedArguments(Struct, frozen=True):
+class PlannedArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """One entry, as the model writes it."""
 
     text: Annotated[str, Meta(min_length=1, max_length=ENTRY_CHARS_MAX)]
     state: Literal["pending", "in_progress", "completed"]
 
 
-class PlanArguments(Struct, frozen=True):
+class PlanArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """What the model says."""
 
     items: Annotated[

@@ -17,7 +17,7 @@ CHOICE_CHARS_MAX: Final = 300
 """What a person can be expected to read before they answer."""
 
 
-class QuestionArguments(Struct, frozen=True):
+class QuestionArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """What the model says."""
 
     text: Annotated[

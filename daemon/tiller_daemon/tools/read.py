@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
 from tiller_daemon.tools.output import BYTES_MAX, LINES_MAX
 from tiller_daemon.tools.reach import file_needs, reach, told
-from tiller_daemon.tools.similar import similar_names
+from tiller_daemon.tools.similar import did_you_mean_path
 from tiller_daemon.workspace.files import (
     EDITABLE_BYTES_MAX,
     SMALL_BYTES,
@@ -40,7 +40,7 @@ _BLOCK_BYTES: Final = 1024**2
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
-class ReadArguments(Struct, frozen=True):
+class ReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """What the model says."""
 
     path: Annotated[str, Meta(description="The file, relative to the workspace or absolute")]
@@ -86,9 +86,7 @@ READ: Final = Tool(
 
 
 def _missing(location: Location) -> str:
-    near = similar_names(location)
-    meant = f" Did you mean {' or '.join(near)}?" if near else ""
-    return f"{location.text} does not exist.{meant}"
+    return f"{location.text} does not exist.{did_you_mean_path(location)}"
 
 
 def _show(location: Location, size_bytes: int, arguments: ReadArguments) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from tiller_daemon.tools.reach import file_needs, reach, told
 TIMEOUT_S: Final = 30.0
 
 
-class WriteArguments(Struct, frozen=True):
+class WriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """What the model says."""
 
     path: Annotated[str, Meta(description="The file, relative to the workspace or absolute")]
