@@ -1,13 +1,105 @@
 """Requests: what is asked, who answers, and what becomes of the calls that wait."""
 
+from collections.abc import Callable
 from pathlib import Path
 
-from e2e.words import bash, calls, calls_in, read, text, write
+import pytest
+import trio
+
+from e2e.words import always, bash, calls, calls_in, read, text, write
+from support.daemon import Daemon
 from support.frontend import Frontend
+from tiller_protocol.answers import Accepted, AnyAnswer, Rejected, SessionListResult
 from tiller_protocol.events import RequestOpened, RequestResolved
 from tiller_protocol.items import Request
-from tiller_protocol.ops import Answer
+from tiller_protocol.ops import Answer, SessionList
 from tiller_protocol.settings import Rule
+
+
+async def test_b40_the_first_answer_wins_and_everybody_else_is_told_who_gave_it(
+    frontend: Frontend, workspace: Path, daemon: Daemon, nursery: trio.Nursery
+) -> None:
+    """A second frontend attaches while a request is open → it gets the request, from a list too.
+
+    The first answer wins, the other is told who answered, by an event and by its own answer.
+    """
+    session_id = await frontend.session(
+        workspace, calls(bash("touch asked")), text("done"), approve="ask"
+    )
+    await frontend.say(session_id)
+    request = await frontend.request_opened(session_id)
+    others = [await Frontend.connect(daemon, nursery, name) for name in ("phone", "editor")]
+    for other in others:
+        other.follow(session_id)
+        assert await other.request_opened(session_id) == request
+        assert (await other.snapshot(session_id)).requests == [request]
+        listed = await other.must(SessionList(str(workspace)))
+        assert isinstance(listed, SessionListResult)
+        assert listed.sessions[0].requests == (request,)
+    answers: dict[str, AnyAnswer] = {}
+
+    async def answer(one: Frontend) -> None:
+        answers[one.name] = await one.ask(Answer(request.id, "once"))
+
+    async with trio.open_nursery() as answering:
+        for one in (frontend, *others):
+            answering.start_soon(answer, one)
+    (winner,) = [name for name, said in answers.items() if isinstance(said, Accepted)]
+    told = [said for said in answers.values() if isinstance(said, Rejected)]
+    assert [(said.code, said.data) for said in told] == [_resolved_by(winner)] * 2
+    for one in (frontend, *others):
+        assert (await one.turn_ended(session_id)).outcome == "completed"
+        (resolved,) = _resolved(one, session_id)
+        assert (resolved.request_id, resolved.by) == (request.id, winner)
+        late = await one.refused(Answer(request.id, "reject", "no"))
+        assert (late.code, late.data) == _resolved_by(winner)
+    assert (workspace / "asked").exists()
+    for other in others:
+        await other.close()
+
+
+@pytest.mark.parametrize("end", ["kill", "sigterm"])
+async def test_b40_all_of_it_also_after_a_restart(
+    new_daemon: Callable[[], Daemon], workspace: Path, nursery: trio.Nursery, end: str
+) -> None:
+    """A request that was answered, one that the end of the daemon cancelled, and a new one.
+
+    Whoever attaches after a restart sees how each of them ended; a late answer is told so too.
+    """
+    daemon = new_daemon()
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery, "first")
+    session_id = await frontend.session(
+        workspace, *[calls(bash("touch asked"))] * 2, always("I see"), approve="ask"
+    )
+    await frontend.say(session_id)
+    answered = await frontend.request_opened(session_id)
+    await frontend.must(Answer(answered.id, "once"))
+    left_open = await frontend.request_opened(session_id, 2)
+    for _ in range(2):
+        if end == "kill":
+            daemon.kill9()
+        else:
+            await daemon.terminate()
+        daemon.start()
+        await frontend.reconnect()
+        late = await frontend.refused(Answer(answered.id, "once"))
+        assert (late.code, late.data) == _resolved_by("first")
+        late = await frontend.refused(Answer(left_open.id, "once"))
+        assert (late.code, late.data) == _resolved_by("", "cancelled")
+    second = await Frontend.connect(daemon, nursery, "second")
+    second.follow(session_id)
+    assert await second.request_opened(session_id, 2) == left_open
+    await second.turn_ended(session_id)
+    assert [(r.request_id, r.resolution) for r in _resolved(second, session_id)] == [
+        (answered.id, "once"), (left_open.id, "cancelled"),
+    ]  # fmt: skip
+    for one in (second, frontend):
+        await one.close()
+
+
+def _resolved_by(who: str, resolution: str = "once") -> tuple[str, dict[str, str]]:
+    return "already_resolved", {"resolution": resolution, "by": who}
 
 
 async def test_b36_always_resolves_other_requests_that_now_match(

@@ -1,6 +1,6 @@
 """Rows that the tests of the log write: short sessions whose every body says what it is."""
 
-from tiller_daemon.store.base import Batch, EventRow, SessionRow, SubmissionRow
+from tiller_daemon.store.base import Batch, EventRow, RequestRow, SessionRow, SubmissionRow
 
 
 def session_row(session_id: str, head: int, **changes: object) -> SessionRow:
@@ -18,6 +18,7 @@ def batch_of(
     last: int,
     *,
     submission: SubmissionRow | None = None,
+    requests: tuple[RequestRow, ...] = (),
     bytes_min: int = 0,
     **changes: object,
 ) -> Batch:
@@ -26,7 +27,7 @@ def batch_of(
         EventRow(seq, 10.0 + seq, body_of(session_id, seq, bytes_min))
         for seq in range(first, last + 1)
     )
-    return Batch(session_row(session_id, last, **changes), events, submission)
+    return Batch(session_row(session_id, last, **changes), events, submission, requests)
 
 
 def submission_row(submission_id: str, answer: bytes = b"answer") -> SubmissionRow:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.rows import batch_of, submission_row
-from tiller_daemon.store.base import Log, LogError, cursor_of
+from tiller_daemon.store.base import Log, LogError, RequestRow, cursor_of
 from tiller_daemon.store.log import open_log
 from tiller_daemon.store.memory import MemoryLog
 
@@ -19,6 +19,8 @@ Step = Callable[[Log], Awaitable[Any]]
 
 ids = st.sampled_from(["a", "b", "c"])
 submission_ids = st.sampled_from([None, None, "s1", "s2", "s3"])
+request_ids = st.lists(st.sampled_from(["r1", "r2"]), max_size=2)
+resolutions = st.sampled_from(["", "once", "cancelled"])
 small = st.integers(0, 6)
 
 
@@ -27,6 +29,7 @@ def appends(draw: st.DrawFn) -> Step:
     """A batch that mostly follows the head, and sometimes does not."""
     session_id, events, off = draw(ids), draw(small), draw(st.sampled_from([0, 0, 0, 0, 1, -1]))
     submission_id = draw(submission_ids)
+    requests = tuple(RequestRow(r, session_id, draw(resolutions)) for r in draw(request_ids))
     changes = {
         "updated_at": float(draw(small)),
         "archived": draw(st.booleans()),
@@ -40,7 +43,10 @@ def appends(draw: st.DrawFn) -> Step:
         if first < 1:
             return "not possible"
         submission = submission_row(submission_id) if submission_id else None
-        batch = batch_of(session_id, first, first + events - 1, submission=submission, **changes)
+        last = first + events - 1
+        batch = batch_of(
+            session_id, first, last, submission=submission, requests=requests, **changes
+        )
         try:
             await log.append(batch)
         except LogError as error:
@@ -125,5 +131,7 @@ async def _run_both(path: Path, program: list[Any]) -> None:
             assert await sqlite.events(session_id, 0, 1000, 1 << 20) == await memory.events(
                 session_id, 0, 1000, 1 << 20
             )
+        for request_id in ("r1", "r2"):
+            assert await sqlite.requests(request_id) == await memory.requests(request_id)
         for submission_id in ("s1", "s2", "s3"):
             assert await sqlite.submission(submission_id) == await memory.submission(submission_id)

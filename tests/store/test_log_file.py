@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from store.rows import batch_of, body_of, session_row, submission_row
-from tiller_daemon.store.base import LogError
+from tiller_daemon.store.base import LogError, RequestRow
 from tiller_daemon.store.log import open_log
 from tiller_daemon.store.schema import SCHEMA_VERSION
 
@@ -22,9 +22,11 @@ MUCH = 1 << 30
 async def fill(path: Path, sessions: int = 3, events: int = 40) -> None:
     async with open_log(path) as log:
         for number in range(sessions):
+            name = f"s{number}"
             submission = submission_row(f"sub{number}")
+            requests = (RequestRow(f"r{number}", name, "once", "mail"),)
             await log.append(
-                batch_of(f"s{number}", 1, events, submission=submission, bytes_min=200)
+                batch_of(name, 1, events, submission=submission, requests=requests, bytes_min=200)
             )
 
 
@@ -199,6 +201,8 @@ async def count_errors(path: Path) -> int:
                     assert await log.session(name) in (None, session_row(name, 40))
                     answer = await log.submission(f"sub{number}")
                     assert answer in (None, submission_row(f"sub{number}"))
+                    request = await log.requests(f"r{number}")
+                    assert request in ([], [RequestRow(f"r{number}", name, "once", "mail")])
                 except LogError as error:
                     errors.append(error.kind)
             for row in await log.sessions(workspace=None, archived=False, limit=9, after=None):

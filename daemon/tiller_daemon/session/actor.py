@@ -12,6 +12,7 @@ from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.active_turn import ActiveTurn
 from tiller_daemon.session.handlers import handle, overloaded
 from tiller_daemon.session.outbox import Outbox
+from tiller_daemon.session.requests import CANCELLED, NobodyWaits, no_request, too_late
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.state import Pending, SessionState
 from tiller_daemon.store.base import LogError, SubmissionRow
@@ -71,8 +72,8 @@ class Session:
         """Whether a turn is active."""
         return self._state.turn is not None
 
-    def has_request(self, request_id: str) -> bool:
-        """Whether this request is or was open here since the session was loaded."""
+    def awaits(self, request_id: str) -> bool:
+        """Whether a task of this session waits for the answer to this request."""
         return request_id in self._state.requests
 
     async def run(self) -> None:
@@ -139,8 +140,24 @@ class Session:
                 result = handle(self._state, pending)
             except RejectionError as rejection:
                 await self._reject(pending, rejection)
+            except NobodyWaits as answer:
+                await self._reject(pending, await self._why_not_open(answer.request_id))
             else:
                 await self._accept(pending, result)
+
+    async def _why_not_open(self, request_id: str) -> RejectionError:
+        """Why an answer has nobody to go to.
+
+        What earlier submissions resolved is in the log: the loop has waited for it. What is open
+        there belongs to a turn that is ending and has not said yet what it cancels.
+        """
+        try:
+            rows = await self._services.log.requests(request_id)
+        except LogError as error:
+            return RejectionError("unavailable", error.message)
+        if not rows:
+            return no_request(request_id)
+        return too_late(request_id, rows[0].resolution or CANCELLED.resolution, rows[0].by)
 
     def _must_wait(self, pending: Pending) -> bool:
         """Whether this is input for after a turn that has begun to end, or takes none."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import trio
 
 from tiller_daemon.store.base import Batch, EventRow, Log, LogError, SessionRow, SubmissionRow
+from tiller_daemon.store.projection import request_rows
 from tiller_protocol.codec import encode_event
 from tiller_protocol.events import (
     LIFECYCLE_BODIES,
@@ -165,8 +166,9 @@ class Outbox:
         submission, self._submission = self._submission, None
         bodies = [encode_event(event) for event in events]
         rows = tuple(EventRow(e.seq, e.time, b) for e, b in zip(events, bodies, strict=True))
+        requests = tuple(request_rows(events))
         try:
-            await self._log.append(Batch(session_row(self.snapshot), rows, submission))
+            await self._log.append(Batch(session_row(self.snapshot), rows, submission, requests))
         except LogError as error:
             self.broken = error
             self._tell()

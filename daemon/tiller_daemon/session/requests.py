@@ -1,7 +1,8 @@
 """Open requests of a session: a task of the turn waits in `ask`, the submission loop answers.
 
 Open requests are state in the log (`request_opened` without `request_resolved`), so every frontend
-that attaches sees them; what is here is who waits for them.
+that attaches sees them; what is here is who waits for them. How a request was resolved is asked of
+the log (`Log.requests`).
 """
 
 from collections.abc import Callable
@@ -16,9 +17,6 @@ from tiller_protocol.events import RequestOpened, RequestResolved, StatusChanged
 from tiller_protocol.items import Request, Resolution
 from tiller_protocol.settings import Rule
 
-RESOLVED_KEPT_MAX = 1_000
-"""How many resolved requests of a session are remembered, to tell a late answer who was first."""
-
 
 class Reply(Struct, frozen=True):
     """How a request was resolved; `text` is feedback or the answer, `by` the frontend's name."""
@@ -31,6 +29,14 @@ class Reply(Struct, frozen=True):
 CANCELLED = Reply("cancelled")
 
 
+class NobodyWaits(Exception):
+    """No task waits for this request; the log says whether it was resolved, and by whom."""
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(request_id)
+        self.request_id = request_id
+
+
 @dataclass
 class _Waiter:
     request: Request
@@ -40,15 +46,14 @@ class _Waiter:
 
 
 class OpenRequests:
-    """The requests that tasks of this session's turns wait for, and how the last ones ended."""
+    """The requests that tasks of this session's turns wait for."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._waiters: dict[str, _Waiter] = {}
-        self._resolved: dict[str, Reply] = {}
 
     def __contains__(self, request_id: str) -> bool:
-        return request_id in self._waiters or request_id in self._resolved
+        return request_id in self._waiters
 
     async def ask(self, request: Request, turn_id: str) -> Reply:
         """Open `request` and wait for its answer.
@@ -65,19 +70,18 @@ class OpenRequests:
             await waiter.answered.wait()
         finally:
             self._waiters.pop(request.id, None)
-            self._remember(request.id, waiter.reply)
         return waiter.reply
 
     def answer(self, request_id: str, reply: Reply) -> tuple[Rule, ...]:
         """Resolve a request, and those that now need no answer; returns rules to keep.
 
-        Raises `RejectionError`: `already_resolved` or `not_found`.
+        Raises `NobodyWaits`, or `RejectionError`: `already_resolved` or `bad_message`.
         """
         waiter = self._waiters.get(request_id)
-        if waiter is None and request_id not in self._resolved:
-            raise RejectionError("not_found", f"There is no request {request_id}.")
-        if waiter is None or waiter.answered.is_set():
-            raise _too_late(request_id, waiter.reply if waiter else self._resolved[request_id])
+        if waiter is None:
+            raise NobodyWaits(request_id)
+        if waiter.answered.is_set():
+            raise too_late(request_id, waiter.reply.resolution, waiter.reply.by)
         _check_kind(waiter.request, reply)
         self._resolve(waiter, reply)
         if reply.resolution == "reject" and waiter.request.kind != "question":
@@ -121,11 +125,6 @@ class OpenRequests:
             status = StatusChanged("busy")
         self._outbox.put(status, turn_id=turn_id)
 
-    def _remember(self, request_id: str, reply: Reply) -> None:
-        self._resolved[request_id] = reply
-        while len(self._resolved) > RESOLVED_KEPT_MAX:
-            del self._resolved[next(iter(self._resolved))]
-
 
 def _check_kind(request: Request, reply: Reply) -> None:
     question = request.kind == "question"
@@ -136,10 +135,18 @@ def _check_kind(request: Request, reply: Reply) -> None:
         )
 
 
-def _too_late(request_id: str, reply: Reply) -> RejectionError:
-    who = f" by {reply.by}" if reply.by else ""
+def too_late(request_id: str, resolution: str, by: str) -> RejectionError:
+    """The rejection of an answer to a request that was resolved; `data` says how and by whom."""
+    who = f" by {by}" if by else ""
     return RejectionError(
         "already_resolved",
-        f"Request {request_id} was already resolved{who}: {reply.resolution}.",
-        {"resolution": reply.resolution, "by": reply.by},
+        f"Request {request_id} was already resolved{who}: {resolution}.",
+        {"resolution": resolution, "by": by},
+    )
+
+
+def no_request(request_id: str) -> RejectionError:
+    """The rejection of an answer to a request that never was, or went with its session."""
+    return RejectionError(
+        "not_found", f"There is no request {request_id}. `tiller requests` shows those there are."
     )

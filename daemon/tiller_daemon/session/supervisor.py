@@ -17,6 +17,7 @@ from tiller_daemon.session.actor import Session
 from tiller_daemon.session.checks import check_settings, check_workspace
 from tiller_daemon.session.freeze import merge_settings
 from tiller_daemon.session.recovery import load_snapshot, recovery_bodies
+from tiller_daemon.session.requests import no_request
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.state import Pending
 from tiller_daemon.store.base import BadCursor, LogError, SessionRow, SubmissionRow, cursor_of
@@ -149,7 +150,7 @@ class Supervisor:
             case SessionDelete() as op:
                 return await self._delete(pending, op)
             case Answer() as op:
-                session = self._session_with_request(op.request_id)
+                session = await self._session_of_request(op.request_id)
             case UserInput() as op:
                 await self._services.discover()
                 session = await self._session(op.session_id)
@@ -209,14 +210,15 @@ class Supervisor:
         await self._services.log.record(row)
         return answer
 
-    def _session_with_request(self, request_id: str) -> Session:
+    async def _session_of_request(self, request_id: str) -> Session:
+        """The session in which a task waits, else one whose log says how the request ended."""
         for session in self._sessions.values():
-            if session.has_request(request_id):
+            if session.awaits(request_id):
                 return session
-        raise RejectionError(
-            "not_found",
-            f"There is no request {request_id} that is or was open since the daemon started.",
-        )
+        rows = await self._services.log.requests(request_id)
+        if not rows:
+            raise no_request(request_id)
+        return await self._session(rows[0].session_id)
 
     async def _list(self, op: SessionList) -> AnyResult:
         try:

@@ -1,6 +1,7 @@
 """What a log is: its rows, its errors, and the protocol that `SqliteLog` and `MemoryLog` keep.
 
-Bodies are opaque bytes here; what an event means is the business of `session`.
+Bodies are opaque bytes here; what an event means is the business of `session`. What can be found
+without reading events is in rows beside them, which `projection` can make anew.
 """
 
 import math
@@ -62,16 +63,29 @@ class SubmissionRow(Struct, frozen=True):
     answer: bytes
 
 
+class RequestRow(Struct, frozen=True):
+    """Where a request was opened and how it was resolved; open while `resolution` is empty.
+
+    A request that several sessions show has a row for each of them. `by` is the frontend's name.
+    """
+
+    request_id: str
+    session_id: str
+    resolution: str = ""
+    by: str = ""
+
+
 class Batch(Struct, frozen=True):
     """What is committed together: events of one session, its new row, perhaps an answer.
 
     `events` follow the stored head without a gap and end at `session.head`; they may be empty
-    when only the row changes.
+    when only the row changes. `requests` are what the events say of requests.
     """
 
     session: SessionRow
     events: tuple[EventRow, ...]
     submission: SubmissionRow | None = None
+    requests: tuple[RequestRow, ...] = ()
 
 
 class Log(Protocol):
@@ -95,7 +109,7 @@ class Log(Protocol):
         ...
 
     async def delete(self, session_id: str) -> None:
-        """Remove a session's events and row for good; its submissions stay. Durable as `append`."""
+        """Remove all of a session but its submissions for good. Durable as `append`."""
         ...
 
     async def events(self, session_id: str, after: int, limit: int, bytes_max: int) -> list[bytes]:
@@ -115,6 +129,10 @@ class Log(Protocol):
 
     async def highest_submission(self) -> str:
         """The greatest submission id as text; one above it is surely not stored. "" for none."""
+        ...
+
+    async def requests(self, request_id: str) -> list[RequestRow]:
+        """The rows of a request, resolved ones first, then in order of session id."""
         ...
 
     async def session(self, session_id: str) -> SessionRow | None:

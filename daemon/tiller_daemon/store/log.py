@@ -18,6 +18,7 @@ from tiller_daemon.store.base import (
     Batch,
     EventRow,
     LogError,
+    RequestRow,
     SessionRow,
     SubmissionRow,
     head_conflict,
@@ -25,7 +26,7 @@ from tiller_daemon.store.base import (
     seq_before,
     submission_conflict,
 )
-from tiller_daemon.store.schema import checksum, damaged, open_file
+from tiller_daemon.store.schema import checksum, damaged, open_file, write_requests
 from tiller_daemon.store.writer import Job, Writer
 
 _SESSION_FIELDS = SessionRow.__struct_fields__
@@ -111,6 +112,20 @@ class SqliteLog:
             Job(lambda connection: connection.execute(query).fetchone()[0], writes=False)
         )
 
+    async def requests(self, request_id: str) -> list[RequestRow]:
+        """The rows of a request; see `Log.requests`. `corrupt` when one is damaged."""
+        query = (
+            "SELECT request_id, session_id, resolution, who, checksum FROM requests"
+            " WHERE request_id = ? ORDER BY resolution = '', session_id"
+        )
+        rows = await self._writer.do(
+            Job(
+                lambda connection: connection.execute(query, (request_id,)).fetchall(),
+                writes=False,
+            )
+        )
+        return [self._request_row(row) for row in rows]
+
     async def session(self, session_id: str) -> SessionRow | None:
         """The row of a session; see `Log.session`."""
         query = f"{_SELECT_SESSION} WHERE session_id = ?"
@@ -184,6 +199,12 @@ class SqliteLog:
             raise damaged(self._file, f"the row of session {fields[0]}")
         return SessionRow(*fields)
 
+    def _request_row(self, row: tuple[Any, ...]) -> RequestRow:
+        *fields, stored = row
+        if checksum(*fields) != stored:
+            raise damaged(self._file, f"the row of request {fields[0]}")
+        return RequestRow(*fields)
+
     def _read_events(
         self,
         connection: sqlite3.Connection,
@@ -236,6 +257,7 @@ def _write_batch(connection: sqlite3.Connection, batch: Batch, before: int) -> N
         "INSERT INTO events VALUES (?, ?, ?, ?, ?)",
         [_event_values(row.session_id, event) for event in batch.events],
     )
+    write_requests(connection, batch.requests)
 
 
 def _session_values(row: SessionRow) -> tuple[Any, ...]:
@@ -261,8 +283,8 @@ def _write_submission(connection: sqlite3.Connection, submission: SubmissionRow)
 
 
 def _delete_session(connection: sqlite3.Connection, session_id: str) -> None:
-    connection.execute("DELETE FROM events WHERE session_id = ?", (session_id,))
-    connection.execute("DELETE FROM sessions WHERE session_id = ?", (session_id,))
+    for table in ("events", "requests", "sessions"):
+        connection.execute(f"DELETE FROM {table} WHERE session_id = ?", (session_id,))  # noqa: S608
 
 
 def _head(connection: sqlite3.Connection, session_id: str) -> int:

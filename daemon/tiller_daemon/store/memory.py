@@ -13,6 +13,7 @@ from tiller_daemon.store.base import (
     EventRow,
     LogError,
     LogErrorKind,
+    RequestRow,
     SessionRow,
     SubmissionRow,
     head_conflict,
@@ -51,6 +52,7 @@ class MemoryLog:
         self._sessions: dict[str, SessionRow] = {}
         self._events: dict[str, list[EventRow]] = {}
         self._submissions: dict[str, SubmissionRow] = {}
+        self._requests: dict[tuple[str, str], RequestRow] = {}
 
     async def append(self, batch: Batch) -> None:
         """Store a batch; see `Log.append`."""
@@ -65,6 +67,7 @@ class MemoryLog:
             self._add_submission(batch.submission)
         self._sessions[row.session_id] = row
         self._events.setdefault(row.session_id, []).extend(batch.events)
+        self._requests |= {(r.request_id, r.session_id): r for r in batch.requests}
         await self.after_commit()
 
     async def record(self, submission: SubmissionRow) -> None:
@@ -80,6 +83,7 @@ class MemoryLog:
         self._fail_if_told()
         self._sessions.pop(session_id, None)
         self._events.pop(session_id, None)
+        self._requests = {key: row for key, row in self._requests.items() if key[1] != session_id}
         await self.after_commit()
 
     async def events(self, session_id: str, after: int, limit: int, bytes_max: int) -> list[bytes]:
@@ -108,6 +112,12 @@ class MemoryLog:
         """The greatest submission id; see `Log.highest_submission`."""
         await _pass()
         return max(self._submissions, default="")
+
+    async def requests(self, request_id: str) -> list[RequestRow]:
+        """The rows of a request; see `Log.requests`."""
+        await _pass()
+        rows = [row for row in self._requests.values() if row.request_id == request_id]
+        return sorted(rows, key=lambda row: (row.resolution == "", row.session_id))
 
     async def session(self, session_id: str) -> SessionRow | None:
         """The row of a session; see `Log.session`."""

@@ -8,14 +8,20 @@ import os
 import secrets
 import sqlite3
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import astuple
 
-from tiller_daemon.store.base import LogError, LogErrorKind
+from tiller_daemon.store.base import LogError, LogErrorKind, RequestRow
+from tiller_daemon.store.projection import REQUEST_MARK, request_rows_in
 
-SCHEMA_VERSION = 1
-"""Raised when an older tillerd could no longer keep this file; older files are then rewritten."""
+SCHEMA_VERSION = 2
+"""Raised when an older tillerd could no longer keep this file; older files are brought up to it.
+
+Version 2 has the table of requests.
+"""
 
 BUSY_S_MAX = 5.0
 """How long opening waits for another process, such as a daemon that is being replaced."""
@@ -39,6 +45,14 @@ CREATE TABLE submissions (
     submission_id TEXT PRIMARY KEY, digest BLOB NOT NULL, answer BLOB NOT NULL,
     checksum INTEGER NOT NULL
 ) WITHOUT ROWID;
+"""
+
+_REQUESTS = """
+CREATE TABLE requests (
+    request_id TEXT NOT NULL, session_id TEXT NOT NULL, resolution TEXT NOT NULL,
+    who TEXT NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (request_id, session_id)
+) WITHOUT ROWID;
+CREATE INDEX requests_by_session ON requests (session_id);
 """
 
 _KINDS: dict[int, LogErrorKind] = {
@@ -130,6 +144,14 @@ def checksum(*fields: object) -> int:
     return zlib.crc32(_encode(fields))
 
 
+def write_requests(connection: sqlite3.Connection, rows: Iterable[RequestRow]) -> None:
+    """Write rows of requests, each in the place of an older one."""
+    connection.executemany(
+        "INSERT OR REPLACE INTO requests VALUES (?, ?, ?, ?, ?)",
+        [(*values, checksum(*values)) for values in map(astuple, rows)],
+    )
+
+
 def _make_file(path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -165,12 +187,29 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> str:
         )
     if version < 1 or not meta.get("log_id"):
         raise damaged(path, "the table meta")
+    if version < SCHEMA_VERSION:
+        _bring_up_to_date(connection)
     return meta["log_id"]
+
+
+def _bring_up_to_date(connection: sqlite3.Connection) -> None:
+    """Make the tables that a file of version 1 has not, from its events; all of it or nothing."""
+    connection.executescript(f"BEGIN IMMEDIATE; {_REQUESTS}")
+    found = connection.execute(
+        "SELECT session_id, seq, time, body, checksum FROM events WHERE instr(body, ?)"
+        " ORDER BY session_id, seq",
+        (REQUEST_MARK,),
+    )
+    # A damaged event is told of when its session is read; it keeps no other from being found.
+    sound = (body for *key, body, stored in found if checksum(*key, body) == stored)
+    write_requests(connection, request_rows_in(sound))
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'version'", (str(SCHEMA_VERSION),))
+    connection.execute("COMMIT")
 
 
 def _make_tables(connection: sqlite3.Connection) -> str:
     log_id = secrets.token_hex(16)
-    connection.executescript(f"BEGIN IMMEDIATE; {_TABLES}")
+    connection.executescript(f"BEGIN IMMEDIATE; {_TABLES}{_REQUESTS}")
     connection.executemany(
         "INSERT INTO meta VALUES (?, ?)", [("version", str(SCHEMA_VERSION)), ("log_id", log_id)]
     )
