@@ -156,25 +156,32 @@ class Daemon:
         self.kill9()
         self.start()
 
-    def script(self, *steps: ScriptStep, compaction: ScriptStep | None = None) -> str:
-        """Write a script that nobody else plays; returns the model that plays it."""
+    def script(self, *steps: ScriptStep, **side_steps: ScriptStep) -> str:
+        """Write a script that nobody else plays; returns the model that plays it.
+
+        `side_steps` are what it says to the other purposes: `title`, `compaction`.
+        """
         name = f"s{next(self._numbers)}"
-        self.play(name, *steps, compaction=compaction)
+        self.play(name, *steps, **side_steps)
         return f"scripted/{name}"
 
-    def play(self, name: str, *steps: ScriptStep, compaction: ScriptStep | None = None) -> None:
+    def play(self, name: str, *steps: ScriptStep, **side_steps: ScriptStep) -> None:
         """Write, or write anew, the script of that name."""
         draft = self.scripts / f".{name}"
-        draft.write_bytes(msgspec.json.encode(Script(steps, compaction=compaction)))
+        draft.write_bytes(msgspec.json.encode(Script(steps, **side_steps)))
         draft.rename(self.scripts / f"{name}.json")
 
-    def requests(self, session_id: str) -> list[ModelRequest]:
-        """Every request of a turn that this session has made of its model, oldest first."""
+    def asked(self, session_id: str) -> list[ModelRequest]:
+        """Every request that this session has made of a scripted model, oldest first."""
         if not self.record.exists():
             return []
         lines = self.record.read_bytes().splitlines()
         requests = [msgspec.json.decode(line, type=ModelRequest) for line in lines]
-        return [r for r in requests if r.session_id == session_id and r.purpose == "turn"]
+        return [r for r in requests if r.session_id == session_id]
+
+    def requests(self, session_id: str) -> list[ModelRequest]:
+        """Those of its turns."""
+        return [request for request in self.asked(session_id) if request.purpose == "turn"]
 
     @property
     def said(self) -> str:

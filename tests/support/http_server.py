@@ -26,6 +26,8 @@ class Received:
     path: str
     headers: dict[str, str]
     body: Any
+    data: bytes = b""
+    """The body as it came."""
 
 
 @dataclass
@@ -44,9 +46,9 @@ class LocalServer:
         return f"http://127.0.0.1:{self.port}/v1"
 
 
-def serving(*answers: Answer) -> AbstractAsyncContextManager[LocalServer]:
-    """Serve `answers`, one a request."""
-    return _serving(list(answers))
+def serving(*answers: Answer, port: int = 0) -> AbstractAsyncContextManager[LocalServer]:
+    """Serve `answers`, one a request, at any port or at that one."""
+    return _serving(list(answers), port)
 
 
 def raw(data: bytes) -> Answer:
@@ -111,9 +113,9 @@ class ClientClosed(Exception):
 
 
 @asynccontextmanager
-async def _serving(answers: list[Answer]):
+async def _serving(answers: list[Answer], port: int):
     async with trio.open_nursery() as nursery:
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
         server = LocalServer(listeners[0].socket.getsockname()[1], answers)
 
         async def handle(stream: trio.SocketStream) -> None:
@@ -154,5 +156,8 @@ async def _read_request(stream: trio.SocketStream) -> Received | None:
     first, *lines = head.decode().split("\r\n")
     headers = {key.lower(): value for key, _, value in (line.partition(": ") for line in lines)}
     while len(body) < int(headers.get("content-length", "0")):
-        body += await stream.receive_some()
-    return Received(first.split()[1], headers, json.loads(body or b"null"))
+        piece = await stream.receive_some()
+        if not piece:
+            return None
+        body += piece
+    return Received(first.split()[1], headers, json.loads(body or b"null"), body)
