@@ -80,7 +80,7 @@ async def test_a_command_is_interrupted_and_what_it_said_stays(autojump_clock, s
     await trio.sleep(3)
     await world.must(Interrupt(session_id))
     assert (await world.ended(session_id)).outcome == "interrupted"
-    assert world.usage.running == set()
+    assert not world.usage.running
     await world.say(session_id, "go")
     await world.ended(session_id, 2)
     notice = world.model.requests[0].items[0]

@@ -5,12 +5,12 @@ ones made here, so that a seed replays everything. `World.kill` is `kill -9`: ev
 once and only what was committed remains.
 """
 
-import math
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 from msgspec import Struct, structs
@@ -31,7 +31,6 @@ from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Created, Rej
 from tiller_protocol.codec import (
     decode_answer,
     decode_event,
-    decode_publication,
     encode_submission,
 )
 from tiller_protocol.events import AnyBody, Event, StatusChanged, TurnEnded
@@ -43,6 +42,9 @@ TOKEN = "token-of-the-world"
 
 HARMLESS = (PLAN, QUESTION)
 """Built-in tools that touch nothing but the session."""
+
+EPOCH = 1_700_000_000.0
+"""Unix seconds at which every world begins."""
 
 PATIENCE_S = 10_000.0
 """Virtual seconds that a test waits for an event; more than any timeout of the daemon."""
@@ -65,26 +67,48 @@ class CommandArguments(Struct, frozen=True):
     timeout_s: float = 120.0
 
 
+class Span(NamedTuple):
+    """A call of a tool made here that has ended.
+
+    `began` and `ended` count beginnings and ends of all calls, so that two at the same instant have
+    an order; `head` is the last event of its session that was in the log when it began.
+    """
+
+    session_id: str
+    call_id: str
+    effect: str
+    began: int
+    ended: int
+    head: int
+
+
 @dataclass
 class Usage:
-    """When each call of a tool made here began and ended; `effects` counts finished writes."""
+    """What the tools made here do: `running` is by call id, and says in which session."""
 
-    spans: list[tuple[str, str, float, float]] = field(default_factory=list)
-    running: set[str] = field(default_factory=set)
+    spans: list[Span] = field(default_factory=list)
+    running: dict[str, str] = field(default_factory=dict)
     begun: list[str] = field(default_factory=list)
+    changes: int = 0
+
+    def count(self) -> int:
+        """The number of this beginning or end."""
+        self.changes += 1
+        return self.changes
 
 
 Run = Callable[[PauseArguments, ToolEnvironment], Awaitable[ToolResult]]
 
 
-def make_tools(usage: Usage) -> dict[str, Tool]:
+def make_tools(usage: Usage, head: Callable[[str], int]) -> dict[str, Tool]:
     """`look` only reads, `change` writes, `guarded` writes and asks first."""
 
     def runner(name: str, effect: str) -> Run:
         async def run(arguments: PauseArguments, environment: ToolEnvironment) -> ToolResult:
-            began = trio.current_time()
-            usage.begun.append(environment.call_id)
-            usage.running.add(environment.call_id)
+            session_id, call_id = environment.session_id, environment.call_id
+            began, head_then = usage.count(), head(session_id)
+            usage.begun.append(call_id)
+            usage.running[call_id] = session_id
             try:
                 if arguments.say:
                     await environment.output(arguments.say)
@@ -95,8 +119,9 @@ def make_tools(usage: Usage) -> dict[str, Tool]:
                     raise ToolFailure("it failed as asked")
                 return ToolResult(output=arguments.say * arguments.times or f"{name} done")
             finally:
-                usage.running.discard(environment.call_id)
-                usage.spans.append((environment.call_id, effect, began, trio.current_time()))
+                usage.running.pop(call_id, None)
+                ended = usage.count()
+                usage.spans.append(Span(session_id, call_id, effect, began, ended, head_then))
 
         return run
 
@@ -128,16 +153,25 @@ def make_tools(usage: Usage) -> dict[str, Tool]:
 
 @dataclass
 class RecordingModel:
-    """Passes requests on to `inner` and keeps them: those for a title apart from a turn's."""
+    """Passes requests on to `inner` and keeps them: those for a title apart from a turn's.
+
+    `cut` are those that were given up before they had ended, and when.
+    """
 
     inner: ModelClient
     requests: list[ModelRequest] = field(default_factory=list)
     for_titles: list[ModelRequest] = field(default_factory=list)
+    cut: list[tuple[ModelRequest, float]] = field(default_factory=list)
 
     async def stream(self, request: ModelRequest):
         (self.for_titles if request.purpose == "title" else self.requests).append(request)
-        async for event in self.inner.stream(request):
-            yield event
+        try:
+            async with aclosing(self.inner.stream(request)) as events:
+                async for event in events:
+                    yield event
+        except (trio.Cancelled, GeneratorExit):
+            self.cut.append((request, EPOCH + trio.current_time()))
+            raise
 
 
 class World:
@@ -145,7 +179,7 @@ class World:
 
     def __init__(self, scripts: Mapping[str, Script], seed: int = 0) -> None:
         self.random = Random(seed)
-        self.log = MemoryLog()
+        self.log = MemoryLog(before_commit=self._before_commit, after_commit=self._after_commit)
         self.usage = Usage()
         self.scripts = dict(scripts)
         self.model = RecordingModel(ScriptedModel(lambda name: self.scripts[name]))
@@ -154,8 +188,11 @@ class World:
             permissions=(_allow("test_change"),),
         )
         self.published: dict[str, list[Event]] = {}
+        self.on_publish: Callable[[Event], None] = lambda event: None
+        self.commit_s: Callable[[], float] = lambda: 0.0
+        self.commits_left: int | None = None
+        self.dies_before_commit = False
         self._changed = trio.Event()
-        self._epoch = 0.0
         self.workspace = "/"
         self.kills = 0
         self.secrets: tuple[str, ...] = ()
@@ -173,19 +210,22 @@ class World:
         return world
 
     async def boot(self, nursery: trio.Nursery) -> None:
-        """Start the daemon's core on the log there is."""
-        self.scope = trio.CancelScope()
+        """Start the daemon's core on the log there is; returns when it serves or is `gone`."""
+        self.scope, self.gone = trio.CancelScope(), trio.Event()
         self.transport = MemoryTransport()
         services = Services(
             log=self.log,
-            publish=self.transport.publish,
-            time=lambda: 1_700_000_000.0 + trio.current_time(),
+            publish=self._publish,
+            time=lambda: EPOCH + trio.current_time(),
             random=self.random.random,
             new_id=self.new_id,
             configuration=lambda: self.configuration,
             model=self._choose,
             discover=_nothing,
-            tools={**make_tools(self.usage), **{tool.name: tool for tool in HARMLESS}},
+            tools={
+                **make_tools(self.usage, self.log.head_now),
+                **{tool.name: tool for tool in HARMLESS},
+            },
             variables=lambda call_id: {},
             spill_directory=lambda session_id: Path("/nonexistent"),
             forget=lambda session_id: None,
@@ -199,10 +239,17 @@ class World:
         await nursery.start(self._run)
 
     async def kill(self) -> None:
-        """Kill the daemon: nothing is closed, nothing is told."""
-        self.kills += 1
-        self.scope.cancel()
-        await self._gone.wait()
+        """Kill the daemon: nothing is closed, nothing is told. Returns when it is `gone`."""
+        self._die()
+        await self.gone.wait()
+
+    def kill_at_commit(self, number: int, *, durable: bool) -> None:
+        """Kill the daemon at its `number`-th commit from now, the next being 1.
+
+        With `durable` what was committed is in the log and nobody has heard of it; without, it is
+        not there. The commits of a recovery count as well.
+        """
+        self.commits_left, self.dies_before_commit = number, not durable
 
     async def ask(
         self, op: AnyOp, submission_id: str | None = None, client: str = "t"
@@ -284,24 +331,46 @@ class World:
         )
 
     async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:
-        self._gone = trio.Event()
+        serves = False
         try:
             with self.scope:
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._listen)
                     await nursery.start(self.supervisor.run)
                     nursery.start_soon(self.transport.serve, self.server.handle)
                     task_status.started()
+                    serves = True
         finally:
-            self._gone.set()
+            self.gone.set()
+        if not serves:
+            task_status.started()
 
-    async def _listen(self) -> None:
-        async for publication in self.transport.subscribe("", math.inf):
-            topic, event = decode_publication(publication)
-            if topic == event.session_id:
-                self.published.setdefault(topic, []).append(event)
-                self._changed.set()
-                self._changed = trio.Event()
+    def _die(self) -> None:
+        self.kills += 1
+        self.scope.cancel()
+
+    async def _before_commit(self) -> None:
+        await trio.sleep(self.commit_s())
+        await self._die_at_commit(before=True)
+
+    async def _after_commit(self) -> None:
+        await self._die_at_commit(before=False)
+
+    async def _die_at_commit(self, *, before: bool) -> None:
+        if self.commits_left is not None and self.dies_before_commit == before:
+            self.commits_left -= 1
+            if self.commits_left == 0:
+                self.commits_left = None
+                self._die()
+        await trio.lowlevel.checkpoint()
+
+    def _publish(self, topic: str, body: bytes) -> None:
+        event = decode_event(body)
+        if topic == event.session_id:
+            self.published.setdefault(topic, []).append(event)
+            self.on_publish(event)
+            self._changed.set()
+            self._changed = trio.Event()
+        self.transport.publish(topic, body)
 
 
 def _allow(permission: str):

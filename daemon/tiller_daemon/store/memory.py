@@ -35,6 +35,7 @@ class MemoryLog:
     `fail_next`: the next write (`append`, `record`, `delete`) stores nothing and raises this kind.
     `before_commit` and `after_commit` are awaited around each write. What they raise, a
     cancellation too, comes out of that write: before, nothing is stored; after, all of it is.
+    `commits` says which session each batch took to which `seq`.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class MemoryLog:
         self.fail_next: LogErrorKind | None = None
         self.before_commit = before_commit
         self.after_commit = after_commit
+        self.commits: list[tuple[str, int]] = []
         self._sessions: dict[str, SessionRow] = {}
         self._events: dict[str, list[EventRow]] = {}
         self._submissions: dict[str, SubmissionRow] = {}
@@ -60,7 +62,7 @@ class MemoryLog:
         await self.before_commit()
         self._fail_if_told()
         row = batch.session
-        head = self._head(row.session_id)
+        head = self.head_now(row.session_id)
         if head != before:
             raise head_conflict(row.session_id, before, head)
         if batch.submission is not None:
@@ -68,6 +70,7 @@ class MemoryLog:
         self._sessions[row.session_id] = row
         self._events.setdefault(row.session_id, []).extend(batch.events)
         self._requests |= {(r.request_id, r.session_id): r for r in batch.requests}
+        self.commits.append((row.session_id, row.head))
         await self.after_commit()
 
     async def record(self, submission: SubmissionRow) -> None:
@@ -101,7 +104,7 @@ class MemoryLog:
     async def head(self, session_id: str) -> int:
         """The last `seq`; see `Log.head`."""
         await _pass()
-        return self._head(session_id)
+        return self.head_now(session_id)
 
     async def submission(self, submission_id: str) -> SubmissionRow | None:
         """The stored answer; see `Log.submission`."""
@@ -155,7 +158,8 @@ class MemoryLog:
         await _pass()
         return len(self._sessions)
 
-    def _head(self, session_id: str) -> int:
+    def head_now(self, session_id: str) -> int:
+        """As `head`, for a test that must not wait."""
         row = self._sessions.get(session_id)
         return row.head if row else 0
 
