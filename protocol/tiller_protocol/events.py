@@ -15,6 +15,7 @@ from tiller_protocol.items import (
     QueuedInput,
     Request,
     Resolution,
+    SubAgent,
     ToolCallState,
     ToolErrorKind,
     Usage,
@@ -34,12 +35,17 @@ class Body(Struct, frozen=True, omit_defaults=True, tag_field="type"):
 
 
 class SessionCreated(Body, frozen=True, tag="session_created"):
-    """The first event of a session. A fork names its parent and the `seq` it shares up to."""
+    """The first event of a session. A fork names its parent and the `seq` it shares up to.
+
+    A sub-agent's session names the session it works for, and the call that asked for it.
+    """
 
     workspace: str
     settings: Settings
     parent_id: str | None = None
     parent_seq: int | None = None
+    owner_id: str | None = None
+    owner_item_id: str | None = None
 
 
 class SessionConfigured(Body, frozen=True, tag="session_configured"):
@@ -153,12 +159,16 @@ class ItemCompleted(Body, frozen=True, tag="item_completed"):
 
 
 class ToolCallUpdated(Body, frozen=True, tag="tool_call_updated"):
-    """A call's state; sent before `item_completed` when the state is final."""
+    """A call's state; sent before `item_completed` when the state is final.
+
+    `sub_agent` comes when a sub-agent has begun and after each of its steps, with its sums.
+    """
 
     item_id: str
     state: ToolCallState
     error_kind: ToolErrorKind | None = None
     title: str = ""
+    sub_agent: SubAgent | None = None
 
 
 class RequestOpened(Body, frozen=True, tag="request_opened"):

@@ -46,6 +46,15 @@ class Usage(Struct, frozen=True, omit_defaults=True):
             self.reasoning_tokens + other.reasoning_tokens,
         )
 
+    def minus(self, other: "Usage") -> "Usage":
+        """Return the difference, field by field."""
+        return Usage(
+            self.input_tokens - other.input_tokens,
+            self.cached_input_tokens - other.cached_input_tokens,
+            self.output_tokens - other.output_tokens,
+            self.reasoning_tokens - other.reasoning_tokens,
+        )
+
 
 class UserMessage(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="user_message"):
     """What a person said: at the start of a turn, as steering, or as a follow-up."""
@@ -77,6 +86,19 @@ class Reasoning(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="
     opaque: str = ""
 
 
+class SubAgent(Struct, frozen=True, omit_defaults=True):
+    """The session that a call of `task` started, and what it has spent for that call so far.
+
+    `cost` is in US dollars; `None` means that the price is unknown.
+    """
+
+    session_id: str
+    agent: str
+    steps: int = 0
+    usage: Usage = Usage()
+    cost: float | None = None
+
+
 class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_call"):
     """One call of a tool and, once it has ended, its result.
 
@@ -85,7 +107,7 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     begins to run. `error_kind` is set exactly when `state` is `error`. `ordinal` counts the model
     requests of the session from 0: calls of one response share it, and only they go back to the
     model as one message. With `by_user` the user made the call by the op `shell`, and the model is
-    told of it as of something that was said.
+    told of it as of something that was said. `sub_agent` names the session that does the work.
     """
 
     id: ItemId
@@ -106,6 +128,7 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     discarded: bool = False
     ordinal: int = 0
     by_user: bool = False
+    sub_agent: SubAgent | None = None
 
 
 class Compaction(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="compaction"):

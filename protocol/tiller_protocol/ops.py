@@ -42,12 +42,16 @@ class SessionCreate(Op, frozen=True, tag="session_create"):
 
 
 class SessionList(Op, frozen=True, tag="session_list"):
-    """Sessions, newest activity first. `after` is `next` of the page before."""
+    """Sessions, newest activity first. `after` is `next` of the page before.
+
+    Without `owner_id` those that no other session owns; with it the sub-agents of that session.
+    """
 
     workspace: str | None = None
     archived: bool = False
     limit: Annotated[int, Meta(ge=1, le=LIST_LIMIT_MAX)] = 100
     after: str | None = None
+    owner_id: IdText | None = None
 
 
 class SessionGet(Op, frozen=True, tag="session_get"):

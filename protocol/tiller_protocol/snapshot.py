@@ -42,6 +42,7 @@ from tiller_protocol.items import (
     QueuedInput,
     Reasoning,
     Request,
+    SubAgent,
     ToolCall,
     Usage,
 )
@@ -57,6 +58,7 @@ class OpenTurn(Struct, omit_defaults=True):
     step: int = 0
     step_open: bool = False
     steps_ended: int = 0
+    delegated_steps: int = 0
     usage: Usage = Usage()
     cost: float | None = None
     last_message: str = ""
@@ -68,7 +70,8 @@ class Snapshot(Struct, omit_defaults=True):
     `open_items` are the ids of items that have started and not completed; `steps` counts the model
     requests of the whole session. The provider counted `context_tokens` for the first
     `context_items` items; 0 when it has not counted since history got shorter. The output of the
-    calls in `pruned` is not sent any more. `worked_s` is the time of all turns that ended.
+    calls in `pruned` is not sent any more. `worked_s` is the time of all turns that ended. `usage`
+    and `cost` count sub-agents too; `delegated_steps` are their model requests.
     """
 
     session_id: str
@@ -94,7 +97,10 @@ class Snapshot(Struct, omit_defaults=True):
     usage: Usage = Usage()
     cost: float | None = None
     worked_s: float = 0.0
+    delegated_steps: int = 0
     parent_id: str | None = None
+    owner_id: str | None = None
+    owner_item_id: str | None = None
 
 
 def fork_base(parent: Snapshot, session_id: str) -> Snapshot:
@@ -176,6 +182,8 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
             snapshot.workspace = body.workspace
             snapshot.settings = body.settings
             snapshot.parent_id = body.parent_id
+            snapshot.owner_id = body.owner_id
+            snapshot.owner_item_id = body.owner_item_id
             snapshot.created_at = event.time
         case SessionConfigured():
             snapshot.settings = body.settings
@@ -217,13 +225,32 @@ def _update_call(snapshot: Snapshot, body: ToolCallUpdated, time: float) -> None
     index = _position(snapshot, body.item_id)
     item = snapshot.items[index]
     if isinstance(item, ToolCall):
+        begins = body.state == "running" and item.state != "running"
         snapshot.items[index] = structs.replace(
             item,
             state=body.state,
             error_kind=body.error_kind,
             title=body.title or item.title,
-            started_at=time if body.state == "running" else item.started_at,
+            started_at=time if begins else item.started_at,
+            sub_agent=body.sub_agent or item.sub_agent,
         )
+        if body.sub_agent:
+            _count_sub_agent(snapshot, item.sub_agent, body.sub_agent)
+
+
+def _count_sub_agent(snapshot: Snapshot, before: SubAgent | None, now: SubAgent) -> None:
+    """Count what a sub-agent has spent since it was last heard of."""
+    before = before or SubAgent(now.session_id, now.agent)
+    usage = now.usage.minus(before.usage)
+    cost = None if now.cost is None else now.cost - (before.cost or 0.0)
+    steps = now.steps - before.steps
+    snapshot.usage = snapshot.usage.plus(usage)
+    snapshot.cost = add_cost(snapshot.cost, cost)
+    snapshot.delegated_steps += steps
+    if snapshot.turn:
+        snapshot.turn.usage = snapshot.turn.usage.plus(usage)
+        snapshot.turn.cost = add_cost(snapshot.turn.cost, cost)
+        snapshot.turn.delegated_steps += steps
 
 
 def _note_last_message(snapshot: Snapshot, item: Item) -> None:

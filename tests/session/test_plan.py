@@ -78,7 +78,7 @@ async def test_a_plan_beyond_its_bounds_is_an_invalid_call(autojump_clock, start
 
 
 def test_the_schema_that_models_get_has_no_references() -> None:
-    (spec,) = tool_specs({"plan": PLAN})
+    (spec,) = tool_specs({"plan": PLAN}, ())
     entry = spec.parameters["properties"]["items"]["items"]
     assert entry["properties"]["state"]["enum"] == ["completed", "in_progress", "pending"]
     assert "$ref" not in str(spec.parameters)

@@ -26,6 +26,7 @@ from tiller_daemon.store.memory import MemoryLog
 from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
 from tiller_daemon.tools.plan import PLAN
 from tiller_daemon.tools.question import QUESTION
+from tiller_daemon.tools.task import TASK
 from tiller_daemon.transport.memory import MemoryTransport
 from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Created, Rejected
 from tiller_protocol.codec import (
@@ -40,7 +41,7 @@ from tiller_protocol.settings import Settings
 
 TOKEN = "token-of-the-world"
 
-HARMLESS = (PLAN, QUESTION)
+HARMLESS = (PLAN, QUESTION, TASK)
 """Built-in tools that touch nothing but the session."""
 
 EPOCH = 1_700_000_000.0
@@ -192,6 +193,7 @@ class World:
         self.commit_s: Callable[[], float] = lambda: 0.0
         self.commits_left: int | None = None
         self.dies_before_commit = False
+        self.in_order: list[Event] = []
         self._changed = trio.Event()
         self.workspace = "/"
         self.kills = 0
@@ -367,6 +369,7 @@ class World:
         event = decode_event(body)
         if topic == event.session_id:
             self.published.setdefault(topic, []).append(event)
+            self.in_order.append(event)
             self.on_publish(event)
             self._changed.set()
             self._changed = trio.Event()

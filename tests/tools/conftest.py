@@ -8,7 +8,13 @@ import pytest
 import trio
 
 from tiller_daemon.tools import BUILT_IN
-from tiller_daemon.tools.base import FileVersions, ToolEnvironment, UserAnswer
+from tiller_daemon.tools.base import (
+    FileVersions,
+    ToolEnvironment,
+    ToolFailure,
+    ToolResult,
+    UserAnswer,
+)
 from tiller_daemon.workspace.environment import child_environment
 from tiller_daemon.workspace.tree import become_subreaper
 from tiller_protocol.items import PlanEntry
@@ -74,6 +80,7 @@ class Bench:
             output=self._output,
             show_plan=self._show_plan,
             ask=self._ask,
+            delegate=self._delegate,
         )
 
     async def _show_plan(self, plan: tuple[PlanEntry, ...]) -> None:
@@ -81,6 +88,9 @@ class Bench:
 
     async def _ask(self, text: str, choices: tuple[str, ...]) -> UserAnswer:
         return UserAnswer(None, "nobody sits at the bench")
+
+    async def _delegate(self, prompt: str, agent: str, resume: str) -> ToolResult:
+        raise ToolFailure("nobody works for the bench")
 
     async def _output(self, piece: str) -> None:
         # The dispatcher, too, shows only the beginning of a flood.

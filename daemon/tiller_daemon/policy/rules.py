@@ -31,6 +31,7 @@ BUILT_IN: tuple[Rule, ...] = (
     *_built_in("write", "*", action="ask"),
     *_built_in("external_directory", "*", action="ask"),
     *_built_in("doom_loop", "*", action="ask"),
+    *_built_in("task", "*", action="allow"),
 )
 """The weakest layer. It has no rule for `bash`: a command that no rule matches and that provably
 only reads is allowed, any other is asked about."""

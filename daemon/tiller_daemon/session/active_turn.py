@@ -11,7 +11,8 @@ import structlog
 import trio
 
 from tiller_daemon.policy.rules import decide
-from tiller_daemon.session.freeze import FrozenTurn
+from tiller_daemon.session.delegation import Delegation, Errand, Sessions
+from tiller_daemon.session.freeze import FrozenTurn, with_grants
 from tiller_daemon.session.mailbox import InputQueue
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import OpenRequests, Reply
@@ -20,14 +21,22 @@ from tiller_daemon.session.title import Titling
 from tiller_daemon.session.toolbox import Toolbox
 from tiller_daemon.store.base import LogError
 from tiller_daemon.tools.base import FileVersions, Need
+from tiller_daemon.turn.budget import Spent
 from tiller_daemon.turn.closing import closing_bodies
 from tiller_daemon.turn.context import Ending, TurnContext
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports
 from tiller_protocol.errors import ErrorInfo
-from tiller_protocol.events import AnyBody, QueueChanged, StatusChanged
-from tiller_protocol.items import Request
+from tiller_protocol.events import (
+    AnyBody,
+    QueueChanged,
+    SessionConfigured,
+    StatusChanged,
+    TurnEnded,
+)
+from tiller_protocol.items import Request, Usage
 from tiller_protocol.settings import Rule
+from tiller_protocol.snapshot import OpenTurn
 
 log = structlog.get_logger()
 
@@ -45,13 +54,15 @@ class Hands:
     queue: InputQueue
     requests: OpenRequests
     files: FileVersions
+    sessions: Sessions
 
 
 class ActiveTurn:
     """One turn of one session. `takes_input` is false from its last decision on.
 
     A turn that is not `steerable` takes no input at all: what comes waits for its end. `titling` is
-    a task of the session that runs beside its first turn.
+    a task of the session that runs beside its first turn, `errand` is what a sub-agent's turn is
+    for. To its own sub-agents the turn is their `Owner`.
     """
 
     def __init__(
@@ -62,6 +73,7 @@ class ActiveTurn:
         *,
         steerable: bool = True,
         titling: Titling | None = None,
+        errand: Errand | None = None,
     ) -> None:
         self.context = frozen.context
         self.steerable = steerable
@@ -76,6 +88,13 @@ class ActiveTurn:
         self._scope = trio.CancelScope()
         self._grants: tuple[Rule, ...] = ()
         self._interrupted = Ending("interrupted")
+        self._streamed = Usage()
+        self._errand = errand
+        budget = self._services.configuration().turn_budget
+        self._delegation = Delegation(self, hands.sessions, budget)
+        self._requests.mirror = errand
+        if errand:
+            errand.began(self)
         if steerable:
             self._queue.open()
 
@@ -99,10 +118,65 @@ class ActiveTurn:
     def grant(self, rules: tuple[Rule, ...]) -> None:
         """Let rules that the user granted count from now on, also for open requests."""
         self._grants += rules
+        self.reconsider()
+        if self._errand:
+            self._errand.granted(rules)
+
+    def granted(self, rules: tuple[Rule, ...]) -> None:
+        """Let rules that the user granted to a sub-agent count here too."""
+        settings = with_grants(self._outbox.settle().settings, rules)
+        self._outbox.put(SessionConfigured(settings))
+        self.grant(rules)
+
+    def reconsider(self) -> None:
+        """Resolve what is open and by now allowed, here and in sub-agents."""
         self._requests.reconsider(self._is_allowed)
+        self._delegation.reconsider()
+
+    def live_rules(self) -> tuple[Rule, ...]:
+        """What was granted since the turn began, weakest first."""
+        return (*(self._errand.live_rules() if self._errand else ()), *self._grants)
+
+    def show(self, request: Request) -> None:
+        """Show the request of a sub-agent."""
+        self._requests.show(request, self.turn_id)
+
+    def hide(self, request_id: str, reply: Reply) -> None:
+        """Say how the request of a sub-agent was resolved."""
+        self._requests.hide(request_id, reply, self.turn_id)
+
+    def put(self, *bodies: AnyBody) -> None:
+        """Put events of the turn; whom it works for sees them too."""
+        if self._errand:
+            self._errand.saw(*bodies)
+        self._outbox.put(*bodies, turn_id=self.turn_id)
+
+    def open_turn(self) -> OpenTurn:
+        """What the turn comes to so far."""
+        turn = self._outbox.settle().turn
+        assert turn is not None
+        return turn
+
+    def elapsed_s(self) -> float:
+        """How long the turn has run."""
+        return max(0.0, self._services.time() - self.open_turn().started_at)
+
+    def spent_by_others(self) -> Spent:
+        """What its sub-agents, and those beside it, spend of its budgets."""
+        beside = self._errand.spent_beside() if self._errand else Spent()
+        return self._delegation.spent().plus(beside)
 
     async def run(self, history: History) -> None:
         """Run the turn to its end and close it; raises `LogError` if that can't be logged."""
+        ended = None
+        try:
+            ended = await self._run(history)
+        finally:
+            self._requests.mirror = None
+            if self._errand:
+                self._errand.end(ended)
+
+    async def _run(self, history: History) -> TurnEnded | None:
         ending = self._interrupted
         try:
             with self._scope:
@@ -115,10 +189,11 @@ class ActiveTurn:
             ending = Ending("failed", ErrorInfo("internal", message))
         if self._scope.cancelled_caught:
             ending = self._interrupted
-        self._close(ending)
+        ended = self._close(ending)
         await self._outbox.committed()
+        return ended
 
-    def _close(self, ending: Ending) -> None:
+    def _close(self, ending: Ending) -> TurnEnded | None:
         """Put everything that ends the turn, in one go."""
         self._queue.close()
         if self.titling:
@@ -126,12 +201,16 @@ class ActiveTurn:
         if self._queue.hand_back() or (self._queue.queue and ending.outcome == "interrupted"):
             self._outbox.put(QueueChanged(self._queue.queue))
         snapshot = self._outbox.settle()
-        bodies = closing_bodies(snapshot, ending, self._services.time(), self._services.new_id)
-        self._outbox.put(*bodies, turn_id=self.turn_id)
+        now, new_id = self._services.time(), self._services.new_id
+        bodies = closing_bodies(snapshot, ending, now, new_id, streamed=self._streamed)
+        self.put(*bodies)
         self._outbox.put(StatusChanged("idle"))
+        return next((body for body in bodies if isinstance(body, TurnEnded)), None)
 
     def _ports(self) -> Ports:
         async def emit(*bodies: AnyBody) -> None:
+            if self._errand:
+                self._errand.saw(*bodies)
             await self._outbox.emit(*bodies, turn_id=self.turn_id)
 
         offered = {tool.name for tool in self.context.tools}
@@ -147,6 +226,7 @@ class ActiveTurn:
             spill_directory=services.spill_directory(self.context.session_id),
             variables=services.variables,
             secrets=services.secrets,
+            delegate=self._delegation.run,
         )
         return Ports(
             model=self._frozen.model.client,
@@ -158,10 +238,15 @@ class ActiveTurn:
             new_id=services.new_id,
             time=services.time,
             random=services.random,
+            spent_by_others=self.spent_by_others,
+            streamed=self._note_streamed,
         )
 
+    def _note_streamed(self, usage: Usage) -> None:
+        self._streamed = usage
+
     def _rules(self) -> tuple[Rule, ...]:
-        return (*self.context.rules, *self._grants)
+        return (*self.context.rules, *self.live_rules())
 
     async def _ask(self, request: Request) -> Reply:
         return await self._requests.ask(request, self.turn_id)

@@ -10,6 +10,7 @@ import trio
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.active_turn import ActiveTurn
+from tiller_daemon.session.delegation import CLIENT, Errand, Sessions
 from tiller_daemon.session.handlers import handle, overloaded
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import CANCELLED, NobodyWaits, no_request, too_late
@@ -17,10 +18,11 @@ from tiller_daemon.session.services import Services
 from tiller_daemon.session.state import Pending, SessionState
 from tiller_daemon.store.base import LogError, SubmissionRow
 from tiller_daemon.turn.history import History
-from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult
+from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Rejected
 from tiller_protocol.codec import encode_answer
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.ops import UserInput
+from tiller_protocol.settings import TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
 log = structlog.get_logger()
@@ -39,8 +41,8 @@ SHUTTING_DOWN = ErrorInfo(
 class Session:
     """One loaded session. `run` is its task; it ends when cancelled, or raises `LogError`."""
 
-    def __init__(self, services: Services, snapshot: Snapshot) -> None:
-        self._state = SessionState(services, snapshot, self._begin)
+    def __init__(self, services: Services, snapshot: Snapshot, sessions: Sessions) -> None:
+        self._state = SessionState(services, snapshot, sessions, self._begin)
         self.active_at = services.time()
         self._services = services
         self._resting = trio.Event()
@@ -118,6 +120,14 @@ class Session:
         await pending.answered.wait()
         assert pending.answer is not None
         return pending.answer
+
+    async def run_errand(self, errand: Errand, prompt: str, overrides: TurnOverrides) -> None:
+        """Start a turn that works for another session; raises `RejectionError`."""
+        op = UserInput(self.snapshot.session_id, prompt, delivery="start", overrides=overrides)
+        pending = Pending(self._services.new_id(), op, CLIENT, b"", errand)
+        answer = await self.submit(pending)
+        if isinstance(answer, Rejected):
+            raise RejectionError(answer.code, answer.message)
 
     async def shut_down(self) -> None:
         """Interrupt the active turn, and return when all is in the log; raises `LogError`."""

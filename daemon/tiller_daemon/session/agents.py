@@ -52,7 +52,11 @@ def list_agents(services: Services, workspace: str | None) -> dict[str, FoundAge
 
 def find_agent(services: Services, workspace: str, name: str) -> Agent:
     """Return the agent; raises `RejectionError` that lists the others, or says what is wrong."""
-    agents = list_agents(services, workspace)
+    return choose_agent(list_agents(services, workspace), name)
+
+
+def choose_agent(agents: Mapping[str, FoundAgent], name: str) -> Agent:
+    """As `find_agent`, of those that are there."""
     if name not in agents:
         there_are = ", ".join(sorted(agents))
         hint = did_you_mean(name, agents)

@@ -1,18 +1,21 @@
 """Freezing a turn's context: settings of turn, session, agent and configuration in one struct."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from tiller_daemon.config.options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.policy import globs
-from tiller_daemon.session.agents import DEFAULT_AGENT, find_agent
+from tiller_daemon.session.agents import DEFAULT_AGENT, choose_agent, list_agents
+from tiller_daemon.session.delegation import DEPTH_MAX, Inherited
 from tiller_daemon.session.guidance import write_prompt
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.toolbox import no_tool, tool_specs
 from tiller_daemon.tools.base import Tool
 from tiller_daemon.turn.budget import Spent
-from tiller_daemon.turn.context import DEFAULT_CONTEXT_WINDOW_TOKENS, TurnContext
+from tiller_daemon.turn.context import DEFAULT_CONTEXT_WINDOW_TOKENS, SubAgentOffered, TurnContext
+from tiller_daemon.workspace.agents import FoundAgent
 from tiller_protocol.settings import Rule, Settings, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
@@ -29,19 +32,25 @@ def freeze_context(
     services: Services,
     snapshot: Snapshot,
     overrides: TurnOverrides,
+    inherited: Inherited | None = None,
 ) -> FrozenTurn:
-    """Return the context of a new turn and its models; raises `RejectionError` for a bad choice."""
-    settings = snapshot.settings
-    configuration = services.configuration()
+    """Return the context of a new turn and its models; raises `RejectionError` for a bad choice.
+
+    The layers, weakest first: configuration, whom the turn works for, agent, session, turn.
+    """
+    settings, configuration = snapshot.settings, services.configuration()
+    agents = list_agents(services, snapshot.workspace)
     agent_name = overrides.agent or settings.agent or DEFAULT_AGENT
-    agent = find_agent(services, snapshot.workspace, agent_name)
+    agent = choose_agent(agents, agent_name)
     model = services.model(overrides.model or settings.model or agent.model or configuration.model)
     chosen = configuration.compaction_model
     compaction = services.model(chosen) if chosen else None
     variant = overrides.variant or settings.variant or ""
-    tools = choose_tools(services, overrides.tools if overrides.tools is not None else agent.tools)
-    if agent.read_only:
-        tools = {name: tool for name, tool in tools.items() if tool.effect != "write"}
+    read_only = bool(agent.read_only) or (inherited is not None and inherited.read_only)
+    depth = inherited.depth if inherited else 0
+    tools = choose_tools(services, agent.tools if overrides.tools is None else overrides.tools)
+    tools = {name: tool for name, tool in tools.items() if _fits(tool, depth, read_only=read_only)}
+    sub_agents = _offered(agents) if any(t.effect == "agent" for t in tools.values()) else ()
     context = TurnContext(
         turn_id=services.new_id(),
         session_id=snapshot.session_id,
@@ -50,10 +59,10 @@ def freeze_context(
         model=model.name,
         provider_model=model.provider_model,
         system_prompt=write_prompt(services, snapshot.workspace, agent.prompt),
-        tools=tool_specs(tools),
+        tools=tool_specs(tools, sub_agents),
         rules=(
             *_own_output(services.spill_directory(snapshot.session_id)),
-            *configuration.permissions,
+            *(inherited.rules if inherited else configuration.permissions),
             *agent.permissions,
             *(settings.permissions or ()),
         ),
@@ -62,9 +71,7 @@ def freeze_context(
         max_steps=overrides.max_steps or settings.max_steps or configuration.max_steps,
         turn_budget=overrides.turn_budget or settings.turn_budget or configuration.turn_budget,
         session_budget=settings.session_budget or configuration.session_budget,
-        spent_before=Spent(
-            snapshot.steps, snapshot.usage.tokens, snapshot.cost or 0.0, snapshot.worked_s
-        ),
+        spent_before=_spent(snapshot),
         first_ordinal=snapshot.steps,
         counted_tokens=snapshot.context_tokens,
         counted_items=snapshot.context_items,
@@ -81,7 +88,9 @@ def freeze_context(
         context_window=model.context_window or DEFAULT_CONTEXT_WINDOW_TOKENS,
         max_output_tokens=model.max_output_tokens,
         output_schema=overrides.output_schema,
-        read_only=bool(agent.read_only),
+        read_only=read_only,
+        depth=depth,
+        sub_agents=sub_agents,
     )
     return FrozenTurn(context, model, compaction)
 
@@ -110,6 +119,25 @@ def merge_settings(old: Settings, new: Settings) -> Settings:
 def with_grants(settings: Settings, rules: tuple[Rule, ...]) -> Settings:
     """Return `settings` with rules that the user granted added as the last, strongest ones."""
     return merge_settings(settings, Settings(permissions=(*(settings.permissions or ()), *rules)))
+
+
+def _fits(tool: Tool, depth: int, *, read_only: bool) -> bool:
+    if tool.effect == "agent":
+        return depth < DEPTH_MAX
+    return not (read_only and tool.effect == "write")
+
+
+def _offered(agents: Mapping[str, FoundAgent]) -> tuple[SubAgentOffered, ...]:
+    return tuple(
+        SubAgentOffered(name, agent.description, bool(agent.read_only), agent.model is not None)
+        for name, (agent, problem) in agents.items()
+        if not problem
+    )
+
+
+def _spent(snapshot: Snapshot) -> Spent:
+    steps = snapshot.steps + snapshot.delegated_steps
+    return Spent(steps, snapshot.usage.tokens, snapshot.cost or 0.0, snapshot.worked_s)
 
 
 def _own_output(directory: Path) -> tuple[Rule, ...]:

@@ -82,7 +82,9 @@ def _take_input(state: SessionState, op: UserInput, pending: Pending) -> AnyResu
     if op.no_reply and op.delivery == "queue":
         message = "What is queued gets a reply: leave out `no_reply`, or `queue`."
         raise RejectionError("bad_message", message)
-    meant = expand_input(state.services, state.outbox.snapshot.workspace, op)
+    meant = op
+    if pending.errand is None:
+        meant = expand_input(state.services, state.outbox.snapshot.workspace, op)
     turn = state.turn
     given = QueuedInput(
         state.services.new_id(), meant.text, "queue", op.images, op.files, pending.client
@@ -164,7 +166,9 @@ def _start_turn(
 ) -> str:
     snapshot = state.outbox.settle()
     check_workspace(snapshot.workspace)
-    frozen = freeze_context(state.services, snapshot, overrides)
+    errand = pending.errand
+    inherited = errand.inherited if errand else None
+    frozen = freeze_context(state.services, snapshot, overrides, inherited)
     context = frozen.context
     message = _first_message(first)
     history = History([*snapshot.items, message], snapshot.pruned)
@@ -175,11 +179,13 @@ def _start_turn(
     titling = None
     if not snapshot.title:
         state.put(pending, SessionTitled(first_title(first.text)))
-        titling = Titling(
-            state.services, state.outbox, frozen.model, context.first_ordinal, first.text
-        )
+        if errand is None:
+            titling = Titling(
+                state.services, state.outbox, frozen.model, context.first_ordinal, first.text
+            )
     state.put(pending, *bodies, turn_id=context.turn_id)
-    state.begin(ActiveTurn(frozen, run_turn, state.hands, titling=titling), history)
+    turn = ActiveTurn(frozen, run_turn, state.hands, titling=titling, errand=errand)
+    state.begin(turn, history)
     return context.turn_id
 
 

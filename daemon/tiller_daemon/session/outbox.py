@@ -201,4 +201,5 @@ def session_row(snapshot: Snapshot) -> SessionRow:
         cost=snapshot.cost,
         unfinished=snapshot.turn is not None,
         parent_id=snapshot.parent_id or "",
+        owner_id=snapshot.owner_id or "",
     )

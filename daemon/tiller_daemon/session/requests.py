@@ -7,6 +7,7 @@ the log (`Log.requests`).
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import trio
 from msgspec import Struct
@@ -45,10 +46,28 @@ class _Waiter:
     reply: Reply = CANCELLED
 
 
+class Mirror(Protocol):
+    """Who else shows the requests of a session: the one it works for."""
+
+    def show(self, request: Request) -> None:
+        """Show an open request."""
+        ...
+
+    def hide(self, request_id: str, reply: Reply) -> None:
+        """Say how it was resolved."""
+        ...
+
+
 class OpenRequests:
-    """The requests that tasks of this session's turns wait for."""
+    """The requests that tasks of this session's turns wait for.
+
+    Those of sub-agents are shown here under the same id, and are answered where they wait. `mirror`
+    is set while the session itself works for another one.
+    """
 
     def __init__(self, outbox: Outbox) -> None:
+        self.mirror: Mirror | None = None
+        self._shown: dict[str, Request] = {}
         self._outbox = outbox
         self._waiters: dict[str, _Waiter] = {}
 
@@ -61,16 +80,25 @@ class OpenRequests:
         When cancelled the request stays open in the log: whoever closes the turn resolves it.
         """
         waiter = self._waiters[request.id] = _Waiter(request, turn_id)
-        self._outbox.put(
-            RequestOpened(request),
-            StatusChanged("waiting", request_id=request.id),
-            turn_id=turn_id,
-        )
+        self._open_in_log(request, turn_id)
         try:
             await waiter.answered.wait()
         finally:
             self._waiters.pop(request.id, None)
+            if self.mirror and not waiter.answered.is_set():
+                self.mirror.hide(request.id, CANCELLED)
         return waiter.reply
+
+    def show(self, request: Request, turn_id: str) -> None:
+        """Show the request of a sub-agent."""
+        self._shown[request.id] = request
+        self._open_in_log(request, turn_id)
+
+    def hide(self, request_id: str, reply: Reply, turn_id: str) -> None:
+        """Say how a request that is shown was resolved; no effect if it is not, or no more."""
+        if self._shown.pop(request_id, None):
+            self._resolve_in_log(request_id, reply, turn_id)
+            self._show_status(turn_id)
 
     def answer(self, request_id: str, reply: Reply) -> tuple[Rule, ...]:
         """Resolve a request, and those that now need no answer; returns rules to keep.
@@ -112,15 +140,24 @@ class OpenRequests:
     def _resolve(self, waiter: _Waiter, reply: Reply) -> None:
         waiter.reply = reply
         waiter.answered.set()
-        self._outbox.put(
-            RequestResolved(waiter.request.id, reply.resolution, reply.by, reply.text),
-            turn_id=waiter.turn_id,
-        )
+        self._resolve_in_log(waiter.request.id, reply, waiter.turn_id)
+
+    def _open_in_log(self, request: Request, turn_id: str) -> None:
+        waiting = StatusChanged("waiting", request_id=request.id)
+        self._outbox.put(RequestOpened(request), waiting, turn_id=turn_id)
+        if self.mirror:
+            self.mirror.show(request)
+
+    def _resolve_in_log(self, request_id: str, reply: Reply, turn_id: str) -> None:
+        resolved = RequestResolved(request_id, reply.resolution, reply.by, reply.text)
+        self._outbox.put(resolved, turn_id=turn_id)
+        if self.mirror:
+            self.mirror.hide(request_id, reply)
 
     def _show_status(self, turn_id: str) -> None:
-        still_open = self._open()
+        still_open = [*(waiter.request.id for waiter in self._open()), *self._shown]
         if still_open:
-            status = StatusChanged("waiting", request_id=still_open[0].request.id)
+            status = StatusChanged("waiting", request_id=still_open[0])
         else:
             status = StatusChanged("busy")
         self._outbox.put(status, turn_id=turn_id)

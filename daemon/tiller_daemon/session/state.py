@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import trio
 
 from tiller_daemon.session.active_turn import ActiveTurn, Hands
+from tiller_daemon.session.delegation import Errand, Sessions
 from tiller_daemon.session.mailbox import InputQueue
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import OpenRequests
@@ -20,12 +21,16 @@ from tiller_protocol.snapshot import Snapshot
 
 @dataclass(eq=False)
 class Pending:
-    """A submission on its way through the loop. `answer` is there once `answered` is set."""
+    """A submission on its way through the loop. `answer` is there once `answered` is set.
+
+    `errand` is there when the input is the prompt of a sub-agent.
+    """
 
     submission_id: str
     op: AnyOp
     client: str
     digest: bytes
+    errand: Errand | None = None
     answered: trio.Event = field(default_factory=trio.Event)
     answer: AnyAnswer | None = None
 
@@ -37,13 +42,16 @@ class SessionState:
         self,
         services: Services,
         snapshot: Snapshot,
+        sessions: Sessions,
         begin: Callable[[ActiveTurn, History], None],
     ) -> None:
         self.services = services
         self.outbox = Outbox(snapshot, services.log, services.publish, services.time)
         self.queue = InputQueue(snapshot.queue)
         self.requests = OpenRequests(self.outbox)
-        self.hands = Hands(services, self.outbox, self.queue, self.requests, FileVersions())
+        self.hands = Hands(
+            services, self.outbox, self.queue, self.requests, FileVersions(), sessions
+        )
         self.turn: ActiveTurn | None = None
         self.begin = begin
 

@@ -193,22 +193,53 @@ class Supervisor:
         await session.outbox.committed()
         return answer
 
+    async def create_owned(
+        self, workspace: str, settings: Settings, owner_id: str, item_id: str
+    ) -> Session:
+        """Make the session of a sub-agent; see `Sessions`."""
+        session = self._start(Snapshot(self._services.new_id()))
+        created = SessionCreated(workspace, settings, owner_id=owner_id, owner_item_id=item_id)
+        session.outbox.put(created)
+        await session.outbox.committed()
+        return session
+
+    async def find_owned(self, session_id: str, owner_id: str) -> Session:
+        """Find a sub-agent of a session; see `Sessions`."""
+        session = await self._session(session_id)
+        if session.snapshot.owner_id != owner_id:
+            message = f"{session_id} is no sub-agent of this session."
+            raise RejectionError("not_found", message)
+        return session
+
     async def _delete(self, pending: Pending, op: SessionDelete) -> AnyAnswer:
-        session = await self._session(op.session_id)
-        if not session.is_idle:
-            message = "The session is at work. Interrupt it, then delete it."
-            raise RejectionError("busy", message)
-        if forks := await self._services.log.forks(op.session_id):
-            message = f"The forks {', '.join(forks)} share this session's log: delete them first."
-            raise RejectionError("busy", message)
-        session.stop()
-        self._sessions.pop(op.session_id, None)
-        await self._services.log.delete(op.session_id)
-        self._services.forget(op.session_id)
+        doomed = await self._with_sub_agents(op.session_id)
+        for session_id in doomed:
+            await self._check_deletable(session_id)
+        for session_id in doomed:
+            if session := self._sessions.pop(session_id, None):
+                session.stop()
+            await self._services.log.delete(session_id)
+            self._services.forget(session_id)
         answer = Accepted(pending.submission_id)
         row = SubmissionRow(pending.submission_id, pending.digest, encode_answer(answer))
         await self._services.log.record(row)
         return answer
+
+    async def _with_sub_agents(self, session_id: str) -> list[str]:
+        """The session and all that works for it, the deepest first."""
+        found: list[str] = []
+        for sub_agent in await self._services.log.sub_agents(session_id):
+            found += await self._with_sub_agents(sub_agent)
+        return [*found, session_id]
+
+    async def _check_deletable(self, session_id: str) -> None:
+        session = await self._session(session_id)
+        if not session.is_idle:
+            message = f"The session {session_id} is at work. Interrupt it, then delete it."
+            raise RejectionError("busy", message)
+        if forks := await self._services.log.forks(session_id):
+            message = f"The forks {', '.join(forks)} share this session's log: delete them first."
+            raise RejectionError("busy", message)
 
     async def _session_of_request(self, request_id: str) -> Session:
         """The session in which a task waits, else one whose log says how the request ended."""
@@ -223,7 +254,11 @@ class Supervisor:
     async def _list(self, op: SessionList) -> AnyResult:
         try:
             rows = await self._services.log.sessions(
-                workspace=op.workspace, archived=op.archived, limit=op.limit, after=op.after
+                workspace=op.workspace,
+                owner_id=op.owner_id or "",
+                archived=op.archived,
+                limit=op.limit,
+                after=op.after,
             )
         except BadCursor as error:
             raise RejectionError("bad_message", str(error)) from None
@@ -306,7 +341,7 @@ class Supervisor:
             log.error("session_not_recovered", session_id=session_id, reason=str(error))
 
     def _start(self, snapshot: Snapshot) -> Session:
-        session = Session(self._services, snapshot)
+        session = Session(self._services, snapshot, self)
         self._sessions[snapshot.session_id] = session
         assert self._nursery is not None
         self._nursery.start_soon(self._run_session, session)

@@ -4,9 +4,9 @@ Implements the turn's `ToolRuntime`. Nothing in a call's arguments can loosen a 
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import cast
 
@@ -30,7 +30,8 @@ from tiller_daemon.tools.base import (
     UserAnswer,
 )
 from tiller_daemon.tools.similar import did_you_mean
-from tiller_daemon.turn.context import TurnContext
+from tiller_daemon.tools.task import RESUMED
+from tiller_daemon.turn.context import SubAgentOffered, TurnContext
 from tiller_daemon.turn.ports import Emit, PreparedCall, Refusal
 from tiller_protocol.events import PlanUpdated
 from tiller_protocol.items import Effect, PlanEntry, Request, RequestKind, ToolCall
@@ -39,6 +40,9 @@ from tiller_protocol.settings import Rule
 log = structlog.get_logger()
 
 TITLE_CHARS_MAX = 200
+
+SPECS_KEPT_MAX = 256
+"""How many descriptions of tools are kept ready; each set of agents makes one more."""
 
 CHANGED_MEANWHILE = (
     "not run: what this call would touch changed while it was being judged. Look again, then call "
@@ -61,6 +65,9 @@ _UNKNOWN_FIELD = re.compile("contains unknown field `([^`]*)`")
 """What msgspec says of a field that an argument struct does not have."""
 
 Ask = Callable[[Request], Awaitable[Reply]]
+
+Delegate = Callable[[str, str, str, str], Awaitable[ToolResult]]
+"""`Delegation.run`: the call's id, the prompt, the agent, what to resume."""
 
 
 class _Work(Struct, frozen=True):
@@ -88,6 +95,7 @@ class Toolbox:
     spill_directory: Path
     variables: Callable[[str], Mapping[str, str]]
     secrets: Callable[[], tuple[str, ...]]
+    delegate: Delegate
 
     def prepare(self, call: ToolCall) -> PreparedCall | Refusal:
         """Find the tool and validate the arguments, or say what is wrong with the call."""
@@ -102,9 +110,10 @@ class Toolbox:
             return Refusal("invalid", _explain(tool, error))
         except ToolFailure as failure:
             return Refusal("failed", str(failure))
-        prepared = structs.replace(
-            call, name=tool.name, effect=_effect(tool, needs), title=_title(needs)
-        )
+        if unknown := self._unknown_agent(tool, needs):
+            return Refusal("invalid", unknown)
+        effect = self._effect(tool, needs)
+        prepared = structs.replace(call, name=tool.name, effect=effect, title=_title(tool, needs))
         return PreparedCall(prepared, prepared.effect, _Work(tool, arguments, needs))
 
     async def permit(self, prepared: PreparedCall) -> Refusal | None:
@@ -141,6 +150,7 @@ class Toolbox:
             output=lambda piece: output(self._without_secrets(piece)),
             show_plan=self._show_plan,
             ask=partial(self._put_question, prepared.call),
+            delegate=partial(self.delegate, prepared.call.id),
         )
         try:
             with trio.fail_after(work.tool.timeout_s):
@@ -161,6 +171,29 @@ class Toolbox:
             raise ToolFailure(
                 f"{work.tool.name} failed by a defect of its own: {type(error).__name__}: {error}"
             ) from error
+
+    def _unknown_agent(self, tool: Tool, needs: tuple[Need, ...]) -> str:
+        if tool.effect != "agent":
+            return ""
+        agents = {agent.name for agent in self.context.sub_agents}
+        unknown = [s for need in needs for s in need.subjects if s not in {*agents, RESUMED}]
+        if not unknown:
+            return ""
+        near = did_you_mean(unknown[0], agents)
+        return f"There is no agent {unknown[0]!r}.{near} Agents: {', '.join(sorted(agents))}."
+
+    def _effect(self, tool: Tool, needs: tuple[Need, ...]) -> Effect:
+        match tool.effect:
+            case "read" | "write":
+                return tool.effect
+            case "command":
+                commands = [s for need in needs if need.kind == "command" for s in need.subjects]
+                reads = bool(commands) and all(only_reads(command) for command in commands)
+            case "agent":
+                only_look = {a.name for a in self.context.sub_agents if a.read_only}
+                agents = {s for need in needs for s in need.subjects}
+                reads = self.context.read_only or agents <= only_look
+        return "read" if reads else "write"
 
     def _without_secrets(self, text: str) -> str:
         """Take keys out: a file may hold one, and root can read the daemon's environment (G13)."""
@@ -224,16 +257,21 @@ def no_tool(name: str, tools: Iterable[str]) -> str:
     return f"There is no tool {name!r}.{did_you_mean(name, tools)} Tools: {there_are}."
 
 
-def tool_specs(tools: Mapping[str, Tool]) -> tuple[ToolSpec, ...]:
-    """The tools as models are offered them."""
-    return tuple(_spec(tool) for tool in tools.values())
+def tool_specs(
+    tools: Mapping[str, Tool], sub_agents: Sequence[SubAgentOffered]
+) -> tuple[ToolSpec, ...]:
+    """The tools as models are offered them; `task` says which agents there are."""
+    lines = "\n".join(f"- {agent.name}: {agent.description}" for agent in sub_agents)
+    agents = f"\n\nAgents:\n{lines}"
+    return tuple(_spec(tool, agents if tool.effect == "agent" else "") for tool in tools.values())
 
 
-@cache
-def _spec(tool: Tool) -> ToolSpec:
+@lru_cache(SPECS_KEPT_MAX)
+def _spec(tool: Tool, more: str) -> ToolSpec:
     parameters = _parameters(tool)
-    chars = len(tool.name) + len(tool.description) + len(msgspec.json.encode(parameters))
-    return ToolSpec(tool.name, tool.description, parameters, chars)
+    description = tool.description + more
+    chars = len(tool.name) + len(description) + len(msgspec.json.encode(parameters))
+    return ToolSpec(tool.name, description, parameters, chars)
 
 
 def _parameters(tool: Tool) -> dict[str, object]:
@@ -296,14 +334,9 @@ def _field_names(schema: object) -> set[str]:
             return set()
 
 
-def _effect(tool: Tool, needs: tuple[Need, ...]) -> Effect:
-    if tool.effect != "command":
-        return tool.effect
-    commands = [s for need in needs if need.kind == "command" for s in need.subjects]
-    return "read" if commands and all(only_reads(command) for command in commands) else "write"
-
-
-def _title(needs: tuple[Need, ...]) -> str:
+def _title(tool: Tool, needs: tuple[Need, ...]) -> str:
+    if tool.effect == "agent":
+        return _line(needs[0].title)
     return _line(next((" ".join(need.subjects) or need.title for need in needs), ""))
 
 

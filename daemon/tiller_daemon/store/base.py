@@ -39,7 +39,7 @@ class SessionRow(Struct, frozen=True):
     """What lists and recovery need to know of a session without reading its events.
 
     `head` is the `seq` of its last event; `unfinished` says that a turn is open. A fork reads the
-    beginning of its history from the events of `parent_id`.
+    beginning of its history from the events of `parent_id`; a sub-agent works for `owner_id`.
     """
 
     session_id: str
@@ -53,6 +53,7 @@ class SessionRow(Struct, frozen=True):
     cost: float | None = None
     unfinished: bool = False
     parent_id: str = ""
+    owner_id: str = ""
 
 
 class SubmissionRow(Struct, frozen=True):
@@ -140,13 +141,20 @@ class Log(Protocol):
         ...
 
     async def sessions(
-        self, *, workspace: str | None, archived: bool, limit: int, after: str | None
+        self,
+        *,
+        workspace: str | None,
+        owner_id: str = "",
+        archived: bool,
+        limit: int,
+        after: str | None,
     ) -> list[SessionRow]:
         """Rows by `updated_at`, newest first, of one workspace or (None) of all.
 
-        Only those whose `archived` is the one given. `after` is `cursor_of` the last row of the
-        page before, or None for the first page; raises `BadCursor` for any other text. A session
-        that is updated between two pages moves to the front and may be missed by the second.
+        Only those whose `archived` and `owner_id` are the ones given. `after` is `cursor_of` the
+        last row of the page before, or None for the first page; raises `BadCursor` for any other
+        text. A session that is updated between two pages moves to the front and may be missed by
+        the second.
         """
         ...
 
@@ -156,6 +164,10 @@ class Log(Protocol):
 
     async def forks(self, session_id: str) -> list[str]:
         """The ids of the sessions whose parent this one is, in order of id."""
+        ...
+
+    async def sub_agents(self, session_id: str) -> list[str]:
+        """The ids of the sessions whose owner this one is, in order of id."""
         ...
 
     async def count(self) -> int:

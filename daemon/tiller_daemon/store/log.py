@@ -137,11 +137,17 @@ class SqliteLog:
         return self._session_row(row) if row else None
 
     async def sessions(
-        self, *, workspace: str | None, archived: bool, limit: int, after: str | None
+        self,
+        *,
+        workspace: str | None,
+        owner_id: str = "",
+        archived: bool,
+        limit: int,
+        after: str | None,
     ) -> list[SessionRow]:
         """A page of rows; see `Log.sessions`. A damaged row is left out, with a warning."""
-        query = f"{_SELECT_SESSION} WHERE archived = ?"
-        values: list[Any] = [archived]
+        query = f"{_SELECT_SESSION} WHERE owner_id = ? AND archived = ?"
+        values: list[Any] = [owner_id, archived]
         if workspace is not None:
             query += " AND workspace = ?"
             values.append(workspace)
@@ -159,29 +165,30 @@ class SqliteLog:
 
     async def unfinished(self) -> list[str]:
         """Sessions with an open turn; see `Log.unfinished`."""
-        query = "SELECT session_id FROM sessions WHERE unfinished ORDER BY session_id"
-        return await self._writer.do(
-            Job(lambda connection: [text for (text,) in connection.execute(query)], writes=False)
-        )
+        return await self._ids("unfinished")
 
     async def forks(self, session_id: str) -> list[str]:
         """Sessions that were forked from this one; see `Log.forks`."""
-        query = (
-            "SELECT session_id FROM sessions WHERE parent_id = ? AND parent_id != ''"
-            " ORDER BY session_id"
-        )
-        return await self._writer.do(
-            Job(
-                lambda connection: [text for (text,) in connection.execute(query, (session_id,))],
-                writes=False,
-            )
-        )
+        return await self._ids("parent_id = ? AND parent_id != ''", session_id)
+
+    async def sub_agents(self, session_id: str) -> list[str]:
+        """Sessions that work for this one; see `Log.sub_agents`."""
+        return await self._ids("owner_id = ?", session_id)
 
     async def count(self) -> int:
         """How many sessions there are."""
         query = "SELECT count(*) FROM sessions"
         return await self._writer.do(
             Job(lambda connection: connection.execute(query).fetchone()[0], writes=False)
+        )
+
+    async def _ids(self, where: str, *values: str) -> list[str]:
+        query = f"SELECT session_id FROM sessions WHERE {where} ORDER BY session_id"  # noqa: S608 - `where` is ours
+        return await self._writer.do(
+            Job(
+                lambda connection: [text for (text,) in connection.execute(query, values)],
+                writes=False,
+            )
         )
 
     def _sound_row(self, values: tuple[Any, ...]) -> SessionRow | None:

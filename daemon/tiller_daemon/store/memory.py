@@ -128,7 +128,13 @@ class MemoryLog:
         return self._sessions.get(session_id)
 
     async def sessions(
-        self, *, workspace: str | None, archived: bool, limit: int, after: str | None
+        self,
+        *,
+        workspace: str | None,
+        owner_id: str = "",
+        archived: bool,
+        limit: int,
+        after: str | None,
     ) -> list[SessionRow]:
         """A page of rows; see `Log.sessions`."""
         await _pass()
@@ -138,6 +144,7 @@ class MemoryLog:
             row
             for row in rows
             if row.archived == archived
+            and row.owner_id == owner_id
             and workspace in (None, row.workspace)
             and (end is None or _place(row) < end)
         ][:limit]
@@ -152,6 +159,12 @@ class MemoryLog:
         await _pass()
         rows = self._sessions.values()
         return sorted(row.session_id for row in rows if row.parent_id == session_id)
+
+    async def sub_agents(self, session_id: str) -> list[str]:
+        """Sessions that work for this one; see `Log.sub_agents`."""
+        await _pass()
+        rows = self._sessions.values()
+        return sorted(row.session_id for row in rows if row.owner_id == session_id)
 
     async def count(self) -> int:
         """How many sessions there are."""

@@ -32,9 +32,10 @@ CREATE TABLE sessions (
     session_id TEXT PRIMARY KEY, workspace TEXT NOT NULL,
     created_at REAL NOT NULL, updated_at REAL NOT NULL, head INTEGER NOT NULL,
     title TEXT NOT NULL, archived INTEGER NOT NULL, turns INTEGER NOT NULL, cost REAL,
-    unfinished INTEGER NOT NULL, parent_id TEXT NOT NULL, checksum INTEGER NOT NULL
+    unfinished INTEGER NOT NULL, parent_id TEXT NOT NULL, owner_id TEXT NOT NULL,
+    checksum INTEGER NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX sessions_by_time ON sessions (archived, updated_at, session_id);
+CREATE INDEX sessions_by_time ON sessions (owner_id, archived, updated_at, session_id);
 CREATE INDEX sessions_unfinished ON sessions (session_id) WHERE unfinished;
 CREATE INDEX sessions_forked ON sessions (parent_id, session_id) WHERE parent_id != '';
 CREATE TABLE events (
@@ -60,6 +61,7 @@ _KINDS: dict[int, LogErrorKind] = {
     sqlite3.SQLITE_READONLY: "read_only",
     sqlite3.SQLITE_CORRUPT: "corrupt",
     sqlite3.SQLITE_NOTADB: "corrupt",
+    sqlite3.SQLITE_ERROR: "corrupt",  # our SQL is fixed: a table or column is not what we made
     sqlite3.SQLITE_CONSTRAINT: "conflict",
 }
 

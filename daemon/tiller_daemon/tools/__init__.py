@@ -11,7 +11,19 @@ from tiller_daemon.tools.ls import LS
 from tiller_daemon.tools.plan import PLAN
 from tiller_daemon.tools.question import QUESTION
 from tiller_daemon.tools.read import READ
+from tiller_daemon.tools.task import TASK
 from tiller_daemon.tools.write import WRITE
 
-BUILT_IN: Final[tuple[Tool, ...]] = (READ, WRITE, EDIT, LS, GLOB, GREP, BASH, PLAN, QUESTION)
+BUILT_IN: Final[tuple[Tool, ...]] = (
+    READ,
+    WRITE,
+    EDIT,
+    LS,
+    GLOB,
+    GREP,
+    BASH,
+    PLAN,
+    QUESTION,
+    TASK,
+)
 """The tools that every agent may be given; a new one is a file and a line here."""

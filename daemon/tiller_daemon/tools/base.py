@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from tiller_protocol.items import Effect, Image, PlanEntry
+from tiller_protocol.items import Effect, Image, PlanEntry, SubAgent
 
 SubjectKind = Literal["path", "command", "plain"]
 
@@ -45,6 +45,7 @@ class ToolResult(Struct, frozen=True):
     images: tuple[Image, ...] = ()
     spill_path: str = ""
     exit_status: int | None = None
+    sub_agent: SubAgent | None = None
 
 
 class UserAnswer(Struct, frozen=True):
@@ -72,7 +73,8 @@ class ToolEnvironment:
     `variables` is the whole environment for child processes: clean of secrets, with the marker
     variables by which the daemon finds what a call left behind. `show_plan` replaces the plan of
     the session. `ask` puts a question with choices to the user and waits as long as it takes; it
-    raises `ToolFailure` when nobody is there.
+    raises `ToolFailure` when nobody is there. `delegate` gives a prompt to a sub-agent, by the name
+    of an agent or by the id of an earlier sub-agent, and returns what came of it.
     """
 
     workspace: Path
@@ -84,23 +86,24 @@ class ToolEnvironment:
     output: Callable[[str], Awaitable[None]]
     show_plan: Callable[[tuple[PlanEntry, ...]], Awaitable[None]]
     ask: Callable[[str, tuple[str, ...]], Awaitable[UserAnswer]]
+    delegate: Callable[[str, str, str], Awaitable[ToolResult]]
 
 
 @dataclass(frozen=True)
 class Tool:
     """One entry of the tool table.
 
-    `effect` is `read` for what may run beside other calls, `write` for what must run alone, and
-    `command` when the policy judges the command line. `timeout_s` may be infinite for a tool that
-    waits for a person. `needs` changes nothing: it follows links,
-    and reads what a preview shows; both it and `run` raise `ToolFailure`. On cancellation `run`
-    leaves no process behind.
+    `effect` is `read` for what may run beside other calls, `write` for what must run alone,
+    `command` when the policy judges the command line, and `agent` when it is that of an agent.
+    `timeout_s` may be infinite for a tool that waits for a person. `needs` changes nothing: it
+    follows links, and reads what a preview shows; both it and `run` raise `ToolFailure`. On
+    cancellation `run` leaves no process behind.
     """
 
     name: str
     description: str
     arguments: type[Struct]
-    effect: Effect | Literal["command"]
+    effect: Effect | Literal["command", "agent"]
     timeout_s: float
     needs: Callable[[Any, Path], tuple[Need, ...]]
     run: Callable[[Any, ToolEnvironment], Awaitable[ToolResult]]

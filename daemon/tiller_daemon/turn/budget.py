@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import msgspec
+
 from tiller_protocol.events import StepEnded
 from tiller_protocol.settings import Budget
 
@@ -21,6 +23,15 @@ class Spent(NamedTuple):
             self.tokens + other.tokens,
             self.cost + other.cost,
             self.time_s + other.time_s,
+        )
+
+    def minus(self, other: "Spent") -> "Spent":
+        """Return the difference, field by field."""
+        return Spent(
+            self.steps - other.steps,
+            self.tokens - other.tokens,
+            self.cost - other.cost,
+            self.time_s - other.time_s,
         )
 
 
@@ -46,3 +57,21 @@ def used_up(budget: Budget, spent: Spent) -> str | None:
 def used_up_next(budget: Budget, spent: Spent, ahead: Spent) -> str | None:
     """As `used_up`, when `ahead` will have been spent too: the next step is then the last."""
     return used_up(budget, spent.plus(ahead))
+
+
+def left_of(budget: Budget, spent: Spent) -> Budget | None:
+    """What may still be spent; `None` when a limit is reached."""
+    if used_up(budget, spent):
+        return None
+    return Budget(
+        None if budget.steps is None else budget.steps - spent.steps,
+        None if budget.tokens is None else budget.tokens - spent.tokens,
+        None if budget.cost is None else budget.cost - spent.cost,
+        None if budget.time_s is None else budget.time_s - spent.time_s,
+    )
+
+
+def least(one: Budget, other: Budget) -> Budget:
+    """The tighter limit of both, field by field."""
+    fields = ((value, getattr(other, name)) for name, value in msgspec.structs.asdict(one).items())
+    return Budget(*(min((v for v in pair if v is not None), default=None) for pair in fields))

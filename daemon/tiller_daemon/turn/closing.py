@@ -45,6 +45,7 @@ LOST_OUTPUT = (
     "The daemon stopped while this call ran: it may have done all, part or none of its work. "
     "It was not repeated."
 )
+RESUMABLE = ". The sub-agent's session is {session_id}: `resume` it to go on from there"
 OUTPUT_KEPT_CHARS_MAX = 48_000
 """How much of the end of an unfinished call's output the model is shown; about 12,000 tokens."""
 
@@ -54,12 +55,18 @@ DAEMON_STOPPED = ErrorInfo(
 
 
 def closing_bodies(
-    snapshot: Snapshot, ending: Ending, now: float, new_id: Callable[[], str], *, lost: bool = False
+    snapshot: Snapshot,
+    ending: Ending,
+    now: float,
+    new_id: Callable[[], str],
+    *,
+    streamed: Usage = Usage(),  # noqa: B008 - frozen
+    lost: bool = False,
 ) -> tuple[AnyBody, ...]:
     """Events that end the open turn of `snapshot`, `turn_ended` last; none if no turn is open.
 
     `now` is Unix seconds. `lost` is for a turn found in the log: what became of a running call is
-    then not known.
+    then not known. `streamed` is what the response of an open step took, as far as it is known.
     """
     turn = snapshot.turn
     if turn is None:
@@ -69,12 +76,12 @@ def closing_bodies(
         if item.id in snapshot.open_items:
             bodies += _close_item(item, now, lost=lost)
     if turn.step_open:
-        bodies.append(StepEnded(turn.step, _finish_reason(ending), Usage()))
+        bodies.append(StepEnded(turn.step, _finish_reason(ending), streamed))
     if ending.outcome == "interrupted":
         text = STOPPED_NOTICE if lost else INTERRUPTED_NOTICE
         notice = Notice(ItemId(new_id()), "interrupted", text)
         bodies += [ItemStarted(notice), ItemCompleted(notice)]
-    return (*bodies, _turn_ended(turn, ending, now))
+    return (*bodies, _turn_ended(turn, ending, now, streamed if turn.step_open else Usage()))
 
 
 def _close_item(item: Item, now: float, *, lost: bool) -> list[AnyBody]:
@@ -95,6 +102,8 @@ def _close_call(call: ToolCall, now: float, *, lost: bool) -> list[AnyBody]:
         kind, output = "lost", LOST_OUTPUT
     else:
         kind, output = "aborted", f"aborted after {max(0.0, now - call.started_at):.1f} s"
+    if call.sub_agent:
+        output += RESUMABLE.format(session_id=call.sub_agent.session_id)
     if call.output:
         output += f"\nThe output so far:\n{call.output[-OUTPUT_KEPT_CHARS_MAX:]}"
     closed = structs.replace(
@@ -111,11 +120,11 @@ def _finish_reason(ending: Ending) -> FinishReason:
     return "interrupted" if ending.outcome == "interrupted" else "error"
 
 
-def _turn_ended(turn: OpenTurn, ending: Ending, now: float) -> TurnEnded:
+def _turn_ended(turn: OpenTurn, ending: Ending, now: float, streamed: Usage) -> TurnEnded:
     return TurnEnded(
         outcome=ending.outcome,
         steps=turn.steps_ended + turn.step_open,
-        usage=turn.usage,
+        usage=turn.usage.plus(streamed),
         duration_s=max(0.0, now - turn.started_at),
         last_message=ending.last_message or turn.last_message,
         cost=turn.cost,

@@ -14,6 +14,15 @@ DEFAULT_CONTEXT_WINDOW_TOKENS = 128_000
 """Assumed for a model whose window neither configuration nor catalogue knows."""
 
 
+class SubAgentOffered(Struct, frozen=True):
+    """An agent that may be given a task; one that `has_model` does not take its owner's."""
+
+    name: str
+    description: str
+    read_only: bool
+    has_model: bool
+
+
 class TurnContext(Struct, frozen=True):
     """One configuration for all of a turn.
 
@@ -23,7 +32,8 @@ class TurnContext(Struct, frozen=True):
     provider counted `counted_tokens` for the first `counted_items` items of history. `rules` are
     the permission rules above the built-in ones, weakest layer first. `spent_before` is what the
     session had spent before this turn. With `read_only` a call that may write is denied.
-    `effort` is the variant, if configuration does not define it; else it is in `options`.
+    `effort` is the variant, if configuration does not define it; else it is in `options`. `depth`
+    is 0 for a turn that works for no other one.
     """
 
     turn_id: str
@@ -53,6 +63,8 @@ class TurnContext(Struct, frozen=True):
     context_window: int = DEFAULT_CONTEXT_WINDOW_TOKENS
     max_output_tokens: int | None = None
     output_schema: dict[str, Any] | None = None
+    depth: int = 0
+    sub_agents: tuple[SubAgentOffered, ...] = ()
 
     def shown(self) -> TurnContextShown:
         """Return what frontends are told of it."""

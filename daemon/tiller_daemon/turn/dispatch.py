@@ -185,6 +185,7 @@ def _with_result(call: ToolCall, result: ToolResult, now: float) -> ToolCall:
         images=result.images,
         spill_path=result.spill_path,
         exit_status=result.exit_status,
+        sub_agent=result.sub_agent,
         duration_s=_duration(call, now),
     )
 

@@ -5,7 +5,7 @@ alone. It opens no turn and closes none: the session has logged `turn_started`, 
 by what `run_turn` returns, also when it is cancelled or crashes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,7 +29,7 @@ from tiller_protocol.events import (
     StepStarted,
 )
 from tiller_protocol.ids import ItemId
-from tiller_protocol.items import Notice, QueuedInput, UserMessage
+from tiller_protocol.items import Notice, QueuedInput, Usage, UserMessage
 
 LAST_STEP_NOTICE = (
     "No tools can be called any more. Say what was done, what was found and what is left."
@@ -55,7 +55,7 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
     A failed model request is an ending, not an exception. Cancellation and bugs pass through and
     leave items open.
     """
-    purse = _Purse(context, ports.time)
+    purse = _Purse(context, ports)
     if reached := purse.session_limit():
         return Ending("limit_reached", ErrorInfo("session_budget", f"No turn: {reached}."))
     room = Room(context, history, ports)
@@ -72,6 +72,7 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
             return Ending("failed", ErrorInfo(error.kind, error.message))
         except ContextFull as error:
             return Ending("failed", ErrorInfo("context_full", str(error)))
+        ports.streamed(response.usage)
         history.add(*response.items)
         room.count(response.usage, frozen.request, len(response.calls))
         dispatched = await _answer_calls(frozen, response, history, ports)
@@ -113,10 +114,10 @@ async def run_compaction(context: TurnContext, history: History, ports: Ports) -
 class _Purse:
     """What may still be spent; the time of a call that runs counts when it has ended."""
 
-    def __init__(self, context: TurnContext, time: Callable[[], float]) -> None:
+    def __init__(self, context: TurnContext, ports: Ports) -> None:
         self._context = context
-        self._time = time
-        self._began = time()
+        self._ports = ports
+        self._began = ports.time()
         self._spent = Spent()
 
     def spend(self, step: StepEnded) -> None:
@@ -142,12 +143,14 @@ class _Purse:
         )
 
     def _now(self) -> Spent:
-        return self._spent._replace(time_s=max(0.0, self._time() - self._began))
+        own = self._spent._replace(time_s=max(0.0, self._ports.time() - self._began))
+        return own.plus(self._ports.spent_by_others())
 
 
 async def _begin_step(
     context: TurnContext, step: int, limit: str | None, history: History, ports: Ports
 ) -> StepContext:
+    ports.streamed(Usage())
     await ports.emit(StepStarted(step))
     if limit:
         text = f"This is the last step of this turn, as {limit}. {LAST_STEP_NOTICE}"

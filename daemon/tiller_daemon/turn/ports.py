@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from tiller_daemon.models.base import ModelClient
 from tiller_daemon.tools.base import ToolResult
+from tiller_daemon.turn.budget import Spent
 from tiller_protocol.events import AnyBody
-from tiller_protocol.items import Effect, QueuedInput, ToolCall, ToolErrorKind
+from tiller_protocol.items import Effect, QueuedInput, ToolCall, ToolErrorKind, Usage
 from tiller_protocol.settings import FollowUps
 
 
@@ -91,7 +92,11 @@ class ToolRuntime(Protocol):
 
 @dataclass(frozen=True)
 class Ports:
-    """The turn's hands. `time` is Unix seconds, `committed` waits until all emitted is durable."""
+    """The turn's hands. `time` is Unix seconds, `committed` waits until all emitted is durable.
+
+    `spent_by_others` is what counts against the turn's budgets beyond its own steps. `streamed` is
+    told what a response took, for a step that does not get to its end.
+    """
 
     model: ModelClient
     compaction_model: ModelClient | None
@@ -102,3 +107,5 @@ class Ports:
     new_id: Callable[[], str]
     time: Callable[[], float]
     random: Callable[[], float]
+    spent_by_others: Callable[[], Spent]
+    streamed: Callable[[Usage], None]

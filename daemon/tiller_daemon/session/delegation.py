@@ -1,0 +1,379 @@
+"""Sub-agents: a call of `task` becomes a turn of a session of its own, and waits for its end.
+
+The sub-agent's session is like any other: it has its own log, any frontend may attach to it, steer
+it and answer its requests. An `Errand` links the call with that turn. Downwards go rules, budget
+and interrupt; upwards go requests, grants and what was spent. How a session is made and found is
+the supervisor's business.
+"""
+
+from typing import Protocol
+
+import trio
+from msgspec import Struct, structs
+
+from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.requests import Reply
+from tiller_daemon.store.base import LogError
+from tiller_daemon.tools.base import ToolFailure, ToolResult
+from tiller_daemon.tools.output import cut_text
+from tiller_daemon.turn.budget import Spent, least, left_of
+from tiller_daemon.turn.context import TurnContext
+from tiller_protocol.events import (
+    AnyBody,
+    HistoryCompacted,
+    ItemDelta,
+    ItemStarted,
+    StepEnded,
+    ToolCallUpdated,
+    TurnEnded,
+)
+from tiller_protocol.items import Request, SubAgent, ToolCall, Usage
+from tiller_protocol.settings import Approve, Budget, Rule, Settings, TurnOverrides
+from tiller_protocol.snapshot import OpenTurn, Snapshot, add_cost
+
+DEPTH_MAX = 3
+"""How deep sub-agents may start sub-agents; at this depth the tool is not offered any more."""
+
+END_S_MAX = 15.0
+"""How long an interrupted call waits for its sub-agent's turn: killing a process tree that does not
+listen takes a few seconds, and each level of depth waits for the one below."""
+
+START_S_MAX = 30.0
+"""How long a sub-agent may take to start: two commits to the log."""
+
+CLIENT = "task"
+"""Whose input a sub-agent's prompt is."""
+
+SHOWN_CALLS_MAX = 500
+"""How many calls of a sub-agent are shown as live output of the call that waits for it."""
+
+
+class Inherited(Struct, frozen=True):
+    """What a sub-agent's turn has from the turn it works for. `rules` stand below its own.
+
+    With `read_only` it changes nothing, whatever its agent may do. `depth` counts from 1. It
+    takes the `model`, with its `variant`, if its agent names none. `budget` is what was left.
+    """
+
+    rules: tuple[Rule, ...]
+    approve: Approve
+    read_only: bool
+    depth: int
+    model: str
+    variant: str
+    budget: Budget
+
+
+class Owner(Protocol):
+    """The turn that sub-agents work for."""
+
+    context: TurnContext
+
+    def put(self, *bodies: AnyBody) -> None:
+        """Put events of the turn."""
+        ...
+
+    def open_turn(self) -> OpenTurn:
+        """What the turn comes to so far, sub-agents included."""
+        ...
+
+    def elapsed_s(self) -> float:
+        """How long the turn has run."""
+        ...
+
+    def spent_by_others(self) -> Spent:
+        """What counts against the turn's budgets beyond its own steps."""
+        ...
+
+    def live_rules(self) -> tuple[Rule, ...]:
+        """What the user granted since the turn began."""
+        ...
+
+    def show(self, request: Request) -> None:
+        """Show a sub-agent's request, here and to whom this turn works for."""
+        ...
+
+    def hide(self, request_id: str, reply: Reply) -> None:
+        """Say how a request that is shown was resolved."""
+        ...
+
+    def granted(self, rules: tuple[Rule, ...]) -> None:
+        """Let a grant that a sub-agent got count for all of the session."""
+        ...
+
+
+class WorkingTurn(Protocol):
+    """The turn of a sub-agent, as the call that waits for it sees it."""
+
+    def interrupt(self) -> None:
+        """End the turn as `interrupted`."""
+        ...
+
+    def reconsider(self) -> None:
+        """Resolve open requests that are allowed by now."""
+        ...
+
+
+class OwnedSession(Protocol):
+    """A session that works for another one."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The session as it is."""
+        ...
+
+    async def run_errand(self, errand: "Errand", prompt: str, overrides: TurnOverrides) -> None:
+        """Start the turn; raises `RejectionError` when that can't be."""
+        ...
+
+
+class Sessions(Protocol):
+    """Where sub-agents live."""
+
+    async def create_owned(
+        self, workspace: str, settings: Settings, owner_id: str, item_id: str
+    ) -> OwnedSession:
+        """Make a session for a sub-agent; raises `LogError`."""
+        ...
+
+    async def find_owned(self, session_id: str, owner_id: str) -> OwnedSession:
+        """Find a sub-agent of this session; raises `RejectionError` or `LogError`."""
+        ...
+
+
+class Errand:
+    """One call of `task` and the turn that does its work; made by the call, told by the turn."""
+
+    def __init__(self, owner: Owner, inherited: Inherited, item_id: str) -> None:
+        self.inherited = inherited
+        self.over = trio.Event()
+        self.ended: TurnEnded | None = None
+        self.sums: SubAgent | None = None
+        self.turn: WorkingTurn | None = None
+        self._owner = owner
+        self._item_id = item_id
+        self._others_before = owner.spent_by_others()
+        self._own = SubAgent("", "")
+        self._below: dict[str, SubAgent] = {}
+        self._names: dict[str, str] = {}
+        self._shown = 0
+        self._told = True
+
+    def begin(self, session_id: str, agent: str) -> None:
+        """Link call and session, before the turn starts."""
+        self._own = SubAgent(session_id, agent)
+        self._tell_sums()
+
+    def began(self, turn: WorkingTurn) -> None:
+        """Take the turn that has begun."""
+        self.turn = turn
+
+    def end(self, body: TurnEnded | None) -> None:
+        """Say that the turn is over and in the log; `None` if it could not be logged."""
+        self.ended = body
+        self.over.set()
+
+    def abandon(self) -> None:
+        """Tell the owner nothing any more."""
+        self._told = False
+
+    def saw(self, *bodies: AnyBody) -> None:
+        """Look at what the sub-agent's turn emits: count it and show its calls."""
+        for body in bodies:
+            match body:
+                case ItemStarted(ToolCall() as call):
+                    self._names[call.id] = call.name
+                case ToolCallUpdated(sub_agent=SubAgent() as below):
+                    self._below[body.item_id] = below
+                    self._tell_sums()
+                case ToolCallUpdated(state="running"):
+                    self._show_call(body)
+                case StepEnded():
+                    self._count(1, body.usage, body.cost)
+                case HistoryCompacted() if body.usage != Usage():
+                    self._count(1, body.usage, None)
+                case _:
+                    pass
+
+    def show(self, request: Request) -> None:
+        """Show the request where the sub-agent works for, under the call."""
+        if self._told:
+            title = f"{self._own.agent}: {request.title}"
+            self._owner.show(structs.replace(request, item_id=self._item_id, title=title))
+
+    def hide(self, request_id: str, reply: Reply) -> None:
+        """Say there how it was resolved."""
+        if self._told:
+            self._owner.hide(request_id, reply)
+
+    def granted(self, rules: tuple[Rule, ...]) -> None:
+        """Let the user's grant count for whom the sub-agent works, and so for its other ones."""
+        if self._told:
+            self._owner.granted(rules)
+
+    def live_rules(self) -> tuple[Rule, ...]:
+        """What the user granted to the owner meanwhile."""
+        return self._owner.live_rules()
+
+    def spent(self) -> Spent:
+        """What the sub-agent and those below it have spent for this call."""
+        sums = self.sums
+        return Spent(sums.steps, sums.usage.tokens, sums.cost or 0.0) if sums else Spent()
+
+    def spent_beside(self) -> Spent:
+        """What the owner's other sub-agents have spent since this one began."""
+        others = self._owner.spent_by_others().minus(self._others_before)
+        return others.minus(self.spent())
+
+    def _count(self, steps: int, usage: Usage, cost: float | None) -> None:
+        own = self._own
+        self._own = structs.replace(
+            own,
+            steps=own.steps + steps,
+            usage=own.usage.plus(usage),
+            cost=add_cost(own.cost, cost),
+        )
+        self._tell_sums()
+
+    def _tell_sums(self) -> None:
+        sums = self._own
+        for below in self._below.values():
+            sums = structs.replace(
+                sums,
+                steps=sums.steps + below.steps,
+                usage=sums.usage.plus(below.usage),
+                cost=add_cost(sums.cost, below.cost),
+            )
+        self.sums = sums
+        if self._told:
+            self._owner.put(ToolCallUpdated(self._item_id, "running", sub_agent=sums))
+
+    def _show_call(self, update: ToolCallUpdated) -> None:
+        self._shown += 1
+        if self._told and self._shown <= SHOWN_CALLS_MAX:
+            line = f"{self._names.get(update.item_id, '')} {update.title}".strip()
+            self._owner.put(ItemDelta(self._item_id, "output", f"{line}\n"))
+
+
+class Delegation:
+    """The sub-agents of one turn."""
+
+    def __init__(self, owner: Owner, sessions: Sessions, default_budget: Budget) -> None:
+        self._owner = owner
+        self._sessions = sessions
+        self._default_budget = default_budget
+        self._errands: list[Errand] = []
+
+    def spent(self) -> Spent:
+        """What all sub-agents of the turn have spent so far."""
+        total = Spent()
+        for errand in self._errands:
+            total = total.plus(errand.spent())
+        return total
+
+    def reconsider(self) -> None:
+        """Resolve open requests of sub-agents that are allowed by now."""
+        for errand in self._errands:
+            if errand.turn and not errand.over.is_set():
+                errand.turn.reconsider()
+
+    async def run(self, item_id: str, prompt: str, agent: str, resume: str) -> ToolResult:
+        """Give `prompt` to a sub-agent and return its report; raises `ToolFailure`.
+
+        On cancellation its turn is interrupted, and has ended when this returns.
+        """
+        errand = Errand(self._owner, self._inherited(), item_id)
+        self._errands.append(errand)
+        try:
+            # Cancelled in here, a turn could start of which nobody knows.
+            with trio.fail_after(START_S_MAX, shield=True):
+                await self._start(errand, item_id, prompt, agent, resume)
+            await errand.over.wait()
+        except (RejectionError, LogError) as error:
+            raise ToolFailure(f"No sub-agent was started: {error.message}") from error
+        finally:
+            await _bring_to_an_end(errand)
+        return _report(errand)
+
+    async def _start(
+        self, errand: Errand, item_id: str, prompt: str, agent: str, resume: str
+    ) -> None:
+        context, own_model = self._owner.context, self._own_model(agent)
+        model = None if own_model else errand.inherited.model
+        variant = None if own_model else errand.inherited.variant or None
+        if resume:
+            session = await self._sessions.find_owned(resume, context.session_id)
+        else:
+            settings = Settings(agent=agent, model=model, variant=variant)
+            session = await self._sessions.create_owned(
+                context.workspace, settings, context.session_id, item_id
+            )
+        known = agent or session.snapshot.settings.agent or ""
+        errand.begin(session.snapshot.session_id, known)
+        overrides = TurnOverrides(
+            agent=agent or None,
+            model=model if agent else None,
+            variant=variant if agent else None,
+            approve=context.approve,
+            turn_budget=errand.inherited.budget,
+        )
+        await session.run_errand(errand, prompt, overrides)
+
+    def _own_model(self, agent: str) -> bool:
+        return any(one.name == agent and one.has_model for one in self._owner.context.sub_agents)
+
+    def _inherited(self) -> Inherited:
+        context = self._owner.context
+        return Inherited(
+            rules=context.rules,
+            approve=context.approve,
+            read_only=context.read_only,
+            depth=context.depth + 1,
+            model=context.model,
+            variant=context.variant,
+            budget=self._budget_left(),
+        )
+
+    def _budget_left(self) -> Budget:
+        """What the turn and its session may still spend, the step that runs now counted."""
+        owner, context = self._owner, self._owner.context
+        turn = owner.open_turn()
+        spent = Spent(
+            turn.steps_ended + 1 + turn.delegated_steps,
+            turn.usage.tokens,
+            turn.cost or 0.0,
+            owner.elapsed_s(),
+        ).plus(owner.spent_by_others().minus(self.spent()))
+        left = left_of(context.turn_budget, spent)
+        of_session = left_of(context.session_budget, context.spent_before.plus(spent))
+        if left is None or of_session is None:
+            raise ToolFailure("No sub-agent was started: the budget of this turn is used up.")
+        return least(least(left, of_session), self._default_budget)
+
+
+async def _bring_to_an_end(errand: Errand) -> None:
+    """Interrupt the sub-agent's turn if it still runs, and wait for its end."""
+    if errand.turn and not errand.over.is_set():
+        errand.turn.interrupt()
+        with trio.move_on_after(END_S_MAX, shield=True):
+            await errand.over.wait()
+    errand.abandon()
+
+
+def _report(errand: Errand) -> ToolResult:
+    sums = errand.sums
+    assert sums is not None
+    body = errand.ended
+    footer = f"[sub-agent {sums.agent}, {sums.session_id}: `resume` it to go on from here]"
+    if body is None:
+        said = "The sub-agent's session could not be logged, and ended."
+    elif body.outcome == "completed":
+        said = body.last_message or "The sub-agent ended without a word."
+    else:
+        reason = f": {body.error.message}" if body.error else "."
+        said = f"The sub-agent's turn ended as {body.outcome}{reason}"
+        if body.last_message:
+            said += f"\nThe last that it said:\n{body.last_message}"
+    failed = body is None or body.outcome != "completed"
+    output = f"{cut_text(said)}\n\n{footer}"
+    return ToolResult(output, failed=failed, sub_agent=sums)
