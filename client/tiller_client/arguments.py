@@ -91,6 +91,7 @@ def _add_sessions(add: _AddParser) -> None:
     parser = _verb(add, "sessions", "ls", "list sessions, newest activity first")
     parser.add_argument("-C", dest="directory", metavar="DIR", help="of this workspace only")
     parser.add_argument("--archived", action="store_true", help="those put away instead")
+    parser.add_argument("--of", metavar="SESSION", help="the sub-agents of this session instead")
     parser.add_argument("-n", dest="limit", type=_positive, default=20, help="at most; default 20")
     parser.add_argument("--all", action="store_true", help="without a limit")
     parser = _verb(add, "sessions", "show", "show a session as it is now")

@@ -28,14 +28,19 @@ def list_sessions(
     *,
     workspace: str | None = None,
     archived: bool = False,
+    owner_id: str | None = None,
+    sub_agents: bool = False,
     limit: int | None = None,
 ) -> Iterator[SessionSummary]:
-    """Sessions, newest activity first, page by page as they are consumed."""
+    """Sessions, newest activity first, page by page as they are consumed.
+
+    Those that the user began, or the sub-agents of `owner_id`, or with `sub_agents` all.
+    """
     after: str | None = None
     left = limit
     while left is None or left > 0:
         page_limit = LIST_LIMIT_MAX if left is None else min(left, LIST_LIMIT_MAX)
-        op = SessionList(workspace, archived, page_limit, after)
+        op = SessionList(workspace, archived, page_limit, after, owner_id, sub_agents)
         page = connection.ask(op, SessionListResult)
         yield from page.sessions
         left = None if left is None else left - len(page.sessions)
@@ -91,8 +96,8 @@ def turn_id(turns: list[str], reference: str) -> str:
 
 
 def _everything(connection: Connection) -> Iterator[SessionSummary]:
-    yield from list_sessions(connection)
-    yield from list_sessions(connection, archived=True)
+    yield from list_sessions(connection, sub_agents=True)
+    yield from list_sessions(connection, archived=True, sub_agents=True)
 
 
 def _fits(identifier: str, reference: str) -> bool:

@@ -44,7 +44,8 @@ class SessionCreate(Op, frozen=True, tag="session_create"):
 class SessionList(Op, frozen=True, tag="session_list"):
     """Sessions, newest activity first. `after` is `next` of the page before.
 
-    Without `owner_id` those that no other session owns; with it the sub-agents of that session.
+    Those that no other session owns; with `owner_id` the sub-agents of that session instead, with
+    `sub_agents` all.
     """
 
     workspace: str | None = None
@@ -52,6 +53,7 @@ class SessionList(Op, frozen=True, tag="session_list"):
     limit: Annotated[int, Meta(ge=1, le=LIST_LIMIT_MAX)] = 100
     after: str | None = None
     owner_id: IdText | None = None
+    sub_agents: bool = False
 
 
 class SessionGet(Op, frozen=True, tag="session_get"):

@@ -97,7 +97,11 @@ def _list(connection: Connection, arguments: Namespace) -> None:
     workspace = read_workspace(arguments.directory) if arguments.directory else None
     limit = None if arguments.all else arguments.limit + 1
     found = choose.list_sessions(
-        connection, workspace=workspace, archived=arguments.archived, limit=limit
+        connection,
+        workspace=workspace,
+        archived=arguments.archived,
+        owner_id=choose.session_id(connection, arguments.of) if arguments.of else None,
+        limit=limit,
     )
     if arguments.json:
         for session in islice(found, None if limit is None else limit - 1):

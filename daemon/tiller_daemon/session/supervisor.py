@@ -255,7 +255,7 @@ class Supervisor:
         try:
             rows = await self._services.log.sessions(
                 workspace=op.workspace,
-                owner_id=op.owner_id or "",
+                owner_id=op.owner_id or (None if op.sub_agents else ""),
                 archived=op.archived,
                 limit=op.limit,
                 after=op.after,

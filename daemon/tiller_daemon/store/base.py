@@ -144,14 +144,14 @@ class Log(Protocol):
         self,
         *,
         workspace: str | None,
-        owner_id: str = "",
+        owner_id: str | None = "",
         archived: bool,
         limit: int,
         after: str | None,
     ) -> list[SessionRow]:
         """Rows by `updated_at`, newest first, of one workspace or (None) of all.
 
-        Only those whose `archived` and `owner_id` are the ones given. `after` is `cursor_of` the
+        Only those whose `archived` and (None: any) `owner_id` are the ones given. `after` is `cursor_of` the
         last row of the page before, or None for the first page; raises `BadCursor` for any other
         text. A session that is updated between two pages moves to the front and may be missed by
         the second.

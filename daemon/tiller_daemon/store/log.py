@@ -140,14 +140,17 @@ class SqliteLog:
         self,
         *,
         workspace: str | None,
-        owner_id: str = "",
+        owner_id: str | None = "",
         archived: bool,
         limit: int,
         after: str | None,
     ) -> list[SessionRow]:
         """A page of rows; see `Log.sessions`. A damaged row is left out, with a warning."""
-        query = f"{_SELECT_SESSION} WHERE owner_id = ? AND archived = ?"
-        values: list[Any] = [owner_id, archived]
+        query = f"{_SELECT_SESSION} WHERE archived = ?"
+        values: list[Any] = [archived]
+        if owner_id is not None:
+            query += " AND owner_id = ?"
+            values.append(owner_id)
         if workspace is not None:
             query += " AND workspace = ?"
             values.append(workspace)

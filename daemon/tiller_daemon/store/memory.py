@@ -131,7 +131,7 @@ class MemoryLog:
         self,
         *,
         workspace: str | None,
-        owner_id: str = "",
+        owner_id: str | None = "",
         archived: bool,
         limit: int,
         after: str | None,
@@ -144,7 +144,7 @@ class MemoryLog:
             row
             for row in rows
             if row.archived == archived
-            and row.owner_id == owner_id
+            and owner_id in (None, row.owner_id)
             and workspace in (None, row.workspace)
             and (end is None or _place(row) < end)
         ][:limit]
