@@ -280,7 +280,7 @@ async def test_b29_when_the_owner_is_interrupted_its_sub_agents_and_their_calls_
     await world.until(grandchild, lambda e: _runs(e.body))
     await world.must(Interrupt(boss))
     assert (await world.ended(boss)).outcome == "interrupted"
-    assert world.usage.running == set()
+    assert not world.usage.running
     endings = [e.session_id for e in world.in_order if isinstance(e.body, TurnEnded)]
     assert endings == [grandchild, child, boss]
     (call,) = task_calls(world, boss)
