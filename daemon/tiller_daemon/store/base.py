@@ -151,10 +151,10 @@ class Log(Protocol):
     ) -> list[SessionRow]:
         """Rows by `updated_at`, newest first, of one workspace or (None) of all.
 
-        Only those whose `archived` and (None: any) `owner_id` are the ones given. `after` is `cursor_of` the
-        last row of the page before, or None for the first page; raises `BadCursor` for any other
-        text. A session that is updated between two pages moves to the front and may be missed by
-        the second.
+        Only those whose `archived` and `owner_id` are the ones given, of any owner if that is
+        None. `after` is `cursor_of` the last row of the page before, or None for the first page;
+        raises `BadCursor` for any other text. A session that is updated between two pages moves to
+        the front and may be missed by the second.
         """
         ...
 
