@@ -207,11 +207,17 @@ class HistoryCompacted(Body, frozen=True, tag="history_compacted"):
 
 
 class HistoryReverted(Body, frozen=True, tag="history_reverted"):
-    """History ends at event `to_seq` from here on; `undone` means a revert was taken back."""
+    """History is as it was at event `to_seq`, before a turn or before a step of it.
+
+    With `undone` the last such event is taken back. `conflicts` are files that were left as they
+    are.
+    """
 
     to_seq: int
     undone: bool = False
     conflicts: tuple[str, ...] = ()
+    before_turn: str = ""
+    before_step: int = 0
 
 
 class WarningRaised(Body, frozen=True, tag="warning"):

@@ -18,6 +18,7 @@ from tiller_protocol.events import (
     AnyBody,
     Event,
     HistoryCompacted,
+    HistoryReverted,
     ItemCompleted,
     ItemDelta,
     ItemStarted,
@@ -62,6 +63,7 @@ NEEDS: dict[type[AnyBody], tuple[str, ...]] = {
     RequestOpened: ("in_turn", "new_request"),
     RequestResolved: ("open_request",),
     HistoryCompacted: (),
+    HistoryReverted: ("no_turn",),
 }
 """What each event needs; an event that is not listed may come at any time after the first."""
 

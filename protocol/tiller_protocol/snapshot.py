@@ -64,6 +64,26 @@ class OpenTurn(Struct, omit_defaults=True):
     last_message: str = ""
 
 
+class Mark(Struct, frozen=True, omit_defaults=True):
+    """Where history can be cut: before step `step` of a turn, or with 0 before the turn.
+
+    `seq` is the last event before it, `items` the number of items.
+    """
+
+    turn_id: str
+    seq: int
+    items: int
+    step: int = 0
+
+
+class Reverted(Struct, frozen=True, omit_defaults=True):
+    """What a revert took away, after the first `position` items."""
+
+    position: int
+    items: tuple[Item, ...]
+    marks: tuple[Mark, ...]
+
+
 class Snapshot(Struct, omit_defaults=True):
     """A session at `seq`. Mutable: `fold` moves it on by one event.
 
@@ -71,7 +91,8 @@ class Snapshot(Struct, omit_defaults=True):
     requests of the whole session. The provider counted `context_tokens` for the first
     `context_items` items; 0 when it has not counted since history got shorter. The output of the
     calls in `pruned` is not sent any more. `worked_s` is the time of all turns that ended. `usage`
-    and `cost` count sub-agents too; `delegated_steps` are their model requests.
+    and `cost` count sub-agents too; `delegated_steps` are their model requests. `marks` say where
+    turns and steps began, `reverted` is what was taken away since the last turn, the last one last.
     """
 
     session_id: str
@@ -89,6 +110,8 @@ class Snapshot(Struct, omit_defaults=True):
     queue: tuple[QueuedInput, ...] = ()
     plan: tuple[PlanEntry, ...] = ()
     pruned: list[str] = []
+    marks: list[Mark] = []
+    reverted: list[Reverted] = []
     context_tokens: int = 0
     context_items: int = 0
     turn: OpenTurn | None = None
@@ -116,6 +139,7 @@ def fork_base(parent: Snapshot, session_id: str) -> Snapshot:
         items=items,
         plan=parent.plan,
         pruned=list(parent.pruned),
+        marks=list(parent.marks),
         context_tokens=parent.context_tokens,
         context_items=parent.context_items,
         steps=parent.steps,
@@ -165,6 +189,8 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
         case TurnStarted():
             snapshot.turn = OpenTurn(event.turn_id or "", event.time, body.context)
             snapshot.turns += 1
+            snapshot.reverted = []
+            _mark(snapshot, 0)
         case TurnEnded():
             snapshot.turn = None
             snapshot.worked_s += body.duration_s
@@ -196,10 +222,45 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
             snapshot.pruned.extend(body.pruned)
             snapshot.context_tokens = snapshot.context_items = 0
             snapshot.usage = snapshot.usage.plus(body.usage)
-        case HistoryReverted() | WarningRaised() | ErrorRaised():
+        case HistoryReverted():
+            _take_back(snapshot) if body.undone else _revert(snapshot, body)
+        case WarningRaised() | ErrorRaised():
             pass
         case _:
             assert_never(body)
+
+
+def _mark(snapshot: Snapshot, step: int) -> None:
+    if snapshot.turn:
+        mark = Mark(snapshot.turn.turn_id, snapshot.seq, len(snapshot.items), step)
+        snapshot.marks.append(mark)
+
+
+def _revert(snapshot: Snapshot, body: HistoryReverted) -> None:
+    found = find_mark(snapshot, body.before_turn, body.before_step)
+    if found is None:
+        raise KeyError(f"turn {body.before_turn} is not in history")
+    position = snapshot.marks[found].items
+    items, marks = tuple(snapshot.items[position:]), tuple(snapshot.marks[found:])
+    del snapshot.items[position:], snapshot.marks[found:]
+    snapshot.reverted = [*snapshot.reverted, Reverted(position, items, marks)]
+    snapshot.context_tokens = snapshot.context_items = 0
+
+
+def _take_back(snapshot: Snapshot) -> None:
+    *snapshot.reverted, last = snapshot.reverted
+    # What was said since then stands behind what comes back.
+    snapshot.items[last.position : last.position] = last.items
+    snapshot.marks += last.marks
+    snapshot.context_tokens = snapshot.context_items = 0
+
+
+def find_mark(snapshot: Snapshot, turn_id: str, step: int) -> int | None:
+    """Index of the mark before a turn (`step` 0) or a step of it; `None` if there is none."""
+    for index, mark in enumerate(snapshot.marks):
+        if (mark.turn_id, mark.step) == (turn_id, step):
+            return index
+    return None
 
 
 def _position(snapshot: Snapshot, item_id: str) -> int:
@@ -261,6 +322,7 @@ def _note_last_message(snapshot: Snapshot, item: Item) -> None:
 def _begin_step(snapshot: Snapshot, body: StepStarted) -> None:
     snapshot.steps += 1
     if snapshot.turn:
+        _mark(snapshot, body.step)
         snapshot.turn.step = body.step
         snapshot.turn.step_open = True
 

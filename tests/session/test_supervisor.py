@@ -18,7 +18,6 @@ from tiller_protocol.ops import (
     SessionDelete,
     SessionGet,
     SessionList,
-    Unrevert,
     UserInput,
 )
 from tiller_protocol.settings import Settings
@@ -122,13 +121,6 @@ async def test_too_many_submissions_at_once_are_overloaded_and_handed_back(autoj
     await world.must(Interrupt(session_id))
     await world.ended(session_id)
     assert (await snapshot(world, session_id)).queue == queue
-
-
-async def test_what_this_daemon_cannot_do_yet_is_unavailable(autojump_clock, start):
-    world, session_id = await start(QUICK)
-    refused = await world.refused(Unrevert(session_id))
-    assert refused.code == "unavailable"
-    assert "unrevert" in refused.message
 
 
 async def test_settings_are_merged_checked_and_said(autojump_clock, start):

@@ -5,6 +5,7 @@ from argparse import Namespace
 from tiller_client import choose
 from tiller_client.connection import Connection
 from tiller_client.console import print_json, say, stdout_paint, stdout_width
+from tiller_client.errors import UsageError
 from tiller_client.render_item import call_label, diff_lines
 from tiller_client.runtime import my_places
 from tiller_client.verbs.plain import submit
@@ -27,20 +28,31 @@ def run(arguments: Namespace) -> int:
         if arguments.verb == "diff":
             _diff(connection, session_id, json=arguments.json)
         else:
-            submit(connection, _op(session_id, arguments), json=arguments.json)
+            op = _op(connection, session_id, arguments)
+            submit(connection, op, json=arguments.json)
     return 0
 
 
-def _op(session_id: str, arguments: Namespace) -> AnyOp:
+def _op(connection: Connection, session_id: str, arguments: Namespace) -> AnyOp:
     match arguments.verb:
         case "compact":
             return Compact(session_id)
         case "revert":
-            return Revert(session_id, arguments.turn, arguments.step)
+            turn_id = arguments.turn
+            if turn_id == choose.LAST:
+                turn_id = _last_turn(connection, session_id)
+            return Revert(session_id, turn_id, arguments.step)
         case "unrevert":
             return Unrevert(session_id)
         case verb:
             raise AssertionError(f"{verb} is not of this family")
+
+
+def _last_turn(connection: Connection, session_id: str) -> str:
+    marks = connection.ask(SessionGet(session_id), SessionResult).snapshot.marks
+    if not marks:
+        raise UsageError("there is no turn in this session's history")
+    return marks[-1].turn_id
 
 
 def _diff(connection: Connection, session_id: str, *, json: bool) -> None:

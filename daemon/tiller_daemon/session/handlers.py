@@ -20,6 +20,7 @@ from tiller_daemon.turn.own_command import TOOL, OwnCommand
 from tiller_protocol.answers import AnyResult, Queued, Started, Steered
 from tiller_protocol.events import (
     AnyBody,
+    HistoryReverted,
     ItemCompleted,
     ItemStarted,
     QueueChanged,
@@ -28,6 +29,7 @@ from tiller_protocol.events import (
     SessionTitled,
     StatusChanged,
     TurnStarted,
+    WarningRaised,
 )
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Delivery, QueuedInput, UserMessage
@@ -36,12 +38,17 @@ from tiller_protocol.ops import (
     Compact,
     Interrupt,
     QueueEdit,
+    Revert,
     SessionArchive,
     SessionConfigure,
     Shell,
+    Unrevert,
     UserInput,
 )
 from tiller_protocol.settings import TurnOverrides
+from tiller_protocol.snapshot import find_mark
+
+FILES_KEPT = "History was put back. Files are as they are: look at them before you go on."
 
 
 def handle(state: SessionState, pending: Pending) -> AnyResult | None:
@@ -63,11 +70,14 @@ def handle(state: SessionState, pending: Pending) -> AnyResult | None:
             state.put(pending, SessionArchived(op.archived))
         case Compact():
             return _compact(state, pending)
+        case Revert() as op:
+            _revert(state, op, pending)
+        case Unrevert():
+            _unrevert(state, pending)
         case Shell() as op:
             return _run_own_command(state, op, pending)
         case _ as op:
-            name = op.__struct_config__.tag
-            raise RejectionError("unavailable", f"This daemon can't do {name} yet.")
+            raise AssertionError(f"{type(op).__name__} is not for a session's loop")
     return None
 
 
@@ -197,6 +207,29 @@ def _compact(state: SessionState, pending: Pending) -> AnyResult:
         raise RejectionError("empty_input", "There is nothing to compact yet.")
     frozen = freeze_context(state.services, snapshot, TurnOverrides())
     return _start_without_input(state, frozen, run_compaction, pending)
+
+
+def _revert(state: SessionState, op: Revert, pending: Pending) -> None:
+    if state.turn:
+        raise _busy(state.turn)
+    snapshot = state.outbox.settle()
+    found = find_mark(snapshot, op.turn_id, op.step or 0)
+    if found is None:
+        where = f"step {op.step} of turn {op.turn_id}" if op.step else f"turn {op.turn_id}"
+        raise RejectionError("not_found", f"There is no {where} in the history of this session.")
+    seq = snapshot.marks[found].seq
+    reverted = HistoryReverted(seq, before_turn=op.turn_id, before_step=op.step or 0)
+    state.put(pending, reverted, WarningRaised("files_kept", FILES_KEPT))
+
+
+def _unrevert(state: SessionState, pending: Pending) -> None:
+    if state.turn:
+        raise _busy(state.turn)
+    snapshot = state.outbox.settle()
+    if not snapshot.reverted:
+        message = "There is no revert to undo, or a turn has begun since."
+        raise RejectionError("not_found", message)
+    state.put(pending, HistoryReverted(snapshot.seq, undone=True))
 
 
 def _start_without_input(
