@@ -2,15 +2,17 @@
 
 from pathlib import Path
 
+import pytest
 import trio
 
-from e2e.words import bash, calls, calls_in, read, text
+from e2e.words import always, bash, calls, calls_in, hang, read, text
+from support.daemon import Daemon
 from support.frontend import Frontend
-from tiller_daemon.models.scripted import CallPart, ScriptStep, TextPart
-from tiller_protocol.answers import AnyResult, Started, Steered
-from tiller_protocol.events import ItemDelta
+from tiller_daemon.models.scripted import CallPart, Failure, ScriptStep, TextPart
+from tiller_protocol.answers import AnyResult, SessionListResult, Started, Steered
+from tiller_protocol.events import ItemDelta, RequestOpened, SessionTitled
 from tiller_protocol.items import Notice
-from tiller_protocol.ops import UserInput
+from tiller_protocol.ops import Answer, SessionList, UserInput
 from tiller_protocol.settings import TurnOverrides
 
 
@@ -157,8 +159,8 @@ async def test_b8_the_last_step_gets_the_notice_and_no_tools(
     frontend: Frontend, workspace: Path
 ) -> None:
     """`max_steps = 2`, a model that always calls → `limit_reached` when it calls anyway."""
-    always = ScriptStep(parts=(bash("echo again >> calls"),), repeat=True)
-    session_id = await frontend.session(workspace, always)
+    calling = ScriptStep(parts=(bash("echo again >> calls"),), repeat=True)
+    session_id = await frontend.session(workspace, calling)
     await frontend.say(session_id, overrides=TurnOverrides(max_steps=2))
     ended = await frontend.turn_ended(session_id)
     assert (ended.outcome, ended.steps) == ("limit_reached", 2)
@@ -167,6 +169,121 @@ async def test_b8_the_last_step_gets_the_notice_and_no_tools(
     assert not last.tools
     assert [i.code for i in last.items if isinstance(i, Notice)] == ["last_step"]
     assert (workspace / "calls").read_text() == "again\n"
+
+
+async def test_b9_the_third_same_call_in_a_row_asks_and_a_no_ends_the_turn(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """Same tool and arguments three times in a row → a `doom_loop` request; reject → `blocked`."""
+    session_id = await frontend.session(
+        workspace, *[calls(read("greeting.txt"))] * 3, text("I see"), approve="ask"
+    )
+    await frontend.say(session_id)
+    request = await frontend.request_opened(session_id)
+    assert (request.kind, len(frontend.completed_calls(session_id))) == ("doom_loop", 2)
+    await frontend.must(Answer(request.id, "reject", "it stays the same"))
+    assert (await frontend.turn_ended(session_id)).outcome == "blocked"
+    await frontend.say(session_id, "go on")
+    assert (await frontend.turn_ended(session_id, 2)).outcome == "completed"
+    one, two, third = calls_in(frontend.requests(session_id)[-1].items)
+    assert [call.error_kind for call in (one, two, third)] == [None, None, "denied"]
+    assert "it stays the same" in third.output
+
+
+async def test_b9_always_is_asked_no_more_in_this_session(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """`always` → no further question, in a later turn neither; another session does ask."""
+    same = calls(read("greeting.txt"))
+    steps = (*[same] * 7, text("one"), *[same] * 4, text("two"))
+    session_id = await frontend.session(workspace, *steps, approve="ask")
+    await frontend.say(session_id)
+    await frontend.must(Answer((await frontend.request_opened(session_id)).id, "always"))
+    assert (await frontend.turn_ended(session_id)).last_message == "one"
+    await frontend.say(session_id, "again")
+    assert (await frontend.turn_ended(session_id, 2)).last_message == "two"
+    opened = [e for e in frontend.events(session_id) if isinstance(e.body, RequestOpened)]
+    assert len(opened) == 1
+    other_id = await frontend.session(workspace, *steps, approve="ask")
+    await frontend.say(other_id)
+    assert (await frontend.request_opened(other_id)).kind == "doom_loop"
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"answer": {"type": "integer"}},
+    "required": ["answer"],
+}
+
+
+async def test_b10_an_answer_by_a_schema_validates_or_fails_after_one_repair(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """A turn with an output schema → the final message validates, or the turn fails, typed."""
+    right, wrong = text('{"answer": 42}'), text('{"answer": "42"}')
+    session_id = await frontend.session(workspace, right, wrong, right, wrong, wrong, text("fine"))
+    by_schema = TurnOverrides(output_schema=SCHEMA)
+    for number, steps in ((1, 1), (2, 2)):
+        await frontend.say(session_id, overrides=by_schema)
+        ended = await frontend.turn_ended(session_id, number)
+        assert (ended.outcome, ended.steps) == ("completed", steps)
+        assert ended.last_message == '{"answer": 42}'
+    repair = frontend.requests(session_id)[2].items[-1]
+    assert isinstance(repair, Notice)
+    assert "$.answer" in repair.text
+    await frontend.say(session_id, overrides=by_schema)
+    failed = await frontend.turn_ended(session_id, 3)
+    assert failed.error is not None
+    assert (failed.outcome, failed.steps, failed.error.code) == ("failed", 2, "output_schema")
+    assert "$.answer" in failed.error.message
+    await frontend.say(session_id, "and now without")
+    assert (await frontend.turn_ended(session_id, 4)).last_message == "fine"
+
+
+async def test_b11_the_first_turn_gets_a_title_by_a_side_request(
+    frontend: Frontend, workspace: Path, daemon: Daemon
+) -> None:
+    """First turn → a title by a side request, for every list; later turns have none."""
+    model = daemon.script(always("done"), title=text("Greet the world"))
+    session_id = await frontend.session(workspace, model=model)
+    for number in (1, 2):
+        await frontend.say(session_id, "say hello")
+        await frontend.turn_ended(session_id, number)
+        await frontend.until_body(session_id, SessionTitled, 2)
+    titles = [e.body for e in frontend.events(session_id) if isinstance(e.body, SessionTitled)]
+    assert [body.title for body in titles] == ["say hello", "Greet the world"]
+    purposes = [request.purpose for request in daemon.asked(session_id)]
+    assert sorted(purposes) == ["title", "turn", "turn"]
+    listed = await frontend.must(SessionList(str(workspace)))
+    assert isinstance(listed, SessionListResult)
+    assert listed.sessions[0].title == "Greet the world"
+
+
+TITLES = {
+    "failing": ScriptStep(failures=(Failure("server"),)),
+    "empty": ScriptStep(),
+    "hanging": hang("half a ti"),
+}
+
+
+@pytest.mark.parametrize("kind", TITLES)
+async def test_b11_a_title_that_fails_or_hangs_changes_nothing_else(
+    frontend: Frontend, workspace: Path, daemon: Daemon, kind: str
+) -> None:
+    """The title model failing or hanging → the events are those of a session without one."""
+    steps = (calls(bash("echo x")), text("done"))
+    session_id = await frontend.session(workspace, model=daemon.script(*steps, title=TITLES[kind]))
+    other_id = await frontend.session(workspace, *steps)
+    for one in (session_id, other_id):
+        await frontend.say(one)
+        assert (await frontend.turn_ended(one)).outcome == "completed"
+    assert [r.purpose for r in daemon.asked(session_id)].count("title") == 1
+    kinds = [
+        [type(e.body).__name__ for e in frontend.events(one) if not isinstance(e.body, ItemDelta)]
+        for one in (session_id, other_id)
+    ]
+    assert kinds[0] == kinds[1]
+    assert (await frontend.snapshot(session_id)).title == "go"
 
 
 async def test_b12_a_second_start_is_busy_and_two_autos_share_a_turn(

@@ -157,6 +157,64 @@ async def test_b37_a_rejection_tells_the_model_why_and_ends_the_turn_blocked(
     assert not (workspace / "never").exists()
 
 
+AROUND_LS = (
+    "ls && rm -rf x",
+    "ls || rm -rf x",
+    "ls; rm -rf x",
+    "ls & rm -rf x",
+    "ls\nrm -rf x",
+    "ls | xargs rm -rf",
+    "ls x | rm -rf x",
+    "ls > x",
+    "ls >> x",
+    "ls 2>x",
+    "ls $(rm -rf x)",
+    'ls "$(rm -rf x)"',
+    "ls `rm -rf x`",
+    "ls <(rm -rf x)",
+    "(ls; rm -rf x)",
+    "{ ls; rm -rf x; }",
+    "if ls; then rm -rf x; fi",
+    "env A=b rm -rf x",
+    "A=b rm -rf x",
+    "env -S 'rm -rf x'",
+    "sh -c 'rm -rf x'",
+    "bash -lc 'ls; rm -rf x'",
+    "ls() { rm -rf x; }; ls",
+    "ls 'unfinished",
+)
+"""What begins with, holds or pretends to be an allowed `ls`."""
+
+
+async def test_b38_an_allowed_command_takes_nothing_else_with_it(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """`ls && rm -rf x` with `ls` allowed → still asks; so does every other way to join them.
+
+    The rule is as loose as a user can write it; `ls` itself, alone and joined to itself, is free.
+    """
+    (workspace / "x").mkdir()
+    free = ("ls", "ls -l x", "ls && ls -a", "ls | ls")
+    session_id = await frontend.session(
+        workspace,
+        calls(*(bash(command) for command in free)),
+        text("free"),
+        *(calls(bash(command)) for command in AROUND_LS),
+        approve="ask",
+        permissions=(Rule("bash", "ls*", "allow"),),
+    )
+    await frontend.say(session_id)
+    assert (await frontend.turn_ended(session_id)).last_message == "free"
+    assert _opened(frontend, session_id) == []
+    for number, command in enumerate(AROUND_LS, start=1):
+        await frontend.say(session_id, "and now")
+        request = await frontend.request_opened(session_id, number)
+        assert (request.permission, request.subjects) == ("bash", (command,))
+        await frontend.must(Answer(request.id, "reject"))
+        assert (await frontend.turn_ended(session_id, number + 1)).outcome == "blocked"
+    assert (workspace / "x").is_dir()
+
+
 async def test_b39_what_a_rule_denies_is_not_run_and_nobody_is_asked(
     frontend: Frontend, workspace: Path
 ) -> None:

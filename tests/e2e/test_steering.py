@@ -10,10 +10,10 @@ from e2e.words import always, bash, calls, calls_in, hang, said_in, text
 from support.daemon import Daemon
 from support.frontend import Frontend, new_id
 from tiller_daemon.models.scripted import ScriptedUsage, ScriptStep, TextPart, WaitPart
-from tiller_protocol.answers import AnyAnswer, Queued, Started, Steered
-from tiller_protocol.events import ItemDelta, TurnStarted
+from tiller_protocol.answers import Accepted, AnyAnswer, Queued, Rejected, Started, Steered
+from tiller_protocol.events import ItemDelta, QueueChanged, TurnEnded, TurnStarted
 from tiller_protocol.items import Compaction, UserMessage
-from tiller_protocol.ops import Compact, Interrupt, UserInput
+from tiller_protocol.ops import Compact, Interrupt, QueueEdit, UserInput
 
 
 async def test_b13_steering_without_a_turn_is_handed_back(
@@ -147,6 +147,49 @@ async def test_b18_after_a_compaction_the_model_goes_on_before_it_is_steered(
     assert _turns(frontend, session_id) == 1
 
 
+@pytest.mark.parametrize("ending", ["by itself", "by an interrupt"])
+async def test_b19_steering_that_comes_as_the_turn_ends_is_delivered_once_or_handed_back(
+    frontend: Frontend, workspace: Path, ending: str
+) -> None:
+    """Never lost, never twice: sent at ever later moments of a turn, forty of them.
+
+    What was accepted is in history exactly once in the end, what was rejected comes back whole.
+    """
+    brief = ScriptStep(parts=(TextPart("o"), WaitPart(0.005), TextPart("k")), repeat=True)
+    session_id = await frontend.session(workspace, brief, follow_ups="all")
+    answers: dict[str, AnyAnswer] = {}
+
+    async def steer(words: str, patience: int) -> None:
+        for _ in range(patience):
+            await trio.lowlevel.checkpoint()
+        answers[words] = await frontend.ask(UserInput(session_id, words, delivery="steer"))
+
+    for number in range(40):
+        async with trio.open_nursery() as nursery:
+            await frontend.say(session_id, f"go {number}")
+            nursery.start_soon(steer, f"steer {number}", 4 * number)
+            if ending == "by an interrupt":
+                nursery.start_soon(frontend.ask, Interrupt(session_id))
+        await _rest(frontend, session_id)
+    await frontend.say(session_id, "to the end")
+    await _rest(frontend, session_id)
+    for words, answer in answers.items():
+        if isinstance(answer, Rejected):
+            assert (answer.code, answer.data["input"]["text"]) == ("no_active_turn", words)
+    accepted = [words for words, answer in answers.items() if isinstance(answer, Accepted)]
+    told = [f"go {number}" for number in range(40)] + [*accepted, "to the end"]
+    snapshot = await frontend.snapshot(session_id)
+    assert snapshot.queue == ()
+    assert sorted(said_in(tuple(snapshot.items))) == sorted(told)
+    assert said_in(frontend.requests(session_id)[-1].items) == said_in(tuple(snapshot.items))
+
+
+async def _rest(frontend: Frontend, session_id: str) -> None:
+    """Ask until no turn runs; whatever has begun one."""
+    while (await frontend.snapshot(session_id)).turn is not None:
+        pass
+
+
 @pytest.mark.parametrize(("mode", "requests"), [("one_at_a_time", 5), ("all", 3)])
 async def test_b20_follow_ups_wait_until_the_turn_would_rest(
     frontend: Frontend, workspace: Path, mode: str, requests: int
@@ -172,6 +215,73 @@ async def test_b20_follow_ups_wait_until_the_turn_would_rest(
     assert said_in(made[1].items) == ["go"]
     assert said_in(made[-1].items) == ["go", "next 0", "next 1", "next 2"]
     assert _turns(frontend, session_id) == 1
+
+
+async def test_b21_queued_input_is_changed_before_it_runs(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """A queued input is edited, moved, promoted, removed before it runs; each change is told."""
+    gate = Gate(workspace)
+    session_id = await frontend.session(workspace, calls(bash(gate.command)), always("ok"))
+    await frontend.say(session_id)
+    await gate.reached()
+    ids: list[str] = []
+    for number in range(4):
+        queued = await frontend.say(session_id, f"q{number}", delivery="queue")
+        assert isinstance(queued, Queued)
+        ids.append(queued.input_id)
+    for op in (
+        QueueEdit(session_id, ids[0], "edit", text="changed"),
+        QueueEdit(session_id, ids[1], "remove"),
+        QueueEdit(session_id, ids[3], "move", position=0),
+        QueueEdit(session_id, ids[2], "promote"),
+    ):
+        await frontend.must(op)
+    waiting = (await frontend.snapshot(session_id)).queue
+    assert [given.text for given in waiting] == ["q2", "q3", "changed"]
+    assert (await frontend.until_body(session_id, QueueChanged, 8)).body == QueueChanged(waiting)
+    gone = await frontend.refused(QueueEdit(session_id, ids[1], "remove"))
+    assert gone.code == "not_found"
+    gate.open()
+    await frontend.turn_ended(session_id)
+    messages = [
+        item for item in frontend.requests(session_id)[-1].items if isinstance(item, UserMessage)
+    ]
+    assert [(message.text, message.delivery) for message in messages] == [
+        ("go", "start"), ("q2", "steer"), ("q3", "queue"), ("changed", "queue"),
+    ]  # fmt: skip
+    assert (await frontend.snapshot(session_id)).queue == ()
+
+
+async def test_b21_an_interrupt_keeps_the_queue_and_says_so(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """Interrupt → the queue is told before `turn_ended`, nothing of it runs, then it goes on."""
+    gate = Gate(workspace)
+    session_id = await frontend.session(
+        workspace, calls(bash(gate.command)), always("ok"), follow_ups="all"
+    )
+    await frontend.say(session_id)
+    await gate.reached()
+    for number in range(2):
+        await frontend.say(session_id, f"q{number}", delivery="queue")
+    await frontend.say(session_id, "steer", delivery="steer")
+    await frontend.must(Interrupt(session_id))
+    assert (await frontend.turn_ended(session_id)).outcome == "interrupted"
+    *_, told, ended = [
+        event.body
+        for event in frontend.events(session_id)
+        if isinstance(event.body, QueueChanged | TurnEnded)
+    ]
+    assert isinstance(ended, TurnEnded)
+    assert isinstance(told, QueueChanged)
+    kept = [(given.text, given.delivery) for given in told.queue]
+    assert kept == [("q0", "queue"), ("q1", "queue"), ("steer", "queue")]
+    assert len(frontend.requests(session_id)) == 1
+    await frontend.say(session_id, "go on")
+    await frontend.turn_ended(session_id, 2)
+    said = said_in(frontend.requests(session_id)[-1].items)
+    assert said == ["go", "go on", "q0", "q1", "steer"]
 
 
 async def test_b22_the_same_submission_has_one_effect_and_one_answer(
