@@ -27,6 +27,7 @@ _OVERFLOW_WORDS = (
     "context window",
     "context size",
     "context_window",
+    "exceed context limit",
     "exceed_context_size",
     "prompt is too long",
     "prompt too long",
@@ -40,10 +41,31 @@ _QUOTA_WORDS = (
     "insufficient balance",
     "credit balance",
     "billing_hard_limit",
+    "spend_limit",
+    "api usage limits",
 )
 """Not "billing" or "quota" alone: providers use both words in answers that a wait does heal."""
 
-_POLICY_WORDS = ("content_filter", "content_policy", "content policy", "safety policy")
+_POLICY_WORDS = (
+    "content_filter",
+    "content_policy",
+    "content policy",
+    "content filtering policy",
+    "safety policy",
+)
+
+_STATUS_OF_TYPE = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+"""What the types of errors stand for (https://platform.claude.com/docs/en/api/errors)."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +174,9 @@ def _status_of(said: _Said) -> int:
             return int(code)
     if said.holds("rate_limit", "rate limit"):
         return 429
+    for code in said.codes:
+        if code in _STATUS_OF_TYPE:
+            return _STATUS_OF_TYPE[code]
     return 529 if said.holds("overloaded") else 500
 
 
