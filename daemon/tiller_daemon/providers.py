@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 from tiller_daemon.config import Api, Configuration, Model, Provider
 from tiller_daemon.config.options import merge_options
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.models.anthropic_messages import AnthropicMessages
 from tiller_daemon.models.base import ModelClient
 from tiller_daemon.models.catalog import list_local_servers
 from tiller_daemon.models.http_client import BEARER, HttpClient
@@ -30,11 +31,18 @@ class UsualKey(Struct, frozen=True):
     provider: str
     base_url: str
     model: str
+    api: Api = "openai_chat"
 
 
 USUAL_KEYS = (
     UsualKey("OPENAI_API_KEY", "openai", "https://api.openai.com/v1", "gpt-5"),
-    UsualKey("ANTHROPIC_API_KEY", "anthropic", "https://api.anthropic.com/v1", "claude-sonnet-4-5"),
+    UsualKey(
+        "ANTHROPIC_API_KEY",
+        "anthropic",
+        "https://api.anthropic.com/v1",
+        "claude-sonnet-5-5",
+        "anthropic_messages",
+    ),
     UsualKey("OPENROUTER_API_KEY", "openrouter", "https://openrouter.ai/api/v1", "openrouter/auto"),
     UsualKey(
         "GEMINI_API_KEY",
@@ -43,7 +51,7 @@ USUAL_KEYS = (
         "gemini-2.5-pro",
     ),
 )
-"""Each speaks the Chat Completions wire at its `base_url`; the first that has a key is taken."""
+"""The first that has a key is taken."""
 
 
 class Wire(Struct, frozen=True):
@@ -54,7 +62,10 @@ class Wire(Struct, frozen=True):
     key_header: str = BEARER
 
 
-WIRES: dict[Api, Wire] = {"openai_chat": Wire(OpenAIChat, "https://api.openai.com/v1")}
+WIRES: dict[Api, Wire] = {
+    "openai_chat": Wire(OpenAIChat, "https://api.openai.com/v1"),
+    "anthropic_messages": Wire(AnthropicMessages, "https://api.anthropic.com/v1", "x-api-key"),
+}
 
 SECRET_CHARS_MIN = 8
 """A shorter key is not looked for in what tools say: it may be an ordinary word."""
@@ -100,7 +111,7 @@ class Providers:
         for usual in USUAL_KEYS:
             if self._environ.get(usual.variable):
                 self._found[usual.provider] = Provider(
-                    "openai_chat", base_url=usual.base_url, api_key_env=usual.variable
+                    usual.api, base_url=usual.base_url, api_key_env=usual.variable
                 )
                 self._found_default = f"{usual.provider}/{usual.model}"
                 return

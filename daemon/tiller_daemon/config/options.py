@@ -8,7 +8,7 @@ from tiller_daemon.config.source import merge
 
 Options = dict[str, Any]
 
-RESERVED = frozenset({"messages", "model", "stream", "stream_options", "tools"})
+RESERVED = frozenset({"messages", "model", "stream", "stream_options", "system", "tools"})
 """What the daemon says itself in every request; no option takes its place."""
 
 
