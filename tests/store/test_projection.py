@@ -11,7 +11,7 @@ from tiller_daemon.store.base import Batch, EventRow, Log, LogError, RequestRow
 from tiller_daemon.store.log import open_log
 from tiller_daemon.store.memory import MemoryLog
 from tiller_daemon.store.projection import request_rows, request_rows_in
-from tiller_daemon.store.schema import SCHEMA_VERSION
+from tiller_daemon.store.schema import SCHEMA_VERSION, checksum
 from tiller_protocol.codec import encode_event
 from tiller_protocol.events import (
     AnyBody,
@@ -90,10 +90,14 @@ async def test_a_log_of_version_1_gets_the_table_from_its_events(tmp_path: Path)
     path = tmp_path / "tiller.db"
     async with open_log(path) as log:
         await fill(log)
+        sessions = await log.sessions(workspace=None, archived=False, limit=9, after=None)
     make_version_1(path)
     for _ in range(2):
         async with open_log(path) as log:
             assert {name: await log.requests(name) for name in EXPECTED} == EXPECTED
+            assert sessions == await log.sessions(
+                workspace=None, archived=False, limit=9, after=None
+            )
             assert await log.head("a") == 5
     with sqlite3.connect(path) as connection:
         (version,) = connection.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()
@@ -110,16 +114,50 @@ async def test_a_damaged_event_in_an_older_log_hides_no_other_request(tmp_path: 
         connection.execute("UPDATE events SET time = 9 WHERE session_id = 'parent' AND seq = 2")
     connection.close()
     async with open_log(path) as log:
+        assert await log.session("parent")
         assert await log.requests("r1") == EXPECTED["r1"]
         assert await log.requests("r3") == [RequestRow("r3", "child"), RequestRow("r3", "parent")]
 
 
+VERSION_1 = """
+DROP TABLE requests;
+DROP INDEX sessions_by_time;
+CREATE INDEX sessions_by_time ON sessions (archived, updated_at, session_id);
+ALTER TABLE sessions DROP COLUMN owner_id;
+UPDATE meta SET value = '1' WHERE key = 'version';
+"""
+
+
 def make_version_1(path: Path) -> None:
-    """What the file was like before there was a table of requests."""
+    """What the file was like before there were owners and a table of requests."""
     with sqlite3.connect(path) as connection:
-        connection.execute("DROP TABLE requests")
-        connection.execute("UPDATE meta SET value = '1' WHERE key = 'version'")
+        connection.executescript(VERSION_1)
+        for (session_id,) in connection.execute("SELECT session_id FROM sessions").fetchall():
+            (*fields,) = connection.execute(
+                "SELECT session_id, workspace, created_at, updated_at, head, title, archived,"
+                " turns, cost, unfinished, parent_id FROM sessions WHERE session_id = ?",
+                (session_id,),
+            ).fetchone()
+            fields[6], fields[9] = bool(fields[6]), bool(fields[9])
+            connection.execute(
+                "UPDATE sessions SET checksum = ? WHERE session_id = ?",
+                (checksum(*fields), session_id),
+            )
     connection.close()
+
+
+async def test_a_damaged_session_in_an_older_log_is_still_known_to_be_one(tmp_path: Path) -> None:
+    path = tmp_path / "tiller.db"
+    async with open_log(path) as log:
+        await fill(log)
+    make_version_1(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE sessions SET title = 'another' WHERE session_id = 'parent'")
+    connection.close()
+    async with open_log(path) as log:
+        with pytest.raises(LogError, match="row of session parent"):
+            await log.session("parent")
+        assert await log.session("a")
 
 
 async def test_a_damaged_row_is_an_error_that_names_the_request(tmp_path: Path) -> None:

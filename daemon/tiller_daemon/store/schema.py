@@ -20,7 +20,7 @@ from tiller_daemon.store.projection import REQUEST_MARK, request_rows_in
 SCHEMA_VERSION = 2
 """Raised when an older tillerd could no longer keep this file; older files are brought up to it.
 
-Version 2 has the table of requests.
+Version 2 has the table of requests and the owner of a session.
 """
 
 BUSY_S_MAX = 5.0
@@ -35,7 +35,6 @@ CREATE TABLE sessions (
     unfinished INTEGER NOT NULL, parent_id TEXT NOT NULL, owner_id TEXT NOT NULL,
     checksum INTEGER NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX sessions_by_time ON sessions (owner_id, archived, updated_at, session_id);
 CREATE INDEX sessions_unfinished ON sessions (session_id) WHERE unfinished;
 CREATE INDEX sessions_forked ON sessions (parent_id, session_id) WHERE parent_id != '';
 CREATE TABLE events (
@@ -48,13 +47,24 @@ CREATE TABLE submissions (
 ) WITHOUT ROWID;
 """
 
-_REQUESTS = """
+_NEW_IN_2 = """
+CREATE INDEX sessions_by_time ON sessions (owner_id, archived, updated_at, session_id);
 CREATE TABLE requests (
     request_id TEXT NOT NULL, session_id TEXT NOT NULL, resolution TEXT NOT NULL,
     who TEXT NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (request_id, session_id)
 ) WITHOUT ROWID;
 CREATE INDEX requests_by_session ON requests (session_id);
 """
+_OWNER = """
+ALTER TABLE sessions ADD COLUMN owner_id TEXT NOT NULL DEFAULT '';
+DROP INDEX sessions_by_time;
+"""
+_SESSION_FIELDS_1 = (
+    "session_id, workspace, created_at, updated_at, head, title, archived, turns, cost,"
+    " unfinished, parent_id"
+)
+_SESSION_FLAGS_1 = (6, 9)
+"""What a session's row held in version 1, and which of its fields are true or false."""
 
 _KINDS: dict[int, LogErrorKind] = {
     sqlite3.SQLITE_FULL: "full",
@@ -195,8 +205,17 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> str:
 
 
 def _bring_up_to_date(connection: sqlite3.Connection) -> None:
-    """Make the tables that a file of version 1 has not, from its events; all of it or nothing."""
-    connection.executescript(f"BEGIN IMMEDIATE; {_REQUESTS}")
+    """Make of a file of version 1 one of this version; all of it or nothing."""
+    connection.executescript(f"BEGIN IMMEDIATE; {_OWNER}{_NEW_IN_2}")
+    rows = connection.execute(f"SELECT {_SESSION_FIELDS_1}, checksum FROM sessions")  # noqa: S608
+    for *row, stored in rows.fetchall():
+        for place in _SESSION_FLAGS_1:
+            row[place] = bool(row[place])
+        if checksum(*row) == stored:  # a damaged row stays one
+            connection.execute(
+                "UPDATE sessions SET checksum = ? WHERE session_id = ?",
+                (checksum(*row, ""), row[0]),
+            )
     found = connection.execute(
         "SELECT session_id, seq, time, body, checksum FROM events WHERE instr(body, ?)"
         " ORDER BY session_id, seq",
@@ -211,7 +230,7 @@ def _bring_up_to_date(connection: sqlite3.Connection) -> None:
 
 def _make_tables(connection: sqlite3.Connection) -> str:
     log_id = secrets.token_hex(16)
-    connection.executescript(f"BEGIN IMMEDIATE; {_TABLES}{_REQUESTS}")
+    connection.executescript(f"BEGIN IMMEDIATE; {_TABLES}{_NEW_IN_2}")
     connection.executemany(
         "INSERT INTO meta VALUES (?, ?)", [("version", str(SCHEMA_VERSION)), ("log_id", log_id)]
     )
