@@ -202,7 +202,7 @@ class Providers:
             api_key_header=provider.api_key_header or wire.key_header,
         )
         try:
-            http = HttpClient(name, whole, self._key(provider))
+            http = HttpClient(name, whole, self._key(provider), self._environ)
         except ValueError as error:
             message = f"The provider {name} can't be used: {error}."
             raise RejectionError("invalid_settings", message) from None

@@ -297,7 +297,8 @@ def test_the_manual_shows_what_is_understood(load, places):
     manual = Path(__file__).parents[2] / "docs" / "configuration.md"
     (example,) = re.findall(r"```toml\n(.*?)```", manual.read_text(encoding="utf-8"), re.DOTALL)
     (places.config / "plays").mkdir()
-    (places.config / "plan.md").write_text("Plan.", encoding="utf-8")
+    for name in ("plan.md", "company.pem"):
+        (places.config / name).write_text("Something.", encoding="utf-8")
     configuration = load(example)
     for name in field_names(Configuration):
         assert re.search(rf"^\[*{name}\b", example, re.MULTILINE), name

@@ -18,9 +18,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from support.dialect import check_chat_messages
 from support.http_server import Answer, events, hanging, raw, serving, status
 from support.providers import open_http
-from tiller_daemon.config import Provider
+from tiller_daemon.config import Provider, Timeouts
 from tiller_daemon.models.base import Finished, ModelError, ModelEvent, ModelRequest, TextDelta
-from tiller_daemon.models.http_client import IDLE_S, HttpClient
+from tiller_daemon.models.http_client import HttpClient
 from tiller_daemon.models.openai_chat import OpenAIChat
 from tiller_daemon.models.retry import RetryWait, stream_with_retry
 from tiller_protocol.ids import ItemId
@@ -319,15 +319,22 @@ async def jump_when_blocked(clock: MockClock, seconds: float) -> None:
     clock.jump(seconds)
 
 
-@pytest.mark.parametrize("frames", [0, 1])
-async def test_a_silent_server_is_given_up_after_the_idle_limit(
-    mock_clock: MockClock, nursery: trio.Nursery, frames: int
+@pytest.mark.parametrize(("frames", "limit_s"), [(0, 50), (1, 20)])
+async def test_a_silent_server_is_given_up_after_its_limit(
+    mock_clock: MockClock, nursery: trio.Nursery, frames: int, limit_s: float
 ) -> None:
-    async with serving(hanging(*GOOD[:frames])) as server, opened(server.base_url) as client:
-        nursery.start_soon(jump_when_blocked, mock_clock, IDLE_S + 1)
-        with pytest.raises(ModelError, match="sent nothing for 300 seconds") as caught:
+    """A model may think long before it says anything, and then has no reason to stop."""
+    limits = Timeouts(first_byte_s=50, idle_s=20)
+    async with (
+        serving(hanging(*GOOD[:frames])) as server,
+        opened(server.base_url, timeouts=limits) as client,
+    ):
+        nursery.start_soon(jump_when_blocked, mock_clock, limit_s - 1)
+        nursery.start_soon(jump_when_blocked, mock_clock, 2)
+        with pytest.raises(ModelError, match=f"sent nothing for {limit_s} seconds") as caught:
             await collect(client)
         assert caught.value.kind == "timeout"
+        assert trio.current_time() == pytest.approx(limit_s + 1)
         await server.client_closed.wait()
 
 

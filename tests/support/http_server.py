@@ -4,6 +4,7 @@ For faults that no honest server can be made to show. Honest ones are in `suppor
 """
 
 import json
+import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import Any
 
 import trio
 
-Answer = Callable[[trio.SocketStream], Awaitable[None]]
+Answer = Callable[[trio.abc.Stream], Awaitable[None]]
 """Writes one answer. When it returns, the connection is closed unless it was `kept`."""
 
 EVENT_STREAM = (
@@ -41,20 +42,27 @@ class LocalServer:
     client_closed: trio.Event = field(default_factory=trio.Event)
     """Set when a client closes a connection on which it was being answered."""
 
+    scheme: str = "http"
+
     @property
     def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
+        return f"{self.scheme}://127.0.0.1:{self.port}/v1"
 
 
-def serving(*answers: Answer, port: int = 0) -> AbstractAsyncContextManager[LocalServer]:
-    """Serve `answers`, one a request, at any port or at that one."""
-    return _serving(list(answers), port)
+def serving(
+    *answers: Answer, port: int = 0, tls: ssl.SSLContext | None = None
+) -> AbstractAsyncContextManager[LocalServer]:
+    """Serve `answers`, one a request, at any port or at that one.
+
+    Encrypted with the certificate that `tls` has.
+    """
+    return _serving(list(answers), port, tls)
 
 
 def raw(data: bytes) -> Answer:
     """These bytes, then the end of the connection."""
 
-    async def answer(stream: trio.SocketStream) -> None:
+    async def answer(stream: trio.abc.Stream) -> None:
         await stream.send_all(data)
 
     return answer
@@ -71,7 +79,7 @@ def status(code: int, body: bytes | dict[str, Any] = b"", **headers: str) -> Ans
 def events(*frames: bytes, end: bool = True, keep: bool = False) -> Answer:
     """An event stream, each frame a chunk of its own. Without `end` the connection breaks off."""
 
-    async def answer(stream: trio.SocketStream) -> None:
+    async def answer(stream: trio.abc.Stream) -> None:
         head = EVENT_STREAM if keep else EVENT_STREAM[:-2] + b"Connection: close\r\n\r\n"
         await stream.send_all(head + b"".join(chunk(frame) for frame in frames))
         if end:
@@ -85,7 +93,7 @@ def events(*frames: bytes, end: bool = True, keep: bool = False) -> Answer:
 def hanging(*frames: bytes) -> Answer:
     """An event stream that goes silent after `frames`, until the client has closed it."""
 
-    async def answer(stream: trio.SocketStream) -> None:
+    async def answer(stream: trio.abc.Stream) -> None:
         await stream.send_all(EVENT_STREAM + b"".join(chunk(frame) for frame in frames))
         await wait_closed(stream)
 
@@ -97,7 +105,7 @@ def chunk(data: bytes) -> bytes:
     return f"{len(data):x}\r\n".encode() + data + b"\r\n"
 
 
-async def wait_closed(stream: trio.SocketStream) -> None:
+async def wait_closed(stream: trio.abc.Stream) -> None:
     """Wait until the client closes the connection."""
     while await stream.receive_some():
         pass
@@ -113,21 +121,26 @@ class ClientClosed(Exception):
 
 
 @asynccontextmanager
-async def _serving(answers: list[Answer], port: int):
+async def _serving(answers: list[Answer], port: int, tls: ssl.SSLContext | None):
     async with trio.open_nursery() as nursery:
         listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
         server = LocalServer(listeners[0].socket.getsockname()[1], answers)
+        server.scheme = "https" if tls else "http"
 
         async def handle(stream: trio.SocketStream) -> None:
             server.connections += 1
-            await _handle(server, stream)
+            if tls is None:
+                await _handle(server, stream)
+            else:
+                encrypted = trio.SSLStream(stream, tls, server_side=True, https_compatible=True)
+                await _handle(server, encrypted)
 
         nursery.start_soon(trio.serve_listeners, handle, listeners)
         yield server
         nursery.cancel_scope.cancel()
 
 
-async def _handle(server: LocalServer, stream: trio.SocketStream) -> None:
+async def _handle(server: LocalServer, stream: trio.abc.Stream) -> None:
     try:
         while (request := await _read_request(stream)) is not None:
             server.received.append(request)
@@ -145,7 +158,7 @@ async def _handle(server: LocalServer, stream: trio.SocketStream) -> None:
         await trio.aclose_forcefully(stream)
 
 
-async def _read_request(stream: trio.SocketStream) -> Received | None:
+async def _read_request(stream: trio.abc.Stream) -> Received | None:
     data = b""
     while b"\r\n\r\n" not in data:
         piece = await stream.receive_some()

@@ -13,6 +13,7 @@ from tiller_daemon.config.schema import (
     McpServer,
     Model,
     Provider,
+    Timeouts,
 )
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "McpServer",
     "Model",
     "Provider",
+    "Timeouts",
     "load_configuration",
 ]

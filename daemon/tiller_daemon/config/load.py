@@ -46,7 +46,7 @@ OTHER_VARIABLES = frozenset({"TILLER_HOME", "TILLER_DAEMON", "TILLER_CALL"})
 """Variables with the prefix that are no configuration: places, and the marks on child processes."""
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_PATH_FIELDS = ("scripts", "record")
+_PATH_FIELDS = ("scripts", "record", "ca_file")
 
 
 def load_configuration(
@@ -172,6 +172,12 @@ def _check_meaning(values: Table, source: Source) -> None:
         if not _VARIABLE_NAME.match(provider.get("api_key_env", "X")):
             problem = "expected the name of a variable; a key never stands in the configuration"
             raise source.error("invalid_value", (*key, "api_key_env"), problem)
+        if (proxy := provider.get("proxy")) and not _is_proxy(proxy):
+            problem = (
+                "expected an address such as http://host:3128, without a password (that may stand "
+                'in the variable HTTPS_PROXY), or "" for none'
+            )
+            raise source.error("invalid_value", (*key, "proxy"), problem)
         if not _is_http(provider.get("base_url", "http://host")):
             problem = "expected a URL that begins with http:// or https:// and holds no password"
             raise source.error("invalid_value", (*key, "base_url"), problem)
@@ -201,9 +207,17 @@ def _options_in(values: Table) -> Iterator[tuple[Key, Table]]:
 
 
 def _is_http(text: str) -> bool:
+    return _is_address(text, ("http", "https"))
+
+
+def _is_proxy(text: str) -> bool:
+    return _is_address(text, ("http", "https", "socks5", "socks5h"))
+
+
+def _is_address(text: str, schemes: tuple[str, ...]) -> bool:
     try:
         url = urlsplit(text)
-        return url.scheme in ("http", "https") and bool(url.hostname) and url.password is None
+        return url.scheme in schemes and bool(url.hostname) and url.password is None
     except ValueError:
         return False
 

@@ -15,6 +15,13 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 DEFAULT_MAX_STEPS = 200
 """Model requests in one turn before it ends as `limit_reached`."""
 
+CONNECT_S = 10.0
+FIRST_BYTE_S = 600.0
+"""As long as the libraries of OpenAI and Anthropic wait for an answer that is thought about."""
+
+IDLE_S = 300.0
+
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Tokens = Annotated[int, Meta(ge=1, le=2**31)]
 
 ConfigurationCode = Literal[
@@ -40,12 +47,26 @@ class ConfigurationError(Exception):
         self.message = message
 
 
+class Timeouts(Struct, frozen=True, forbid_unknown_fields=True):
+    """How long a provider may be silent, in seconds.
+
+    `connect_s` is for reaching it, proxy and encryption included; `first_byte_s` for the time from
+    a request to the first piece of its answer: models think, and servers read long histories;
+    `idle_s` for the time between two pieces.
+    """
+
+    connect_s: Seconds = CONNECT_S
+    first_byte_s: Seconds = FIRST_BYTE_S
+    idle_s: Seconds = IDLE_S
+
+
 class Provider(Struct, frozen=True, forbid_unknown_fields=True):
     """One way to reach models.
 
     `base_url` None means the API's own. `api_key_env` is the name of a variable, never a key;
     the key is sent in `api_key_header`, None meaning the API's own. `headers` and `query` are sent
-    with each request.
+    with each request. `proxy` None means that of the environment, "" none. Certificates in
+    `ca_file` are trusted beside the system's.
     `scripts` is the directory that a `scripted` provider plays from. `record` is a file to
     which a `scripted` provider appends each request as a line of JSON. Both are absolute after
     loading. `options` are fields of the provider's own request, for all its models.
@@ -57,6 +78,9 @@ class Provider(Struct, frozen=True, forbid_unknown_fields=True):
     api_key_header: str | None = None
     headers: dict[str, str] = {}
     query: dict[str, str] = {}
+    timeouts: Timeouts = Timeouts()
+    proxy: str | None = None
+    ca_file: str | None = None
     scripts: str | None = None
     record: str | None = None
     options: dict[str, Any] = {}

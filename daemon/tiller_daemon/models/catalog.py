@@ -4,10 +4,14 @@ Only asks the well-known ports of the usual local servers; nothing beyond the lo
 ever asked, and nothing is sent but the question for the list of models.
 """
 
+from contextlib import suppress
+
 import trio
 from msgspec import Struct
 
-from tiller_daemon.models.http_client import get_json
+from tiller_daemon.config import Provider
+from tiller_daemon.models.base import ModelError
+from tiller_daemon.models.http_client import HttpClient
 
 PROBE_S = 0.5
 """How long each port may take: a local server that is idle answers in milliseconds."""
@@ -48,9 +52,12 @@ async def list_local_servers(
     found: dict[str, LocalServer] = {}
 
     async def ask(name: str, base_url: str) -> None:
-        listing = await get_json(f"{base_url}/models", _Listing, PROBE_S)
-        if listing and listing.data:
-            found[name] = LocalServer(name, base_url, tuple(model.id for model in listing.data))
+        http = HttpClient(name, Provider("openai_chat", base_url=base_url, proxy=""))
+        with trio.move_on_after(PROBE_S), suppress(ModelError):
+            listing = await http.get("/models", _Listing)
+            if listing.data:
+                found[name] = LocalServer(name, base_url, tuple(one.id for one in listing.data))
+        await http.aclose()
 
     async with trio.open_nursery() as nursery:
         for name, base_url in places:

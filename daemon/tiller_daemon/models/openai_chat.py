@@ -7,7 +7,7 @@ decoded in `openai_chat_stream`, HTTP is in `http_client`.
 from collections.abc import AsyncGenerator
 
 from tiller_daemon.models.base import ModelError, ModelEvent, ModelRequest
-from tiller_daemon.models.http_client import HttpClient, drain
+from tiller_daemon.models.http_client import HttpClient
 from tiller_daemon.models.openai_chat_request import build_body
 from tiller_daemon.models.openai_chat_stream import ChatDecoder
 
@@ -36,7 +36,6 @@ class OpenAIChat:
                     for event in decoder.feed(chunk):
                         yield event
                     if decoder.finished:
-                        await drain(chunks)
                         break
         except ModelError:
             if not decoder.whole:

@@ -1,0 +1,126 @@
+"""Which proxy leads to a server: the provider's own, else the environment's, else none. Pure."""
+
+import ipaddress
+from base64 import b64encode
+from collections.abc import Mapping
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
+
+PROXY_WANTS_NAME = (
+    "it wants another name and password than it was shown; they stand in its address in the "
+    "variable HTTPS_PROXY or HTTP_PROXY"
+)
+
+DEFAULT_PORTS = {"http": 80, "https": 443, "socks5": 1080}
+
+
+class ProxyError(Exception):
+    """A proxy that does not lead on; the message says why. Waiting does not help if `final`."""
+
+    def __init__(self, message: str, *, final: bool = False) -> None:
+        super().__init__(message)
+        self.final = final
+
+
+class Proxy(Struct, frozen=True):
+    """A proxy; its text is what may be shown of it.
+
+    `scheme` is `http`, `https` (the way to the proxy is encrypted too) or `socks5`.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    user: str = ""
+    password: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.host}:{self.port}"
+
+    def __repr__(self) -> str:
+        return f"<Proxy {self}>"
+
+    @property
+    def authorization(self) -> str:
+        """The value of `Proxy-Authorization`; empty without a user."""
+        if not self.user:
+            return ""
+        return "Basic " + b64encode(f"{self.user}:{self.password}".encode()).decode()
+
+
+def parse_proxy(address: str) -> Proxy:
+    """The proxy at `address`; raises `ValueError` with half a sentence that does not repeat it."""
+    try:
+        url = urlsplit(address if "://" in address else f"http://{address}")
+        scheme = "socks5" if url.scheme == "socks5h" else url.scheme
+        port = url.port
+    except ValueError:
+        raise ValueError("is no address of a proxy") from None
+    if scheme not in DEFAULT_PORTS or not url.hostname:
+        raise ValueError("is no address of an http, https or socks5 proxy")
+    return Proxy(
+        scheme,
+        url.hostname,
+        port or DEFAULT_PORTS[scheme],
+        unquote(url.username or ""),
+        unquote(url.password or ""),
+    )
+
+
+def proxy_of_environment(
+    scheme: str, host: str, port: int, environ: Mapping[str, str]
+) -> Proxy | None:
+    """The proxy that `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` name for a server.
+
+    Each may be written in lower case, which then wins. This machine itself is never reached by a
+    proxy. Raises `ValueError`, a sentence, for a variable that holds no proxy.
+    """
+    if _is_loopback(host) or _is_excepted(host, port, _variable("no_proxy", environ)[1]):
+        return None
+    for name in (f"{scheme}_proxy", "all_proxy"):
+        variable, address = _variable(name, environ)
+        if address:
+            try:
+                return parse_proxy(address)
+            except ValueError as error:
+                raise ValueError(f"the variable {variable} {error}") from None
+    return None
+
+
+def _variable(name: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    for spelling in (name, name.upper()):
+        if value := environ.get(spelling, "").strip():
+            return spelling, value
+    return name, ""
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_excepted(host: str, port: int, no_proxy: str) -> bool:
+    """Whether `NO_PROXY` names the server: by a domain, its address or a network, or `*`."""
+    return any(_covers(one.strip().lower(), host, port) for one in no_proxy.split(","))
+
+
+def _covers(pattern: str, host: str, port: int) -> bool:
+    if not pattern or pattern == "*":
+        return pattern == "*"
+    try:
+        network = ipaddress.ip_network(pattern.strip("[]"), strict=False)
+        return ipaddress.ip_address(host) in network
+    except ValueError:
+        pass
+    name, colon, wanted_port = pattern.rpartition(":")
+    if colon and wanted_port.isdecimal():
+        if int(wanted_port) != port:
+            return False
+        pattern = name
+    domain = pattern.removeprefix("*").lstrip(".")
+    return host == domain or host.endswith(f".{domain}")
