@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from tiller_daemon.models.anthropic_messages_request import build_body
 from tiller_daemon.models.anthropic_messages_stream import MessagesDecoder
 from tiller_daemon.models.base import ModelError, ModelEvent, ModelRequest
-from tiller_daemon.models.http_client import HttpClient, drain
+from tiller_daemon.models.http_client import HttpClient
 
 PATH = "/messages"
 VERSION_PATH = "/v1"
@@ -43,7 +43,6 @@ class AnthropicMessages:
                     for event in decoder.feed(chunk):
                         yield event
                     if decoder.finished:
-                        await drain(chunks)
                         break
         except ModelError:
             if not decoder.finished:
