@@ -12,6 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from support.dialect_anthropic import check_messages_body
 from support.http_server import Answer, events, hanging, raw, serving, status
 from support.providers import open_http
+from tiller_daemon.config.schema import FIRST_BYTE_S, IDLE_S
 from tiller_daemon.models.anthropic_messages import AnthropicMessages
 from tiller_daemon.models.base import (
     Finished,
@@ -21,7 +22,6 @@ from tiller_daemon.models.base import (
     TextDelta,
     UsageReported,
 )
-from tiller_daemon.models.http_client import IDLE_S
 from tiller_daemon.models.retry import RetryWait, stream_with_retry
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Usage, UserMessage
@@ -210,17 +210,17 @@ async def test_a_break_after_the_message_has_stopped_loses_nothing() -> None:
         assert await collect(client) == WHOLE
 
 
-@pytest.mark.parametrize("frames", [0, 3])
-async def test_a_silent_server_is_given_up_after_the_idle_limit(
-    mock_clock: MockClock, nursery: trio.Nursery, frames: int
+@pytest.mark.parametrize(("frames", "limit_s"), [(0, FIRST_BYTE_S), (3, IDLE_S)])
+async def test_a_silent_server_is_given_up_after_its_limit(
+    mock_clock: MockClock, nursery: trio.Nursery, frames: int, limit_s: float
 ) -> None:
     async def jump_when_blocked() -> None:
         await wait_all_tasks_blocked(0.02)
-        mock_clock.jump(IDLE_S + 1)
+        mock_clock.jump(limit_s + 1)
 
     async with serving(hanging(*GOOD[:frames])) as server, opened(server.base_url) as client:
         nursery.start_soon(jump_when_blocked)
-        with pytest.raises(ModelError, match="sent nothing for 300 seconds") as caught:
+        with pytest.raises(ModelError, match=f"sent nothing for {limit_s:g} seconds") as caught:
             await collect(client)
         assert caught.value.kind == "timeout"
         await server.client_closed.wait()
