@@ -3,9 +3,8 @@
 import trio
 from msgspec import structs
 
-from support.dialect import check_chat_body
+from support.wires import check_on_every_wire
 from tiller_daemon.config import Agent
-from tiller_daemon.models.openai_chat_request import build_body
 from tiller_daemon.models.scripted import CallPart, ScriptStep, TextPart
 from tiller_protocol.answers import Started, Steered
 from tiller_protocol.events import (
@@ -64,7 +63,7 @@ async def test_the_model_is_told_of_it_in_a_history_that_is_valid(autojump_clock
     await world.say(session_id, "why?")
     await world.ended(session_id, 4)
     for request in world.model.requests:
-        check_chat_body(build_body(request))
+        check_on_every_wire(request)
     *_, failed, asked = world.model.requests[-1].items
     assert isinstance(failed, Notice)
     assert "The user ran this command:\n0 fail\n" in failed.text
@@ -140,7 +139,7 @@ async def test_input_without_a_reply_enters_history_and_starts_no_turn(autojump_
     await world.say(session_id, "now")
     await world.ended(session_id)
     assert [i.text for i in world.model.requests[0].items] == ["for later", "now"]
-    check_chat_body(build_body(world.model.requests[0]))
+    check_on_every_wire(world.model.requests[0])
 
 
 async def test_input_without_a_reply_steers_a_turn_and_waits_for_no_queue(autojump_clock, start):

@@ -11,8 +11,7 @@ from sim.batches import Batch, must_end, of_every_program
 from sim.oracle import Mailbox, mailbox_of
 from sim.player import Seen, SessionSeen
 from sim.states import turns_of
-from support.dialect import check_chat_body
-from tiller_daemon.models.openai_chat_request import build_body
+from support.wires import check_on_every_wire
 from tiller_protocol.answers import Accepted, AnyAnswer, Queued, Rejected, Started, Steered
 from tiller_protocol.events import (
     AnyBody,
@@ -94,7 +93,7 @@ def test_g4_valid_history_every_request_is_valid_in_the_providers_dialect(seen: 
         for item in request.items:
             if isinstance(item, ToolCall):
                 assert item.state in ("completed", "error")
-        check_chat_body(build_body(request))
+        check_on_every_wire(request)
 
 
 @of_every_program

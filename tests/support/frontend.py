@@ -14,10 +14,9 @@ import pynng
 import trio
 
 from support.daemon import Daemon, marked
-from support.dialect import check_chat_body
+from support.wires import check_on_every_wire
 from tiller_client.catchup import Follower
 from tiller_daemon.models.base import ModelRequest
-from tiller_daemon.models.openai_chat_request import build_body
 from tiller_daemon.models.scripted import ScriptStep
 from tiller_protocol import PROTOCOL_VERSION
 from tiller_protocol.answers import (
@@ -359,7 +358,7 @@ class Frontend:
                 assert isinstance(event.body, LIFECYCLE_BODIES)
                 assert event == log[event.seq - 1]
         for request in self.requests(session_id):
-            check_chat_body(build_body(request))
+            check_on_every_wire(request)
 
 
 async def _sent(one: pynng.Req0, frame: bytes) -> bool:
