@@ -8,6 +8,7 @@ from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.active_turn import ActiveTurn, Main
+from tiller_daemon.session.attachments import refer_files
 from tiller_daemon.session.checks import check_input, check_settings, check_workspace, handed_back
 from tiller_daemon.session.commands import expand_input
 from tiller_daemon.session.freeze import FrozenTurn, freeze_context, merge_settings, with_grants
@@ -96,8 +97,9 @@ def _take_input(state: SessionState, op: UserInput, pending: Pending) -> AnyResu
     if pending.errand is None:
         meant = expand_input(state.services, state.outbox.snapshot.workspace, op)
     turn = state.turn
+    files = refer_files(state.services, state.outbox.snapshot, meant)
     given = QueuedInput(
-        state.services.new_id(), meant.text, "queue", op.images, op.files, pending.client
+        state.services.new_id(), meant.text, "queue", pending.images, files, pending.client
     )
     if turn is None:
         return _input_at_rest(state, op, given, meant.overrides, pending)

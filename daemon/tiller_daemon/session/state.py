@@ -15,6 +15,7 @@ from tiller_daemon.tools.base import FileVersions
 from tiller_daemon.turn.history import History
 from tiller_protocol.answers import AnyAnswer
 from tiller_protocol.events import AnyBody
+from tiller_protocol.items import Image
 from tiller_protocol.ops import AnyOp
 from tiller_protocol.snapshot import Snapshot
 
@@ -23,7 +24,8 @@ from tiller_protocol.snapshot import Snapshot
 class Pending:
     """A submission on its way through the loop. `answer` is there once `answered` is set.
 
-    `errand` is there when the input is the prompt of a sub-agent.
+    `errand` is there when the input is the prompt of a sub-agent. `images` are those of the input as
+    a model gets them.
     """
 
     submission_id: str
@@ -31,6 +33,7 @@ class Pending:
     client: str
     digest: bytes
     errand: Errand | None = None
+    images: tuple[Image, ...] = ()
     answered: trio.Event = field(default_factory=trio.Event)
     answer: AnyAnswer | None = None
 

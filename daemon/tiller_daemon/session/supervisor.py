@@ -14,6 +14,7 @@ from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.actor import Session
+from tiller_daemon.session.attachments import fit_images
 from tiller_daemon.session.checks import check_settings, check_workspace
 from tiller_daemon.session.freeze import merge_settings
 from tiller_daemon.session.recovery import load_snapshot, recovery_bodies
@@ -152,6 +153,7 @@ class Supervisor:
             case Answer() as op:
                 session = await self._session_of_request(op.request_id)
             case UserInput() as op:
+                pending.images = await fit_images(op)
                 await self._services.discover()
                 session = await self._session(op.session_id)
             case _ as op:

@@ -1,0 +1,110 @@
+"""What the user attaches to an input: images, made fit for a model, and files, by reference.
+
+Of a file the model is told the path and nothing else: it reads what it needs with `read`, as the
+rules allow, and then knows the file as it is when it is needed. Nothing is read here.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+from tiller_daemon.errors import RejectionError
+from tiller_daemon.policy.rules import decide
+from tiller_daemon.session.agents import DEFAULT_AGENT, find_agent
+from tiller_daemon.session.checks import check_input, handed_back
+from tiller_daemon.session.services import Services
+from tiller_daemon.tools.reach import file_needs
+from tiller_daemon.tools.similar import did_you_mean_path
+from tiller_daemon.workspace.images import ImageProblem, fit_image
+from tiller_daemon.workspace.paths import (
+    Location,
+    PathProblem,
+    explain,
+    locate,
+    must_be_regular,
+)
+from tiller_protocol.codec import INPUT_BYTES_MAX
+from tiller_protocol.errors import RejectionCode
+from tiller_protocol.items import Image
+from tiller_protocol.ops import UserInput
+from tiller_protocol.snapshot import Snapshot
+
+IMAGES_MAX = 20
+"""Images of one input: with more of them Anthropic lowers its limits for each."""
+
+FILES_MAX = 100
+"""Files of one input; who wants more names their directory."""
+
+
+async def fit_images(op: UserInput) -> tuple[Image, ...]:
+    """Return the images of `op` as a model gets them; what their sender calls them is not believed.
+
+    Takes up to a second for each. Raises `RejectionError`, which hands the input back.
+    """
+    if not op.images:
+        return ()
+    check_input(op)
+    if len(op.images) > IMAGES_MAX:
+        message = f"The input has {len(op.images)} images; at most {IMAGES_MAX} fit into one."
+        raise _refused(op, "too_large", message)
+    fitted: list[Image] = []
+    for number, image in enumerate(op.images, start=1):
+        try:
+            fitted.append((await fit_image(image.data)).image)
+        except ImageProblem as problem:
+            which = "The image" if len(op.images) == 1 else f"Image {number} of {len(op.images)}"
+            raise _refused(op, "bad_message", f"{which} can't be used: {problem}.") from None
+    size = sum(len(image.data) for image in fitted)
+    if size > INPUT_BYTES_MAX:
+        message = f"The images have {size:,} bytes together; at most {INPUT_BYTES_MAX:,} fit."
+        raise _refused(op, "too_large", message)
+    return tuple(fitted)
+
+
+def refer_files(services: Services, snapshot: Snapshot, op: UserInput) -> tuple[str, ...]:
+    """Return the files of `op` as the model names them: relative to the workspace, or absolute.
+
+    Raises `RejectionError` for one that is not there, and for one that the rules would deny to the
+    model whenever it reads it. What the rules ask about is asked when the model reads it.
+    """
+    if len(op.files) > FILES_MAX:
+        message = f"The input names {len(op.files)} files; at most {FILES_MAX} fit."
+        raise _refused(op, "too_large", message)
+    return tuple(_refer(services, snapshot, op, path) for path in op.files)
+
+
+def _refer(services: Services, snapshot: Snapshot, op: UserInput, path: str) -> str:
+    try:
+        location = locate(Path(snapshot.workspace), path)
+        if not _is_there(location):
+            message = f"There is no file {location.text}.{did_you_mean_path(location)}"
+            raise _refused(op, "not_found", message)
+    except PathProblem as problem:
+        raise _refused(op, "bad_message", str(problem)) from None
+    settings, configuration = snapshot.settings, services.configuration()
+    name = op.overrides.agent or settings.agent or DEFAULT_AGENT
+    agent = find_agent(services, snapshot.workspace, name)
+    rules = (*configuration.permissions, *agent.permissions, *(settings.permissions or ()))
+    approve = op.overrides.approve or settings.approve or configuration.approve
+    verdict = decide(file_needs("read", location, title=""), rules, approve)
+    if verdict.action == "deny":
+        message = f"The model can't be given {location.text}: {verdict.reason}"
+        raise _refused(op, "bad_message", message)
+    return location.text
+
+
+def _is_there(location: Location) -> bool:
+    """Whether a file or directory is there; raises `PathProblem` for what can't be read at all."""
+    try:
+        found = os.lstat(location.path)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise explain(error, location) from error
+    if not stat.S_ISDIR(found.st_mode):
+        must_be_regular(found, location)
+    return True
+
+
+def _refused(op: UserInput, code: RejectionCode, message: str) -> RejectionError:
+    return RejectionError(code, message, handed_back(op))
