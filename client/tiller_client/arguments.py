@@ -71,6 +71,7 @@ def _add_turns(add: _AddParser) -> None:
     )
     parser.add_argument("--session", metavar="SESSION", help=SESSION_HELP + "; default: a new one")
     parser.add_argument("--output-schema", metavar="F", help="JSON Schema of the final message")
+    _attachments(parser)
     parser.add_argument("prompt", metavar="PROMPT", help="what to do, or - to read it from stdin")
 
     parser = _verb(add, "follow", "attach", "show a session from its first event, and go on")
@@ -114,10 +115,12 @@ def _add_inputs(add: _AddParser) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--queue", action="store_true", help="wait until the turn would rest")
     how.add_argument("--no-reply", action="store_true", help="only let the model know, later")
+    _attachments(parser)
     _session(parser)
     parser.add_argument("text", metavar="TEXT", help="what to say, or - to read it from stdin")
     parser = _verb(add, "inputs", "steer", "tell the running turn something")
     parser.add_argument("--turn", metavar="ID", help="only if it is this turn")
+    _attachments(parser)
     _session(parser)
     parser.add_argument("text", metavar="TEXT", help="what to say, or - to read it from stdin")
     parser = _verb(add, "inputs", "interrupt", "end the running turn at once")
@@ -195,6 +198,14 @@ def _add_rest(add: _AddParser) -> None:
     _verb(add, "schema", "schema", "print the protocol as JSON Schema")
     parser = _verb(add, "demo", "demo", "see it work: no key, no network, real tools")
     parser.add_argument("--remove", action="store_true", help="leave nothing of the demo behind")
+
+
+def _attachments(parser: argparse.ArgumentParser) -> None:
+    for name, metavar, text in (
+        ("image", "FILE", "show the model this image; may be repeated"),
+        ("file", "PATH", "point the model to this file; may be repeated"),
+    ):
+        parser.add_argument(f"--{name}", metavar=metavar, action="append", default=[], help=text)
 
 
 def _session(parser: argparse.ArgumentParser, default: str | None = None) -> None:

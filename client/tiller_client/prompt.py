@@ -3,11 +3,13 @@
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from tiller_client.errors import UsageError
 from tiller_protocol.codec import INPUT_BYTES_MAX
+from tiller_protocol.items import Image
 
 FROM_STDIN = "-"
 
@@ -35,6 +37,22 @@ def read_text(argument: str) -> str:
     return text
 
 
+def read_images(arguments: Sequence[str]) -> tuple[Image, ...]:
+    """The images in these files; what they are is the daemon's to find out. Raises `UsageError`."""
+    images = tuple(_read_image(argument) for argument in arguments)
+    if sum(len(image.data) for image in images) > INPUT_BYTES_MAX:
+        raise UsageError(
+            f"the images are larger than {INPUT_BYTES_MAX // 1024 // 1024} MiB together; "
+            "let the model look at them by itself: --file PATH"
+        )
+    return images
+
+
+def name_files(arguments: Sequence[str]) -> tuple[str, ...]:
+    """The absolute paths of files that are named relative to where the user is."""
+    return tuple(os.path.abspath(argument) for argument in arguments)  # noqa: PTH100 - no link is followed
+
+
 def read_workspace(argument: str) -> str:
     """The absolute path of an existing directory; raises `UsageError`."""
     path = Path(argument)
@@ -59,3 +77,14 @@ def read_schema(argument: str) -> dict[str, Any]:
     if not isinstance(schema, dict):
         raise UsageError(f"{argument} is no JSON Schema: it has to be a JSON object")
     return cast("dict[str, Any]", schema)
+
+
+def _read_image(argument: str) -> Image:
+    import mimetypes
+
+    try:
+        with Path(argument).open("rb") as file:
+            data = file.read(INPUT_BYTES_MAX + 1)
+    except OSError as error:
+        raise UsageError(f"{argument} can't be read: {error.strerror}") from None
+    return Image(mimetypes.guess_type(argument)[0] or "application/octet-stream", data)

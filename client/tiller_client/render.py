@@ -11,7 +11,13 @@ from typing import Literal, NamedTuple, assert_never
 
 from msgspec import structs
 
-from tiller_client.render_item import call_label, call_lines, item_block, request_block
+from tiller_client.render_item import (
+    call_label,
+    call_lines,
+    input_line,
+    item_block,
+    request_block,
+)
 from tiller_client.text import Paint, count, cut, harmless, one_line, seconds
 from tiller_protocol.events import (
     AnyBody,
@@ -170,9 +176,9 @@ class Renderer:
                 yield from self._line(self._paint.dim("settings changed, from the next turn on"))
             case QueueChanged():
                 for delivery, label in _WAITING:
-                    texts = [q.text for q in body.queue if q.delivery == delivery]
-                    if texts:
-                        waiting = ", ".join(cut(one_line(text), QUEUED_COLUMNS) for text in texts)
+                    lines = [input_line(q) for q in body.queue if q.delivery == delivery]
+                    if lines:
+                        waiting = ", ".join(cut(line, QUEUED_COLUMNS) for line in lines)
                         yield from self._line(self._paint.dim(f"{label}: {waiting}"))
             case HistoryReverted():
                 done = "the revert was undone" if body.undone else "history was put back"

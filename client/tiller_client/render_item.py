@@ -2,15 +2,18 @@
 
 import json
 import sys
+from collections.abc import Iterable
 from typing import Any, assert_never, cast
 
 from tiller_client.text import Paint, cells, count, cut, harmless, indent, one_line, seconds
 from tiller_protocol.items import (
     AssistantMessage,
     Compaction,
+    Image,
     Item,
     Notice,
     Patch,
+    QueuedInput,
     Reasoning,
     Request,
     ToolCall,
@@ -78,6 +81,7 @@ def call_lines(call: ToolCall, paint: Paint, width: int) -> str:
     tint = paint.bad if failed else paint.good if call.state == "completed" else paint.dim
     head = f"{tint('●')} {paint.bold(one_line(call.name))} {title} {tint(state)}"
     below = [head.replace("  ", " ")]
+    below.extend(paint.dim(f"    {label}") for label in attached((), call.images))
     if call.diff:
         below.append(diff_lines(call.diff, paint, width, DIFF_LINES_SHOWN))
     elif (failed or call.by_user) and call.output.strip():
@@ -116,9 +120,7 @@ def item_block(item: Item, paint: Paint, width: int) -> str:
     """An item of history, whole."""
     match item:
         case UserMessage():
-            attached = [f"[{file}]" for file in item.files]
-            attached += [f"[image {image.media_type}]" for image in item.images]
-            text = " ".join([harmless(item.text), *map(one_line, attached)])
+            text = " ".join([harmless(item.text), *attached(item.files, item.images)]).lstrip(" ")
             first, *rest = text.rstrip("\n").split("\n")
             head = f"{paint.bold('» ' + first)}{paint.dim(_DELIVERY[item.delivery])}"
             return "\n".join([head, *(paint.bold("  " + line) for line in rest)])
@@ -141,6 +143,19 @@ def item_block(item: Item, paint: Paint, width: int) -> str:
             assert_never(item)
 
 
+def input_line(queued: QueuedInput) -> str:
+    """Input that waits, in one line."""
+    labels = attached(queued.files, queued.images)
+    return " ".join([one_line(queued.text), *labels]).strip()
+
+
+def attached(files: Iterable[str], images: Iterable[Image]) -> list[str]:
+    """A label for each file that is pointed to and each image that is shown."""
+    labels = [f"[{file}]" for file in files]
+    labels += [f"[{image.media_type}, {count(len(image.data))}B]" for image in images]
+    return [one_line(label) for label in labels]
+
+
 def transcript(snapshot: Snapshot, paint: Paint, width: int) -> str:
     """A whole session for reading, with what is open at its end."""
     model = f" · {snapshot.settings.model}" if snapshot.settings.model else ""
@@ -152,7 +167,7 @@ def transcript(snapshot: Snapshot, paint: Paint, width: int) -> str:
         before = "\n" if isinstance(item, UserMessage) else ""
         lines.append(before + item_block(item, paint, width))
     lines.extend(request_block(request, paint) for request in snapshot.requests)
-    lines.extend(paint.dim(f"queued: {one_line(queued.text)}") for queued in snapshot.queue)
+    lines.extend(paint.dim(f"queued: {input_line(queued)}") for queued in snapshot.queue)
     cost = "" if snapshot.cost is None else f" · ${snapshot.cost:.4f}"
     tokens = (
         f" · {count(snapshot.usage.input_tokens)} in, {count(snapshot.usage.output_tokens)} out"

@@ -241,6 +241,17 @@ def test_a_current_directory_that_is_gone_is_said(
     )
 
 
+def test_images_beyond_the_limit_are_misuse_and_nothing_is_sent(
+    tiller: Tiller, tmp_path: Path
+) -> None:
+    (tmp_path / "a.png").write_bytes(b"x" * (INPUT_BYTES_MAX // 2))
+    (tmp_path / "b.png").write_bytes(b"x" * (INPUT_BYTES_MAX // 2 + 1))
+    images = [word for name in ("a.png", "b.png") for word in ("--image", str(tmp_path / name))]
+    status, out, err = tiller("exec", *images, "look")
+    assert (status, out) == (2, "")
+    assert "larger than 8 MiB together; let the model look at them by itself: --file PATH" in err
+
+
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [

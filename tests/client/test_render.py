@@ -33,6 +33,7 @@ from tiller_protocol.events import (
 )
 from tiller_protocol.items import (
     AssistantMessage,
+    Image,
     PlanEntry,
     QueuedInput,
     Reasoning,
@@ -222,6 +223,18 @@ def test_the_moving_line_counts_down_to_the_next_attempt() -> None:
     assert renderer.moving_line(99.0) == "↻ retry 2 of 10 in 0 ms"
     renderer.feed(event(15, StatusChanged("busy")))
     assert renderer.moving_line(15.0) == ""
+
+
+def test_what_comes_with_an_input_or_a_result_is_labelled() -> None:
+    images, files = (Image("image/png", b"x" * 2_345),), ("src/a.py", "b\x1b.py")
+    labels = "[src/a.py] [b␛.py] [image/png, 2.3kB]"
+    message = UserMessage("i1", "look", "start", images, files)
+    assert rendered([ItemCompleted(message)]) == f"» look {labels}\n"
+    assert rendered([ItemCompleted(structs.replace(message, text=""))]) == f"» {labels}\n"
+    waiting = QueueChanged((QueuedInput("q", "then", "queue", images, files),))
+    assert rendered([waiting]) == f"queued: then {labels}\n"
+    shown = tool_call("i2", "read", "shot.png", images=images)
+    assert rendered(shown) == "● read shot.png ok 500 ms\n    [image/png, 2.3kB]\n"
 
 
 def test_input_that_was_just_typed_is_not_repeated_but_steering_is_shown() -> None:

@@ -7,6 +7,7 @@ import threading
 import pytest
 import trio
 
+from support.pictures import picture
 from tiller_daemon.tools import read as room
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.output import BYTES_MAX, LINES_MAX
@@ -142,9 +143,9 @@ async def test_b58_a_line_far_into_a_huge_file_is_looked_for_only_so_far(bench, 
 
 
 async def test_b58_binary_is_named_with_its_first_bytes(bench):
-    bench.put("a.png", b"\x89PNG\r\n\x1a\n\0\0")
-    with pytest.raises(ToolFailure, match="binary file and begins with the bytes 89 50 4e 47"):
-        await bench.call("read", path="a.png")
+    bench.put("a.bin", b"\x7fELF\x02\x01\0\0")
+    with pytest.raises(ToolFailure, match="binary file and begins with the bytes 7f 45 4c 46"):
+        await bench.call("read", path="a.bin")
 
 
 async def test_b58_bytes_that_are_no_text_are_replaced(bench):
@@ -177,6 +178,26 @@ async def test_reading_remembers_what_the_model_saw(bench):
     file = bench.put("a.txt", "one\n")
     await bench.call("read", path="a.txt", limit=1)
     assert bench.files.seen == {file.resolve(): fingerprint(b"one\n")}
+
+
+async def test_an_image_is_shown_whatever_its_name_and_may_then_be_replaced(bench):
+    bench.put("shot.txt", picture("GIF"))
+    result = await bench.call("read", path="shot.txt")
+    assert result.output == ("shot.txt is an image of 120 x 80 pixels. It comes with this result.")
+    assert [image.media_type for image in result.images] == ["image/png"]
+    assert "Replaced" in (await bench.call("write", path="shot.txt", content="x")).output
+
+
+async def test_a_text_that_is_called_an_image_is_read_as_text(bench):
+    bench.put("a.png", "no pixels\n")
+    result = await bench.call("read", path="a.png")
+    assert (result.output.split("\n")[0], result.images) == ("     1\tno pixels", ())
+
+
+async def test_an_image_that_can_not_be_shown_is_said(bench):
+    bench.put("a.png", picture()[:50])
+    with pytest.raises(ToolFailure, match=r"^a\.png can't be shown: it is broken: "):
+        await bench.call("read", path="a.png")
 
 
 async def test_b58_a_link_to_the_outside_needs_leave_for_the_outside(bench, tmp_path):

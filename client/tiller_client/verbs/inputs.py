@@ -6,9 +6,9 @@ from tiller_client import choose
 from tiller_client.connection import Connection
 from tiller_client.console import print_json, say
 from tiller_client.errors import RejectedError, UsageError
-from tiller_client.prompt import read_text
+from tiller_client.prompt import name_files, read_images, read_text
+from tiller_client.render_item import input_line
 from tiller_client.runtime import my_places
-from tiller_client.text import one_line
 from tiller_client.verbs.plain import submit
 from tiller_protocol.answers import AnyResult, Queued, SessionResult, Started, Steered
 from tiller_protocol.ops import Interrupt, QueueEdit, SessionGet, UserInput
@@ -20,17 +20,20 @@ NOTHING_TO_STEER = (
 
 def run(arguments: Namespace) -> int:
     """Run one of the verbs of input."""
-    text = read_text(arguments.text) if arguments.verb in ("send", "steer") else ""
+    with_input = arguments.verb in ("send", "steer")
+    text = read_text(arguments.text) if with_input else ""
+    images = read_images(arguments.image) if with_input else ()
+    files = name_files(arguments.file) if with_input else ()
     with Connection(my_places(), f"tiller {arguments.verb}") as connection:
         session_id = choose.session_id(connection, arguments.session)
         match arguments.verb:
             case "send":
                 delivery = "queue" if arguments.queue else "auto"
                 no_reply = arguments.no_reply
-                op = UserInput(session_id, text, delivery=delivery, no_reply=no_reply)
+                op = UserInput(session_id, text, images, files, delivery, no_reply=no_reply)
                 _send(connection, op, arguments)
             case "steer":
-                op = UserInput(session_id, text, delivery="steer", expected_turn_id=arguments.turn)
+                op = UserInput(session_id, text, images, files, "steer", arguments.turn)
                 _send(connection, op, arguments)
             case "interrupt":
                 submit(connection, Interrupt(session_id, arguments.turn), json=arguments.json)
@@ -73,7 +76,7 @@ def _queue(connection: Connection, session_id: str, arguments: Namespace) -> Non
         if arguments.json:
             print_json(queued)
         else:
-            say(f"{queued.id}  {one_line(queued.text)}")
+            say(f"{queued.id}  {input_line(queued)}")
     if not snapshot.queue and not arguments.json:
         say("nothing is queued")
 

@@ -9,7 +9,13 @@ from tiller_client.connection import Connection
 from tiller_client.console import Console, complain
 from tiller_client.conversation import Conversation
 from tiller_client.errors import STATUS_INTERRUPTED, RejectedError
-from tiller_client.prompt import read_schema, read_text, read_workspace
+from tiller_client.prompt import (
+    name_files,
+    read_images,
+    read_schema,
+    read_text,
+    read_workspace,
+)
 from tiller_client.runtime import my_places
 from tiller_client.text import one_line
 from tiller_client.watch import Signals, Watch
@@ -24,6 +30,7 @@ NAME = "tiller exec"
 def run(arguments: Namespace) -> int:
     """Run one turn; the exit status says how it ended."""
     text = read_text(arguments.prompt)
+    images, files = read_images(arguments.image), name_files(arguments.file)
     schema = read_schema(arguments.output_schema) if arguments.output_schema else None
     workspace = read_workspace(arguments.directory)
     with Connection(my_places(), NAME) as connection:
@@ -40,7 +47,7 @@ def run(arguments: Namespace) -> int:
             op = SessionCreate(workspace, arguments.agent, arguments.model, settings)
             session_id, after = connection.ask(op, Created).session_id, 0
             overrides = TurnOverrides(output_schema=schema)
-        op = UserInput(session_id, text, delivery="start", overrides=overrides)
+        op = UserInput(session_id, text, images, files, "start", overrides=overrides)
         try:
             return follow_turn(connection, op, after, json=arguments.json)
         except RejectedError:

@@ -1,4 +1,4 @@
-"""The tool `read`: a part of a text file, with line numbers."""
+"""The tool `read`: a part of a text file, with line numbers, or an image."""
 
 import io
 import os
@@ -9,7 +9,14 @@ from typing import Annotated, BinaryIO, Final
 import trio
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
+from tiller_daemon.tools.base import (
+    FileVersions,
+    Need,
+    Tool,
+    ToolEnvironment,
+    ToolFailure,
+    ToolResult,
+)
 from tiller_daemon.tools.output import BYTES_MAX, LINES_MAX
 from tiller_daemon.tools.reach import file_needs, reach, told
 from tiller_daemon.tools.similar import did_you_mean_path
@@ -20,7 +27,8 @@ from tiller_daemon.workspace.files import (
     read_whole,
     size_of,
 )
-from tiller_daemon.workspace.paths import Location, open_regular
+from tiller_daemon.workspace.images import BEGINNING_BYTES, ImageProblem, fit_image, is_image
+from tiller_daemon.workspace.paths import Location, explain, open_regular
 
 LINE_CHARS_MAX: Final = 2000
 """A longer line is cut: minified code and data would fill the model's window."""
@@ -58,7 +66,9 @@ async def _run(arguments: ReadArguments, environment: ToolEnvironment) -> ToolRe
     with told():
         size_bytes = size_of(location)
         if size_bytes is None:
-            raise ToolFailure(_missing(location))
+            raise ToolFailure(f"{location.text} does not exist.{did_you_mean_path(location)}")
+        if is_image(_beginning(location)):
+            return await _show_image(location, environment.files)
         if size_bytes <= SMALL_BYTES:
             output, seen = _show(location, size_bytes, arguments)
         else:
@@ -73,9 +83,10 @@ async def _run(arguments: ReadArguments, environment: ToolEnvironment) -> ToolRe
 READ: Final = Tool(
     name="read",
     description=(
-        "Read a text file. Each line comes with its number and a tab, which are not part of the "
-        f"file. At most {LINES_MAX} lines or {BYTES_MAX // 1024} KiB at once: read on with "
-        "`offset`. Read a file before you edit or overwrite it. Use `ls` for a directory."
+        "Read a text file, or look at an image (PNG, JPEG, GIF, WebP). Each line of a text comes "
+        "with its number and a tab, which are not part of the file. At most "
+        f"{LINES_MAX} lines or {BYTES_MAX // 1024} KiB at once: read on with `offset`. Read a file "
+        "before you edit or overwrite it. Use `ls` for a directory."
     ),
     arguments=ReadArguments,
     effect="read",
@@ -85,8 +96,27 @@ READ: Final = Tool(
 )
 
 
-def _missing(location: Location) -> str:
-    return f"{location.text} does not exist.{did_you_mean_path(location)}"
+def _beginning(location: Location) -> bytes:
+    """The first bytes, which tell what kind of file it is."""
+    with os.fdopen(open_regular(location), "rb") as stream:
+        try:
+            return stream.read(BEGINNING_BYTES)
+        except OSError as error:
+            raise explain(error, location) from error
+
+
+async def _show_image(location: Location, files: FileVersions) -> ToolResult:
+    data = await trio.to_thread.run_sync(read_whole, location)
+    try:
+        shown = await fit_image(data)
+    except ImageProblem as problem:
+        raise ToolFailure(f"{location.text} can't be shown: {problem}.") from None
+    files.seen[location.path] = fingerprint(data)
+    width, height = shown.before
+    output = f"{location.text} is an image of {width} x {height} pixels. It comes with this result"
+    if (shown.width, shown.height) != shown.before:
+        output += f", as {shown.width} x {shown.height}"
+    return ToolResult(f"{output}.", title=location.text, images=(shown.image,))
 
 
 def _show(location: Location, size_bytes: int, arguments: ReadArguments) -> tuple[str, str]:

@@ -192,8 +192,13 @@ def _give_memory_back() -> None:
 def _problem(error: Exception) -> ImageProblem:
     if isinstance(error, ImageProblem):
         return error
-    if type(error).__name__.startswith("DecompressionBomb"):
-        return _too_many_pixels()
+    match type(error).__name__:  # Pillow's own classes
+        case "DecompressionBombError" | "DecompressionBombWarning":
+            return _too_many_pixels()
+        case "UnidentifiedImageError":
+            return ImageProblem("it is broken: what follows its first bytes makes no sense")
+        case _:
+            pass
     reason = " ".join(str(error).split()) or type(error).__name__
     return ImageProblem(f"it is broken: {reason[:200]}")
 
