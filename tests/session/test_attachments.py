@@ -6,12 +6,12 @@ import pytest
 
 from support.pictures import decode, picture
 from support.world import World
-from tiller_daemon.models.scripted import Script, ScriptStep, TextPart, WaitPart
+from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart
 from tiller_daemon.session.attachments import FILES_MAX, IMAGES_MAX
 from tiller_protocol.answers import Accepted, Queued, Started, Steered
-from tiller_protocol.events import TurnStarted
+from tiller_protocol.events import RequestOpened, TurnStarted
 from tiller_protocol.items import Image, UserMessage
-from tiller_protocol.ops import SessionConfigure, SessionGet, UserInput
+from tiller_protocol.ops import Answer, SessionConfigure, SessionGet, UserInput
 from tiller_protocol.settings import Rule, Settings, TurnOverrides
 
 STEPS = (ScriptStep(parts=(TextPart("done"),)),) * 3
@@ -99,12 +99,15 @@ async def test_g3_an_input_with_an_image_that_was_made_smaller_has_one_effect(
 
 
 async def test_images_and_files_steer_and_wait_like_text(autojump_clock, nursery, tmp_path):
-    slow = ScriptStep(parts=(WaitPart(5_000), TextPart("a")))
-    world, session_id = await make(nursery, tmp_path, slow, *STEPS)
+    asks = ScriptStep(parts=(CallPart("guarded"),))
+    world, session_id = await make(nursery, tmp_path, asks, *STEPS)
     given = {"images": (Image("", picture()),), "files": ("src/main.py",)}
     assert isinstance(await world.say(session_id, "go"), Started)
+    opened = await world.until_body(session_id, RequestOpened)
+    assert isinstance(opened.body, RequestOpened)
     assert isinstance(await world.say(session_id, "left", **given), Steered)
     assert isinstance(await world.say(session_id, "then", **given, delivery="queue"), Queued)
+    await world.must(Answer(opened.body.request.id, "once"))
     await world.ended(session_id)
     first, steered, queued = said(world)
     assert (first.images, first.files) == ((), ())

@@ -24,8 +24,8 @@ from tiller_protocol.snapshot import Snapshot
 class Pending:
     """A submission on its way through the loop. `answer` is there once `answered` is set.
 
-    `errand` is there when the input is the prompt of a sub-agent. `images` are those of the input as
-    a model gets them.
+    `errand` is there when the input is the prompt of a sub-agent; `images` are those of the input
+    as a model gets them.
     """
 
     submission_id: str
