@@ -18,6 +18,7 @@ from tiller_daemon.models.catalog import list_local_servers
 from tiller_daemon.models.http_client import BEARER, HttpClient
 from tiller_daemon.models.keys import Key, KeyVariable, NoKey
 from tiller_daemon.models.openai_chat import OpenAIChat
+from tiller_daemon.models.openai_responses import OpenAIResponses
 from tiller_daemon.models.scripted import ScriptedModel
 from tiller_daemon.session.services import ChosenModel
 from tiller_daemon.tools.similar import did_you_mean
@@ -64,6 +65,7 @@ class Wire(Struct, frozen=True):
 
 WIRES: dict[Api, Wire] = {
     "openai_chat": Wire(OpenAIChat, "https://api.openai.com/v1"),
+    "openai_responses": Wire(OpenAIResponses, "https://api.openai.com/v1"),
     "anthropic_messages": Wire(AnthropicMessages, "https://api.anthropic.com/v1", "x-api-key"),
 }
 

@@ -94,10 +94,13 @@ _DECODING_FAILS = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 class _Call:
-    """A tool call in the making. `sent_id` is the server's own id, `number` the place in order."""
+    """A tool call in the making. `sent_id` is the server's own id.
 
-    def __init__(self, number: int, sent_id: str) -> None:
-        self.number = number
+    `number` is its place among the calls that have begun.
+    """
+
+    def __init__(self, sent_id: str) -> None:
+        self.number = -1
         self.sent_id = sent_id
         self.name = ""
         self.pieces: list[str] = []
@@ -264,13 +267,13 @@ class ChatDecoder:
         for earlier in self._all_calls:
             if earlier.started and not earlier.done and earlier.is_complete:
                 self._complete(earlier)
-        call = _Call(len(self._all_calls), delta.id or "")
+        call = _Call(delta.id or "")
         self._calls[delta.index] = call
         self._all_calls.append(call)
         return call
 
     def _start(self, call: _Call) -> None:
-        call_id = call.sent_id
+        call_id, call.number = call.sent_id, len(self._call_ids)
         if not call_id or call_id in self._call_ids:
             call_id = f"call_{self._ordinal}_{call.number}"
         self._call_ids.add(call_id)

@@ -61,8 +61,10 @@ def _data_of_each(events: list[bytes]) -> list[bytes]:
 
 
 def _data_of(event: bytes) -> bytes | None:
-    if event.startswith(b"data: ") and b"\n" not in event:
-        return event[6:]
+    # What providers send: the data alone, or behind the event's name.
+    line = event.partition(b"\n")[2] if event.startswith(b"event:") else event
+    if line.startswith(b"data: ") and b"\n" not in line:
+        return line[6:]
     lines = [
         line[5:].removeprefix(b" ")
         for line in event.removeprefix(_BYTE_ORDER_MARK).split(b"\n")

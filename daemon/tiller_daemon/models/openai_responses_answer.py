@@ -1,0 +1,117 @@
+"""The events of one answer: pieces joined, messages told apart, thinking kept together. Pure.
+
+The turn makes an item of text that comes in a row, and one of thinking. Where the provider's own
+items do not show in that (two messages in a row, a message with a phase, a call of a hosted tool),
+a reasoning item without text holds what is needed to send them back as they were.
+"""
+
+import msgspec
+
+from tiller_daemon.models.base import (
+    ModelEvent,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallDone,
+    ToolCallStarted,
+)
+from tiller_daemon.models.opaque import Origin
+from tiller_daemon.models.openai_responses_request import Kept, keep
+
+_TEXT = -1
+_THINKING = -2
+_NOTHING = -3
+"""What the answer is at, besides the number of a call."""
+
+
+class Answer:
+    """Takes what the model does and gives it as events; `taken` gives those since the last time."""
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+        self._events: list[ModelEvent] = []
+        self._run: list[str] = []
+        self._run_of = _NOTHING
+        """The pieces that make the next event, and of what they are."""
+        self._item = _NOTHING
+        """What the turn's last item is."""
+        self._message: object = None
+        self._thought: object = None
+        self._stretch: list[bytes] = []
+
+    def taken(self) -> list[ModelEvent]:
+        """The events since the last time."""
+        self._end_run()
+        events, self._events = self._events, []
+        return events
+
+    def put(self, event: ModelEvent) -> None:
+        """An event as it is."""
+        self._end_run()
+        self._events.append(event)
+
+    def say(self, message: object, phase: str, piece: str) -> None:
+        """The next piece of a message; `message` tells one from another."""
+        if message is not self._message:
+            if phase or self._item == _TEXT:
+                self.keep(msgspec.json.encode(Kept(type="message", phase=phase)))
+            self._message = message
+        if self._item != _TEXT:
+            self._begin(_TEXT)
+        if self._run_of != _TEXT:
+            self._end_run()
+            self._run_of = _TEXT
+        self._run.append(piece)
+
+    def think(self, part: object, piece: str) -> None:
+        """The next piece of thinking; `part` tells one paragraph from another."""
+        if self._item != _THINKING:
+            self._begin(_THINKING)
+        elif part != self._thought and self._thought is not None:
+            piece = f"\n\n{piece}"
+        self._thought = part
+        if self._run_of != _THINKING:
+            self._end_run()
+            self._run_of = _THINKING
+        self._run.append(piece)
+
+    def keep(self, item: bytes) -> None:
+        """An item, as JSON text, that the provider wants back as it is, at this place."""
+        if self._item != _THINKING:
+            self._begin(_THINKING)
+        self._stretch.append(item)
+        self.put(ReasoningDelta("", keep(self._origin, self._stretch)))
+
+    def start_call(self, number: int, call_id: str, name: str) -> None:
+        """A call begins."""
+        self._begin(number)
+        self.put(ToolCallStarted(number, call_id, name))
+
+    def argue(self, number: int, piece: str) -> None:
+        """The next piece of a call's arguments."""
+        if self._run_of != number:
+            self._end_run()
+            self._run_of = number
+        self._run.append(piece)
+
+    def complete_call(self, number: int) -> None:
+        """A call's arguments are whole."""
+        self.put(ToolCallDone(number))
+
+    def _begin(self, item: int) -> None:
+        self._item = item
+        self._thought = None
+        self._stretch = []
+
+    def _end_run(self) -> None:
+        if not self._run:
+            return
+        text, self._run = "".join(self._run), []
+        match self._run_of:
+            case -1:
+                self._events.append(TextDelta(text))
+            case -2:
+                self._events.append(ReasoningDelta(text))
+            case number:
+                self._events.append(ToolCallDelta(number, text))
+        self._run_of = _NOTHING

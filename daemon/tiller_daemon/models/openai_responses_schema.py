@@ -1,0 +1,86 @@
+"""Which JSON Schemas OpenAI's servers can hold an answer to, word for word. Pure.
+
+They refuse a request whose schema is said to be strict and uses more than a part of JSON Schema;
+any other schema is only told to the model, and the answer is checked by the turn.
+Format: https://platform.openai.com/docs/guides/structured-outputs#supported-schemas
+"""
+
+from typing import Any, cast
+
+Schema = dict[str, Any]
+
+_KEYWORDS = frozenset(
+    {
+        "$schema",
+        "$defs",
+        "$ref",
+        "title",
+        "description",
+        "type",
+        "enum",
+        "const",
+        "anyOf",
+        "properties",
+        "required",
+        "additionalProperties",
+        "items",
+        "pattern",
+        "format",
+        "multipleOf",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "minItems",
+        "maxItems",
+    }
+)
+
+_FORMATS = frozenset(
+    {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
+)
+
+DEPTH_MAX = 10
+PROPERTIES_MAX = 5_000
+ENUM_VALUES_MAX = 1_000
+"""Limits of one schema, by the guide above."""
+
+
+def is_strict(schema: Schema) -> bool:
+    """Whether `schema` can be said to be strict; nothing is lost when this is too careful."""
+    if schema.get("type") != "object" or "anyOf" in schema:
+        return False
+    counts = {"properties": 0, "enum": 0}
+    return (
+        _fits(schema, 1, counts)
+        and counts["properties"] <= PROPERTIES_MAX
+        and counts["enum"] <= ENUM_VALUES_MAX
+    )
+
+
+def _fits(schema: object, depth: int, counts: dict[str, int]) -> bool:
+    if not isinstance(schema, dict) or depth > DEPTH_MAX:
+        return False
+    schema = cast("Schema", schema)
+    if not schema.keys() <= _KEYWORDS or schema.get("format", "date") not in _FORMATS:
+        return False
+    if "$ref" in schema:
+        return len(schema) == 1
+    properties: Schema = schema.get("properties", {})
+    counts["properties"] += len(properties)
+    counts["enum"] += len(schema.get("enum", ()))
+    if "object" in _types(schema) and (
+        schema.get("additionalProperties") is not False
+        or set(schema.get("required", ())) != set(properties)
+    ):
+        return False
+    inner = [*properties.values(), *schema.get("anyOf", ())]
+    inner += [schema["items"]] if "items" in schema else []
+    return all(_fits(one, depth + 1, counts) for one in inner) and all(
+        _fits(one, depth, counts) for one in schema.get("$defs", {}).values()
+    )
+
+
+def _types(schema: Schema) -> list[str]:
+    kind: str | list[str] = schema.get("type", [])
+    return [kind] if isinstance(kind, str) else kind

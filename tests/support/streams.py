@@ -1,0 +1,127 @@
+"""Recorded streams of every wire, the decoders that read them, and what their events add up to.
+
+Used by whoever cuts or damages streams. The streams are in `tests/models/streams`.
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+from tiller_daemon.models.base import (
+    Finished,
+    ModelError,
+    ModelEvent,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallDone,
+    ToolCallStarted,
+    UsageReported,
+)
+from tiller_daemon.models.http_client import HttpClient
+from tiller_daemon.models.http_failure import Endpoint
+from tiller_daemon.models.openai_chat import OpenAIChat
+from tiller_daemon.models.openai_chat_stream import ChatDecoder
+from tiller_daemon.models.openai_responses import OpenAIResponses
+from tiller_daemon.models.openai_responses_stream import ResponsesDecoder
+
+ENDPOINT = Endpoint("local", "http://127.0.0.1:1/v1")
+ORDINAL = 7
+
+
+class Decoder(Protocol):
+    """What every adapter's decoder has."""
+
+    def feed(self, chunk: bytes) -> list[ModelEvent]:
+        """Take the next bytes."""
+        ...
+
+    def end(self) -> list[ModelEvent]:
+        """The connection has ended."""
+        ...
+
+
+WIRES: dict[str, Callable[[], Decoder]] = {
+    "chat": lambda: ChatDecoder(ENDPOINT, "m", ORDINAL),
+    "responses": lambda: ResponsesDecoder(ENDPOINT, "m", ORDINAL),
+}
+"""By the first word of a stream's name."""
+
+CLIENTS: dict[str, Callable[[HttpClient], Any]] = {
+    "chat": OpenAIChat,
+    "responses": OpenAIResponses,
+}
+
+STREAMS: dict[str, bytes] = {
+    path.stem: path.read_bytes()
+    for path in sorted((Path(__file__).parents[1] / "models/streams").glob("*.sse"))
+}
+
+WHOLE = [name for name in STREAMS if not name.endswith("-fails")]
+
+
+def wire_of(name: str) -> str:
+    """The wire of a stream."""
+    return name.partition("-")[0]
+
+
+def decode(name: str, chunks: Iterable[bytes]) -> dict[str, Any] | ModelError:
+    """What the chunks of a stream of the wire of `name` add up to, or why they are no answer."""
+    decoder = WIRES[wire_of(name)]()
+    events: list[ModelEvent] = []
+    try:
+        for chunk in chunks:
+            events += decoder.feed(chunk)
+        events += decoder.end()
+    except ModelError as error:
+        fold(events, ended=False)
+        return error
+    return fold(events)
+
+
+def fold(events: Iterable[ModelEvent], *, ended: bool = True) -> dict[str, Any]:
+    """The items that the turn makes of these events, in order; checks that the events make sense.
+
+    Text and thinking in a row are one item; calls are told apart by their number.
+    """
+    items: list[list[Any]] = []
+    calls: dict[int, list[Any]] = {}
+    usage, finish = None, None
+    for event in events:
+        assert finish is None, f"{event} after the end"
+        match event:
+            case TextDelta():
+                assert event.text
+                _last(items, "text")[1] += event.text
+            case ReasoningDelta():
+                last = _last(items, "thinking")
+                last[1] += event.text
+                last[2] = event.opaque or last[2]
+            case ToolCallStarted():
+                assert event.index == len(calls)
+                assert event.call_id
+                assert event.name
+                assert event.call_id not in {call[1] for call in calls.values()}
+                calls[event.index] = ["call", event.call_id, event.name, "", False]
+                items.append(calls[event.index])
+            case ToolCallDelta():
+                assert not calls[event.index][4], "a piece of a call that is done"
+                assert event.arguments
+                calls[event.index][3] += event.arguments
+            case ToolCallDone():
+                assert not calls[event.index][4], "a call is done twice"
+                calls[event.index][4] = True
+            case UsageReported():
+                usage = event.usage
+            case Finished():
+                finish = event.reason
+    assert bool(finish) == ended
+    if finish in ("stop", "tool_calls"):
+        assert all(call[4] for call in calls.values()), "a whole answer with half a call"
+    return {"items": items, "usage": usage, "finish": finish}
+
+
+def _last(items: list[list[Any]], kind: str) -> list[Any]:
+    if not items or items[-1][0] != kind:
+        items.append([kind, "", ""])
+    return items[-1]
