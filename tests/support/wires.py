@@ -4,7 +4,12 @@ from msgspec.structs import replace
 
 from support.dialect import check_chat_body
 from support.dialect_anthropic import check_messages_body
-from tiller_daemon.models import anthropic_messages_request, openai_chat_request
+from support.dialect_responses import check_responses_body
+from tiller_daemon.models import (
+    anthropic_messages_request,
+    openai_chat_request,
+    openai_responses_request,
+)
 from tiller_daemon.models.base import ModelRequest
 
 CLAUDES = ("claude-haiku-4-5", "claude-opus-4-8")
@@ -14,6 +19,7 @@ CLAUDES = ("claude-haiku-4-5", "claude-opus-4-8")
 def check_on_every_wire(request: ModelRequest) -> None:
     """Raise `AssertionError` unless every strict server would take `request`."""
     check_chat_body(openai_chat_request.build_body(request))
+    check_responses_body(openai_responses_request.build_body(request))
     for model in (request.model, *CLAUDES):
         built = anthropic_messages_request.build_body(replace(request, model=model))
         check_messages_body(built.body)
