@@ -125,6 +125,7 @@ def _add_inputs(add: _AddParser) -> None:
     parser.add_argument("text", metavar="TEXT", help="what to say, or - to read it from stdin")
     parser = _verb(add, "inputs", "interrupt", "end the running turn at once")
     parser.add_argument("--turn", metavar="ID", help="only if it is this turn")
+    parser.add_argument("--background", metavar="ID", help="end this background command instead")
     _session(parser)
     parser = _verb(add, "inputs", "queue", "show or change what is queued")
     _session(parser)

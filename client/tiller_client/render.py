@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, assert_never
 from msgspec import structs
 
 from tiller_client.render_item import (
+    background_line,
     call_label,
     call_lines,
     input_line,
@@ -21,6 +22,7 @@ from tiller_client.render_item import (
 from tiller_client.text import Paint, count, cut, harmless, one_line, seconds
 from tiller_protocol.events import (
     AnyBody,
+    BackgroundChanged,
     ErrorRaised,
     Event,
     HistoryCompacted,
@@ -83,6 +85,7 @@ class Renderer:
         self._paint = paint
         self.width = width
         self._prompts = prompts
+        self._seen_background: dict[str, str] = {}
         self._calls: dict[str, tuple[ToolCall, float | None]] = {}
         self._messages: dict[str, _Message] = {}
         self._stream: _Message | None = None
@@ -149,6 +152,8 @@ class Renderer:
                 marks = {"pending": "☐", "in_progress": "◐", "completed": "☑"}
                 for entry in body.plan:
                     yield from self._line(f"  {marks[entry.state]} {one_line(entry.text)}")
+            case BackgroundChanged():
+                yield from self._background(body)
             case WarningRaised():
                 yield from self._line(self._paint.asking(f"! {one_line(body.message)}"))
             case ErrorRaised():
@@ -190,6 +195,13 @@ class Renderer:
                 yield from self._leave_stream()
             case _:
                 assert_never(body)
+
+    def _background(self, body: BackgroundChanged) -> Iterator[Piece]:
+        """Show what is new in the list of background commands."""
+        for one in body.background:
+            if self._seen_background.get(one.id) != one.state:
+                self._seen_background[one.id] = one.state
+                yield from self._line(self._paint.dim(background_line(one)))
 
     def _item_started(self, item: Item) -> Iterator[Piece]:
         match item:

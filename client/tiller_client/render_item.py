@@ -8,6 +8,7 @@ from typing import Any, assert_never, cast
 from tiller_client.text import Paint, cells, count, cut, harmless, indent, one_line, seconds
 from tiller_protocol.items import (
     AssistantMessage,
+    BackgroundCommand,
     Compaction,
     Image,
     Item,
@@ -33,6 +34,20 @@ ARGUMENTS_SHOWN = ("command", "path", "pattern", "url", "query", "text", "prompt
 """Arguments that say what a call is about, the best first; used while it has no title."""
 
 _DELIVERY = {"start": "", "steer": " (steering)", "queue": " (queued)"}
+
+
+def background_line(command: BackgroundCommand) -> str:
+    """One line about a background command."""
+    match command.state:
+        case "running":
+            state = "runs in the background"
+        case "exited":
+            state = "ended" if command.exit_status == 0 else f"ended with {command.exit_status}"
+        case "killed":
+            state = "was ended"
+        case "lost":
+            state = "ended with the daemon"
+    return f"⚙ {command.id} {state}: {one_line(command.command)}"
 
 
 def call_label(call: ToolCall) -> str:
@@ -167,6 +182,8 @@ def transcript(snapshot: Snapshot, paint: Paint, width: int) -> str:
         before = "\n" if isinstance(item, UserMessage) else ""
         lines.append(before + item_block(item, paint, width))
     lines.extend(request_block(request, paint) for request in snapshot.requests)
+    running = [one for one in snapshot.background if one.state == "running"]
+    lines.extend(paint.dim(background_line(one)) for one in running)
     lines.extend(paint.dim(f"queued: {input_line(queued)}") for queued in snapshot.queue)
     cost = "" if snapshot.cost is None else f" · ${snapshot.cost:.4f}"
     tokens = (

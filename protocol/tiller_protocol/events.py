@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.items import (
+    BackgroundCommand,
     Item,
     PlanEntry,
     QueuedInput,
@@ -192,6 +193,12 @@ class PlanUpdated(Body, frozen=True, tag="plan_updated"):
     plan: tuple[PlanEntry, ...]
 
 
+class BackgroundChanged(Body, frozen=True, tag="background_changed"):
+    """The background commands of the session, whole: those that run and the last that ended."""
+
+    background: tuple[BackgroundCommand, ...]
+
+
 class HistoryCompacted(Body, frozen=True, tag="history_compacted"):
     """History got shorter for the model; the log keeps all of it.
 
@@ -254,6 +261,7 @@ AnyBody = (
     | RequestOpened
     | RequestResolved
     | PlanUpdated
+    | BackgroundChanged
     | HistoryCompacted
     | HistoryReverted
     | WarningRaised

@@ -181,6 +181,25 @@ class PlanEntry(Struct, frozen=True, omit_defaults=True):
     state: Literal["pending", "in_progress", "completed"]
 
 
+BackgroundState = Literal["running", "exited", "killed", "lost"]
+
+
+class BackgroundCommand(Struct, frozen=True, omit_defaults=True):
+    """A command that outlives its call. Times are Unix seconds; `output_path` is a file.
+
+    It is `lost` when the daemon was killed while it ran; what was left of it was ended then.
+    """
+
+    id: str
+    command: str
+    state: BackgroundState
+    started_at: float
+    item_id: str = ""
+    output_path: str = ""
+    ended_at: float | None = None
+    exit_status: int | None = None
+
+
 RequestKind = Literal["approval", "doom_loop", "question"]
 Decision = Literal["once", "always", "reject", "answer"]
 Resolution = Literal["once", "always", "reject", "answer", "cancelled"]

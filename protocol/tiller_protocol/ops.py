@@ -126,10 +126,14 @@ class QueueEdit(Op, frozen=True, tag="queue_edit"):
 
 
 class Interrupt(Op, frozen=True, tag="interrupt"):
-    """Cancels the active turn at once; with `turn_id` only if it is that one."""
+    """Cancels the active turn at once; with `turn_id` only if it is that one.
+
+    With `background_id` it ends that background command instead, and leaves the turn alone.
+    """
 
     session_id: IdText
     turn_id: IdText | None = None
+    background_id: IdText | None = None
 
 
 class Answer(Op, frozen=True, tag="answer"):

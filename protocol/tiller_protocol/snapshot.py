@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 
 from tiller_protocol.events import (
     AnyBody,
+    BackgroundChanged,
     ErrorRaised,
     Event,
     HistoryCompacted,
@@ -37,6 +38,7 @@ from tiller_protocol.events import (
 )
 from tiller_protocol.items import (
     AssistantMessage,
+    BackgroundCommand,
     Item,
     PlanEntry,
     QueuedInput,
@@ -109,6 +111,7 @@ class Snapshot(Struct, omit_defaults=True):
     requests: list[Request] = []
     queue: tuple[QueuedInput, ...] = ()
     plan: tuple[PlanEntry, ...] = ()
+    background: tuple[BackgroundCommand, ...] = ()
     pruned: list[str] = []
     marks: list[Mark] = []
     reverted: list[Reverted] = []
@@ -204,6 +207,8 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
             snapshot.requests = [r for r in snapshot.requests if r.id != body.request_id]
         case PlanUpdated():
             snapshot.plan = body.plan
+        case BackgroundChanged():
+            snapshot.background = body.background
         case SessionCreated():
             snapshot.workspace = body.workspace
             snapshot.settings = body.settings

@@ -39,6 +39,7 @@ from tiller_protocol.codec import (
 from tiller_protocol.events import (
     LIFECYCLE_BODIES,
     AnyBody,
+    BackgroundChanged,
     Event,
     ItemCompleted,
     RequestOpened,
@@ -196,6 +197,10 @@ class Frontend:
         """Send user input that must be accepted."""
         return await self.must(UserInput(session_id, text, **fields))  # pyright: ignore[reportArgumentType]
 
+    def forget(self, session_id: str) -> None:
+        """Follow a session no more, because it is gone."""
+        del self._sessions[session_id]
+
     def events(self, session_id: str) -> list[Event]:
         """What was seen of a session so far."""
         return self._sessions[session_id].events
@@ -328,7 +333,11 @@ class Frontend:
             self._changed = trio.Event()
 
     def _look_for_survivors(self, followed: Followed) -> None:
-        calls = [e.body.item.id for e in followed.events if isinstance(e.body, ItemCompleted)]
+        bodies = [event.body for event in followed.events]
+        lists = [body.background for body in bodies if isinstance(body, BackgroundChanged)]
+        adopted = {command.item_id for background in lists for command in background}
+        calls = [body.item.id for body in bodies if isinstance(body, ItemCompleted)]
+        calls = [call_id for call_id in calls if call_id not in adopted]
         marks = [f"TILLER_CALL={call_id}" for call_id in calls]
         self.alive_at_end += [f"pid {pid}" for pid in marked(*marks)]
 

@@ -27,6 +27,13 @@ def _subreaper() -> None:
     become_subreaper()
 
 
+class _Nothing:
+    """The background of a bench: there is no session that could own a command."""
+
+    def __getattr__(self, name: str):
+        raise ToolFailure("a bench has no background")
+
+
 class Bench:
     """Calls tools in a workspace of its own, and keeps their live output."""
 
@@ -81,6 +88,7 @@ class Bench:
             show_plan=self._show_plan,
             ask=self._ask,
             delegate=self._delegate,
+            background=_Nothing(),
         )
 
     async def _show_plan(self, plan: tuple[PlanEntry, ...]) -> None:

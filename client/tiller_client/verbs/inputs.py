@@ -36,7 +36,8 @@ def run(arguments: Namespace) -> int:
                 op = UserInput(session_id, text, images, files, "steer", arguments.turn)
                 _send(connection, op, arguments)
             case "interrupt":
-                submit(connection, Interrupt(session_id, arguments.turn), json=arguments.json)
+                op = Interrupt(session_id, arguments.turn, arguments.background)
+                submit(connection, op, json=arguments.json)
             case "queue":
                 _queue(connection, session_id, arguments)
             case verb:

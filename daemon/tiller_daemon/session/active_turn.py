@@ -11,6 +11,7 @@ import structlog
 import trio
 
 from tiller_daemon.policy.rules import decide
+from tiller_daemon.session.background import Background
 from tiller_daemon.session.delegation import Delegation, Errand, Sessions
 from tiller_daemon.session.freeze import FrozenTurn, with_grants
 from tiller_daemon.session.mailbox import InputQueue
@@ -55,6 +56,7 @@ class Hands:
     requests: OpenRequests
     files: FileVersions
     sessions: Sessions
+    background: Background
 
 
 class ActiveTurn:
@@ -85,6 +87,7 @@ class ActiveTurn:
         self._queue = hands.queue
         self._requests = hands.requests
         self._files = hands.files
+        self._background = hands.background
         self._scope = trio.CancelScope()
         self._grants: tuple[Rule, ...] = ()
         self._interrupted = Ending("interrupted")
@@ -171,6 +174,9 @@ class ActiveTurn:
         ended = None
         try:
             ended = await self._run(history)
+            if self._errand:
+                # Nobody but the turn that it worked for knows what a sub-agent has left running.
+                await self._background.end_all()
         finally:
             self._requests.mirror = None
             if self._errand:
@@ -227,6 +233,7 @@ class ActiveTurn:
             variables=services.variables,
             secrets=services.secrets,
             delegate=self._delegation.run,
+            background=self._background,
         )
         return Ports(
             model=self._frozen.model.client,

@@ -67,7 +67,13 @@ class Session:
     @property
     def is_idle(self) -> bool:
         """Whether nothing would be lost by unloading the session now."""
-        return self._state.turn is None and not self._pending and self.outbox.is_committed
+        at_work = self.is_at_work or self._state.background.is_running
+        return not at_work and not self._pending and self.outbox.is_committed
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a turn runs, or an op waits."""
+        return self._state.turn is not None or bool(self._pending)
 
     @property
     def turn_runs(self) -> bool:
@@ -93,6 +99,7 @@ class Session:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self.outbox.run)
+            nursery.start_soon(self._state.background.run)
             nursery.start_soon(self.submission_loop)
 
     def stop(self) -> None:
@@ -134,6 +141,7 @@ class Session:
         if self._state.turn:
             self._state.turn.interrupt(SHUTTING_DOWN)
         await self._resting.wait()
+        await self._state.background.end_all()
         await self.outbox.committed()
 
     async def rest(self) -> None:

@@ -69,6 +69,8 @@ def handle(state: SessionState, pending: Pending) -> AnyResult | None:
             state.put(pending, SessionConfigured(settings))
         case SessionArchive() as op:
             state.put(pending, SessionArchived(op.archived))
+            if op.archived:
+                state.background.cancel_all()
         case Compact():
             return _compact(state, pending)
         case Revert() as op:
@@ -256,6 +258,11 @@ def _run_own_command(state: SessionState, op: Shell, pending: Pending) -> AnyRes
 
 
 def _interrupt(state: SessionState, op: Interrupt) -> None:
+    if op.background_id is not None:
+        if not state.background.cancel(op.background_id):
+            message = f"No background command {op.background_id} runs in this session."
+            raise RejectionError("not_found", message)
+        return
     if state.turn is None:
         raise RejectionError("no_active_turn", "No turn is running, so none was interrupted.")
     if op.turn_id not in (None, state.turn.turn_id):

@@ -1,14 +1,23 @@
 """Loading a session from the log, and closing a turn that the log shows unfinished (G11)."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
+from tiller_daemon.session.background import lost_commands
 from tiller_daemon.session.mailbox import InputQueue
 from tiller_daemon.store.base import Log, LogError
 from tiller_daemon.turn.closing import DAEMON_STOPPED, closing_bodies
 from tiller_daemon.turn.context import Ending
 from tiller_protocol.codec import decode_event
 from tiller_protocol.errors import BadMessage
-from tiller_protocol.events import AnyBody, Event, QueueChanged, SessionCreated, StatusChanged
+from tiller_protocol.events import (
+    AnyBody,
+    BackgroundChanged,
+    Event,
+    QueueChanged,
+    SessionCreated,
+    StatusChanged,
+)
 from tiller_protocol.snapshot import SequenceGap, Snapshot, fold, fork_base
 
 LOAD_EVENTS_MAX = 5_000
@@ -48,20 +57,27 @@ async def _beginning(log: Log, first: Event) -> Snapshot:
     return fork_base(await load_snapshot(log, body.parent_id, body.parent_seq), first.session_id)
 
 
-def recovery_bodies(
-    snapshot: Snapshot, now: float, new_id: Callable[[], str]
-) -> tuple[str, tuple[AnyBody, ...], tuple[AnyBody, ...]] | None:
-    """What closes a turn found in the log: its id, the turn's bodies, the session's bodies.
+class Recovery(NamedTuple):
+    """What closes a session found in the log: events of its open turn, then those of its own."""
+
+    turn_id: str | None
+    of_turn: tuple[AnyBody, ...]
+    of_session: tuple[AnyBody, ...]
+
+
+def recovery_of(snapshot: Snapshot, now: float, new_id: Callable[[], str]) -> Recovery | None:
+    """Return what is left to be said of a session found in the log; `None` if nothing is.
 
     Steering that the turn had not taken goes back to the queue. A call that was running is `lost`
-    and never run again.
+    and never run again; so is a background command.
     """
+    lost = lost_commands(snapshot)
+    of_session: list[AnyBody] = [] if lost is None else [BackgroundChanged(lost)]
     if snapshot.turn is None:
-        return None
+        return Recovery(None, (), tuple(of_session)) if of_session else None
     ending = Ending("interrupted", DAEMON_STOPPED)
-    bodies = closing_bodies(snapshot, ending, now, new_id, lost=True)
-    after: list[AnyBody] = [StatusChanged("idle")]
+    of_turn = closing_bodies(snapshot, ending, now, new_id, lost=True)
     queue = InputQueue(snapshot.queue)
     if queue.hand_back():
-        after.insert(0, QueueChanged(queue.queue))
-    return snapshot.turn.turn_id, bodies, tuple(after)
+        of_session.append(QueueChanged(queue.queue))
+    return Recovery(snapshot.turn.turn_id, of_turn, (*of_session, StatusChanged("idle")))

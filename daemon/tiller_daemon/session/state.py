@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import trio
 
 from tiller_daemon.session.active_turn import ActiveTurn, Hands
+from tiller_daemon.session.background import Background
 from tiller_daemon.session.delegation import Errand, Sessions
 from tiller_daemon.session.mailbox import InputQueue
 from tiller_daemon.session.outbox import Outbox
@@ -52,8 +53,15 @@ class SessionState:
         self.outbox = Outbox(snapshot, services.log, services.publish, services.time)
         self.queue = InputQueue(snapshot.queue)
         self.requests = OpenRequests(self.outbox)
+        self.background = Background(self.outbox, services.time)
         self.hands = Hands(
-            services, self.outbox, self.queue, self.requests, FileVersions(), sessions
+            services,
+            self.outbox,
+            self.queue,
+            self.requests,
+            FileVersions(),
+            sessions,
+            self.background,
         )
         self.turn: ActiveTurn | None = None
         self.begin = begin

@@ -17,7 +17,7 @@ from tiller_daemon.session.actor import Session
 from tiller_daemon.session.attachments import fit_images
 from tiller_daemon.session.checks import check_settings, check_workspace
 from tiller_daemon.session.freeze import merge_settings
-from tiller_daemon.session.recovery import load_snapshot, recovery_bodies
+from tiller_daemon.session.recovery import load_snapshot, recovery_of
 from tiller_daemon.session.requests import no_request
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.state import Pending
@@ -218,8 +218,10 @@ class Supervisor:
         for session_id in doomed:
             await self._check_deletable(session_id)
         for session_id in doomed:
-            if session := self._sessions.pop(session_id, None):
+            if session := self._sessions.get(session_id):
+                await session.shut_down()
                 session.stop()
+                self._sessions.pop(session_id, None)
             await self._services.log.delete(session_id)
             self._services.forget(session_id)
         answer = Accepted(pending.submission_id)
@@ -236,7 +238,7 @@ class Supervisor:
 
     async def _check_deletable(self, session_id: str) -> None:
         session = await self._session(session_id)
-        if not session.is_idle:
+        if session.is_at_work:
             message = f"The session {session_id} is at work. Interrupt it, then delete it."
             raise RejectionError("busy", message)
         if forks := await self._services.log.forks(session_id):
@@ -323,11 +325,9 @@ class Supervisor:
                 raise _no_session(session_id)
             snapshot = await load_snapshot(self._services.log, session_id)
             session = self._start(snapshot)
-            recovery = recovery_bodies(snapshot, self._services.time(), self._services.new_id)
-            if recovery:
-                turn_id, bodies, after = recovery
-                session.outbox.put(*bodies, turn_id=turn_id)
-                session.outbox.put(*after)
+            if found := recovery_of(snapshot, self._services.time(), self._services.new_id):
+                session.outbox.put(*found.of_turn, turn_id=found.turn_id)
+                session.outbox.put(*found.of_session)
                 session.reload_queue()
                 await session.outbox.committed()
             return session

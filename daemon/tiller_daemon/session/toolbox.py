@@ -21,6 +21,7 @@ from tiller_daemon.policy.shell_commands import only_reads
 from tiller_daemon.session.command_reach import needs_outside
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.tools.base import (
+    BackgroundCommands,
     FileVersions,
     Need,
     Tool,
@@ -96,6 +97,7 @@ class Toolbox:
     variables: Callable[[str], Mapping[str, str]]
     secrets: Callable[[], tuple[str, ...]]
     delegate: Delegate
+    background: BackgroundCommands
 
     def prepare(self, call: ToolCall) -> PreparedCall | Refusal:
         """Find the tool and validate the arguments, or say what is wrong with the call."""
@@ -151,6 +153,7 @@ class Toolbox:
             show_plan=self._show_plan,
             ask=partial(self._put_question, prepared.call),
             delegate=partial(self.delegate, prepared.call.id),
+            background=self.background,
         )
         try:
             with trio.fail_after(work.tool.timeout_s):

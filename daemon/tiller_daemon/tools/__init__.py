@@ -4,6 +4,9 @@ from typing import Final
 
 from tiller_daemon.tools.base import Tool
 from tiller_daemon.tools.bash import BASH
+from tiller_daemon.tools.bash_input import BASH_INPUT
+from tiller_daemon.tools.bash_kill import BASH_KILL
+from tiller_daemon.tools.bash_output import BASH_OUTPUT
 from tiller_daemon.tools.edit import EDIT
 from tiller_daemon.tools.glob import GLOB
 from tiller_daemon.tools.grep import GREP
@@ -22,6 +25,9 @@ BUILT_IN: Final[tuple[Tool, ...]] = (
     GLOB,
     GREP,
     BASH,
+    BASH_OUTPUT,
+    BASH_KILL,
+    BASH_INPUT,
     PLAN,
     QUESTION,
     TASK,

@@ -7,11 +7,11 @@ a tool only does its work in the `ToolEnvironment` that it is handed.
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from tiller_protocol.items import Effect, Image, PlanEntry, SubAgent
+from tiller_protocol.items import BackgroundCommand, Effect, Image, PlanEntry, SubAgent
 
 SubjectKind = Literal["path", "command", "plain"]
 
@@ -55,6 +55,49 @@ class UserAnswer(Struct, frozen=True):
     reason: str = ""
 
 
+class BackgroundStart(Struct, frozen=True):
+    """A command for the background, as it is to be started."""
+
+    command: str
+    call_id: str
+    arguments: tuple[str, ...]
+    directory: Path
+    variables: Mapping[str, str]
+    spill_path: Path
+    terminal: bool
+
+
+class BackgroundLook(Struct, frozen=True):
+    """What a background command has said since the last look.
+
+    Of too much only the end is there: `dropped_bytes` were before it.
+    """
+
+    command: BackgroundCommand
+    output: str
+    dropped_bytes: int = 0
+
+
+class BackgroundCommands(Protocol):
+    """The background commands of a session; every method raises `ToolFailure`."""
+
+    async def start(self, start: BackgroundStart) -> BackgroundLook:
+        """Start a command and watch it for a moment."""
+        ...
+
+    async def look(self, command_id: str, wait_s: float) -> BackgroundLook:
+        """What it has said since the last look; waits so long for something."""
+        ...
+
+    async def kill(self, command_id: str) -> BackgroundLook:
+        """End it and all its processes."""
+        ...
+
+    async def send(self, command_id: str, text: str, wait_s: float) -> BackgroundLook:
+        """Type text to it, and look."""
+        ...
+
+
 class ToolFailure(Exception):
     """A call that could not do its work; the message goes to the model and says what to do."""
 
@@ -87,6 +130,7 @@ class ToolEnvironment:
     show_plan: Callable[[tuple[PlanEntry, ...]], Awaitable[None]]
     ask: Callable[[str, tuple[str, ...]], Awaitable[UserAnswer]]
     delegate: Callable[[str, str, str], Awaitable[ToolResult]]
+    background: BackgroundCommands
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.background import report
+from tiller_daemon.tools.base import BackgroundStart, Need, Tool, ToolEnvironment, ToolResult
 from tiller_daemon.tools.output import cut_parts, fits
 from tiller_daemon.tools.reach import told
 from tiller_daemon.workspace.capture import Capture
-from tiller_daemon.workspace.process import CommandEnd, run_command
+from tiller_daemon.workspace.process import CommandEnd, Input, run_command
 
 TIMEOUT_S: Final = 120.0
 TIMEOUT_S_MAX: Final = 600.0
@@ -34,6 +35,12 @@ class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
     timeout_s: Annotated[
         float, Meta(gt=0, le=TIMEOUT_S_MAX, description="Seconds after which it is ended")
     ] = TIMEOUT_S
+    background: Annotated[
+        bool, Meta(description="Let it go on by itself; look at it with bash_output")
+    ] = False
+    pty: Annotated[
+        bool, Meta(description="Give it a terminal of its own, for programs that want one")
+    ] = False
 
 
 def _needs(arguments: BashArguments, workspace: Path) -> tuple[Need, ...]:  # noqa: ARG001
@@ -44,6 +51,8 @@ def _needs(arguments: BashArguments, workspace: Path) -> tuple[Need, ...]:  # no
 
 
 async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolResult:
+    if arguments.background:
+        return await _start(arguments, environment)
     capture = Capture(_spill_path(environment))
 
     async def receive(piece: bytes) -> None:
@@ -58,8 +67,10 @@ async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolRe
                 variables=environment.variables,
                 receive=receive,
                 timeout_s=arguments.timeout_s,
+                typed=Input(terminal=True) if arguments.pty else None,
             )
-        output = await _text(capture)
+        # A terminal ends its lines with two characters.
+        output = (await _text(capture)).replace("\r\n", "\n" if arguments.pty else "\r\n")
     finally:
         capture.close()
     return ToolResult(
@@ -71,13 +82,28 @@ async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolRe
     )
 
 
+async def _start(arguments: BashArguments, environment: ToolEnvironment) -> ToolResult:
+    """Start it in the background; it belongs to the session from then on."""
+    start = BackgroundStart(
+        command=arguments.command,
+        call_id=environment.call_id,
+        arguments=(_shell(), "-c", arguments.command),
+        directory=environment.workspace,
+        variables=environment.variables,
+        spill_path=_spill_path(environment),
+        terminal=arguments.pty,
+    )
+    return report(await environment.background.start(start))
+
+
 BASH: Final = Tool(
     name="bash",
     description=(
         "Run a command with bash in the workspace. Standard input is empty and there is no "
         "terminal. Output and errors come together; long output is cut in the middle and kept "
         f"whole in a file. After {TIMEOUT_S:.0f} s (`timeout_s`, at most {TIMEOUT_S_MAX:.0f}) the "
-        "command is ended. Processes that are left when the shell exits are ended too. Use the "
+        "command is ended. Processes that are left when the shell exits are ended too: what has to "
+        "go on, such as a server, is started with `background`. Use the "
         "tools `read`, `grep`, `glob` and `edit` rather than cat, grep, find and sed."
     ),
     arguments=BashArguments,

@@ -3,8 +3,10 @@
 Who belongs to a command is in `tree`; what becomes of its output is up to the caller.
 """
 
+import errno
 import os
 import subprocess
+import termios
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -35,6 +37,10 @@ END_SHIELD_S: Final = 5.0
 REAP_S: Final = 1.0
 """How often those are reaped that died as orphans while a command runs."""
 
+TERMINAL_ROWS: Final = 40
+TERMINAL_COLUMNS: Final = 120
+"""How large a terminal a command thinks it has."""
+
 EXIT_POLL_S: Final = 0.01
 """How often the shell is looked at where the system has no pidfd (macOS)."""
 
@@ -58,6 +64,41 @@ class CommandEnd(NamedTuple):
     duration_s: float
 
 
+class Input:
+    """What a command is told while it runs: through a pipe, or typed at a terminal of its own.
+
+    Handed to `run_command`, and open from then until the command has ended.
+    """
+
+    def __init__(self, *, terminal: bool) -> None:
+        self.terminal: Final = terminal
+        self._end: int | None = None
+
+    def attach(self, end: int) -> None:
+        """Take the end to write to; it is closed with `close`."""
+        os.set_blocking(end, False)
+        self._end = end
+
+    def close(self) -> None:
+        """Take no more."""
+        if self._end is not None:
+            os.close(self._end)
+            self._end = None
+
+    async def send(self, data: bytes) -> None:
+        """Write all of `data`; waits while the command does not read. Raises `CommandProblem`."""
+        while data:
+            if self._end is None:
+                raise CommandProblem("The command takes no input any more: it has ended.")
+            try:
+                data = data[os.write(self._end, data) :]
+            except BlockingIOError:
+                await trio.lowlevel.wait_writable(self._end)
+            except OSError as error:
+                message = f"The command takes no input any more: {error.strerror}."
+                raise CommandProblem(message) from error
+
+
 async def run_command(
     arguments: Sequence[str],
     *,
@@ -65,22 +106,27 @@ async def run_command(
     variables: Mapping[str, str],
     receive: Callable[[bytes], Awaitable[None]],
     timeout_s: float,
+    typed: Input | None = None,
 ) -> CommandEnd:
     """Run `arguments` until its first process exits, and end whatever it left behind.
 
-    Standard input is empty; output and errors come together, in pieces, through `receive`, which
-    is awaited before more is read. The answer comes at most `SETTLE_S` + `LEFTOVER_GRACE_S` after
-    the exit, even if a child holds the output open. After `timeout_s` the whole tree is ended.
-    Cancellation ends the tree too, within `CANCEL_GRACE_S` and what SIGKILL takes, before
-    `Cancelled` goes on. Raises `CommandProblem` if there is nothing to run. Call it on the main
-    thread: the child may be tied to the life of the thread that starts it.
+    Standard input is empty, or `typed`; output and errors come together, in pieces, through
+    `receive`, which is awaited before more is read. The answer comes at most `SETTLE_S` +
+    `LEFTOVER_GRACE_S` after the exit, even if a child holds the output open. After `timeout_s` the
+    whole tree is ended. Cancellation ends the tree too, within `CANCEL_GRACE_S` and what SIGKILL
+    takes, before `Cancelled` goes on. Raises `CommandProblem` if there is nothing to run. Call it
+    on the main thread: the child may be tied to the life of the thread that starts it.
     """
     began = time.monotonic()
     tree = Tree()
-    process = _start(arguments, directory, {**variables, COMMAND_MARKER: tree.token})
+    marked = {**variables, COMMAND_MARKER: tree.token}
+    if typed and typed.terminal:
+        process, pipe = _start_in_terminal(arguments, directory, marked, typed)
+    else:
+        process, pipe = _start(arguments, directory, marked, typed)
     tree.begin(process.pid)
     try:
-        with _Output(process, receive) as output:
+        with _Output(pipe, receive) as output:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(output.pass_on)
                 with trio.move_on_after(timeout_s) as limit:
@@ -96,6 +142,8 @@ async def run_command(
             await tree.end(CANCEL_GRACE_S)
         raise
     finally:
+        if typed:
+            typed.close()
         tree.close()
         status = process.poll()
         disown(process.pid)
@@ -106,7 +154,50 @@ async def run_command(
 
 
 def _start(
-    arguments: Sequence[str], directory: Path, variables: Mapping[str, str]
+    arguments: Sequence[str], directory: Path, variables: Mapping[str, str], typed: Input | None
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start with pipes; returns the process and the end to read from."""
+    reading, writing = os.pipe()
+    stdin = subprocess.PIPE if typed else subprocess.DEVNULL
+    try:
+        process = _spawn(arguments, directory, variables, stdin, writing)
+    except CommandProblem:
+        os.close(reading)
+        raise
+    finally:
+        os.close(writing)
+    if typed and process.stdin:
+        typed.attach(os.dup(process.stdin.fileno()))
+        process.stdin.close()
+    return process, reading
+
+
+def _start_in_terminal(
+    arguments: Sequence[str], directory: Path, variables: Mapping[str, str], typed: Input
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start at a terminal of its own, which is also what its job control and colours go by."""
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (TERMINAL_ROWS, TERMINAL_COLUMNS))
+    # A leader of a session without a terminal gets the first one that it opens.
+    opening = ["/bin/sh", "-c", 'exec "$@" <"$0"', os.ttyname(theirs), *arguments]
+    named = {**variables, "TERM": "xterm-256color"}
+    try:
+        process = _spawn(opening, directory, named, theirs, theirs)
+    except CommandProblem:
+        os.close(ours)
+        raise
+    finally:
+        os.close(theirs)
+    typed.attach(os.dup(ours))
+    return process, ours
+
+
+def _spawn(
+    arguments: Sequence[str],
+    directory: Path,
+    variables: Mapping[str, str],
+    stdin: int,
+    output: int,
 ) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
@@ -114,9 +205,9 @@ def _start(
             bufsize=0,
             cwd=directory,
             env=variables,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stdin=stdin,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
@@ -127,21 +218,18 @@ def _start(
 class _Output:
     """The reading end of a command's output: passes on what comes, until told to finish."""
 
-    def __init__(
-        self, process: subprocess.Popen[bytes], receive: Callable[[bytes], Awaitable[None]]
-    ) -> None:
-        assert process.stdout is not None
-        self._pipe: Final = process.stdout
+    def __init__(self, pipe: int, receive: Callable[[bytes], Awaitable[None]]) -> None:
+        self._pipe: Final = pipe
         self._receive: Final = receive
         self._idle = trio.CancelScope()
         self._left: int | None = None
 
     def __enter__(self) -> "_Output":
-        os.set_blocking(self._pipe.fileno(), False)
+        os.set_blocking(self._pipe, False)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pipe.close()
+        os.close(self._pipe)
 
     async def pass_on(self) -> None:
         while piece := await self._read():
@@ -157,10 +245,15 @@ class _Output:
     async def _read(self) -> bytes:
         while self._left is None or self._left > 0:
             try:
-                piece = os.read(self._pipe.fileno(), PIPE_BYTES)
+                piece = os.read(self._pipe, PIPE_BYTES)
             except BlockingIOError:
                 if self._left is not None:
                     break
+            except OSError as error:
+                # A terminal whose other end nobody holds any more says so by this error.
+                if error.errno != errno.EIO:
+                    raise
+                break
             else:
                 if self._left is not None:
                     self._left -= len(piece)
