@@ -181,6 +181,7 @@ class ActiveTurn:
             self._requests.mirror = None
             if self._errand:
                 self._errand.end(ended)
+            self._delegation.close()
 
     async def _run(self, history: History) -> TurnEnded | None:
         ending = self._interrupted

@@ -94,6 +94,7 @@ class Session:
             self.outbox.close()
             for pending in list(self._pending.values()):
                 self._answer(pending, self._ended(pending))
+            del self._state.begin  # leads back here: history would live until a full collection
 
     async def _serve(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -151,17 +152,21 @@ class Session:
     async def submission_loop(self) -> None:
         """Take submissions one at a time: handle, commit, answer."""
         async for pending in self._receive:
-            if self._must_wait(pending):
-                self._deferred.append(pending)
-                continue
-            try:
-                result = handle(self._state, pending)
-            except RejectionError as rejection:
-                await self._reject(pending, rejection)
-            except NobodyWaits as answer:
-                await self._reject(pending, await self._why_not_open(answer.request_id))
-            else:
-                await self._accept(pending, result)
+            await self._take(pending)
+            del pending  # a session at rest keeps nothing of what it was told last
+
+    async def _take(self, pending: Pending) -> None:
+        if self._must_wait(pending):
+            self._deferred.append(pending)
+            return
+        try:
+            result = handle(self._state, pending)
+        except RejectionError as rejection:
+            await self._reject(pending, rejection)
+        except NobodyWaits as answer:
+            await self._reject(pending, await self._why_not_open(answer.request_id))
+        else:
+            await self._accept(pending, result)
 
     async def _why_not_open(self, request_id: str) -> RejectionError:
         """Why an answer has nobody to go to.

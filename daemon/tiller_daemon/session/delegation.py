@@ -171,6 +171,7 @@ class Errand:
     def end(self, body: TurnEnded | None) -> None:
         """Say that the turn is over and in the log; `None` if it could not be logged."""
         self.ended = body
+        self.turn = None
         self.over.set()
 
     def abandon(self) -> None:
@@ -276,6 +277,11 @@ class Delegation:
         for errand in self._errands:
             if errand.turn and not errand.over.is_set():
                 errand.turn.reconsider()
+
+    def close(self) -> None:
+        """Let go of the turn, which has ended: in a ring with it, it would be kept for long."""
+        self._errands.clear()
+        del self._owner
 
     async def run(self, item_id: str, prompt: str, agent: str, resume: str) -> ToolResult:
         """Give `prompt` to a sub-agent and return its report; raises `ToolFailure`.

@@ -1,0 +1,87 @@
+"""G12: what has ended is freed at once; a full collection may be hours away, see `app`."""
+
+import gc
+from collections.abc import Generator
+
+import pytest
+import trio
+from msgspec import structs
+
+from support.world import World
+from tiller_daemon.config import Agent
+from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart
+from tiller_daemon.session.active_turn import ActiveTurn
+from tiller_daemon.session.actor import Session
+from tiller_daemon.session.supervisor import UNLOAD_AFTER_S, UNLOAD_CHECK_S
+from tiller_protocol.ops import Interrupt, SessionDelete
+from tiller_protocol.snapshot import Snapshot
+
+LOOK = ScriptStep(parts=(CallPart("look"),))
+DONE = ScriptStep(parts=(TextPart("done"),), repeat=True)
+SLOW = ScriptStep(parts=(CallPart("look", arguments={"seconds": 50}),))
+
+
+@pytest.fixture
+def no_collection() -> Generator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def alive(kind: type) -> int:
+    """How many objects of this kind there are beside garbage of earlier tests."""
+    return sum(type(one) is kind for one in gc.get_objects())
+
+
+async def test_g12_a_turn_is_freed_when_it_has_ended(autojump_clock, start, no_collection):
+    world, session_id = await start(LOOK, DONE)
+    for number in range(1, 4):
+        await world.say(session_id, "go")
+        await world.ended(session_id, number)
+    await trio.sleep(100)
+    assert alive(ActiveTurn) == 0
+
+
+async def test_g12_a_turn_is_freed_when_it_was_interrupted(autojump_clock, start, no_collection):
+    world, session_id = await start(SLOW)
+    await world.say(session_id, "go")
+    await trio.sleep(1)
+    assert alive(ActiveTurn) == 1
+    await world.must(Interrupt(session_id))
+    await world.ended(session_id)
+    await trio.sleep(100)
+    assert alive(ActiveTurn) == 0
+
+
+async def test_g12_the_turn_of_a_sub_agent_is_freed_with_that_of_its_owner(
+    autojump_clock, nursery, no_collection
+):
+    task = CallPart("task", arguments={"prompt": "do it", "agent": "worker"})
+    world = await World.start(
+        nursery,
+        {"boss": Script((ScriptStep(parts=(task, task)), DONE)), "worker": Script((LOOK, DONE))},
+    )
+    worker = Agent(description="works", model="scripted/worker", prompt="You work.")
+    world.configuration = structs.replace(world.configuration, agents={"worker": worker})
+    session_id = await world.session(approve="always")
+    await world.say(session_id, "go")
+    assert (await world.ended(session_id)).last_message == "done"
+    assert len(world.published) == 3
+    await trio.sleep(100)
+    assert alive(ActiveTurn) == 0
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("how", ["deleted", "unloaded"])
+async def test_g12_a_session_is_freed_when_it_is_put_out_of_memory(
+    autojump_clock, start, no_collection, how
+):
+    world, session_id = await start(LOOK, DONE)
+    await world.say(session_id, "go")
+    await world.ended(session_id)
+    assert (alive(Session), alive(Snapshot)) == (1, 1)
+    if how == "deleted":
+        await world.must(SessionDelete(session_id))
+    await trio.sleep(UNLOAD_AFTER_S + 2 * UNLOAD_CHECK_S)
+    assert (alive(Session), alive(Snapshot)) == (0, 0)
