@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from e2e.clients import Client, Tillers
 from support.daemon import Daemon
 from support.frontend import Frontend
 
@@ -41,6 +42,20 @@ async def frontend(daemon: Daemon, nursery: trio.Nursery) -> AsyncGenerator[Fron
     frontend = await Frontend.connect(daemon, nursery)
     yield frontend
     await frontend.close()
+
+
+@pytest.fixture
+async def tillers() -> AsyncGenerator[Tillers]:
+    """Starts `tiller` against a daemon; what still runs after the test is killed."""
+    started: list[Client] = []
+
+    async def start(daemon: Daemon, *arguments: str) -> Client:
+        started.append(await Client.start(daemon, *arguments))
+        return started[-1]
+
+    yield start
+    for client in started:
+        await client.close()
 
 
 @pytest.fixture

@@ -1,16 +1,13 @@
 """Frontends come and go: the sessions stay, and whoever looks sees everything once, in order."""
 
-import os
 import signal
-import subprocess
-import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
 import trio
 
+from e2e.clients import Tillers
 from e2e.gates import Gate
 from e2e.words import bash, calls, text
 from support.daemon import Daemon
@@ -18,54 +15,7 @@ from support.frontend import PATIENCE_S, Frontend
 from tiller_daemon.models.scripted import ScriptStep, TextPart
 from tiller_protocol.answers import SessionListResult
 from tiller_protocol.codec import encode_event
-from tiller_protocol.events import Event
 from tiller_protocol.ops import SessionList
-
-
-class Client:
-    """A `tiller` of its own process, whose JSON lines are read as they come."""
-
-    def __init__(self, process: trio.Process) -> None:
-        self.process = process
-        self.seen: list[Event] = []
-        self._rest = b""
-
-    async def until(self, seq: int) -> None:
-        """Read its output up to the event of that number."""
-        assert self.process.stdout is not None
-        with trio.fail_after(PATIENCE_S):
-            while not self.seen or self.seen[-1].seq < seq:
-                piece = await self.process.stdout.receive_some()
-                assert piece, f"it ended with {await self.process.wait()}"
-                *lines, self._rest = (self._rest + piece).split(b"\n")
-                self.seen += [msgspec.json.decode(line, type=Event) for line in lines]
-
-
-Tillers = Callable[..., Awaitable[Client]]
-
-
-@pytest.fixture
-async def tillers() -> AsyncGenerator[Tillers]:
-    """Starts `tiller` against a daemon; what still runs after the test is killed."""
-    started: list[trio.Process] = []
-
-    async def start(daemon: Daemon, *arguments: str) -> Client:
-        process = await trio.lowlevel.open_process(
-            [sys.executable, "-m", "tiller_client", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            env=daemon.variables,
-        )
-        started.append(process)
-        return Client(process)
-
-    yield start
-    for process in started:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        assert process.stdout is not None
-        await process.stdout.aclose()
 
 
 async def test_two_attached_frontends_see_the_same_list_byte_for_byte(
@@ -140,13 +90,13 @@ async def test_b53_a_stopped_frontend_gets_every_event_once_in_order(
     after = 7
     client = await tillers(daemon, "attach", "--json", "--after", str(after), session_id)
     await client.until(frontend.events(session_id)[-1].seq)
-    _stop(client.process.pid)
+    client.stop()
     await _turn(frontend, session_id, 2)
     if restarts:
         daemon.restart()
         await frontend.reconnect()
     await _turn(frontend, session_id, 3)
-    client.process.send_signal(signal.SIGCONT)
+    client.go_on()
     await _turn(frontend, session_id, 4)
     await client.until(frontend.events(session_id)[-1].seq)
     assert client.seen == (await frontend.log(session_id))[after:]
@@ -159,9 +109,3 @@ async def test_b53_a_stopped_frontend_gets_every_event_once_in_order(
 async def _turn(frontend: Frontend, session_id: str, number: int) -> None:
     await frontend.say(session_id)
     assert (await frontend.turn_ended(session_id, number)).outcome == "completed"
-
-
-def _stop(pid: int) -> None:
-    """Stop a child of ours, and return when it is."""
-    os.kill(pid, signal.SIGSTOP)
-    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)

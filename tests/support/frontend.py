@@ -315,10 +315,10 @@ class Frontend:
                 topic, _, body = events.recv(block=False).partition(b"\0")
             except pynng.TryAgain:
                 return
-            event = decode_event(body)
             if topic == b"daemon":
-                self.lifecycle.append(event)
+                self.lifecycle.append(decode_event(body))
             elif followed := self._sessions.get(topic.decode()):
+                event = decode_event(body)
                 assert topic.decode() == event.session_id
                 assert followed.published.setdefault(event.seq, body) == body
                 self._deliver(followed, followed.follower.live([event]))

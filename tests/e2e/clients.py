@@ -1,0 +1,84 @@
+"""`tiller` as a process of its own, read as it prints; and frontends that are slow or deaf."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+
+import msgspec
+import trio
+
+from support.daemon import Daemon
+from support.frontend import PATIENCE_S
+from tiller_protocol.events import Event
+from tiller_protocol.places import EVENTS_SOCKET
+
+NNG_GREETING = b"\0SP\0"
+NNG_SUBSCRIBER = NNG_GREETING + b"\0\x21\0\0"
+"""What nng's sockets say first, here with the number of the protocol SUB."""
+
+
+class Client:
+    """A `tiller` of its own process, whose JSON lines are read as they come."""
+
+    def __init__(self, process: trio.Process) -> None:
+        self.process = process
+        self.seen: list[Event] = []
+        self._rest = b""
+
+    @classmethod
+    async def start(cls, daemon: Daemon, *arguments: str) -> "Client":
+        """Start `tiller` against a daemon; the caller ends it."""
+        process = await trio.lowlevel.open_process(
+            [sys.executable, "-m", "tiller_client", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            env=daemon.variables,
+        )
+        return cls(process)
+
+    async def until(self, seq: int) -> None:
+        """Read its output up to the event of that number."""
+        assert self.process.stdout is not None
+        with trio.fail_after(PATIENCE_S):
+            while not self.seen or self.seen[-1].seq < seq:
+                piece = await self.process.stdout.receive_some()
+                assert piece, f"it ended with {await self.process.wait()}"
+                *lines, self._rest = (self._rest + piece).split(b"\n")
+                self.seen += [msgspec.json.decode(line, type=Event) for line in lines]
+
+    def stop(self) -> None:
+        """Stop it, and return when it does nothing any more."""
+        os.kill(self.process.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+
+    def go_on(self) -> None:
+        """Let it go on."""
+        self.process.send_signal(signal.SIGCONT)
+
+    async def close(self) -> None:
+        """Kill it if it still runs."""
+        if self.process.returncode is None:
+            self.process.kill()
+            await self.process.wait()
+        assert self.process.stdout is not None
+        await self.process.stdout.aclose()
+
+
+Tillers = Callable[..., Awaitable[Client]]
+
+
+@contextmanager
+def deaf_subscribers(daemon: Daemon, count: int) -> Generator[None]:
+    """Subscribers of everything that never read a byte of it."""
+    deaf = [socket.socket(socket.AF_UNIX) for _ in range(count)]
+    for one in deaf:
+        one.connect(str(daemon.places.runtime / EVENTS_SOCKET))
+        one.sendall(NNG_SUBSCRIBER)
+        assert one.recv(8, socket.MSG_WAITALL).startswith(NNG_GREETING)
+    yield
+    for one in deaf:
+        one.close()
