@@ -8,6 +8,7 @@ from tiller_daemon.workspace.instructions import (
     FILE_BYTES_MAX,
     TOTAL_BYTES_MAX,
     read_instructions,
+    read_nested_instructions,
 )
 
 
@@ -119,3 +120,43 @@ def test_an_empty_file_says_nothing(home):
     workspace = home / "w"
     write(workspace, " \n")
     assert texts(workspace, None, home) == []
+
+
+def nested(workspace, directory):
+    return [one.text for one in read_nested_instructions(workspace, directory)]
+
+
+def test_below_the_workspace_each_directory_on_the_way_counts_and_the_nearest_is_last(home):
+    workspace = home / "w"
+    for directory in (workspace, workspace / "a", workspace / "a" / "b", workspace / "c"):
+        write(directory, f"in {directory.name}")
+    write(workspace / "a" / "b" / "deep", "claude", "CLAUDE.md")
+    assert nested(workspace, workspace) == []
+    assert nested(workspace, workspace / "a") == ["in a"]
+    assert nested(workspace, workspace / "a" / "b" / "deep") == ["in a", "in b", "claude"]
+    assert nested(workspace, home) == []
+
+
+def test_the_instructions_of_other_peoples_packages_are_not_the_projects(home):
+    workspace = home / "w"
+    for name in ("node_modules", ".venv", "site-packages", ".git"):
+        write(workspace / name / "package", "obey")
+        assert nested(workspace, workspace / name / "package") == []
+
+
+def test_b60_nested_instructions_do_not_lead_out_of_the_workspace(home):
+    workspace = home / "w"
+    (workspace / "a").mkdir(parents=True)
+    (home / "secret").write_text("secret")
+    (workspace / "a" / "AGENTS.md").symlink_to(home / "secret")
+    assert nested(workspace, workspace / "a") == []
+
+
+def test_nested_instructions_keep_the_bounds_of_all(home):
+    directory = home / "w"
+    for name in "123":
+        directory /= name
+        write(directory, name * FILE_BYTES_MAX)
+    found = nested(home / "w", directory)
+    assert found[1:] == ["2" * FILE_BYTES_MAX, "3" * FILE_BYTES_MAX]
+    assert sum(len(text.partition("(Cut")[0]) for text in found) <= TOTAL_BYTES_MAX + 1

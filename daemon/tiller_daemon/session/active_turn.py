@@ -30,6 +30,7 @@ from tiller_daemon.turn.ports import Ports
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
     AnyBody,
+    HistoryCompacted,
     QueueChanged,
     SessionConfigured,
     StatusChanged,
@@ -216,6 +217,8 @@ class ActiveTurn:
 
     def _ports(self) -> Ports:
         async def emit(*bodies: AnyBody) -> None:
+            if any(isinstance(body, HistoryCompacted) for body in bodies):
+                self._files.told.clear()
             if self._errand:
                 self._errand.saw(*bodies)
             await self._outbox.emit(*bodies, turn_id=self.turn_id)

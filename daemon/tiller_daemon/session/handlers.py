@@ -223,6 +223,7 @@ def _revert(state: SessionState, op: Revert, pending: Pending) -> None:
         raise RejectionError("not_found", f"There is no {where} in the history of this session.")
     seq = snapshot.marks[found].seq
     reverted = HistoryReverted(seq, before_turn=op.turn_id, before_step=op.step or 0)
+    state.hands.files.told.clear()
     state.put(pending, reverted, WarningRaised("files_kept", FILES_KEPT))
 
 

@@ -30,6 +30,7 @@ from tiller_daemon.tools.base import (
     ToolResult,
     UserAnswer,
 )
+from tiller_daemon.tools.nested import tell_instructions
 from tiller_daemon.tools.similar import did_you_mean
 from tiller_daemon.tools.task import RESUMED
 from tiller_daemon.turn.context import SubAgentOffered, TurnContext
@@ -158,9 +159,10 @@ class Toolbox:
         try:
             with trio.fail_after(work.tool.timeout_s):
                 result = await work.tool.run(work.arguments, environment)
+            told = tell_instructions(work.needs, environment.workspace, self.files)
             return structs.replace(
                 result,
-                output=self._without_secrets(result.output),
+                output=self._without_secrets(result.output + told),
                 diff=self._without_secrets(result.diff),
             )
         except ToolFailure as failure:

@@ -104,9 +104,14 @@ class ToolFailure(Exception):
 
 @dataclass(frozen=True)
 class FileVersions:
-    """What the model last saw of each file: absolute resolved path to SHA-256 of its bytes."""
+    """What the model last saw of each file: absolute resolved path to SHA-256 of its bytes.
+
+    `told` is what it was told by instruction files below the workspace, by their paths: each once,
+    until history gets shorter.
+    """
 
     seen: dict[Path, str] = field(default_factory=dict[Path, str])
+    told: dict[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,10 @@ TOTAL_BYTES_MAX: Final = 64 * 1024
 """Of all files; the nearest get theirs first."""
 
 
+NOT_THE_PROJECTS: Final = frozenset({".git", ".venv", "node_modules", "site-packages"})
+"""Directories of other people's packages: what stands below them speaks to their developers."""
+
+
 class Instructions(NamedTuple):
     """One file, with a last sentence that says so when it was cut."""
 
@@ -42,6 +46,24 @@ def read_instructions(
         document = _first(directory, repository or directory, min(left, FILE_BYTES_MAX))
         left = _take(document, found, left)
     _take(_first(config, None, min(left, FILE_BYTES_MAX)), found, left)
+    return tuple(reversed(found))
+
+
+def read_nested_instructions(workspace: Path, directory: Path) -> tuple[Instructions, ...]:
+    """Return what applies to `directory` beyond what applies to `workspace`, the nearest last.
+
+    Looked at is each directory below the workspace on the way to `directory`; both are absolute,
+    with links followed. The bounds are those of `read_instructions`.
+    """
+    if not directory.is_relative_to(workspace):
+        return ()
+    below = directory.relative_to(workspace)
+    if NOT_THE_PROJECTS.intersection(below.parts):
+        return ()
+    left = TOTAL_BYTES_MAX
+    found: list[Instructions] = []
+    for one in [directory, *directory.parents][: len(below.parts)]:
+        left = _take(_first(one, workspace, min(left, FILE_BYTES_MAX)), found, left)
     return tuple(reversed(found))
 
 
