@@ -28,6 +28,10 @@ class Gate:
     def open(self, saying: str = "") -> None:
         """Let the command that waits go on."""
         os.write(self._writer, saying.encode())
+        self.close()
+
+    def close(self) -> None:
+        """Let go of a command that was ended while it waited here."""
         os.close(self._writer)
 
     async def pass_one(self, saying: str = "") -> None:

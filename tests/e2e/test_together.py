@@ -10,8 +10,10 @@ from e2e.gates import Gate
 from e2e.words import bash, calls, calls_in, read, text
 from support.daemon import Daemon
 from support.frontend import Frontend
-from tiller_protocol.events import ItemCompleted, ToolCallUpdated
-from tiller_protocol.items import ToolCall
+from tiller_daemon.models.scripted import Failure, HangPart, ScriptStep, TextPart, WaitPart
+from tiller_protocol.events import ItemCompleted, ItemStarted, ToolCallUpdated
+from tiller_protocol.items import AssistantMessage, ToolCall
+from tiller_protocol.ops import Interrupt
 
 EIGHT = 8
 
@@ -99,6 +101,63 @@ def _check_spans(frontend: Frontend, session_id: str, writes: set[str]) -> None:
                 running.discard(item_id)
             case _:
                 pass
+
+
+async def test_b33_a_reading_call_runs_while_its_response_still_streams(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """The command waits at a gate before the response ends, and nothing of it outlives the turn."""
+    gate = Gate(workspace)
+    session_id = await frontend.session(
+        workspace, ScriptStep(parts=(bash(gate.command), HangPart()))
+    )
+    await frontend.say(session_id)
+    await gate.reached()
+    await frontend.must(Interrupt(session_id))
+    assert (await frontend.turn_ended(session_id)).outcome == "interrupted"
+    gate.close()
+    (call,) = frontend.completed_calls(session_id)
+    assert call.error_kind == "aborted"
+    assert "aborted after" in call.output
+
+
+async def test_b33_a_stream_that_fails_is_retried_and_nothing_is_doubled(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """The first attempt's call runs when its stream breaks; the model is told of the second's."""
+    gate = Gate(workspace)
+    broken = Failure("broken_stream", after_parts=3, retry_after_s=0)
+    parts = (bash(gate.command), WaitPart(0.3), TextPart("That was it."))
+    session_id = await frontend.session(
+        workspace, ScriptStep(parts=parts, failures=(broken,)), text("done")
+    )
+    await frontend.say(session_id)
+    await frontend.until(session_id, lambda event: getattr(event.body, "status", "") == "retry")
+    await gate.pass_one("hello")
+    assert (await frontend.turn_ended(session_id)).last_message == "done"
+    dropped, kept = frontend.completed_calls(session_id)
+    assert (dropped.discarded, dropped.state, dropped.output) == (True, "error", "")
+    assert (kept.discarded, kept.state, kept.output) == (False, "completed", "hello")
+    assert calls_in(frontend.requests(session_id)[-1].items) == [kept]
+    assert len(frontend.requests(session_id)) == 3
+    attempt = ["call begins", "words begin", "call ends"]
+    assert _story(frontend, session_id) == [*attempt, *attempt, "words begin"]
+
+
+def _story(frontend: Frontend, session_id: str) -> list[str]:
+    """What became of calls and messages, in the order of events."""
+    story: list[str] = []
+    for event in frontend.events(session_id):
+        match event.body:
+            case ToolCallUpdated(state="running"):
+                story.append("call begins")
+            case ItemStarted(item=AssistantMessage()):
+                story.append("words begin")
+            case ItemCompleted(item=ToolCall()):
+                story.append("call ends")
+            case _:
+                pass
+    return story
 
 
 async def test_b34_one_failure_and_one_hang_leave_the_others_alone(

@@ -52,13 +52,17 @@ PATIENCE_S = 10_000.0
 
 
 class PauseArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of the tools made here: how long they take, what they say, how they end."""
+    """Arguments of the tools made here: how long they take, what they say, how they end.
+
+    When cancelled they end after `lingers` seconds.
+    """
 
     seconds: float = 0.0
     say: str = ""
     times: int = 1
     fail: bool = False
     crash: bool = False
+    lingers: float = 0.0
 
 
 class CommandArguments(Struct, frozen=True):
@@ -72,7 +76,8 @@ class Span(NamedTuple):
     """A call of a tool made here that has ended.
 
     `began` and `ended` count beginnings and ends of all calls, so that two at the same instant have
-    an order; `head` is the last event of its session that was in the log when it began.
+    an order; `head` is the last event of its session that was in the log when it began. `times` are
+    when it began and ended by the clock.
     """
 
     session_id: str
@@ -81,6 +86,7 @@ class Span(NamedTuple):
     began: int
     ended: int
     head: int
+    times: tuple[float, float]
 
 
 @dataclass
@@ -108,6 +114,7 @@ def make_tools(usage: Usage, head: Callable[[str], int]) -> dict[str, Tool]:
         async def run(arguments: PauseArguments, environment: ToolEnvironment) -> ToolResult:
             session_id, call_id = environment.session_id, environment.call_id
             began, head_then = usage.count(), head(session_id)
+            began_at = trio.current_time()
             usage.begun.append(call_id)
             usage.running[call_id] = session_id
             try:
@@ -119,10 +126,18 @@ def make_tools(usage: Usage, head: Callable[[str], int]) -> dict[str, Tool]:
                 if arguments.fail:
                     raise ToolFailure("it failed as asked")
                 return ToolResult(output=arguments.say * arguments.times or f"{name} done")
+            except trio.Cancelled:
+                if arguments.lingers:
+                    with trio.CancelScope(shield=True):
+                        await trio.sleep(arguments.lingers)
+                raise
             finally:
                 usage.running.pop(call_id, None)
                 ended = usage.count()
-                usage.spans.append(Span(session_id, call_id, effect, began, ended, head_then))
+                times = (began_at, trio.current_time())
+                usage.spans.append(
+                    Span(session_id, call_id, effect, began, ended, head_then, times)
+                )
 
         return run
 
@@ -132,7 +147,9 @@ def make_tools(usage: Usage, head: Callable[[str], int]) -> dict[str, Tool]:
             return (Need(permission, (subject,), always=(subject,), title=f"{name} {subject}"),)
 
         run = runner(name, effect)
-        return Tool(name, f"{name} for tests", PauseArguments, effect, 60.0, needs, run)
+        return Tool(
+            name, f"{name} for tests", PauseArguments, effect, 60.0, needs, run, effect == "read"
+        )
 
     def command_needs(arguments: CommandArguments, workspace: Path) -> tuple[Need, ...]:
         return (Need("bash", (arguments.command,), kind="command", title=arguments.command),)

@@ -119,6 +119,13 @@ class Toolbox:
         prepared = structs.replace(call, name=tool.name, effect=effect, title=_title(tool, needs))
         return PreparedCall(prepared, prepared.effect, _Work(tool, arguments, needs))
 
+    def may_begin_early(self, prepared: PreparedCall) -> bool:
+        """Whether the call only reads, can be made again, and needs no question."""
+        work: _Work = prepared.work
+        if prepared.effect != "read" or not work.tool.repeatable:
+            return False
+        return decide(work.needs, self.rules(), self.context.approve).action == "allow"
+
     async def permit(self, prepared: PreparedCall) -> Refusal | None:
         """Ask the policy, then the user if it says so."""
         work: _Work = prepared.work

@@ -146,7 +146,9 @@ class Tool:
     `command` when the policy judges the command line, and `agent` when it is that of an agent.
     `timeout_s` may be infinite for a tool that waits for a person. `needs` changes nothing: it
     follows links, and reads what a preview shows; both it and `run` raise `ToolFailure`. On
-    cancellation `run` leaves no process behind.
+    cancellation `run` leaves no process behind. `repeatable` is for a tool whose reading nobody but
+    the model notices: a call may begin before the response has ended, be dropped when that fails,
+    and be made again.
     """
 
     name: str
@@ -156,3 +158,4 @@ class Tool:
     timeout_s: float
     needs: Callable[[Any, Path], tuple[Need, ...]]
     run: Callable[[Any, ToolEnvironment], Awaitable[ToolResult]]
+    repeatable: bool = False

@@ -111,6 +111,7 @@ BASH: Final = Tool(
     timeout_s=TIMEOUT_S_MAX + ENDING_S,
     needs=_needs,
     run=_run,
+    repeatable=True,
 )
 
 

@@ -72,6 +72,7 @@ GLOB: Final = Tool(
     timeout_s=TIMEOUT_S,
     needs=_needs,
     run=_run,
+    repeatable=True,
 )
 
 

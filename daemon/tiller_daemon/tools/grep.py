@@ -77,6 +77,7 @@ GREP: Final = Tool(
     timeout_s=TIMEOUT_S,
     needs=_needs,
     run=_run,
+    repeatable=True,
 )
 
 

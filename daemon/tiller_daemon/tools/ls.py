@@ -51,6 +51,7 @@ LS: Final = Tool(
     timeout_s=TIMEOUT_S,
     needs=_needs,
     run=_run,
+    repeatable=True,
 )
 
 

@@ -93,6 +93,7 @@ READ: Final = Tool(
     timeout_s=TIMEOUT_S,
     needs=_needs,
     run=_run,
+    repeatable=True,
 )
 
 

@@ -1,7 +1,9 @@
 """Decisions of the turn that need nothing but history. Pure."""
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
+
+import msgspec
 
 from tiller_protocol.items import Item, ToolCall, UserMessage
 
@@ -11,35 +13,45 @@ DOOM_REPEATS = 3
 DOOM_CYCLE_CALLS_MAX = 4
 """Longest cycle looked for: a model that alternates between a few calls loops as well."""
 
+CALLS_BEFORE_MAX = DOOM_REPEATS * DOOM_CYCLE_CALLS_MAX - 1
+"""So many calls before one decide whether it goes in circles."""
 
-def is_doom_loop(before: Iterable[ToolCall], call: ToolCall) -> bool:
+MARKS_KEPT_MAX = 256
+"""Calls whose mark is remembered: those of a few turns, as each is looked at a dozen times."""
+
+
+def is_doom_loop(before: Sequence[ToolCall], call: ToolCall) -> bool:
     """Whether `call` completes the third repetition of the same one to four calls in a row."""
-    marks = [_mark(one) for one in (*list(before)[1 - DOOM_REPEATS * DOOM_CYCLE_CALLS_MAX :], call)]
+    marks = [_mark(one.name, one.arguments) for one in (*before[-CALLS_BEFORE_MAX:], call)]
     return any(_repeats(marks, length) for length in range(1, DOOM_CYCLE_CALLS_MAX + 1))
 
 
-def calls_since_input(items: Sequence[Item]) -> list[ToolCall]:
-    """The calls since the user last said something, which may well ask for a repetition."""
+def latest_calls(items: Sequence[Item]) -> list[ToolCall]:
+    """The newest calls, as many as decide about the next one, since the user said something.
+
+    What the user says may well ask for a repetition.
+    """
     found: list[ToolCall] = []
     for item in reversed(items):
-        if isinstance(item, UserMessage):
+        if isinstance(item, UserMessage) or len(found) == CALLS_BEFORE_MAX:
             break
         if isinstance(item, ToolCall) and not item.discarded:
             found.append(item)
     return found[::-1]
 
 
-def _repeats(marks: Sequence[tuple[str, str]], length: int) -> bool:
+def _repeats(marks: Sequence[tuple[str, bytes]], length: int) -> bool:
     tail = marks[-DOOM_REPEATS * length :]
     return len(tail) == DOOM_REPEATS * length and all(
         tail[n] == tail[n % length] for n in range(len(tail))
     )
 
 
-def _mark(call: ToolCall) -> tuple[str, str]:
+@lru_cache(MARKS_KEPT_MAX)
+def _mark(name: str, arguments: str) -> tuple[str, bytes]:
     """What makes two calls the same: the order of keys and blanks does not count."""
     try:
-        arguments = json.dumps(json.loads(call.arguments), sort_keys=True)
-    except (ValueError, RecursionError):
-        arguments = call.arguments
-    return call.name.lower(), arguments
+        ordered = msgspec.json.encode(msgspec.json.decode(arguments), order="deterministic")
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError):
+        ordered = arguments.encode(errors="surrogatepass")
+    return name.lower(), ordered

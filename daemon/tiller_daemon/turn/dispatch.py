@@ -1,72 +1,35 @@
-"""Running the calls of one response: who runs beside whom, and what each of them answers.
+"""The calls of one response: when each of them runs, who runs beside whom, and who is skipped.
 
-Calls that only read run at the same time, any other call runs alone, all in call order. Between
-them steering is looked for: calls that have not started then are skipped.
+Calls that only read run at the same time, any other call runs alone, all in call order. Those that
+nobody has to be asked about, and that can be made again, begin while the response still streams;
+nobody is told their results before it is whole, so that a stream that fails can be retried.
+Between calls steering is looked for: calls that have not started then are skipped.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import trio
-from msgspec import Struct, structs
 
-from tiller_daemon.tools.base import ToolFailure, ToolResult
-from tiller_daemon.turn.decide import calls_since_input, is_doom_loop
+from tiller_daemon.turn.call import completion, refuse_call, run_call
+from tiller_daemon.turn.decide import is_doom_loop, latest_calls
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports, PreparedCall, Refusal
-from tiller_protocol.events import AnyBody, ItemCompleted, ItemDelta, ToolCallUpdated
+from tiller_daemon.turn.tasks import Tasks, run_with_tasks
 from tiller_protocol.items import ToolCall, ToolErrorKind
-
-LIVE_OUTPUT_BYTES_MAX = 256 * 1024
-"""How much output of one call is sent while it runs; the result has head and tail of all of it."""
 
 SKIPPED_BY_STEERING = "skipped: the user steered"
 SKIPPED_BY_REJECTION = "skipped: the user rejected another call of this response"
 
 
-class Dispatched(Struct, frozen=True):
-    """What running the calls came to; `rejected` means that the user's no ends the turn."""
+@dataclass(frozen=True)
+class _Early:
+    """A call that began while its response streamed."""
 
-    rejected: bool
-
-
-async def run_calls(calls: Sequence[ToolCall], history: History, ports: Ports) -> Dispatched:
-    """Give every call exactly one result, in `history` and as events.
-
-    On cancellation the calls without a result stay open for whoever closes the turn.
-    """
-    earlier = calls_since_input(history.items)[: -len(calls) or None]
-    waiting = deque(
-        (call, is_doom_loop((*earlier, *calls[:number]), call)) for number, call in enumerate(calls)
-    )
-    rejected = False
-    while waiting:
-        if rejected or ports.mailbox.has_steering:
-            reason = SKIPPED_BY_REJECTION if rejected else SKIPPED_BY_STEERING
-            await refuse_all((call for call, _ in waiting), "skipped", reason, history, ports)
-            break
-        rejected = await _run_group(_next_group(waiting, ports), history, ports)
-    return Dispatched(rejected)
-
-
-async def run_unasked(call: ToolCall, history: History, ports: Ports) -> ToolCall:
-    """Run a call of the user's own, whatever the rules are, and return it with its result.
-
-    As `run_calls` otherwise.
-    """
-    prepared = ports.tools.prepare(call)
-    if isinstance(prepared, PreparedCall):
-        return await _execute(prepared, history, ports)
-    return await _refuse(call, prepared, history, ports)
-
-
-async def refuse_all(
-    calls: Iterable[ToolCall], kind: ToolErrorKind, output: str, history: History, ports: Ports
-) -> None:
-    """Answer every call with the same error; none of them runs."""
-    for call in calls:
-        await _refuse(call, Refusal(kind, output), history, ports)
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    ended: trio.Event = field(default_factory=trio.Event)
 
 
 class _Candidate(NamedTuple):
@@ -77,125 +40,162 @@ class _Candidate(NamedTuple):
     repeats: bool
 
 
-def _next_group(waiting: deque[tuple[ToolCall, bool]], ports: Ports) -> list[_Candidate]:
-    """Take the next calls that may run together: neighbours that only read, or one that may not.
+class Calls:
+    """The calls of one response. While it streams they are offered, then `run` or `refuse` is next.
 
-    A call is prepared when every call before it that could change something has ended: what a path
-    leads to is not known earlier.
+    With `early` calls may begin while they are offered, as tasks of `tasks`. On cancellation calls
+    without a result stay open for whoever closes the turn.
     """
-    group: list[_Candidate] = []
-    while waiting:
-        call, repeats = waiting[0]
-        prepared = ports.tools.prepare(call)
-        alone = isinstance(prepared, PreparedCall) and prepared.effect == "write"
-        if alone and group:
-            break
-        waiting.popleft()
-        known = prepared.call if isinstance(prepared, PreparedCall) else call
-        group.append(_Candidate(known, prepared, repeats))
-        if alone:
-            break
-    return group
 
+    def __init__(self, history: History, ports: Ports, tasks: Tasks, *, early: bool) -> None:
+        self._history = history
+        self._ports = ports
+        self._tasks = tasks
+        self._before = latest_calls(history.items)
+        self._early = early
+        self._closed = not early
+        self._offered: list[ToolCall] = []
+        self._begun: dict[str, _Early] = {}
+        self._kept: list[ToolCall] | None = []
 
-async def _run_group(group: Sequence[_Candidate], history: History, ports: Ports) -> bool:
-    rejections: list[Refusal] = []
+    def offer(self, call: ToolCall) -> None:
+        """Take the next call, whole, while the response streams: it begins at once if it may.
 
-    async def run(candidate: _Candidate) -> None:
-        refusal = await _run_one(candidate, history, ports)
-        if refusal and refusal.ends_turn:
-            rejections.append(refusal)
-
-    if len(group) == 1:
-        await run(group[0])
-    else:
-        async with trio.open_nursery() as nursery:
-            for candidate in group:
-                nursery.start_soon(run, candidate)
-    return bool(rejections)
-
-
-async def _run_one(candidate: _Candidate, history: History, ports: Ports) -> Refusal | None:
-    call, prepared, repeats = candidate
-    refusal = await ports.tools.permit_repetition(call) if repeats else None
-    if refusal is None and isinstance(prepared, PreparedCall):
-        refusal = await ports.tools.permit(prepared)
-        if refusal is None:
-            await _execute(prepared, history, ports)
-            return None
-    elif refusal is None and isinstance(prepared, Refusal):
-        refusal = prepared
-    if refusal is not None:
-        await _refuse(call, refusal, history, ports)
-    return refusal
-
-
-async def _execute(prepared: PreparedCall, history: History, ports: Ports) -> ToolCall:
-    """Run a permitted call; one that may write is in the log as running before it begins."""
-    call = structs.replace(prepared.call, state="running", started_at=ports.time())
-    await ports.emit(ToolCallUpdated(call.id, "running", title=call.title))
-    if prepared.effect == "write":
-        await ports.committed()
-    try:
-        result = await ports.tools.run(prepared, _live_output(call.id, ports))
-        ended = _with_result(call, result, ports.time())
-    except ToolFailure as failure:
-        ended = _with_error(call, "failed", str(failure), ports.time())
-    return await _complete(ended, history, ports)
-
-
-def _live_output(item_id: str, ports: Ports) -> Callable[[str], Awaitable[None]]:
-    left = LIVE_OUTPUT_BYTES_MAX
-
-    async def output(piece: str) -> None:
-        nonlocal left
-        if left <= 0 or not piece:
+        Nothing begins any more behind a call that may write, nor once steering has arrived.
+        """
+        repeats = is_doom_loop((*self._before, *self._offered), call)
+        self._offered.append(call)
+        self._closed = self._closed or self._ports.mailbox.has_steering
+        if self._closed:
             return
-        shown = piece[:left]
-        left -= len(shown)
-        if left <= 0:
-            shown += "\n… more output is kept and not shown while the call runs\n"
-        await ports.emit(ItemDelta(item_id, "output", shown))
+        prepared = self._ports.tools.prepare(call)
+        if not isinstance(prepared, PreparedCall):
+            return
+        self._closed = prepared.effect == "write"
+        if not repeats and self._ports.tools.may_begin_early(prepared):
+            begun = self._begun[call.id] = _Early()
+            self._tasks.start_soon(self._run_early, prepared, begun)
 
-    return output
+    async def drop(self) -> frozenset[str]:
+        """Stop and forget what has begun, as if it had not; returns the ids of those calls."""
+        begun, self._begun = self._begun, {}
+        for early in begun.values():
+            early.scope.cancel()
+        for early in begun.values():
+            await early.ended.wait()
+        self._offered.clear()
+        self._kept = []
+        self._closed = not self._early
+        return frozenset(begun)
 
+    async def keep(self) -> None:
+        """Say the results there are: the response does not come to its end, and they are real."""
+        await self._say(self._kept or ())
 
-async def _refuse(call: ToolCall, refusal: Refusal, history: History, ports: Ports) -> ToolCall:
-    return await _complete(_with_error(call, refusal.kind, refusal.output, None), history, ports)
+    async def run(self, calls: Sequence[ToolCall]) -> bool:
+        """Give each of `calls`, those of the whole response, one result; history ends with them.
 
+        Returns whether the user rejected one, which ends the turn. What began early may still run:
+        it has its result when its task has ended.
+        """
+        kept, self._kept = self._kept or [], None
+        await self._complete(kept)
+        waiting = deque(
+            (call, is_doom_loop((*self._before, *calls[:number]), call))
+            for number, call in enumerate(calls)
+            if call.id not in self._begun
+        )
+        rejected = False
+        while waiting:
+            if rejected or self._ports.mailbox.has_steering:
+                reason = SKIPPED_BY_REJECTION if rejected else SKIPPED_BY_STEERING
+                await self.refuse((call for call, _ in waiting), "skipped", reason)
+                break
+            if group := self._next_group(waiting):
+                rejected = await self._run_group(group)
+            else:
+                await self._early_ended()
+        return rejected
 
-async def _complete(call: ToolCall, history: History, ports: Ports) -> ToolCall:
-    bodies: tuple[AnyBody, ...] = (
-        ToolCallUpdated(call.id, call.state, call.error_kind, call.title),
-        ItemCompleted(call),
-    )
-    history.replace(call)
-    await ports.emit(*bodies)
-    return call
+    async def refuse(self, calls: Iterable[ToolCall], kind: ToolErrorKind, output: str) -> None:
+        """Answer every call with the same error; none of them runs."""
+        for call in calls:
+            await self._complete([refuse_call(call, Refusal(kind, output))])
 
+    async def _run_early(self, prepared: PreparedCall, early: _Early) -> None:
+        with early.scope:
+            ended = await run_call(prepared, self._ports)
+            if self._kept is None:
+                await self._complete([ended])
+            else:
+                self._kept.append(ended)
+        early.ended.set()
 
-def _with_result(call: ToolCall, result: ToolResult, now: float) -> ToolCall:
-    return structs.replace(
-        call,
-        state="error" if result.failed else "completed",
-        error_kind="failed" if result.failed else None,
-        title=result.title or call.title,
-        output=result.output,
-        diff=result.diff,
-        images=result.images,
-        spill_path=result.spill_path,
-        exit_status=result.exit_status,
-        sub_agent=result.sub_agent,
-        duration_s=_duration(call, now),
-    )
+    async def _early_ended(self) -> None:
+        for early in self._begun.values():
+            await early.ended.wait()
 
+    def _next_group(self, waiting: deque[tuple[ToolCall, bool]]) -> list[_Candidate]:
+        """Take the next calls that may run now: neighbours that only read, or one that may not.
 
-def _with_error(call: ToolCall, kind: ToolErrorKind, output: str, now: float | None) -> ToolCall:
-    duration_s = None if now is None else _duration(call, now)
-    return structs.replace(
-        call, state="error", error_kind=kind, output=output, duration_s=duration_s
-    )
+        None when that one has to wait for calls that began early. A call is prepared when every
+        call before it that could change something has ended: what a path leads to is not known
+        earlier.
+        """
+        busy = any(not early.ended.is_set() for early in self._begun.values())
+        group: list[_Candidate] = []
+        while waiting:
+            call, repeats = waiting[0]
+            prepared = self._ports.tools.prepare(call)
+            alone = isinstance(prepared, PreparedCall) and prepared.effect == "write"
+            if alone and (group or busy):
+                break
+            waiting.popleft()
+            known = prepared.call if isinstance(prepared, PreparedCall) else call
+            group.append(_Candidate(known, prepared, repeats))
+            if alone:
+                break
+        return group
 
+    async def _run_group(self, group: Sequence[_Candidate]) -> bool:
+        """Run calls beside each other, begun in call order; whether the user's no ends the turn."""
+        rejections: list[Refusal] = []
 
-def _duration(call: ToolCall, now: float) -> float | None:
-    return None if call.started_at is None else max(0.0, now - call.started_at)
+        async def run(candidate: _Candidate) -> None:
+            refusal = await self._run_one(candidate)
+            if refusal and refusal.ends_turn:
+                rejections.append(refusal)
+
+        async def run_all(tasks: Tasks) -> None:
+            for candidate in group:
+                await tasks.start(run, candidate)
+
+        if len(group) == 1:
+            await run(group[0])
+        else:
+            await run_with_tasks(run_all)
+        return bool(rejections)
+
+    async def _run_one(self, candidate: _Candidate) -> Refusal | None:
+        call, prepared, repeats = candidate
+        refusal = await self._ports.tools.permit_repetition(call) if repeats else None
+        if refusal is None and isinstance(prepared, PreparedCall):
+            refusal = await self._ports.tools.permit(prepared)
+            if refusal is None:
+                await self._complete([await run_call(prepared, self._ports)])
+                return None
+        elif refusal is None and isinstance(prepared, Refusal):
+            refusal = prepared
+        if refusal is not None:
+            await self._complete([refuse_call(call, refusal)])
+        return refusal
+
+    async def _complete(self, calls: Sequence[ToolCall]) -> None:
+        """Put results into history and say them."""
+        for call in calls:
+            self._history.replace(call)
+        await self._say(calls)
+
+    async def _say(self, calls: Sequence[ToolCall]) -> None:
+        if calls:
+            await self._ports.emit(*(body for call in calls for body in completion(call)))

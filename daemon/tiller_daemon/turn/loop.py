@@ -7,18 +7,16 @@ by what `run_turn` returns, also when it is cancelled or crashes.
 
 from collections.abc import Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from tiller_daemon.models.base import ModelError, ModelRequest
 from tiller_daemon.turn.budget import Spent, spent_by, used_up, used_up_next
 from tiller_daemon.turn.compaction import ContextFull, Room, prune
 from tiller_daemon.turn.context import Ending, TurnContext
-from tiller_daemon.turn.dispatch import Dispatched, refuse_all, run_calls
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.output_schema import message_problem, repair_notice, without_fences
 from tiller_daemon.turn.ports import Ports
-from tiller_daemon.turn.step import Response, stream_response
+from tiller_daemon.turn.step import Done, StepContext, take_step
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
     AnyBody,
@@ -34,19 +32,6 @@ from tiller_protocol.items import Notice, QueuedInput, Usage, UserMessage
 LAST_STEP_NOTICE = (
     "No tools can be called any more. Say what was done, what was found and what is left."
 )
-NO_TOOLS_LEFT = "not run: the turn has reached its limit"
-CUT_OFF = "not run: the response was cut off at its length limit, so the call may be incomplete"
-
-
-class StepContext(Struct, frozen=True):
-    """What is fixed for one model request. `step` counts from 1.
-
-    With a `limit` that is reached, a sentence, it is the last one and gets no tools.
-    """
-
-    step: int
-    request: ModelRequest
-    limit: str | None
 
 
 async def run_turn(context: TurnContext, history: History, ports: Ports) -> Ending:
@@ -67,15 +52,13 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
                 await _take_steering(history, ports)
             step += 1
             frozen = await _begin_step(context, step, purse.limit(step), history, ports)
-            response = await _stream(frozen.request, history, room, ports)
+            done = await _take_step(frozen, history, room, ports)
         except ModelError as error:
             return Ending("failed", ErrorInfo(error.kind, error.message))
         except ContextFull as error:
             return Ending("failed", ErrorInfo("context_full", str(error)))
-        ports.streamed(response.usage)
-        history.add(*response.items)
+        response = done.response
         room.count(response.usage, frozen.request, len(response.calls))
-        dispatched = await _answer_calls(frozen, response, history, ports)
         ended = StepEnded(
             step,
             response.finish_reason,
@@ -84,7 +67,7 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
         )
         purse.spend(ended)
         await ports.emit(ended)
-        if ending := _ending(frozen, response, dispatched, ports):
+        if ending := _ending(frozen, done, ports):
             return ending
         if response.calls or ports.mailbox.has_steering:
             continue
@@ -170,39 +153,26 @@ async def _begin_step(
     return StepContext(step, request, limit)
 
 
-async def _stream(request: ModelRequest, history: History, room: Room, ports: Ports) -> Response:
-    """Stream the response; when the provider says that the context overflows, make room once."""
+async def _take_step(frozen: StepContext, history: History, room: Room, ports: Ports) -> Done:
+    """Take the step; when the provider says that the context overflows, make room once."""
     try:
-        return await stream_response(request, ports)
+        return await take_step(frozen, history, ports)
     except ModelError as error:
         if error.kind != "context_overflow":
             raise
     await room.make()
-    again = replace(request, items=history.for_request(), attempt=request.attempt + 1)
-    return await stream_response(again, ports)
+    attempt = frozen.request.attempt + 1
+    again = replace(frozen.request, items=history.for_request(), attempt=attempt)
+    return await take_step(replace(frozen, request=again), history, ports)
 
 
-async def _answer_calls(
-    frozen: StepContext, response: Response, history: History, ports: Ports
-) -> Dispatched:
-    if frozen.limit:
-        await refuse_all(response.calls, "skipped", NO_TOOLS_LEFT, history, ports)
-    elif response.finish_reason == "length":
-        await refuse_all(response.calls, "invalid", CUT_OFF, history, ports)
-    else:
-        return await run_calls(response.calls, history, ports)
-    return Dispatched(rejected=False)
-
-
-def _ending(
-    frozen: StepContext, response: Response, dispatched: Dispatched, ports: Ports
-) -> Ending | None:
-    if dispatched.rejected:
+def _ending(frozen: StepContext, done: Done, ports: Ports) -> Ending | None:
+    if done.rejected:
         return Ending("blocked", ErrorInfo("rejected", "The user rejected a tool call."))
-    if frozen.limit and (response.calls or ports.mailbox.queue):
+    if frozen.limit and (done.response.calls or ports.mailbox.queue):
         message = f"The turn ended because {frozen.limit}. Send a message to go on."
         return Ending("limit_reached", ErrorInfo("limit_reached", message))
-    if response.finish_reason == "content_filter":
+    if done.response.finish_reason == "content_filter":
         message = "The provider withheld the answer by its content policy."
         return Ending("failed", ErrorInfo("content_policy", message))
     return None

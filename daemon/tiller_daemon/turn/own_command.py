@@ -2,10 +2,10 @@
 
 import msgspec
 
+from tiller_daemon.turn.call import completion, refuse_call, run_call
 from tiller_daemon.turn.context import Ending, TurnContext
-from tiller_daemon.turn.dispatch import run_unasked
 from tiller_daemon.turn.history import History
-from tiller_daemon.turn.ports import Ports
+from tiller_daemon.turn.ports import Ports, PreparedCall
 from tiller_protocol.events import ItemStarted
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import ToolCall
@@ -43,5 +43,11 @@ class OwnCommand:
         )
         history.add(call)
         await ports.emit(ItemStarted(call))
-        ended = await run_unasked(call, history, ports)
+        prepared = ports.tools.prepare(call)
+        if isinstance(prepared, PreparedCall):
+            ended = await run_call(prepared, ports)
+        else:
+            ended = refuse_call(call, prepared)
+        history.replace(ended)
+        await ports.emit(*completion(ended))
         return Ending("completed", last_message=ended.output)

@@ -75,6 +75,10 @@ class ToolRuntime(Protocol):
         """Find the tool and validate the arguments; pure but for looking at paths."""
         ...
 
+    def may_begin_early(self, prepared: PreparedCall) -> bool:
+        """Whether nobody need be asked, nor would notice that it ran and was dropped again."""
+        ...
+
     async def permit(self, prepared: PreparedCall) -> Refusal | None:
         """Ask the policy, and the user when the policy says so."""
         ...

@@ -1,201 +1,62 @@
-"""One model request: its stream becomes items, a failed attempt is discarded and tried again."""
+"""One step: a model request, the response to it, and the calls which that response asks for."""
 
-from contextlib import aclosing
+from functools import partial
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
-from tiller_daemon.models.base import (
-    Finished,
-    ModelError,
-    ModelEvent,
-    ModelRequest,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallDone,
-    ToolCallStarted,
-    UsageReported,
-)
-from tiller_daemon.models.retry import RetryWait, stream_with_retry
+from tiller_daemon.models.base import ModelRequest
+from tiller_daemon.turn.assembly import Response, stream_response
+from tiller_daemon.turn.dispatch import Calls
+from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports
-from tiller_protocol.events import (
-    AnyBody,
-    FinishReason,
-    ItemCompleted,
-    ItemDelta,
-    ItemStarted,
-    StatusChanged,
-    ToolCallUpdated,
-)
-from tiller_protocol.ids import CallId, ItemId
-from tiller_protocol.items import AssistantMessage, Reasoning, ToolCall, Usage
+from tiller_daemon.turn.tasks import Tasks, run_with_tasks
 
-StreamedItem = AssistantMessage | Reasoning | ToolCall
+NO_TOOLS_LEFT = "not run: the turn has reached its limit"
+CUT_OFF = "not run: the response was cut off at its length limit, so the call may be incomplete"
 
 
-class Response(Struct, frozen=True):
-    """A whole response: its items in order, completed but for the calls, and how it ended."""
+class StepContext(Struct, frozen=True):
+    """What is fixed for one model request. `step` counts from 1.
 
-    items: tuple[StreamedItem, ...]
-    finish_reason: FinishReason
-    usage: Usage
-    time_to_first_token_s: float | None
-
-    @property
-    def calls(self) -> tuple[ToolCall, ...]:
-        """The tool calls, in the order in which the model made them."""
-        return tuple(item for item in self.items if isinstance(item, ToolCall))
-
-    @property
-    def message(self) -> str:
-        """The text of the last message in it; empty if there is none."""
-        messages = (i.text for i in reversed(self.items) if isinstance(i, AssistantMessage))
-        return next(messages, "")
-
-
-async def stream_response(request: ModelRequest, ports: Ports) -> Response:
-    """Stream one response into items and return it whole.
-
-    Raises `ModelError` when it can't be had. Then, and when cancelled, the items that were begun
-    stay open: whoever closes the turn closes them. Only a context that overflows leaves none, as
-    the same step may try again.
+    With a `limit` that is reached, a sentence, it is the last one and gets no tools.
     """
-    response = _Assembly(ports, request.ordinal)
+
+    step: int
+    request: ModelRequest
+    limit: str | None
+
+
+class Done(Struct, frozen=True):
+    """What a step came to; `rejected` means that the user's no to a call ends the turn."""
+
+    response: Response
+    rejected: bool = False
+
+
+async def take_step(frozen: StepContext, history: History, ports: Ports) -> Done:
+    """Stream the response and answer its calls, all in `history` and as events.
+
+    Raises `ModelError`. Calls may begin before the response has ended, and all have ended when
+    this returns or raises.
+    """
+    return await run_with_tasks(partial(_take_step, frozen, history, ports))
+
+
+async def _take_step(frozen: StepContext, history: History, ports: Ports, tasks: Tasks) -> Done:
+    calls = Calls(history, ports, tasks, early=frozen.limit is None)
     try:
-        async with aclosing(
-            stream_with_retry(ports.model, request, time=ports.time, random=ports.random)
-        ) as stream:
-            async for event in stream:
-                if isinstance(event, RetryWait):
-                    await response.discard(event)
-                else:
-                    await response.feed(event)
-    except ModelError as error:
-        if error.kind == "context_overflow":
-            await response.discard()
+        response = await stream_response(frozen.request, calls, ports)
+    except BaseException:
+        await calls.keep()
         raise
-    return await response.complete()
-
-
-class _Assembly:
-    """The response so far. Every item stays open until the stream has ended well."""
-
-    def __init__(self, ports: Ports, ordinal: int) -> None:
-        self._ports = ports
-        self._ordinal = ordinal
-        self._items: dict[str, StreamedItem] = {}
-        self._pieces: dict[str, list[str]] = {}
-        self._calls: dict[int, str] = {}
-        self._current: str | None = None
-        self._usage = Usage()
-        self._finish_reason: FinishReason = "unknown"
-        self._asked_at = ports.time()
-        self._first_token_at: float | None = None
-        self._waited = False
-
-    async def feed(self, event: ModelEvent) -> None:
-        """Take one event of the stream."""
-        if self._waited:
-            self._waited = False
-            await self._ports.emit(StatusChanged("busy"))
-        if self._first_token_at is None:
-            self._first_token_at = self._ports.time()
-        match event:
-            case TextDelta():
-                await self._extend_text(AssistantMessage, event.text)
-            case ReasoningDelta():
-                await self._extend_reasoning(event)
-            case ToolCallStarted():
-                await self._start_call(event)
-            case ToolCallDelta():
-                await self._extend(self._calls[event.index], event.arguments)
-            case ToolCallDone():
-                pass
-            case UsageReported():
-                self._usage = event.usage
-            case Finished():
-                self._finish_reason = event.reason
-
-    async def discard(self, wait: RetryWait | None = None) -> None:
-        """Drop what a failed attempt had begun, and say when the next one comes, if one does."""
-        bodies: list[AnyBody] = []
-        for item in self._whole_items():
-            if isinstance(item, ToolCall):
-                dropped = structs.replace(item, state="error", error_kind="skipped", discarded=True)
-                bodies.append(ToolCallUpdated(item.id, "error", "skipped"))
-                bodies.append(ItemCompleted(dropped))
-            else:
-                bodies.append(ItemCompleted(structs.replace(item, state="discarded")))
-        if wait:
-            bodies.append(
-                StatusChanged(
-                    "retry",
-                    attempt=wait.attempt,
-                    limit=wait.limit,
-                    delay_s=wait.delay_s,
-                    cause=wait.cause,
-                )
-            )
-        await self._ports.emit(*bodies)
-        self._items.clear()
-        self._pieces.clear()
-        self._calls.clear()
-        self._current, self._usage, self._waited = None, Usage(), True
-
-    async def complete(self) -> Response:
-        """Complete text and reasoning; the calls stay open until they have run."""
-        items = tuple(
-            item if isinstance(item, ToolCall) else structs.replace(item, state="completed")
-            for item in self._whole_items()
-        )
-        await self._ports.emit(*(ItemCompleted(i) for i in items if not isinstance(i, ToolCall)))
-        first = self._first_token_at
-        waited_s = None if first is None else max(0.0, first - self._asked_at)
-        return Response(items, self._finish_reason, self._usage, waited_s)
-
-    async def _extend_text(
-        self, kind: type[AssistantMessage] | type[Reasoning], piece: str
-    ) -> None:
-        if self._current is None or not isinstance(self._items[self._current], kind):
-            await self._start(kind(ItemId(self._ports.new_id()), "", "streaming"))
-        if piece:
-            await self._extend(self._current or "", piece)
-
-    async def _extend_reasoning(self, event: ReasoningDelta) -> None:
-        await self._extend_text(Reasoning, event.text)
-        item = self._items[self._current or ""]
-        if event.opaque and isinstance(item, Reasoning):
-            self._items[item.id] = structs.replace(item, opaque=event.opaque)
-
-    async def _start_call(self, event: ToolCallStarted) -> None:
-        call = ToolCall(
-            ItemId(self._ports.new_id()),
-            CallId(event.call_id),
-            event.name,
-            "",
-            "pending",
-            ordinal=self._ordinal,
-        )
-        self._calls[event.index] = call.id
-        await self._start(call)
-
-    async def _start(self, item: StreamedItem) -> None:
-        self._items[item.id] = item
-        self._pieces[item.id] = []
-        self._current = item.id
-        await self._ports.emit(ItemStarted(item))
-
-    async def _extend(self, item_id: str, piece: str) -> None:
-        self._pieces[item_id].append(piece)
-        channel = "arguments" if isinstance(self._items[item_id], ToolCall) else "text"
-        await self._ports.emit(ItemDelta(item_id, channel, piece))
-
-    def _whole_items(self) -> list[StreamedItem]:
-        whole: list[StreamedItem] = []
-        for item_id, item in self._items.items():
-            text = "".join(self._pieces[item_id])
-            if isinstance(item, ToolCall):
-                whole.append(structs.replace(item, arguments=text))
-            else:
-                whole.append(structs.replace(item, text=text))
-        return whole
+    ports.streamed(response.usage)
+    history.add(*response.items)
+    rejected = False
+    if frozen.limit:
+        await calls.refuse(response.calls, "skipped", NO_TOOLS_LEFT)
+    elif response.finish_reason == "length":
+        await calls.drop()
+        await calls.refuse(response.calls, "invalid", CUT_OFF)
+    else:
+        rejected = await calls.run(response.calls)
+    return Done(response, rejected)

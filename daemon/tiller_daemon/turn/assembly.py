@@ -1,0 +1,220 @@
+"""The stream of one model request becomes items; a failed attempt is discarded and tried again.
+
+A call whose arguments are complete is offered to `Calls`, which may begin it before the stream has
+ended.
+"""
+
+from contextlib import aclosing
+
+from msgspec import Struct, structs
+
+from tiller_daemon.models.base import (
+    Finished,
+    ModelError,
+    ModelEvent,
+    ModelRequest,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallDone,
+    ToolCallStarted,
+    UsageReported,
+)
+from tiller_daemon.models.retry import RetryWait, stream_with_retry
+from tiller_daemon.turn.dispatch import Calls
+from tiller_daemon.turn.ports import Ports
+from tiller_protocol.events import (
+    AnyBody,
+    FinishReason,
+    ItemCompleted,
+    ItemDelta,
+    ItemStarted,
+    StatusChanged,
+    ToolCallUpdated,
+)
+from tiller_protocol.ids import CallId, ItemId
+from tiller_protocol.items import AssistantMessage, Reasoning, ToolCall, Usage
+
+StreamedItem = AssistantMessage | Reasoning | ToolCall
+
+
+class Response(Struct, frozen=True):
+    """A whole response: its items in order, completed but for the calls, and how it ended."""
+
+    items: tuple[StreamedItem, ...]
+    finish_reason: FinishReason
+    usage: Usage
+    time_to_first_token_s: float | None
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls, in the order in which the model made them."""
+        return tuple(item for item in self.items if isinstance(item, ToolCall))
+
+    @property
+    def message(self) -> str:
+        """The text of the last message in it; empty if there is none."""
+        messages = (i.text for i in reversed(self.items) if isinstance(i, AssistantMessage))
+        return next(messages, "")
+
+
+async def stream_response(request: ModelRequest, calls: Calls, ports: Ports) -> Response:
+    """Stream one response into items and return it whole.
+
+    Raises `ModelError` when it can't be had. Then, and when cancelled, the items that were begun
+    stay open: whoever closes the turn closes them. Only a context that overflows leaves none, as
+    the same step may try again.
+    """
+    response = _Assembly(calls, ports, request.ordinal)
+    try:
+        async with aclosing(
+            stream_with_retry(ports.model, request, time=ports.time, random=ports.random)
+        ) as stream:
+            async for event in stream:
+                if isinstance(event, RetryWait):
+                    await response.discard(event)
+                else:
+                    await response.feed(event)
+    except ModelError as error:
+        if error.kind == "context_overflow":
+            await response.discard()
+        raise
+    return await response.complete()
+
+
+class _Assembly:
+    """The response so far. Every item stays open until the stream has ended well."""
+
+    def __init__(self, calls: Calls, ports: Ports, ordinal: int) -> None:
+        self._calls = calls
+        self._ports = ports
+        self._ordinal = ordinal
+        self._items: dict[str, StreamedItem] = {}
+        self._pieces: dict[str, list[str]] = {}
+        self._call_ids: dict[int, str] = {}
+        self._whole_calls: set[int] = set()
+        self._offered = 0
+        self._current: str | None = None
+        self._usage = Usage()
+        self._finish_reason: FinishReason = "unknown"
+        self._asked_at = ports.time()
+        self._first_token_at: float | None = None
+        self._waited = False
+
+    async def feed(self, event: ModelEvent) -> None:
+        """Take one event of the stream."""
+        if self._waited:
+            self._waited = False
+            await self._ports.emit(StatusChanged("busy"))
+        if self._first_token_at is None:
+            self._first_token_at = self._ports.time()
+        match event:
+            case TextDelta():
+                await self._extend_text(AssistantMessage, event.text)
+            case ReasoningDelta():
+                await self._extend_reasoning(event)
+            case ToolCallStarted():
+                await self._start_call(event)
+            case ToolCallDelta():
+                await self._extend(self._call_ids[event.index], event.arguments)
+            case ToolCallDone():
+                self._whole_calls.add(event.index)
+                self._offer_calls()
+            case UsageReported():
+                self._usage = event.usage
+            case Finished():
+                self._finish_reason = event.reason
+
+    async def discard(self, wait: RetryWait | None = None) -> None:
+        """Drop what a failed attempt had begun, and say when the next one comes, if one does."""
+        begun = await self._calls.drop()
+        bodies: list[AnyBody] = []
+        for item in map(self._whole, self._items):
+            if isinstance(item, ToolCall):
+                kind = "aborted" if item.id in begun else "skipped"
+                dropped = structs.replace(item, state="error", error_kind=kind, discarded=True)
+                bodies.append(ToolCallUpdated(item.id, "error", kind))
+                bodies.append(ItemCompleted(dropped))
+            else:
+                bodies.append(ItemCompleted(structs.replace(item, state="discarded")))
+        if wait:
+            bodies.append(
+                StatusChanged(
+                    "retry",
+                    attempt=wait.attempt,
+                    limit=wait.limit,
+                    delay_s=wait.delay_s,
+                    cause=wait.cause,
+                )
+            )
+        await self._ports.emit(*bodies)
+        self._items.clear()
+        self._pieces.clear()
+        self._call_ids.clear()
+        self._whole_calls.clear()
+        self._offered = 0
+        self._current, self._usage, self._waited = None, Usage(), True
+
+    async def complete(self) -> Response:
+        """Complete text and reasoning; the calls stay open until they have run."""
+        items = tuple(
+            item if isinstance(item, ToolCall) else structs.replace(item, state="completed")
+            for item in map(self._whole, self._items)
+        )
+        await self._ports.emit(*(ItemCompleted(i) for i in items if not isinstance(i, ToolCall)))
+        first = self._first_token_at
+        waited_s = None if first is None else max(0.0, first - self._asked_at)
+        return Response(items, self._finish_reason, self._usage, waited_s)
+
+    def _offer_calls(self) -> None:
+        """Offer the calls that are whole, in call order: one that is not yet holds up the rest."""
+        for index in list(self._call_ids)[self._offered :]:
+            call = self._whole(self._call_ids[index])
+            if index not in self._whole_calls or not isinstance(call, ToolCall):
+                return
+            self._offered += 1
+            self._calls.offer(call)
+
+    async def _extend_text(
+        self, kind: type[AssistantMessage] | type[Reasoning], piece: str
+    ) -> None:
+        if self._current is None or not isinstance(self._items[self._current], kind):
+            await self._start(kind(ItemId(self._ports.new_id()), "", "streaming"))
+        if piece:
+            await self._extend(self._current or "", piece)
+
+    async def _extend_reasoning(self, event: ReasoningDelta) -> None:
+        await self._extend_text(Reasoning, event.text)
+        item = self._items[self._current or ""]
+        if event.opaque and isinstance(item, Reasoning):
+            self._items[item.id] = structs.replace(item, opaque=event.opaque)
+
+    async def _start_call(self, event: ToolCallStarted) -> None:
+        call = ToolCall(
+            ItemId(self._ports.new_id()),
+            CallId(event.call_id),
+            event.name,
+            "",
+            "pending",
+            ordinal=self._ordinal,
+        )
+        self._call_ids[event.index] = call.id
+        await self._start(call)
+
+    async def _start(self, item: StreamedItem) -> None:
+        self._items[item.id] = item
+        self._pieces[item.id] = []
+        self._current = item.id
+        await self._ports.emit(ItemStarted(item))
+
+    async def _extend(self, item_id: str, piece: str) -> None:
+        self._pieces[item_id].append(piece)
+        channel = "arguments" if isinstance(self._items[item_id], ToolCall) else "text"
+        await self._ports.emit(ItemDelta(item_id, channel, piece))
+
+    def _whole(self, item_id: str) -> StreamedItem:
+        """An item with all its pieces."""
+        item, text = self._items[item_id], "".join(self._pieces[item_id])
+        if isinstance(item, ToolCall):
+            return structs.replace(item, arguments=text)
+        return structs.replace(item, text=text)

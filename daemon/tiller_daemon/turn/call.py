@@ -1,0 +1,88 @@
+"""One call: announcing and running it, and what it looks like when it has ended.
+
+Which calls run, and when, is in `dispatch`; here nothing is looked up in history.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from msgspec import structs
+
+from tiller_daemon.tools.base import ToolFailure, ToolResult
+from tiller_daemon.turn.ports import Ports, PreparedCall, Refusal
+from tiller_protocol.events import AnyBody, ItemCompleted, ItemDelta, ToolCallUpdated
+from tiller_protocol.items import ToolCall, ToolErrorKind
+
+LIVE_OUTPUT_BYTES_MAX = 256 * 1024
+"""How much output of one call is sent while it runs; the result has head and tail of all of it."""
+
+
+async def run_call(prepared: PreparedCall, ports: Ports) -> ToolCall:
+    """Run a permitted call and return it with its result, which nobody has been told yet.
+
+    One that may write is in the log as running before it begins. A cancelled one stays running.
+    """
+    call = structs.replace(prepared.call, state="running", started_at=ports.time())
+    await ports.emit(ToolCallUpdated(call.id, "running", title=call.title))
+    if prepared.effect == "write":
+        await ports.committed()
+    try:
+        result = await ports.tools.run(prepared, _live_output(call.id, ports))
+        return _with_result(call, result, ports.time())
+    except ToolFailure as failure:
+        return _with_error(call, "failed", str(failure), ports.time())
+
+
+def refuse_call(call: ToolCall, refusal: Refusal) -> ToolCall:
+    """Return a call that does not run, with what the model is told instead of a result."""
+    return _with_error(call, refusal.kind, refusal.output, None)
+
+
+def completion(call: ToolCall) -> tuple[AnyBody, AnyBody]:
+    """Return the events that end a call."""
+    return (
+        ToolCallUpdated(call.id, call.state, call.error_kind, call.title),
+        ItemCompleted(call),
+    )
+
+
+def _live_output(item_id: str, ports: Ports) -> Callable[[str], Awaitable[None]]:
+    left = LIVE_OUTPUT_BYTES_MAX
+
+    async def output(piece: str) -> None:
+        nonlocal left
+        if left <= 0 or not piece:
+            return
+        shown = piece[:left]
+        left -= len(shown)
+        if left <= 0:
+            shown += "\n… more output is kept and not shown while the call runs\n"
+        await ports.emit(ItemDelta(item_id, "output", shown))
+
+    return output
+
+
+def _with_result(call: ToolCall, result: ToolResult, now: float) -> ToolCall:
+    return structs.replace(
+        call,
+        state="error" if result.failed else "completed",
+        error_kind="failed" if result.failed else None,
+        title=result.title or call.title,
+        output=result.output,
+        diff=result.diff,
+        images=result.images,
+        spill_path=result.spill_path,
+        exit_status=result.exit_status,
+        sub_agent=result.sub_agent,
+        duration_s=_duration(call, now),
+    )
+
+
+def _with_error(call: ToolCall, kind: ToolErrorKind, output: str, now: float | None) -> ToolCall:
+    duration_s = None if now is None else _duration(call, now)
+    return structs.replace(
+        call, state="error", error_kind=kind, output=output, duration_s=duration_s
+    )
+
+
+def _duration(call: ToolCall, now: float) -> float | None:
+    return None if call.started_at is None else max(0.0, now - call.started_at)

@@ -1,0 +1,69 @@
+"""Tasks beside each other: the first failure ends all of them and is raised as it is, ungrouped."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, TypeVarTuple
+
+import trio
+
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
+
+
+class Tasks:
+    """The tasks of one `run_with_tasks`."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.failure: Exception | None = None
+        self._nursery = nursery
+
+    def start_soon(
+        self, job: Callable[[*Arguments], Awaitable[None]], *arguments: *Arguments
+    ) -> None:
+        """Start a task."""
+        self._nursery.start_soon(self._run, job, arguments)
+
+    async def start(
+        self, job: Callable[[*Arguments], Awaitable[None]], *arguments: *Arguments
+    ) -> None:
+        """Start a task, and return when it waits for the first time: tasks begin in this order."""
+        await self._nursery.start(self._begin, job, arguments)
+
+    def fail(self, error: Exception) -> None:
+        """End all tasks; the first error is the one that is raised."""
+        self.failure = self.failure or error
+        self._nursery.cancel_scope.cancel()
+
+    async def _begin(
+        self,
+        job: Callable[[*Arguments], Awaitable[None]],
+        arguments: tuple[*Arguments],
+        *,
+        task_status: trio.TaskStatus[None],
+    ) -> None:
+        task_status.started()
+        await self._run(job, arguments)
+
+    async def _run(
+        self, job: Callable[[*Arguments], Awaitable[None]], arguments: tuple[*Arguments]
+    ) -> None:
+        try:
+            await job(*arguments)
+        except Exception as error:
+            self.fail(error)
+
+
+async def run_with_tasks(main: Callable[[Tasks], Awaitable[T]]) -> T:
+    """Run `main` and the tasks that it starts; returns when all have ended what `main` returned.
+
+    An exception of any of them cancels the others and is raised when they are gone.
+    """
+    done: list[T] = []
+    async with trio.open_nursery() as nursery:
+        tasks = Tasks(nursery)
+        try:
+            done.append(await main(tasks))
+        except Exception as error:
+            tasks.fail(error)
+    if tasks.failure is not None:
+        raise tasks.failure
+    return done[0]
