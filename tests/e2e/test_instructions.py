@@ -34,18 +34,18 @@ async def test_a_file_below_brings_the_instructions_of_its_directories_once(
     put(workspace, "api/v2/a.py", "a\n")
     session_id = await frontend.session(
         workspace,
-        calls(read("api/v2/a.py"), read("api/v2/a.py"), read("api/AGENTS.md")),
+        calls(read("api/v2/a.py")),
+        calls(read("api/v2/a.py"), read("api/AGENTS.md")),
         text("done"),
     )
     await frontend.say(session_id)
     await frontend.turn_ended(session_id)
-    first, second = frontend.requests(session_id)
+    first, _, last = frontend.requests(session_id)
     assert "at the top" in first.system
     assert "Use tabs." not in first.system
-    results = [call.output for call in calls_in(second.items)]
-    assert sum("Use tabs." in output for output in results) == 2  # the third read it by itself
-    assert sum("Use blanks." in output for output in results) == 1
-    (whole,) = [output for output in results if "Use blanks." in output]
+    whole, again, itself = [call.output for call in calls_in(last.items)]
+    assert again == "     1\ta\n(End of file, 1 lines.)"
+    assert itself == "     1\tUse tabs.\n(End of file, 1 lines, no line end after the last.)"
     assert whole.startswith("     1\ta\n(End of file, 1 lines.)\n\nThe project has instructions")
     assert whole.endswith(
         f'<instructions file="{above}">\nUse tabs.\n</instructions>\n'
