@@ -3,15 +3,18 @@
 `TILLER_PROGRAMS` sets how many are played, `TEST_SEED` where their seeds begin.
 """
 
+import gc
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-import pytest
+from coverage import Coverage
 from msgspec import structs
 
 from sim.player import Seen, play
 from sim.program import Program, program_of, show
+from tiller_daemon.app import GC_THRESHOLDS
 
 PROGRAMS = int(os.environ.get("TILLER_PROGRAMS", "2000"))
 FIRST_SEED = int(os.environ.get("TEST_SEED", "0"))
@@ -33,7 +36,12 @@ class Played:
     failure: BaseException | None = None
 
 
-Batch = list[Played]
+@dataclass
+class Batch:
+    """Programs that are held at a time; coverage is `measured` for the first ones only."""
+
+    played: list[Played]
+    measured: bool
 
 
 def play_seed(seed: int) -> Played:
@@ -53,9 +61,10 @@ def of_every_program(check: Check) -> Callable[[Batch], None]:
     """A test that a property holds for all programs of the batch; `check` is the property."""
 
     def test(batch: Batch) -> None:
-        for played in batch:
-            if played.seen is not None:
-                judge(check, played)
+        with fast(measured=batch.measured):
+            for played in batch.played:
+                if played.seen is not None:
+                    judge(check, played)
 
     test.__name__ = check.__name__
     test.__doc__ = check.__doc__
@@ -171,13 +180,33 @@ def _without_some(sequence: tuple) -> Iterator[tuple]:
         size = size // 2 if size > 1 else 0
 
 
-def batches() -> Iterable[object]:
-    """The parameters of the fixture `batch`: the first seed of each, kept on one worker."""
-    for first in range(FIRST_SEED, FIRST_SEED + PROGRAMS, BATCH_PROGRAMS):
-        yield pytest.param(first, marks=pytest.mark.xdist_group(f"programs from {first}"))
+def batches() -> Iterable[int]:
+    """The parameters of the fixture `batch`: the first seed of each."""
+    return range(FIRST_SEED, FIRST_SEED + PROGRAMS, BATCH_PROGRAMS)
 
 
 def play_batch(first: int) -> Batch:
     """Play the programs of one batch."""
     last = min(first + BATCH_PROGRAMS, FIRST_SEED + PROGRAMS)
-    return [play_seed(seed) for seed in range(first, last)]
+    measured = first == FIRST_SEED
+    with fast(measured=measured):
+        return Batch([play_seed(seed) for seed in range(first, last)], measured)
+
+
+@contextmanager
+def fast(*, measured: bool) -> Iterator[None]:
+    """Collect garbage as rarely as the daemon does, and measure coverage only if `measured`.
+
+    The first batch runs nearly all lines that any runs, and measuring takes three times as long.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(*GC_THRESHOLDS)
+    measuring = None if measured else Coverage.current()
+    if measuring:
+        measuring.stop()
+    try:
+        yield
+    finally:
+        if measuring:
+            measuring.start()
+        gc.set_threshold(*before)

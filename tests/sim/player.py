@@ -58,7 +58,10 @@ REST_S_MAX = 20 * 24 * 3600.0
 """Virtual time by which every program is over."""
 
 SESSIONS_MAX = 3
-FOLLOWERS_MAX = 4
+FOLLOWERS_MAX = 3
+
+BUFFERS_EVENTS = (16, 1, 4)
+"""How much followers hold; all of it is tiny, so that they lose events and ask for them again."""
 
 
 @dataclass
@@ -102,40 +105,45 @@ def play(program: Program) -> Seen:
 async def _play(program: Program) -> Seen:
     seen = Seen()
     with trio.fail_after(REST_S_MAX):
-        async with trio.open_nursery() as nursery:
+        async with trio.open_nursery() as machine:
             world = World({"s": program.script}, program.seed)
             world.context_window = program.context_window
             world.commit_s = lambda: world.random.choice(program.commits_s)
-            player = _Player(world, nursery, seen)
-            await nursery.start(player.keep_alive)
-            await player.begin(program.settings)
-            async with trio.open_nursery() as frontends:
-                for number, action in enumerate(program.actions):
-                    await trio.sleep(action.wait_s)
-                    for copy in range(action.copies):
-                        frontends.start_soon(player.act, action, f"{number}.{copy}")
+            async with trio.open_nursery() as followers:
+                player = _Player(world, followers, seen)
+                await machine.start(player.keep_alive, machine)
+                await player.begin(program.settings)
+                async with trio.open_nursery() as frontends:
+                    for number, action in enumerate(program.actions):
+                        await trio.sleep(action.wait_s)
+                        for copy in range(action.copies):
+                            frontends.start_soon(player.act, action, f"{number}.{copy}")
+                    await player.settle()
                 await player.settle()
-            await player.settle()
-            await player.finish()
-            nursery.cancel_scope.cancel()
+                await player.finish()
+            await player.collect()
+            machine.cancel_scope.cancel()
     return seen
 
 
 class _Player:
-    def __init__(self, world: World, nursery: trio.Nursery, seen: Seen) -> None:
+    def __init__(self, world: World, followers: trio.Nursery, seen: Seen) -> None:
         self.world = world
         self.seen = seen
-        self._nursery = nursery
-        self._finished = trio.Event()
+        self._followers = followers
+        self._finished = False
+        self._silences: list[trio.CancelScope] = []
         world.on_publish = self._look
 
-    async def keep_alive(self, *, task_status: trio.TaskStatus[None]) -> None:
+    async def keep_alive(
+        self, machine: trio.Nursery, *, task_status: trio.TaskStatus[None]
+    ) -> None:
         """Start the daemon, and again whenever it is gone, as a service manager does."""
-        await self.world.boot(self._nursery)
+        await self.world.boot(machine)
         task_status.started()
         while True:
             await self.world.gone.wait()
-            await self.world.boot(self._nursery)
+            await self.world.boot(machine)
 
     def _look(self, event: Event) -> None:
         """Check a publication at the moment it is made."""
@@ -171,7 +179,7 @@ class _Player:
             await self._harm(action)
         elif action.kind == "attach":
             after = (await self.get(session_id)).seq if action.number % 2 else 0
-            self._attach(session_id, after)
+            self._attach(session_id, after, BUFFERS_EVENTS[action.number % len(BUFFERS_EVENTS)])
         elif action.kind == "again":
             ids = list(self.seen.answers)
             chosen = ids[action.number * 7 % len(ids)]
@@ -209,19 +217,19 @@ class _Player:
             await self._settle(session_id)
 
     async def finish(self) -> None:
-        """Let what is queued run, wait until every follower has all of it, then collect."""
+        """Let what is queued run, then let every follower have all of it and leave."""
         self.world.commits_left = self.world.log.fail_next = None
         for session_id in self.seen.sessions:
             if (await self.get(session_id)).queue:
                 await self.send(SessionConfigure(session_id, Settings(max_steps=50)))
                 await self.send(UserInput(session_id, f"last of {session_id}"))
                 await self._settle(session_id)
-        await trio.sleep(RESEND_S + SILENCE_S)
-        self._finished.set()
-        await trio.sleep(RESEND_S + SILENCE_S)
-        await self._collect()
+        self._finished = True
+        for silence in self._silences:
+            silence.cancel()
 
-    async def _collect(self) -> None:
+    async def collect(self) -> None:
+        """Take down all that there is, and once more after a restart."""
         world, seen = self.world, self.seen
         for session in seen.sessions.values():
             session_id = session.session_id
@@ -245,24 +253,30 @@ class _Player:
                 return answer.result.snapshot
             assert answer.code == "unavailable", answer
 
-    async def follow(self, session_id: str, after: int) -> None:
-        """A frontend with a tiny buffer that attaches now and follows to the end."""
+    async def _follow(self, session_id: str, after: int, buffer: int) -> None:
+        """A frontend that attaches now, loses what does not fit, and follows to the end."""
         delivered: list[Event] = []
         self.seen.sessions[session_id].followers.append((after, delivered))
         follower = Follower(self.world.log.log_id, after)
-        while not self._finished.is_set():
-            transport = self.world.transport
-            channel = transport.subscribe(session_id, 2)
-            while transport is self.world.transport:
-                await self._catch_up(session_id, follower, delivered)
-                if self._finished.is_set():
-                    return
-                with trio.move_on_after(SILENCE_S) as silence:
-                    _, event = decode_publication(await channel.receive())
-                    delivered += follower.live([event])
-                if silence.cancelled_caught:
-                    follower.doubt()
+        while not self._finished:
+            await self._follow_daemon(session_id, buffer, follower, delivered)
             follower.doubt()
+        await self._catch_up(session_id, follower, delivered)
+
+    async def _follow_daemon(
+        self, session_id: str, buffer: int, follower: Follower, into: list[Event]
+    ) -> None:
+        transport = self.world.transport
+        channel = transport.subscribe(session_id, buffer)
+        while transport is self.world.transport and not self._finished:
+            await self._catch_up(session_id, follower, into)
+            with trio.move_on_after(SILENCE_S) as silence:
+                self._silences.append(silence)
+                _, event = decode_publication(await channel.receive())
+                into += follower.live([event])
+            self._silences.remove(silence)
+            if silence.cancelled_caught:
+                follower.doubt()
 
     async def _catch_up(self, session_id: str, follower: Follower, into: list[Event]) -> None:
         while (after := follower.wanted) is not None:
@@ -293,10 +307,10 @@ class _Player:
             session_id = answer.result.session_id
             self.seen.sessions.setdefault(session_id, SessionSeen(session_id))
 
-    def _attach(self, session_id: str, after: int) -> None:
+    def _attach(self, session_id: str, after: int, buffer: int) -> None:
         """Let one more frontend follow a session."""
         if len(self.seen.sessions[session_id].followers) < FOLLOWERS_MAX:
-            self._nursery.start_soon(self.follow, session_id, after)
+            self._followers.start_soon(self._follow, session_id, after, buffer)
 
     async def _stop(self) -> None:
         """End the daemon as SIGTERM does: turns are interrupted, all is in the log."""

@@ -34,7 +34,7 @@ def interrupted_states(seen: Seen, *, by_user: bool) -> Counter[str]:
                 continue
             if (ended.error is None) != by_user:
                 continue
-            counted.update(_states_of(turn))
+            counted.update(set(_states_of(turn)))
             counted["title"] += any(
                 request.purpose == "title"
                 and request.session_id == session_id

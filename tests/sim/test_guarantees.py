@@ -42,7 +42,7 @@ PASSING = ("overloaded", "unavailable", "shutting_down")
 
 
 def test_every_program_ends_with_all_sessions_at_rest(batch: Batch) -> None:
-    for played in batch:
+    for played in batch.played:
         must_end(played)
 
 
@@ -295,3 +295,9 @@ def _check_input(
         case result:
             assert result is None
             assert op.no_reply
+
+
+CHECKS = tuple(
+    vars(value)["check"] for value in list(globals().values()) if hasattr(value, "check")
+)
+"""All of these, to judge other programs by."""

@@ -34,7 +34,7 @@ from tiller_protocol.codec import (
     decode_event,
     encode_submission,
 )
-from tiller_protocol.events import AnyBody, Event, StatusChanged, TurnEnded
+from tiller_protocol.events import LIFECYCLE_TOPIC, AnyBody, Event, StatusChanged, TurnEnded
 from tiller_protocol.ids import ULID_RANDOM_BYTES, ulid
 from tiller_protocol.ops import AnyOp, SessionCreate, Submission, UserInput
 from tiller_protocol.settings import Settings
@@ -383,8 +383,8 @@ class World:
         await trio.lowlevel.checkpoint()
 
     def _publish(self, topic: str, body: bytes) -> None:
-        event = decode_event(body)
-        if topic == event.session_id:
+        if topic != LIFECYCLE_TOPIC:
+            event = decode_event(body)
             self.published.setdefault(topic, []).append(event)
             self.in_order.append(event)
             self.on_publish(event)
