@@ -16,7 +16,14 @@ from tiller_daemon.models.anthropic_messages import AnthropicMessages
 from tiller_daemon.models.base import ModelClient
 from tiller_daemon.models.catalog import list_local_servers
 from tiller_daemon.models.http_client import BEARER, HttpClient
-from tiller_daemon.models.keys import Key, KeyVariable, NoKey
+from tiller_daemon.models.keys import (
+    Key,
+    KeyVariable,
+    NoKey,
+    key_of_command,
+    key_of_file,
+    key_of_keyring,
+)
 from tiller_daemon.models.openai_chat import OpenAIChat
 from tiller_daemon.models.openai_responses import OpenAIResponses
 from tiller_daemon.models.scripted import ScriptedModel
@@ -56,17 +63,23 @@ USUAL_KEYS = (
 
 
 class Wire(Struct, frozen=True):
-    """One `api`: its adapter, where its own server is, and the header that the key goes into."""
+    """One `api`: its adapter, and its own server.
+
+    `key_variable` is where the key of that is by default, `key_header` what every key goes into.
+    """
 
     adapter: Callable[[HttpClient], ModelClient]
     base_url: str
+    key_variable: str
     key_header: str = BEARER
 
 
 WIRES: dict[Api, Wire] = {
-    "openai_chat": Wire(OpenAIChat, "https://api.openai.com/v1"),
-    "openai_responses": Wire(OpenAIResponses, "https://api.openai.com/v1"),
-    "anthropic_messages": Wire(AnthropicMessages, "https://api.anthropic.com/v1", "x-api-key"),
+    "openai_chat": Wire(OpenAIChat, "https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "openai_responses": Wire(OpenAIResponses, "https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "anthropic_messages": Wire(
+        AnthropicMessages, "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", "x-api-key"
+    ),
 }
 
 SECRET_CHARS_MIN = 8
@@ -91,6 +104,7 @@ class Providers:
         self._environ = environ
         self._config = config
         self._clients: dict[str, ModelClient] = {}
+        self._keys: dict[str, Key] = {}
         self._found: dict[str, Provider] = {}
         self._found_default: str | None = None
         self._closing = AsyncExitStack()
@@ -104,6 +118,7 @@ class Providers:
     def secret_values(self) -> tuple[str, ...]:
         """The keys themselves, the longest first; shorter ones may be ordinary words."""
         values = {self._environ.get(name, "") for name in self.secret_names}
+        values.update(*(key.secrets for key in self._keys.values()))
         return tuple(sorted((v for v in values if len(v) >= SECRET_CHARS_MIN), key=len)[::-1])
 
     async def discover(self) -> None:
@@ -132,7 +147,7 @@ class Providers:
         provider = self._providers.get(provider_name)
         if provider is None or not slash or not provider_model:
             raise RejectionError("invalid_settings", self._unknown(chosen))
-        if problem := self._problem(provider):
+        if problem := self._problem(provider_name, provider):
             raise RejectionError("invalid_settings", f"Model {chosen} can't be used: {problem}.")
         model = self._configuration.models.get(chosen, Model())
         return ChosenModel(
@@ -168,7 +183,9 @@ class Providers:
             api=provider.api if provider else "",
             default=default,
             context_window=model.context_window if model else None,
-            problem=self._problem(provider) if provider else self._unknown(name),
+            problem=self._problem(name.partition("/")[0], provider)
+            if provider
+            else self._unknown(name),
         )
 
     def _unknown(self, name: str) -> str:
@@ -181,8 +198,8 @@ class Providers:
             f"{self._config} are: {there_are}.{did_you_mean(name, known)}"
         )
 
-    def _problem(self, provider: Provider) -> str:
-        if problem := self._key(provider).problem():
+    def _problem(self, name: str, provider: Provider) -> str:
+        if problem := self._key(name, provider).problem():
             return problem
         if provider.api != "scripted" and provider.api not in WIRES:
             return f'its wire {provider.api} is not spoken by this daemon: use api = "openai_chat"'
@@ -204,12 +221,28 @@ class Providers:
             api_key_header=provider.api_key_header or wire.key_header,
         )
         try:
-            http = HttpClient(name, whole, self._key(provider), self._environ)
+            http = HttpClient(name, whole, self._key(name, provider), self._environ)
         except ValueError as error:
             message = f"The provider {name} can't be used: {error}."
             raise RejectionError("invalid_settings", message) from None
         self._closing.push_async_callback(http.aclose)
         return wire.adapter(http)
 
-    def _key(self, provider: Provider) -> Key:
-        return KeyVariable(provider.api_key_env, self._environ) if provider.api_key_env else NoKey()
+    def _key(self, name: str, provider: Provider) -> Key:
+        """The key of a provider, the same one at every call."""
+        if name not in self._keys:
+            self._keys[name] = self._find_key(provider)
+        return self._keys[name]
+
+    def _find_key(self, provider: Provider) -> Key:
+        if provider.api_key_env:
+            return KeyVariable(provider.api_key_env, self._environ)
+        if provider.api_key_command:
+            return key_of_command(provider.api_key_command, self._environ, self.secret_names)
+        if provider.api_key_file:
+            return key_of_file(Path(provider.api_key_file))
+        if provider.api_key_keyring:
+            return key_of_keyring(provider.api_key_keyring)
+        if provider.base_url is None and provider.api in WIRES:
+            return KeyVariable(WIRES[provider.api].key_variable, self._environ)
+        return NoKey()

@@ -293,6 +293,46 @@ def test_whatever_is_given_the_answer_is_a_configuration_or_its_error(text, key)
             load_configuration(places, {}, overrides)
 
 
+@pytest.mark.parametrize(
+    ("lines", "code", "said"),
+    [
+        ('api_key_env = "A"\napi_key_file = "b"', "invalid_value", "`api_key_file` exclude"),
+        ('api_key_command = ["a"]\napi_key_keyring = "b"', "invalid_value", "`api_key_keyring` ex"),
+        ("api_key_command = []", "wrong_type", "length >= 1"),
+        ('api_key_command = "pass"', "wrong_type", "expected `array`"),
+        ('ca_file = "nowhere.pem"', "missing_file", "nowhere.pem does not exist"),
+        ('proxy = "gopher://p"', "invalid_value", "http://host:3128"),
+        (f'proxy = "http://me:{CANARY}@p"', "invalid_value", "without a password"),
+        ("timeouts = { idle_s = 0 }", "wrong_type", "> 0"),
+        ("timeouts = { idle = 9 }", "unknown_key", "did you mean `idle_s`?"),
+    ],
+)
+def test_what_can_not_be_a_provider_is_said(load, lines, code, said):
+    """G13: without the value."""
+    with pytest.raises(ConfigurationError) as caught:
+        load(f'[providers.p]\napi = "openai_chat"\n{lines}\n')
+    assert caught.value.code == code
+    assert said in caught.value.message
+    assert "providers.p" in caught.value.message
+    assert CANARY not in caught.value.message
+
+
+def test_a_place_of_a_key_that_takes_another_ones_place_is_refused_too(load):
+    text = '[providers.p]\napi = "openai_chat"\napi_key_env = "A"\n'
+    with pytest.raises(ConfigurationError, match="exclude each other"):
+        load(text, overrides=["providers.p.api_key_file=/k"])
+
+
+def test_files_of_a_provider_are_relative_to_the_configuration(load, places):
+    (places.config / "ca.pem").write_text("x", encoding="utf-8")
+    loaded = load(
+        '[providers.p]\napi = "openai_chat"\nca_file = "ca.pem"\napi_key_file = "~/keys/p"\n',
+        {"HOME": "/home/me"},
+    ).providers["p"]
+    assert loaded.ca_file == str(places.config / "ca.pem")
+    assert loaded.api_key_file == "/home/me/keys/p"
+
+
 def test_the_manual_shows_what_is_understood(load, places):
     manual = Path(__file__).parents[2] / "docs" / "configuration.md"
     (example,) = re.findall(r"```toml\n(.*?)```", manual.read_text(encoding="utf-8"), re.DOTALL)

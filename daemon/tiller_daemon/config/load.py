@@ -3,16 +3,14 @@
 Later ones win. This is the only place that reads the files; what they may say is in `schema`.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import structs
 
-from tiller_daemon.config.options import options_problem
+from tiller_daemon.config.meaning import KEY_FIELDS, check_meaning
 from tiller_daemon.config.schema import (
     DEFAULT_MAX_STEPS,
     Agent,
@@ -45,8 +43,7 @@ VARIABLE_PREFIX = "TILLER_"
 OTHER_VARIABLES = frozenset({"TILLER_HOME", "TILLER_DAEMON", "TILLER_CALL"})
 """Variables with the prefix that are no configuration: places, and the marks on child processes."""
 
-_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_PATH_FIELDS = ("scripts", "record", "ca_file")
+_PATH_FIELDS = ("scripts", "record", "ca_file", "api_key_file")
 
 
 def load_configuration(
@@ -94,7 +91,7 @@ def _read_file(path: Path, environ: Mapping[str, str], *, needed: bool) -> Itera
     source = Source(str(path), _text_of(path, "configuration file"))
     values = parse(source)
     check_complete(values, Configuration, (), source)
-    _check_meaning(values, source)
+    check_meaning(values, source)
     yield _Layer(source, _with_absolute_paths(values, path.absolute().parent, environ, source))
 
 
@@ -159,73 +156,8 @@ def _assigned(
     key: tuple[str, ...], text: str, source: Source, environ: Mapping[str, str]
 ) -> _Layer:
     values = assign(key, text, source)
-    _check_meaning(values, source)
+    check_meaning(values, source)
     return _Layer(source, _with_absolute_paths(values, Path.cwd(), environ, source))
-
-
-def _check_meaning(values: Table, source: Source) -> None:
-    """What the types do not say of one source. No message repeats a value."""
-    for name, provider in values.get("providers", {}).items():
-        key: Key = ("providers", name)
-        if "/" in name or not name:
-            raise source.error("invalid_value", key, "a provider's name holds no slash")
-        if not _VARIABLE_NAME.match(provider.get("api_key_env", "X")):
-            problem = "expected the name of a variable; a key never stands in the configuration"
-            raise source.error("invalid_value", (*key, "api_key_env"), problem)
-        if (proxy := provider.get("proxy")) and not _is_proxy(proxy):
-            problem = (
-                "expected an address such as http://host:3128, without a password (that may stand "
-                'in the variable HTTPS_PROXY), or "" for none'
-            )
-            raise source.error("invalid_value", (*key, "proxy"), problem)
-        if not _is_http(provider.get("base_url", "http://host")):
-            problem = "expected a URL that begins with http:// or https:// and holds no password"
-            raise source.error("invalid_value", (*key, "base_url"), problem)
-    for name in values.get("models", {}):
-        _check_model_name(name, ("models", name), source)
-    for options_key, options in _options_in(values):
-        if problem := options_problem(options):
-            raise source.error("invalid_value", options_key, problem)
-    for name in ("model", "small_model", "compaction_model"):
-        if name in values:
-            _check_model_name(values[name], (name,), source)
-    for name, agent in values.get("agents", {}).items():
-        if "prompt" in agent and "prompt_file" in agent:
-            problem = "`prompt` and `prompt_file` exclude each other"
-            raise source.error("invalid_value", ("agents", name), problem)
-        if "model" in agent:
-            _check_model_name(agent["model"], ("agents", name, "model"), source)
-
-
-def _options_in(values: Table) -> Iterator[tuple[Key, Table]]:
-    """Every table of options, with its key."""
-    for section in ("providers", "models", "agents"):
-        for name, table in values.get(section, {}).items():
-            yield (section, name, "options"), table.get("options", {})
-            for variant, options in table.get("variants", {}).items():
-                yield (section, name, "variants", variant), options
-
-
-def _is_http(text: str) -> bool:
-    return _is_address(text, ("http", "https"))
-
-
-def _is_proxy(text: str) -> bool:
-    return _is_address(text, ("http", "https", "socks5", "socks5h"))
-
-
-def _is_address(text: str, schemes: tuple[str, ...]) -> bool:
-    try:
-        url = urlsplit(text)
-        return url.scheme in schemes and bool(url.hostname) and url.password is None
-    except ValueError:
-        return False
-
-
-def _check_model_name(name: str, key: Key, source: Source) -> None:
-    provider, slash, model = name.partition("/")
-    if not (provider and slash and model):
-        raise source.error("invalid_value", key, "expected `provider/model`")
 
 
 def _with_absolute_paths(
@@ -242,7 +174,7 @@ def _with_absolute_paths(
                 path = _absolute(table[field], base, environ)
                 table[field] = str(path)
                 there = path.is_dir() if field == "scripts" else path.is_file()
-                if field != "record" and not there:
+                if field in ("scripts", "ca_file", "prompt_file") and not there:
                     raise source.error(
                         "missing_file", (section, name, field), f"{path} does not exist"
                     )
@@ -263,7 +195,7 @@ def _narrow(values: Table, path: Path) -> Iterator[_Layer]:
         return
     source = Source(str(path), _text_of(path, "project file"))
     added = parse(source)
-    _check_meaning(added, source)
+    check_meaning(added, source)
     for key in added:
         if key not in PROJECT_KEYS:
             problem = "a project may not set this; put it into your own file"
@@ -288,9 +220,13 @@ def _finish(layers: Sequence[_Layer]) -> Configuration:
         _check_complete_in(values, layer)
     configuration = msgspec.convert(values, Configuration)
     for name, provider in configuration.providers.items():
+        key: Key = ("providers", name)
         if provider.api == "scripted" and provider.scripts is None:
-            key: Key = ("providers", name)
             problem = "a scripted provider needs `scripts`, the directory that it plays from"
+            raise _source_of(layers, key).error("invalid_value", key, problem)
+        named = [field for field in KEY_FIELDS if getattr(provider, field) is not None]
+        if len(named) > 1:
+            problem = " and ".join(f"`{field}`" for field in named) + " exclude each other"
             raise _source_of(layers, key).error("invalid_value", key, problem)
     for key, model in _models_named(configuration).items():
         provider_name = model.partition("/")[0]

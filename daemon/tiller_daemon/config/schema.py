@@ -1,6 +1,6 @@
 """What may be configured: frozen structs that refuse what they do not know. No I/O here.
 
-Secrets are never part of it: a provider names the variable that holds its key.
+Secrets are never part of it: a provider names the place that its key is in.
 """
 
 from typing import Annotated, Any, Literal
@@ -22,6 +22,7 @@ FIRST_BYTE_S = 600.0
 IDLE_S = 300.0
 
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+Command = Annotated[tuple[str, ...], Meta(min_length=1)]
 Tokens = Annotated[int, Meta(ge=1, le=2**31)]
 
 ConfigurationCode = Literal[
@@ -63,10 +64,11 @@ class Timeouts(Struct, frozen=True, forbid_unknown_fields=True):
 class Provider(Struct, frozen=True, forbid_unknown_fields=True):
     """One way to reach models.
 
-    `base_url` None means the API's own. `api_key_env` is the name of a variable, never a key;
-    the key is sent in `api_key_header`, None meaning the API's own. `headers` and `query` are sent
-    with each request. `proxy` None means that of the environment, "" none. Certificates in
-    `ca_file` are trusted beside the system's.
+    `base_url` None means the API's own. The key is in the variable `api_key_env`, or it is the
+    first line that `api_key_command` prints or that is in `api_key_file`, or an entry of the
+    keyring; it is never in the configuration. It is sent in `api_key_header`, None meaning the
+    API's own. `headers` and `query` are sent with each request. `proxy` None means that of the
+    environment, "" none. Certificates in `ca_file` are trusted beside the system's.
     `scripts` is the directory that a `scripted` provider plays from. `record` is a file to
     which a `scripted` provider appends each request as a line of JSON. Both are absolute after
     loading. `options` are fields of the provider's own request, for all its models.
@@ -75,6 +77,9 @@ class Provider(Struct, frozen=True, forbid_unknown_fields=True):
     api: Api
     base_url: str | None = None
     api_key_env: str | None = None
+    api_key_command: Command | None = None
+    api_key_file: str | None = None
+    api_key_keyring: str | None = None
     api_key_header: str | None = None
     headers: dict[str, str] = {}
     query: dict[str, str] = {}

@@ -207,18 +207,29 @@ class HttpClient:
     async def _ask(
         self, method: str, path: str, body: bytes, model: str, headers: Mapping[str, str]
     ) -> Answer:
+        """Send a request and take the head of its answer; once more if there is a new key."""
+        target = self._target(path, model)
+        key = await self._read_key()
+        answer = await self._exchange(self._request(method, target, body, headers, key), body)
+        if answer.head.status == 401 and key:
+            try:
+                renewed = await self._key.renew(key)
+            except BaseException:
+                answer.connection.close()
+                raise
+            if not renewed:
+                return answer
+            self._release(answer)
+            key = await self._read_key()
+            answer = await self._exchange(self._request(method, target, body, headers, key), body)
+        return answer
+
+    async def _exchange(self, request: h11.Request, body: bytes) -> Answer:
         """Send a request and take the head of its answer.
 
         What fails on a connection that was used before is asked again on another one: servers close
         connections that rest, which may cross a request on its way.
         """
-        fields = {"host": self._authority, **DEFAULT_HEADERS, **headers, **self._own}
-        fields |= await self._authorization()
-        if body:
-            fields["content-length"] = str(len(body))
-        request = h11.Request(
-            method=method, target=self._target(path, model), headers=list(fields.items())
-        )
         while True:
             protocol, data = begin(request)
             connection = await self._connected()
@@ -241,6 +252,19 @@ class HttpClient:
                 if not was_answered:
                     connection.close()
 
+    def _request(
+        self, method: str, target: str, body: bytes, headers: Mapping[str, str], key: str
+    ) -> h11.Request:
+        fields = {"host": self._authority, **DEFAULT_HEADERS, **headers, **self._own}
+        proxy = self._route.proxy
+        if self._route.is_forwarded and proxy and proxy.authorization:
+            fields["proxy-authorization"] = proxy.authorization
+        if key:
+            fields[self._key_header] = f"Bearer {key}" if self._key_header == BEARER else key
+        if body:
+            fields["content-length"] = str(len(body))
+        return h11.Request(method=method, target=target, headers=list(fields.items()))
+
     def _target(self, path: str, model: str) -> str:
         base = self._url.path.replace(MODEL_IN_PATH, quote(model, safe="")).rstrip("/")
         target = base + path + (f"?{self._query}" if self._query else "")
@@ -248,13 +272,10 @@ class HttpClient:
             return f"{self._url.scheme}://{self._authority}{target}"
         return target
 
-    async def _authorization(self) -> dict[str, str]:
-        """The headers that say who asks, and must not be seen."""
-        fields: dict[str, str] = {}
-        if self._route.is_forwarded and self._route.proxy and self._route.proxy.authorization:
-            fields["proxy-authorization"] = self._route.proxy.authorization
+    async def _read_key(self) -> str:
+        """The key; none if a header that is configured stands for it."""
         if self._key_header in self._own:
-            return fields
+            return ""
         try:
             key = await self._key.read()
         except KeyProblem as problem:
@@ -263,9 +284,7 @@ class HttpClient:
         if not _can_be_sent(key):
             message = f"{self.endpoint} can't be asked: its key holds a character that can't be"
             raise ModelError("authentication", f"{message} sent. {self._key.advice}")
-        if key:
-            fields[self._key_header] = f"Bearer {key}" if self._key_header == BEARER else key
-        return fields
+        return key
 
     async def _connected(self) -> Connection:
         """A connection that rests, the last one first, or a new one."""
@@ -321,7 +340,8 @@ class HttpClient:
             what = f"redirects to {place} (HTTP {status}). Set `base_url` to where it is"
         else:
             named = {"text/event-stream": "an event stream"}.get(wanted, wanted)
-            what = f"answered with {kind or 'nothing'} instead of {named} (HTTP {status})"
+            came = self.endpoint.quote(kind) or "nothing"
+            what = f"answered with {came} instead of {named} (HTTP {status})"
             what += ". Check `base_url` and `api`"
             if said := self.endpoint.quote(body.decode(errors="replace")):
                 what += f". It said: {said}"

@@ -1,86 +1,249 @@
-"""Where a provider's key comes from. The key itself goes into a header and nowhere else.
+"""Where a provider's key comes from: a variable, a command, a file or the keyring.
 
-A key says what may be told to people about it (`advice`), and holds what must never be told
-(`secrets`). What sends it, and what takes it out of a server's words, is in `http_client`.
+The key itself goes into a header and nowhere else. A `Key` says what may be told to people
+(`advice`), and holds what must never be told (`secrets`). Who takes that out of a server's words is
+`http_failure`.
 """
 
-from collections.abc import Mapping
-from typing import Protocol
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
 
 import trio
+
+from tiller_daemon.workspace.tree import COMMAND_MARKER
+
+FETCH_S = 60.0
+"""How long a command or the keyring may take: it may ask a person for a passphrase."""
+
+KEY_BYTES_MAX = 64 * 1024
+"""Longest output or file in which a key is looked for; tokens of clouds have some thousands."""
+
+SEEN_MAX = 32
+"""Keys of one provider that are remembered, so as never to be told; some are new every hour."""
+
+KEYRING_SERVICE = "tiller"
+
+_FOR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class KeyProblem(Exception):
     """There is no key; the message is half a sentence that says why and what to do."""
 
 
-class Key(Protocol):
-    """One provider's key.
+class KeySource(NamedTuple):
+    """Where a key is got from.
 
-    `secrets` are the keys that were read so far. `advice` is a sentence for when a server does not
-    accept the key.
+    `name` is its name for people, `fetch` gets the key or raises `KeyProblem`, `problem` is what
+    can be seen without getting it; empty if all is well.
     """
 
-    @property
-    def secrets(self) -> tuple[str, ...]: ...  # noqa: D102 - said above
-
-    @property
-    def advice(self) -> str: ...  # noqa: D102 - said above
-
-    def problem(self) -> str:
-        """Why there is no key, as far as can be seen at once; empty when nothing is wrong."""
-        ...
-
-    async def read(self) -> str:
-        """The key; raises `KeyProblem`."""
-        ...
+    name: str
+    fetch: Callable[[], Awaitable[str]]
+    problem: Callable[[], str]
 
 
-class NoKey:
-    """For servers that want none."""
+class Key:
+    """One provider's key, got when it is first needed."""
 
-    secrets: tuple[str, ...] = ()
-    advice = "Name the variable that holds it with `api_key_env`."
-
-    def problem(self) -> str:
-        """Nothing is wrong."""
-        return ""
-
-    async def read(self) -> str:
-        """No key."""
-        await trio.lowlevel.checkpoint()
-        return ""
-
-
-class KeyVariable:
-    """A key in the environment of the daemon."""
-
-    def __init__(self, name: str, environ: Mapping[str, str]) -> None:
-        self._name = name
-        self._key = environ.get(name, "").strip()
+    def __init__(self, source: KeySource) -> None:
+        self._source = source
+        self._seen: list[str] = []
+        self._fetching = trio.Lock()
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The key, if there is one."""
-        return (self._key,) if self._key else ()
+        """The key, and those it had before."""
+        return tuple(self._seen)
 
     @property
     def advice(self) -> str:
-        """What to look at."""
-        return f"{'Check' if self._key else 'Set'} the variable {self._name}."
+        """A sentence for when a server does not accept the key, or the lack of one."""
+        return f"{'Check' if self._seen else 'Set'} {self._source.name}."
 
     def problem(self) -> str:
-        """Whether the variable is set."""
-        if self._key:
-            return ""
-        return (
-            f"its key is expected in the variable {self._name}, which is not set where the "
-            "daemon was started; set it and run `tiller daemon restart`"
-        )
+        """Why there is no key, as far as can be seen at once; empty when nothing is wrong."""
+        return self._source.problem()
 
     async def read(self) -> str:
-        """The key, as it was when the daemon started."""
+        """The key; raises `KeyProblem`."""
+        async with self._fetching:
+            if not self._seen:
+                self._seen.append(await self._source.fetch())
+            return self._seen[-1]
+
+    async def renew(self, refused: str) -> bool:
+        """Get the key again after `refused` was not accepted; returns whether there is another."""
+        async with self._fetching:
+            if self._seen and self._seen[-1] == refused:
+                try:
+                    fetched = await self._source.fetch()
+                except KeyProblem:
+                    return False
+                if fetched != refused:
+                    self._seen = [*self._seen[-SEEN_MAX:], fetched]
+            return self._seen[-1] != refused if self._seen else False
+
+
+class NoKey(Key):
+    """For servers that want none."""
+
+    @property
+    def advice(self) -> str:
+        """What a server that wants one after all asks for."""
+        return "Name the variable that holds its key with `api_key_env`."
+
+    def __init__(self) -> None:
+        async def nothing() -> str:
+            await trio.lowlevel.checkpoint()
+            return ""
+
+        super().__init__(KeySource("", nothing, str))
+
+
+class KeyVariable(Key):
+    """A key in the environment of the daemon, which never changes."""
+
+    def __init__(self, name: str, environ: Mapping[str, str]) -> None:
+        key = environ.get(name, "").strip()
+        problem = f"its key is expected in the variable {name}, which is not set where the daemon"
+        problem += " was started; set it and run `tiller daemon restart`"
+
+        async def fetch() -> str:
+            await trio.lowlevel.checkpoint()
+            if not key:
+                raise KeyProblem(problem)
+            return key
+
+        super().__init__(KeySource(f"the variable {name}", fetch, lambda: "" if key else problem))
+        self._seen += [key] if key else []
+
+
+def key_of_command(
+    command: Sequence[str], environ: Mapping[str, str], secret_names: Collection[str]
+) -> Key:
+    """A key that a command prints as its first line.
+
+    It is run without a shell and in the daemon's environment, but without the variables in
+    `secret_names`. What it leaves running, such as an agent of gpg, is let be.
+    """
+    name = f"the command `{command[0]}` of `api_key_command`"
+    variables = {key: value for key, value in environ.items() if key not in secret_names}
+    variables[COMMAND_MARKER] = "key"
+
+    def problem() -> str:
+        if shutil.which(command[0], path=environ.get("PATH")):
+            return ""
+        return f"{name} is not found"
+
+    async def fetch() -> str:
+        try:
+            with trio.fail_after(FETCH_S):
+                status, printed = await _run(command, variables)
+        except OSError as error:
+            raise KeyProblem(f"{name} can't be run: {error.strerror}") from None
+        except trio.TooSlowError:
+            raise KeyProblem(f"{name} took longer than {FETCH_S:g} seconds") from None
+        if status != 0:
+            raise KeyProblem(f"{name} failed with status {status}; run it yourself to see why")
+        return _first_line(printed, f"{name} printed no key")
+
+    return Key(KeySource(name, fetch, problem))
+
+
+def key_of_file(path: Path) -> Key:
+    """A key that is the first line of a file which nobody else can read."""
+    name = f"the file {path}"
+
+    def problem() -> str:
+        try:
+            os.close(_open_private(path))
+        except KeyProblem as found:
+            return str(found)
+        return ""
+
+    async def fetch() -> str:
         await trio.lowlevel.checkpoint()
-        if not self._key:
-            raise KeyProblem(self.problem())
-        return self._key
+        with open(_open_private(path), "rb") as opened:  # noqa: ASYNC230 - a line, a descriptor
+            return _first_line(opened.read(KEY_BYTES_MAX), f"{name} holds no key")
+
+    return Key(KeySource(name, fetch, problem))
+
+
+def key_of_keyring(entry: str) -> Key:
+    """A key in the keyring of the desktop, under the service `tiller`."""
+    name = f"the entry `{entry}` of the service `{KEYRING_SERVICE}` in the keyring"
+
+    def problem() -> str:
+        if find_spec("keyring"):
+            return ""
+        return "its key is in the keyring, which needs `pip install 'tillerd[keyring]'`"
+
+    def look() -> str | None:
+        import keyring
+
+        return keyring.get_password(KEYRING_SERVICE, entry)
+
+    async def fetch() -> str:
+        try:
+            with trio.fail_after(FETCH_S):
+                found = await trio.to_thread.run_sync(look, abandon_on_cancel=True)
+        except trio.TooSlowError:
+            raise KeyProblem(f"the keyring did not answer within {FETCH_S:g} seconds") from None
+        except Exception as error:
+            why = f"{type(error).__name__}: the keyring can't be read"
+            raise KeyProblem(f"{why}; see why: keyring get {KEYRING_SERVICE} {entry}") from None
+        missing = f"{name} is not there; put it there: keyring set {KEYRING_SERVICE} {entry}"
+        return _first_line((found or "").encode(), missing)
+
+    return Key(KeySource(name, fetch, problem))
+
+
+async def _run(command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, bytes]:
+    """The exit status of a command, and what it printed; its complaints are nobody's matter."""
+    printed = b""
+    async with trio.open_nursery() as nursery:
+        start = partial(
+            trio.run_process,
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            check=False,
+            env=variables,
+        )
+        process: trio.Process = await nursery.start(start)
+        assert process.stdout
+        async for piece in process.stdout:
+            printed += piece
+            if len(printed) > KEY_BYTES_MAX:
+                nursery.cancel_scope.cancel()
+    return process.returncode or 0, printed
+
+
+def _open_private(path: Path) -> int:
+    """The descriptor of a file that is ours alone; raises `KeyProblem`."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise KeyProblem(f"the file {path} can't be read: {error.strerror}") from None
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and not found.st_mode & _FOR_OTHERS:
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISREG(found.st_mode):
+        raise KeyProblem(f"others can read the file {path} that its key is in: chmod 600 {path}")
+    raise KeyProblem(f"{path} is no file that a key can be in")
+
+
+def _first_line(data: bytes, otherwise: str) -> str:
+    lines = data.decode(errors="replace").strip().splitlines()
+    if not lines or not lines[0].strip():
+        raise KeyProblem(otherwise)
+    return lines[0].strip()

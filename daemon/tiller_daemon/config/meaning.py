@@ -1,0 +1,81 @@
+"""What the types do not say of a configuration: names, addresses, what excludes each other. Pure.
+
+Looks at the values of one source, before they are joined. No message repeats a value.
+"""
+
+import re
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from tiller_daemon.config.options import options_problem
+from tiller_daemon.config.source import Key, Source, Table
+
+KEY_FIELDS = ("api_key_env", "api_key_command", "api_key_file", "api_key_keyring")
+"""The places that a key can be in, of which a provider has one."""
+
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def check_meaning(values: Table, source: Source) -> None:
+    """What the types do not say of one source. No message repeats a value."""
+    for name, provider in values.get("providers", {}).items():
+        key: Key = ("providers", name)
+        if "/" in name or not name:
+            raise source.error("invalid_value", key, "a provider's name holds no slash")
+        if not _VARIABLE_NAME.match(provider.get("api_key_env", "X")):
+            problem = "expected the name of a variable; a key never stands in the configuration"
+            raise source.error("invalid_value", (*key, "api_key_env"), problem)
+        if (proxy := provider.get("proxy")) and not _is_proxy(proxy):
+            problem = (
+                "expected an address such as http://host:3128, without a password (that may stand "
+                'in the variable HTTPS_PROXY), or "" for none'
+            )
+            raise source.error("invalid_value", (*key, "proxy"), problem)
+        if not _is_http(provider.get("base_url", "http://host")):
+            problem = "expected a URL that begins with http:// or https:// and holds no password"
+            raise source.error("invalid_value", (*key, "base_url"), problem)
+    for name in values.get("models", {}):
+        _check_model_name(name, ("models", name), source)
+    for options_key, options in _options_in(values):
+        if problem := options_problem(options):
+            raise source.error("invalid_value", options_key, problem)
+    for name in ("model", "small_model", "compaction_model"):
+        if name in values:
+            _check_model_name(values[name], (name,), source)
+    for name, agent in values.get("agents", {}).items():
+        if "prompt" in agent and "prompt_file" in agent:
+            problem = "`prompt` and `prompt_file` exclude each other"
+            raise source.error("invalid_value", ("agents", name), problem)
+        if "model" in agent:
+            _check_model_name(agent["model"], ("agents", name, "model"), source)
+
+
+def _options_in(values: Table) -> Iterator[tuple[Key, Table]]:
+    """Every table of options, with its key."""
+    for section in ("providers", "models", "agents"):
+        for name, table in values.get(section, {}).items():
+            yield (section, name, "options"), table.get("options", {})
+            for variant, options in table.get("variants", {}).items():
+                yield (section, name, "variants", variant), options
+
+
+def _is_http(text: str) -> bool:
+    return _is_address(text, ("http", "https"))
+
+
+def _is_proxy(text: str) -> bool:
+    return _is_address(text, ("http", "https", "socks5", "socks5h"))
+
+
+def _is_address(text: str, schemes: tuple[str, ...]) -> bool:
+    try:
+        url = urlsplit(text)
+        return url.scheme in schemes and bool(url.hostname) and url.password is None
+    except ValueError:
+        return False
+
+
+def _check_model_name(name: str, key: Key, source: Source) -> None:
+    provider, slash, model = name.partition("/")
+    if not (provider and slash and model):
+        raise source.error("invalid_value", key, "expected `provider/model`")
