@@ -1,6 +1,5 @@
 """Messages frames as events, cut at every byte; complete or an error, never short."""
 
-import json
 from itertools import pairwise
 from typing import Any
 
@@ -8,6 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.messages_frames import (
+    PING,
+    STOP,
+    begun,
+    call,
+    ended,
+    frame,
+    piece,
+    started,
+    stopped,
+    text,
+    thought,
+)
 from tiller_daemon.models.anthropic_messages_kept import kept_by, origin_of
 from tiller_daemon.models.anthropic_messages_stream import MessagesDecoder
 from tiller_daemon.models.base import (
@@ -26,52 +38,6 @@ from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Reasoning, Usage
 
 ENDPOINT = Endpoint("claude", "http://127.0.0.1:1/v1", headers=("sk-secret",))
-STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
-PING = b'event: ping\ndata: {"type": "ping"}\n\n'
-
-
-def frame(kind: str, **fields: Any) -> bytes:
-    data = json.dumps({"type": kind, **fields}).encode()
-    return b"event: " + kind.encode() + b"\ndata: " + data + b"\n\n"
-
-
-def started(**usage: Any) -> bytes:
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "content": [], "model": "m"}
-    return frame("message_start", message=message | {"stop_reason": None, "usage": usage})
-
-
-def begun(index: int, kind: str, **fields: Any) -> bytes:
-    return frame("content_block_start", index=index, content_block={"type": kind, **fields})
-
-
-def piece(index: int, kind: str, **fields: Any) -> bytes:
-    return frame("content_block_delta", index=index, delta={"type": kind, **fields})
-
-
-def stopped(index: int) -> bytes:
-    return frame("content_block_stop", index=index)
-
-
-def ended(reason: str | None, **usage: Any) -> bytes:
-    delta = {"stop_reason": reason, "stop_sequence": None}
-    return frame("message_delta", delta=delta, usage=usage) + STOP
-
-
-def text(index: int, *pieces: str) -> bytes:
-    said = b"".join(piece(index, "text_delta", text=one) for one in pieces)
-    return begun(index, "text", text="") + said + stopped(index)
-
-
-def thought(index: int, signature: str, *pieces: str) -> bytes:
-    said = b"".join(piece(index, "thinking_delta", thinking=one) for one in pieces)
-    sealed = piece(index, "signature_delta", signature=signature)
-    return begun(index, "thinking", thinking="", signature="") + said + sealed + stopped(index)
-
-
-def call(index: int, id_: str, name: str, *pieces: str, **fields: Any) -> bytes:
-    said = b"".join(piece(index, "input_json_delta", partial_json=one) for one in pieces)
-    start = {"id": id_, "name": name, "input": {}} | fields
-    return begun(index, "tool_use", **start) + said + stopped(index)
 
 
 def decode(stream: bytes, *cuts: int) -> list[ModelEvent]:
