@@ -1,0 +1,262 @@
+"""Sub-agents as random trees: whoever interrupts, answers or kills, owner and sub-agent agree."""
+
+import os
+from dataclasses import dataclass
+from functools import partial
+
+import trio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from sim.deterministic import run_from_seed
+from support.world import World
+from tiller_daemon.config import Agent
+from tiller_daemon.models.scripted import (
+    CallPart,
+    HangPart,
+    Part,
+    Script,
+    ScriptedUsage,
+    ScriptStep,
+    TextPart,
+    WaitPart,
+)
+from tiller_protocol.events import Event, RequestOpened, RequestResolved, TurnEnded
+from tiller_protocol.items import ToolCall
+from tiller_protocol.lifecycle import LifecycleState, advance
+from tiller_protocol.ops import Answer, Interrupt, SessionGet, SessionList
+from tiller_protocol.snapshot import Snapshot
+
+PROGRAMS = int(os.environ.get("TILLER_PROGRAMS", "60"))
+PATIENCE_S = 500.0
+ROUNDS_MAX = 60
+USAGE = ScriptedUsage(input_tokens=100, output_tokens=1)
+
+many = settings(
+    max_examples=PROGRAMS,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+@dataclass(frozen=True)
+class Action:
+    """After `wait_s` one frontend does `kind` to one of the sessions there are."""
+
+    wait_s: float
+    kind: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Tree:
+    """What boss, workers and scouts say, what is done to them, and the order of it all."""
+
+    boss: tuple[ScriptStep, ...]
+    worker: tuple[ScriptStep, ...]
+    scout: tuple[ScriptStep, ...]
+    actions: tuple[Action, ...]
+    seed: int
+
+
+@dataclass
+class Outcome:
+    """What was seen of one run."""
+
+    logs: dict[str, list[Event]]
+    snapshots: dict[str, Snapshot]
+    endings: list[str]
+    alive_at_end: list[str]
+    kills: int
+
+
+_WAITS = st.sampled_from([0.0, 0.1, 0.5, 2.0])
+
+
+def _steps(*agents: str) -> st.SearchStrategy[tuple[ScriptStep, ...]]:
+    tasks = st.builds(
+        lambda agent, prompt: CallPart("task", arguments={"prompt": prompt, "agent": agent}),
+        st.sampled_from(agents or ("nobody",)),
+        st.sampled_from(["a", "b", "c"]),
+    )
+    calls = st.builds(
+        lambda name, seconds, say: CallPart(name, arguments={"seconds": seconds, "say": say}),
+        st.sampled_from(["look", "change", "guarded", "peek"]),
+        _WAITS,
+        st.sampled_from(["x", "y"]),
+    )
+    part: st.SearchStrategy[Part] = st.one_of(
+        *([tasks, tasks, tasks] if agents else []),
+        calls,
+        st.builds(WaitPart, _WAITS),
+        st.builds(TextPart, st.just("words")),
+        st.just(HangPart()),
+    )
+    step = st.builds(ScriptStep, parts=st.lists(part, max_size=3).map(tuple), usage=st.just(USAGE))
+    return st.lists(step, min_size=1, max_size=3).map(tuple)
+
+
+def trees(*, kills: bool) -> st.SearchStrategy[Tree]:
+    """Random trees; the daemon is killed now and then if `kills`."""
+    kinds = ["interrupt", "interrupt", "once", "once", "always", "reject"] + ["kill"] * kills
+    action = st.builds(Action, _WAITS, st.sampled_from(kinds), st.integers(0, 5))
+    return st.builds(
+        Tree,
+        boss=_steps("worker", "scout"),
+        worker=_steps("scout", "worker"),
+        scout=_steps(),
+        actions=st.lists(action, max_size=8).map(tuple),
+        seed=st.integers(0, 2**32 - 1),
+    )
+
+
+@many
+@given(trees(kills=False))
+def test_g8_no_survivors_a_turn_ends_after_every_turn_that_works_for_it(tree: Tree) -> None:
+    outcome = run(tree)
+    assert outcome.alive_at_end == []
+    for session_id, snapshot in outcome.snapshots.items():
+        last = _last(outcome.endings, session_id)
+        owner = snapshot.owner_id
+        if owner and last is not None:
+            assert last < (_last(outcome.endings, owner) or 0)
+
+
+@many
+@given(trees(kills=True))
+def test_g7_one_ending_in_every_session_of_a_tree_and_none_is_busy(tree: Tree) -> None:
+    outcome = run(tree)
+    for session_id, log in outcome.logs.items():
+        state = LifecycleState()
+        for event in log:
+            advance(state, event)
+        assert (state.turn_id, state.open_items, state.open_requests) == (None, set(), set())
+        assert outcome.snapshots[session_id].status == "idle"
+
+
+@many
+@given(trees(kills=False))
+def test_a_request_is_opened_and_resolved_alike_in_the_session_and_all_that_it_works_for(
+    tree: Tree,
+) -> None:
+    outcome = run(tree)
+    for session_id, snapshot in outcome.snapshots.items():
+        if snapshot.owner_id is None:
+            continue
+        above = _resolutions(outcome.logs[snapshot.owner_id])
+        assert _resolutions(outcome.logs[session_id]).items() <= above.items()
+        opened = {r for r, _ in _opened(outcome.logs[session_id])}
+        assert opened <= {r for r, _ in _opened(outcome.logs[snapshot.owner_id])}
+
+
+@many
+@given(trees(kills=False))
+def test_an_owner_has_spent_what_it_and_its_sub_agents_have_spent(tree: Tree) -> None:
+    outcome = run(tree)
+    for session_id, snapshot in outcome.snapshots.items():
+        own = 0
+        for event in outcome.logs[session_id]:
+            own += event.body.usage.input_tokens if type(event.body).__name__ == "StepEnded" else 0
+        below = [one for one in outcome.snapshots.values() if one.owner_id == session_id]
+        assert snapshot.usage.input_tokens == own + sum(one.usage.input_tokens for one in below)
+        calls = [i for i in snapshot.items if isinstance(i, ToolCall) and i.sub_agent]
+        assert {call.sub_agent.session_id for call in calls} == {one.session_id for one in below}
+
+
+def run(tree: Tree) -> Outcome:
+    """Run a tree to its end, where every session rests."""
+    return run_from_seed(partial(_run, tree), tree.seed)
+
+
+async def _run(tree: Tree) -> Outcome:
+    end = ScriptStep(parts=(TextPart("end"),), usage=USAGE, repeat=True)
+    scripts = {
+        "boss": Script((*tree.boss, end)),
+        "worker": Script((*tree.worker, end)),
+        "scout": Script((*tree.scout, end)),
+    }
+    alive: list[str] = []
+    async with trio.open_nursery() as nursery:
+        world = await World.start(nursery, scripts, tree.seed)
+        world.configuration = structs.replace(
+            world.configuration,
+            agents={
+                "worker": Agent(description="w", model="scripted/worker"),
+                "scout": Agent(description="s", model="scripted/scout", read_only=True),
+            },
+        )
+
+        def look(event: Event) -> None:
+            if isinstance(event.body, TurnEnded) and event.session_id == boss:
+                alive.extend(sorted(world.usage.running))
+
+        boss = await world.session()
+        world.on_publish = look
+        await world.say(boss, "go")
+        kills = 0
+        for action in tree.actions:
+            await trio.sleep(action.wait_s)
+            if action.kind == "kill":
+                kills += 1
+                await world.kill()
+                await world.boot(nursery)
+            else:
+                await _act(world, action)
+        await _settle(world, boss)
+        sessions = await _sessions(world)
+        outcome = Outcome(
+            {s: await world.events(s) for s in sessions},
+            {s: (await world.must(SessionGet(s))).snapshot for s in sessions},
+            [e.session_id for e in world.in_order if isinstance(e.body, TurnEnded)],
+            alive,
+            kills,
+        )
+        nursery.cancel_scope.cancel()
+    return outcome
+
+
+async def _act(world: World, action: Action) -> None:
+    sessions = await _sessions(world)
+    session_id = sessions[action.number % len(sessions)]
+    if action.kind == "interrupt":
+        await world.ask(Interrupt(session_id))
+        return
+    requests = (await world.must(SessionGet(session_id))).snapshot.requests
+    if requests:
+        request = requests[action.number % len(requests)]
+        await world.ask(Answer(request.id, action.kind, ""))
+
+
+async def _settle(world: World, boss: str) -> None:
+    for number in range(ROUNDS_MAX):
+        snapshot = (await world.must(SessionGet(boss))).snapshot
+        if snapshot.turn is None:
+            return
+        for request in snapshot.requests:
+            await world.ask(Answer(request.id, "once"))
+        if number > ROUNDS_MAX // 2:
+            await world.ask(Interrupt(boss))
+        await trio.sleep(PATIENCE_S)
+    raise AssertionError("the boss is stuck busy")
+
+
+async def _sessions(world: World) -> list[str]:
+    listed = await world.must(SessionList(sub_agents=True))
+    return sorted(one.session_id for one in listed.sessions)
+
+
+def _opened(log: list[Event]) -> list[tuple[str, str]]:
+    bodies = [event.body for event in log]
+    return [(b.request.id, b.request.kind) for b in bodies if isinstance(b, RequestOpened)]
+
+
+def _resolutions(log: list[Event]) -> dict[str, str]:
+    bodies = [event.body for event in log]
+    return {b.request_id: b.resolution for b in bodies if isinstance(b, RequestResolved)}
+
+
+def _last(endings: list[str], session_id: str) -> int | None:
+    places = [place for place, one in enumerate(endings) if one == session_id]
+    return places[-1] if places else None
