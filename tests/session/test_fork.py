@@ -1,6 +1,6 @@
 """B56: a fork goes on from the middle of history; nothing is copied, and both are independent."""
 
-from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart
+from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart, WaitPart
 from tiller_protocol.answers import Created
 from tiller_protocol.events import StepEnded, TurnStarted
 from tiller_protocol.items import ToolCall, UserMessage
@@ -55,6 +55,20 @@ async def test_a_fork_in_the_middle_of_a_call_has_a_valid_history(autojump_clock
     (call,) = [i for i in world.model.requests[-1].items if isinstance(i, ToolCall)]
     assert call.error_kind == "aborted"
     assert (await world.ended(parent)).outcome == "completed"
+
+
+async def test_a_fork_while_the_log_is_slow_shares_only_what_is_in_it(
+    autojump_clock, start, nursery
+):
+    world, parent = await start(ScriptStep(parts=(TextPart("x"), WaitPart(0.1)) * 100))
+    world.commit_s = lambda: 0.25
+    await world.say(parent, "go")
+    forks = [await forked(world, parent) for _ in range(12)]
+    before = [await world.must(SessionGet(fork)) for fork in forks]
+    await world.ended(parent)
+    await world.kill()
+    await world.boot(nursery)
+    assert [await world.must(SessionGet(fork)) for fork in forks] == before
 
 
 async def test_a_fork_of_a_fork_shares_what_both_share(autojump_clock, start, nursery):

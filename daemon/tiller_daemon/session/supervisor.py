@@ -172,8 +172,8 @@ class Supervisor:
     async def _fork(self, pending: Pending, op: SessionFork) -> AnyAnswer:
         """A session that reads its beginning from the parent's events: nothing is copied."""
         parent = await self._session(op.session_id)
+        head = parent.outbox.settle().seq
         await parent.outbox.committed()
-        head = parent.snapshot.seq
         at = head if op.at is None else op.at
         if not 1 <= at <= head:
             message = f"Session {op.session_id} has the events 1 to {head}; {at} is none of them."
