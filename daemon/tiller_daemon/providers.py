@@ -16,6 +16,7 @@ from tiller_daemon.models.anthropic_messages import AnthropicMessages
 from tiller_daemon.models.base import ModelClient
 from tiller_daemon.models.catalog import list_local_servers
 from tiller_daemon.models.http_client import BEARER, HttpClient
+from tiller_daemon.models.images import WithoutImages
 from tiller_daemon.models.keys import (
     Key,
     KeyVariable,
@@ -150,14 +151,16 @@ class Providers:
         if problem := self._problem(provider_name, provider):
             raise RejectionError("invalid_settings", f"Model {chosen} can't be used: {problem}.")
         model = self._configuration.models.get(chosen, Model())
+        client = self._client(provider_name, provider)
         return ChosenModel(
             chosen,
             provider_model,
-            self._client(provider_name, provider),
+            client if model.images else WithoutImages(client),
             model.context_window,
             model.max_output,
             merge_options(provider.options, model.options),
             model.variants,
+            model.images,
         )
 
     def summaries(self) -> tuple[ModelSummary, ...]:

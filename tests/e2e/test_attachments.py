@@ -3,17 +3,19 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import trio
 
 from e2e.gates import Gate
-from e2e.words import always, bash, calls, calls_in, read, text
-from support.daemon import Daemon
+from e2e.words import always, bash, calls, calls_in, failing, read, text
+from support.daemon import CONFIG, Daemon
 from support.dialect import check_chat_messages
 from support.frontend import Frontend
 from support.pictures import decode, noise, picture
 from tiller_daemon.models.openai_chat_request import build_messages
+from tiller_daemon.models.scripted import Failure
 from tiller_protocol.answers import SessionListResult
 from tiller_protocol.items import Image, UserMessage
 from tiller_protocol.ops import SessionList, UserInput
@@ -121,6 +123,51 @@ async def test_reading_an_image_shows_it_to_the_model(frontend: Frontend, worksp
     built = build_messages(frontend.requests(session_id)[1])
     check_chat_messages(built)
     assert [part["type"] for part in built[-1]["content"]] == ["text", "image_url", "image_url"]
+
+
+async def test_a_model_that_takes_no_images_is_sent_none(
+    new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery
+) -> None:
+    """`images = false` → an input with one is refused, `read` of one is told in words."""
+    daemon = new_daemon(f'{CONFIG}\n[models."scripted/blind"]\nimages = false\n')
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
+    (workspace / "shot.png").write_bytes(picture())
+    gate = Gate(workspace)
+    daemon.play("blind", calls(read("shot.png"), bash(gate.command)), text("a pity"))
+    session_id = await frontend.session(workspace, model="scripted/blind")
+    op = UserInput(session_id, "look", (Image("image/png", picture()),))
+    refused = await frontend.refused(op)
+    assert refused.message == (
+        "The model scripted/blind takes no images. Leave them out, or choose another."
+    )
+    assert refused.data["input"]["text"] == "look"
+    await frontend.say(session_id, "look at shot.png")
+    await gate.reached()
+    assert (await frontend.refused(op)).message == refused.message
+    gate.open()
+    assert (await frontend.turn_ended(session_id)).last_message == "a pity"
+    call, _ = calls_in(frontend.requests(session_id)[-1].items)
+    assert call.images == ()
+    assert call.output.endswith("\n[An image is left out here: you can't be shown any.]")
+    kept = [item for item in (await frontend.snapshot(session_id)).items if item.id == call.id]
+    assert kept[0].images == (Image("image/png", picture()),)
+    await frontend.close()
+
+
+async def test_a_refusal_of_a_request_with_an_image_says_what_may_help(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """A provider that refuses a request with an image → the turn's error names the setting."""
+    refusal = Failure("bad_request", "Can't read that.")
+    session_id = await frontend.session(workspace, failing(refusal), always("fine"))
+    await frontend.say(session_id, "look", images=(Image("image/png", picture()),))
+    ended = await frontend.turn_ended(session_id)
+    assert ended.error is not None
+    assert ended.error.message == (
+        "Can't read that. It was sent images: if the model takes none, set `images = false` for it "
+        "in `config.toml`."
+    )
 
 
 async def test_exec_hands_over_images_and_files_named_from_where_it_runs(

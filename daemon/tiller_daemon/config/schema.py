@@ -94,11 +94,13 @@ class Provider(Struct, frozen=True, forbid_unknown_fields=True):
 class Model(Struct, frozen=True, forbid_unknown_fields=True):
     """Limits of one model in tokens; they override what the daemon knows about it.
 
-    `options` are fields of the provider's request, `variants` more of them under a name.
+    `options` are fields of the provider's request, `variants` more of them under a name. With
+    `images` false it is sent none.
     """
 
     context_window: Tokens | None = None
     max_output: Tokens | None = None
+    images: bool = True
     options: dict[str, Any] = {}
     variants: dict[str, dict[str, Any]] = {}
 

@@ -17,7 +17,7 @@ from tiller_daemon.session.freeze import FrozenTurn, with_grants
 from tiller_daemon.session.mailbox import InputQueue
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import OpenRequests, Reply
-from tiller_daemon.session.services import Services
+from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.title import Titling
 from tiller_daemon.session.toolbox import Toolbox
 from tiller_daemon.store.base import LogError
@@ -106,6 +106,11 @@ class ActiveTurn:
     def turn_id(self) -> str:
         """The turn's id."""
         return self.context.turn_id
+
+    @property
+    def model(self) -> ChosenModel:
+        """The turn's model."""
+        return self._frozen.model
 
     @property
     def takes_input(self) -> bool:

@@ -12,7 +12,7 @@ from tiller_daemon.errors import RejectionError
 from tiller_daemon.policy.rules import decide
 from tiller_daemon.session.agents import DEFAULT_AGENT, find_agent
 from tiller_daemon.session.checks import check_input, handed_back
-from tiller_daemon.session.services import Services
+from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.tools.reach import file_needs
 from tiller_daemon.tools.similar import did_you_mean_path
 from tiller_daemon.workspace.images import ImageProblem, fit_image
@@ -59,6 +59,13 @@ async def fit_images(op: UserInput) -> tuple[Image, ...]:
         message = f"The images have {size:,} bytes together; at most {INPUT_BYTES_MAX:,} fit."
         raise _refused(op, "too_large", message)
     return tuple(fitted)
+
+
+def check_shown(op: UserInput, model: ChosenModel) -> None:
+    """Reject images for a model that takes none; raises `RejectionError`."""
+    if op.images and not model.images:
+        message = f"The model {model.name} takes no images. Leave them out, or choose another."
+        raise _refused(op, "invalid_settings", message)
 
 
 def refer_files(services: Services, snapshot: Snapshot, op: UserInput) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.active_turn import ActiveTurn, Main
-from tiller_daemon.session.attachments import refer_files
+from tiller_daemon.session.attachments import check_shown, refer_files
 from tiller_daemon.session.checks import check_input, check_settings, check_workspace, handed_back
 from tiller_daemon.session.commands import expand_input
 from tiller_daemon.session.freeze import FrozenTurn, freeze_context, merge_settings, with_grants
@@ -120,6 +120,7 @@ def _take_input(state: SessionState, op: UserInput, pending: Pending) -> AnyResu
             _enqueue(state, given, pending)
             return Queued(given.id, len(state.queue.queue) - 1)
         case "steer" | "auto":
+            check_shown(op, turn.model)
             _enqueue(state, _as(given, "steer"), pending)
             return Steered(turn.turn_id, given.id)
 
@@ -183,6 +184,8 @@ def _start_turn(
     errand = pending.errand
     inherited = errand.inherited if errand else None
     frozen = freeze_context(state.services, snapshot, overrides, inherited)
+    if isinstance(pending.op, UserInput):
+        check_shown(pending.op, frozen.model)
     context = frozen.context
     message = _first_message(first)
     history = History([*snapshot.items, message], snapshot.pruned)

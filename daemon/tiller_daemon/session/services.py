@@ -18,6 +18,7 @@ class ChosenModel(Struct, frozen=True):
     """A model that can be asked: its full name, its provider's name for it, and its client.
 
     `options` are those of provider and model, `variants` those that a variant adds.
+    `images` says whether it can be shown some.
     """
 
     name: str
@@ -27,6 +28,7 @@ class ChosenModel(Struct, frozen=True):
     max_output_tokens: int | None = None
     options: dict[str, Any] = {}
     variants: dict[str, dict[str, Any]] = {}
+    images: bool = True
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tiller_daemon.models.base import ModelError, ModelRequest
+from tiller_daemon.models.images import images_hint
 from tiller_daemon.turn.budget import Spent, spent_by, used_up, used_up_next
 from tiller_daemon.turn.compaction import ContextFull, Room, prune
 from tiller_daemon.turn.context import Ending, TurnContext
@@ -54,7 +55,8 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
             frozen = await _begin_step(context, step, purse.limit(step), history, ports)
             done = await _take_step(frozen, history, room, ports)
         except ModelError as error:
-            return Ending("failed", ErrorInfo(error.kind, error.message))
+            hint = images_hint(error, history.for_request())
+            return Ending("failed", ErrorInfo(error.kind, error.message + hint))
         except ContextFull as error:
             return Ending("failed", ErrorInfo("context_full", str(error)))
         response = done.response
