@@ -44,6 +44,28 @@ def test_a_wait_is_read_from_milliseconds_seconds_or_a_date(
     assert retry_after_s(headers, NOW) == seconds
 
 
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        ("Please try again in 11.054s. Visit …", 11.054),
+        ("Please try again in 20ms.", 0.02),
+        ("Please try again in 6m0s.", 360.0),
+        ("Please try again in 1h2m3s", 3723.0),
+        ("Please try again in a moment.", None),
+        ("Please try again in 1.2.3s.", 0.0),
+    ],
+)
+def test_a_wait_is_read_from_words_where_no_header_can_say_it(
+    words: str, seconds: float | None
+) -> None:
+    """B46."""
+    body = b'{"error":{"code":"rate_limit_exceeded","message":"%s"}}' % words.encode()
+    asked = error_in_stream(ENDPOINT, body).retry_after_s
+    assert asked == (None if seconds is None else pytest.approx(seconds))
+    assert error_of_answer(ENDPOINT, 429, {}, body, NOW).retry_after_s == asked
+    assert error_of_answer(ENDPOINT, 429, {"retry-after": "2"}, body, NOW).retry_after_s == 2
+
+
 @given(
     milliseconds=st.text(),
     seconds=st.text() | st.from_regex(r"\w{3}, \d+ \w{3} \d+ \d+:\d+:\d+ (GMT|[+-]\d{4})"),

@@ -5,6 +5,7 @@ quote the server, cut short and with every secret taken out.
 """
 
 import math
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -55,9 +56,34 @@ _POLICY_WORDS = (
     "content policy",
     "content filtering policy",
     "safety policy",
+    "bio_policy",
+    "policy_violation",
 )
 
 _STATUS_OF_TYPE = {
+    "server_error": 500,
+    "server_is_overloaded": 529,
+    "slow_down": 503,
+    "vector_store_timeout": 504,
+    "insufficient_quota": 429,
+    "invalid_prompt": 400,
+    "data_residency_mismatch": 400,
+    "bio_policy": 400,
+    "misalignment_policy_violation": 400,
+    "image_content_policy_violation": 400,
+    "invalid_image": 400,
+    "invalid_image_format": 400,
+    "invalid_base64_image": 400,
+    "invalid_image_url": 400,
+    "invalid_image_mode": 400,
+    "image_too_large": 400,
+    "image_too_small": 400,
+    "image_parse_error": 400,
+    "image_file_too_large": 400,
+    "image_file_not_found": 400,
+    "unsupported_image_media_type": 400,
+    "empty_image_file": 400,
+    "failed_to_download_image": 400,
     "invalid_request_error": 400,
     "authentication_error": 401,
     "billing_error": 402,
@@ -68,7 +94,13 @@ _STATUS_OF_TYPE = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""What the types of errors stand for (https://platform.claude.com/docs/en/api/errors)."""
+"""What the types and codes of errors stand for (https://platform.claude.com/docs/en/api/errors and
+https://platform.openai.com/docs/api-reference/responses/object, `error.code`)."""
+
+_WAIT = re.compile(r"try again in ((?:[\d.]+(?:ms|s|m|h) ?)+)", re.IGNORECASE)
+_WAIT_PART = re.compile(r"([\d.]+)(ms|s|m|h)", re.IGNORECASE)
+_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+"""A wait as OpenAI's servers say it in words: `try again in 11.054s`, `in 6m0s`, `in 20ms`."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +135,12 @@ def error_of_answer(
     """
     said = _said(body)
     kind = _kind_of(status, said)
+    asked_s = retry_after_s(headers, now)
     return ModelError(
         kind,
         _sentence(endpoint, kind, status, said),
         status=status,
-        retry_after_s=retry_after_s(headers, now),
+        retry_after_s=_wait_s(said.words) if asked_s is None else asked_s,
     )
 
 
@@ -115,7 +148,8 @@ def error_in_stream(endpoint: Endpoint, body: bytes) -> ModelError:
     """The error object that a server sent in the middle of a good stream."""
     said = _said(body)
     kind = _kind_of(_status_of(said), said)
-    return ModelError(kind, _sentence(endpoint, kind, None, said))
+    sentence = _sentence(endpoint, kind, None, said)
+    return ModelError(kind, sentence, retry_after_s=_wait_s(said.words))
 
 
 def error_of_connection(endpoint: Endpoint, error: Exception, proxy: Proxy | None) -> ModelError:
@@ -157,6 +191,14 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
         return max(0.0, parsedate_to_datetime(text).timestamp() - now)
     except (ValueError, OverflowError):
         return None
+
+
+def _wait_s(words: str) -> float | None:
+    """The wait that a server asks for in words."""
+    if not (asked := _WAIT.search(words)):
+        return None
+    parts = [(_seconds(count), unit.lower()) for count, unit in _WAIT_PART.findall(asked[1])]
+    return sum(_UNIT_S[unit] * (count or 0.0) for count, unit in parts)
 
 
 def _is_no_tls(error: ssl.SSLError) -> bool:

@@ -169,7 +169,8 @@ class Outputs:
     def complete_thinking(self, output: Output, part: tuple[str, int], whole: str) -> None:
         """A part of thinking is whole; it is for people, so nothing depends on it."""
         said = output.said(part)
-        if len(whole) > len(said) and whole.startswith(said):
+        is_elsewhere = any(whole == output.said(other) for other in output.pieces)
+        if len(whole) > len(said) and whole.startswith(said) and not is_elsewhere:
             self.think(output, part, whole[len(said) :])
 
     def start_call(self, output: Output, call_id: str | None, name: str | None) -> None:
