@@ -199,6 +199,42 @@ async def test_a_subscriber_that_reads_nothing_costs_the_others_nothing(
             assert memory_bytes() - before < 30_000_000
 
 
+@pytest.mark.parametrize(("size", "count"), [(600, 8_000), (1_200, 5_000), (40_000, 200)])
+async def test_what_a_slow_subscriber_gets_in_the_end_is_whole_and_in_order(
+    runtime: Path, size: int, count: int
+) -> None:
+    """T4: also when less and less of it could be kept, as publications grew while it was slow."""
+    async with serving(runtime) as transport:
+        stream = await trio.open_unix_socket(str(runtime / EVENTS_SOCKET))
+        async with stream:
+            await stream.send_all(greeting(SUB))
+            await stream.receive_some(len(greeting(SUB)))
+            await join_by(transport, lambda: stream.receive_some(1), "s")
+            for number in range(1, count + 1):
+                transport.publish("s", b"%d %s" % (number, b"x" * size))
+            seen = await read_numbers(stream, count)
+    assert seen == sorted(set(seen))
+    assert len(seen) < count
+
+
+async def read_numbers(stream: trio.SocketStream, last: int) -> list[int]:
+    """The numbers at the beginning of what is published, up to `last`; all that comes is whole."""
+    seen: list[int] = []
+    data = b"\x01"  # the first byte was taken by whoever joined
+    with trio.fail_after(PATIENCE_S):
+        while not seen or seen[-1] != last:
+            data += await stream.receive_some(1 << 20)
+            while len(data) >= 9 and len(data) >= 9 + int.from_bytes(data[1:9], "big"):
+                end = 9 + int.from_bytes(data[1:9], "big")
+                topic, _, body = data[9:end].partition(b"\0")
+                number, _, filling = body.partition(b" ")
+                assert (data[:1], topic, filling.strip(b"x")) == (b"\x01", b"s", b"")
+                if number != b"joining":
+                    seen.append(int(number))
+                data = data[end:]
+    return seen
+
+
 async def test_after_large_publications_many_small_ones_are_kept_again(runtime: Path) -> None:
     """T4: a burst of thousands reaches a subscriber that was not looking, once it looks."""
     async with serving(runtime) as transport:

@@ -39,8 +39,12 @@ SUBMISSION_BYTES_MAX = 64 * 1024 * 1024
 RECEIVE_MESSAGES_MAX = 16
 """Submissions that nng holds ready for us, beside one per connection."""
 
-PUBLICATIONS_MAX = 8192
-"""Publications kept for a slow subscriber, the most that nng allows; then it loses the oldest."""
+PUBLICATIONS_MAX = 8191
+"""Publications kept for a slow subscriber; then it loses the oldest.
+
+One below a power of two, as is every half of it: nng 1.11 writes behind a full queue that was
+resized to a power of two (`lmq_put` in its `lmq.c`). It allows 8,192.
+"""
 
 PUBLICATION_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of publications kept for the slow subscribers together (nng shares them), beside one."""
@@ -138,7 +142,7 @@ class NngTransport:
         if len(sizes) > most:
             self._forget(most)
             if most < PUBLICATIONS_MAX and self._kept_bytes < PUBLICATION_BYTES_MAX // 4:
-                most *= 2
+                most = 2 * most + 1
         if most != self._publications_max:
             _set_int(self._events, b"send-buffer", most)
             self._publications_max = most
