@@ -31,6 +31,9 @@ base_url = "{url}"
 api = "scripted"
 scripts = "../scripts"
 record = "../requests.jsonl"
+
+[models."claude/claude-opus-4-8"]
+context_window = 1_000_000
 """
 
 OLD = "claude/claude-haiku-4-5"
@@ -167,7 +170,7 @@ async def test_the_last_step_a_summary_and_pruning_are_taken(talking: Talking) -
         assert str(strict.bodies[-1]).count(PRUNED_OUTPUT) == 6
         assert thoughts(strict) == ["One."]
         await frontend.must(Compact(session_id))
-        await frontend.turn_ended(session_id, 4)
+        assert (await frontend.turn_ended(session_id, 4)).outcome == "completed"
         assert await say(frontend, session_id, 5) == "completed"
         assert "A summary of it all." in str(strict.bodies[-1]["messages"][0])
         assert thoughts(strict) == ["Six."]

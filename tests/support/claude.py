@@ -54,7 +54,7 @@ class StrictClaude:
                 assert bound, f"piece {number}: bound to a different conversation"
 
     def _frames(self, blocks: Sequence[Block], said: list[Any]) -> list[bytes]:
-        frames = [started(input_tokens=len(said), output_tokens=1)]
+        frames = [started(input_tokens=len(json.dumps(said)) // 4, output_tokens=1)]
         sent = list(said)
         for index, block in enumerate(blocks):
             match block["type"]:
