@@ -16,6 +16,7 @@ from sim.program import STOPS_THE_DAEMON, Action, Program
 from support.world import Span, World
 from tiller_client.catchup import Follower
 from tiller_daemon.models.base import ModelRequest
+from tiller_daemon.store.memory import MemoryLog
 from tiller_protocol.answers import (
     Accepted,
     AnyAnswer,
@@ -91,6 +92,7 @@ class Seen:
     published_too_early: list[Event] = field(default_factory=list)
     alive_at_turn_end: list[str] = field(default_factory=list)
     defects: list[Any] = field(default_factory=list)
+    store: MemoryLog = field(default_factory=MemoryLog)
     kills: int = 0
 
 
@@ -239,7 +241,7 @@ class _Player:
             session.snapshot = await self.get(session_id)
         seen.requests, seen.cut = world.model.requests, world.model.cut
         seen.spans, seen.begun = world.usage.spans, world.usage.begun
-        seen.kills = world.kills
+        seen.kills, seen.store = world.kills, world.log
         await world.kill()
         for session in seen.sessions.values():
             session.rebuilt = await self.get(session.session_id)

@@ -1,0 +1,91 @@
+"""History at every prefix: recorded sessions are cut after each event, loaded and recovered (G4).
+
+A daemon that dies leaves a prefix of the log. Whatever it is, what is loaded from it can be closed,
+and the next request is one that every provider takes.
+"""
+
+import os
+from copy import deepcopy
+
+import pytest
+import trio
+
+from sim.batches import FIRST_SEED, fast, play_seed
+from sim.player import SessionSeen
+from support.wires import check_on_every_wire
+from tiller_daemon.models.base import ModelRequest
+from tiller_daemon.session.recovery import load_snapshot, recovery_of
+from tiller_daemon.store.base import Log
+from tiller_daemon.turn.history import History
+from tiller_protocol.events import Event
+from tiller_protocol.ids import ItemId
+from tiller_protocol.items import Item, UserMessage
+from tiller_protocol.lifecycle import LifecycleState, advance
+from tiller_protocol.snapshot import Snapshot, fold
+
+PROGRAMS = int(os.environ.get("TILLER_PREFIX_PROGRAMS", "170"))
+"""With their forks these are some 200 sessions, and 25,000 prefixes."""
+
+GROUP_PROGRAMS = 17
+NEXT_INPUT = UserMessage(ItemId("next"), "go on", "start")
+
+
+@pytest.mark.parametrize("group", range(PROGRAMS // GROUP_PROGRAMS))
+def test_g4_valid_history_at_every_prefix_of_the_log(group: int) -> None:
+    first = FIRST_SEED + group * GROUP_PROGRAMS
+    with fast(measured=group == 0):
+        for seed in range(first, first + GROUP_PROGRAMS):
+            seen = play_seed(seed).seen
+            assert seen is not None
+            for session in seen.sessions.values():
+                trio.run(_cut_everywhere, session, seen.store)
+
+
+async def _cut_everywhere(session: SessionSeen, log: Log) -> None:
+    sent: tuple[Item, ...] = ()
+    state = LifecycleState()
+    for event in session.log:
+        advance(state, event)
+        snapshot = await load_snapshot(log, session.session_id, event.seq)
+        assert snapshot.seq == event.seq
+        _recover(snapshot, deepcopy(state))
+        assert _rests(snapshot) or event.seq not in session.commits, event
+        history = History([*snapshot.items, NEXT_INPUT], snapshot.pruned)
+        if (items := history.for_request()) != sent:
+            sent = items
+            _check_request(snapshot, items)
+
+
+def _recover(snapshot: Snapshot, state: LifecycleState) -> None:
+    """Close what is open as the daemon does, and see that it is closed by the rules."""
+    recovery = recovery_of(snapshot, snapshot.updated_at + 1.0, lambda: "new")
+    if recovery is not None:
+        bodies = [(body, recovery.turn_id) for body in recovery.of_turn]
+        bodies += [(body, None) for body in recovery.of_session]
+        for body, turn_id in bodies:
+            event = Event(snapshot.seq + 1, snapshot.session_id, snapshot.updated_at, body, turn_id)
+            advance(state, event)
+            fold(snapshot, event)
+    assert snapshot.turn is None
+    assert state.turn_id is None
+
+
+def _rests(snapshot: Snapshot) -> bool:
+    steering = [given for given in snapshot.queue if given.delivery == "steer"]
+    return snapshot.status == "idle" and not (snapshot.open_items or snapshot.requests or steering)
+
+
+def _check_request(snapshot: Snapshot, items: tuple[Item, ...]) -> None:
+    request = ModelRequest(
+        model="m",
+        system="s",
+        items=items,
+        tools=(),
+        session_id=snapshot.session_id,
+        ordinal=snapshot.steps,
+    )
+    try:
+        check_on_every_wire(request)
+    except AssertionError as error:
+        where = f"session {snapshot.session_id}, cut and recovered up to event {snapshot.seq}"
+        raise AssertionError(f"{where}: {error}") from error
