@@ -13,6 +13,7 @@ from tiller_daemon.models.scripted import CallPart
 from tiller_protocol.events import BackgroundChanged, Event
 from tiller_protocol.items import BackgroundCommand, ToolCall
 from tiller_protocol.ops import Interrupt, SessionArchive, SessionDelete, Shutdown
+from tiller_protocol.settings import Rule
 
 SERVER = "echo pid $$; read -r line; echo got $line; sleep 1000"
 
@@ -210,3 +211,17 @@ async def test_it_ends_with_the_daemon_whether_that_is_stopped_or_killed(
     states = [one.state for one in (await frontend.snapshot(session_id)).background]
     assert states == ["killed", "lost"]
     await frontend.close()
+
+
+async def test_looking_again_and_again_is_no_doom_loop(frontend: Frontend, workspace: Path) -> None:
+    session_id = await frontend.session(
+        workspace,
+        calls(start("for n in 1 2 3 4 5; do echo $n; sleep 0.6; done")),
+        *(calls(look(wait_s=5.0)) for _ in range(4)),
+        text("done"),
+        approve="ask",
+        permissions=(Rule("bash", "*", "allow"),),
+    )
+    await frontend.say(session_id)
+    assert (await frontend.turn_ended(session_id)).outcome == "completed"
+    await state(frontend, session_id, "exited")

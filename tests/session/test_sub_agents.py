@@ -252,6 +252,22 @@ async def test_the_request_of_a_sub_agent_is_seen_where_the_user_is_at_any_depth
     assert late.code == "already_resolved"
 
 
+async def test_a_no_to_a_sub_agent_ends_its_turn_and_that_of_whom_it_works_for(
+    autojump_clock, start
+):
+    guarded = calls(CallPart("guarded", arguments={"say": "x"}))
+    world, boss = await start(calls(task(), task("b")), worker=(guarded, says("never")))
+    await world.say(boss, "go")
+    opened = await world.until_body(boss, RequestOpened)
+    await world.must(Answer(opened.body.request.id, "reject", "not like that"))
+    assert (await world.ended(boss)).outcome == "blocked"
+    child = await linked(world, boss)
+    assert (await world.until_body(child, TurnEnded)).body.outcome == "blocked"
+    first, second = task_calls(world, boss)
+    assert (first.error_kind, second.error_kind) == ("denied", "skipped")
+    assert first.sub_agent.session_id == child
+
+
 async def test_always_counts_for_the_session_and_its_other_sub_agents_at_once(
     autojump_clock, start
 ):

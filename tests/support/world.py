@@ -23,7 +23,15 @@ from tiller_daemon.server import Server
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.supervisor import Supervisor
 from tiller_daemon.store.memory import MemoryLog
-from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
+from tiller_daemon.tools.base import (
+    Need,
+    Tool,
+    ToolEnvironment,
+    ToolFailure,
+    ToolResult,
+    always,
+    never,
+)
 from tiller_daemon.tools.plan import PLAN
 from tiller_daemon.tools.question import QUESTION
 from tiller_daemon.tools.task import TASK
@@ -146,10 +154,8 @@ def make_tools(usage: Usage, head: Callable[[str], int]) -> dict[str, Tool]:
             subject = arguments.say or name
             return (Need(permission, (subject,), always=(subject,), title=f"{name} {subject}"),)
 
-        run = runner(name, effect)
-        return Tool(
-            name, f"{name} for tests", PauseArguments, effect, 60.0, needs, run, effect == "read"
-        )
+        run, repeatable = runner(name, effect), always if effect == "read" else never
+        return Tool(name, f"{name} for tests", PauseArguments, effect, 60.0, needs, run, repeatable)
 
     def command_needs(arguments: CommandArguments, workspace: Path) -> tuple[Need, ...]:
         return (Need("bash", (arguments.command,), kind="command", title=arguments.command),)

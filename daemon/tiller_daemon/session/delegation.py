@@ -381,5 +381,7 @@ def _report(errand: Errand) -> ToolResult:
         if body.last_message:
             said += f"\nThe last that it said:\n{body.last_message}"
     failed = body is None or body.outcome != "completed"
+    # A no to a sub-agent is a no to what it was to do: it is the user's turn to speak.
+    rejected = body is not None and body.outcome == "blocked"
     output = f"{cut_text(said)}\n\n{footer}"
-    return ToolResult(output, failed=failed, sub_agent=sums)
+    return ToolResult(output, failed=failed, rejected=rejected, sub_agent=sums)

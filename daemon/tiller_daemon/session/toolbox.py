@@ -122,7 +122,7 @@ class Toolbox:
     def may_begin_early(self, prepared: PreparedCall) -> bool:
         """Whether the call only reads, can be made again, and needs no question."""
         work: _Work = prepared.work
-        if prepared.effect != "read" or not work.tool.repeatable:
+        if prepared.effect != "read" or not work.tool.repeatable(work.arguments):
             return False
         return decide(work.needs, self.rules(), self.context.approve).action == "allow"
 
@@ -140,6 +140,9 @@ class Toolbox:
 
     async def permit_repetition(self, call: ToolCall) -> Refusal | None:
         """Ask about a call that was made again and again; headless runs without a user end."""
+        tool = self.tools.get(call.name)
+        if tool and tool.polls:
+            return None
         title = f"{call.name} was called again and again with the same arguments. Go on?"
         need = Need("doom_loop", (call.name,), ("*",), title=title, detail=call.arguments)
         refusal = await self._permit(call, "doom_loop", (need,))

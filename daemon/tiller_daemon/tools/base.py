@@ -35,7 +35,8 @@ class ToolResult(Struct, frozen=True):
     """What a call gives back. `output` is for the model, already cut; `title` for people.
 
     `failed` marks a result that the tool itself calls an error, such as a non-zero exit; the model
-    sees it like any other. `spill_path` is the file with the whole of a cut output.
+    sees it like any other; with `rejected` the user said no while it ran. `spill_path` is the file
+    with the whole of a cut output.
     """
 
     output: str
@@ -46,6 +47,7 @@ class ToolResult(Struct, frozen=True):
     spill_path: str = ""
     exit_status: int | None = None
     sub_agent: SubAgent | None = None
+    rejected: bool = False
 
 
 class UserAnswer(Struct, frozen=True):
@@ -138,6 +140,16 @@ class ToolEnvironment:
     background: BackgroundCommands
 
 
+def always(arguments: Struct) -> bool:  # noqa: ARG001
+    """Say yes to all arguments."""
+    return True
+
+
+def never(arguments: Struct) -> bool:  # noqa: ARG001
+    """Say no to all arguments."""
+    return False
+
+
 @dataclass(frozen=True)
 class Tool:
     """One entry of the tool table.
@@ -146,9 +158,9 @@ class Tool:
     `command` when the policy judges the command line, and `agent` when it is that of an agent.
     `timeout_s` may be infinite for a tool that waits for a person. `needs` changes nothing: it
     follows links, and reads what a preview shows; both it and `run` raise `ToolFailure`. On
-    cancellation `run` leaves no process behind. `repeatable` is for a tool whose reading nobody but
-    the model notices: a call may begin before the response has ended, be dropped when that fails,
-    and be made again.
+    cancellation `run` leaves no process behind. `repeatable` says of arguments that nobody but the
+    model notices such a call: it may begin before the response has ended, be dropped when that
+    fails, and be made again. Calls of a tool that `polls` may well be the same again and again.
     """
 
     name: str
@@ -158,4 +170,5 @@ class Tool:
     timeout_s: float
     needs: Callable[[Any, Path], tuple[Need, ...]]
     run: Callable[[Any, ToolEnvironment], Awaitable[ToolResult]]
-    repeatable: bool = False
+    repeatable: Callable[[Any], bool] = never
+    polls: bool = False

@@ -96,6 +96,10 @@ async def _start(arguments: BashArguments, environment: ToolEnvironment) -> Tool
     return report(await environment.background.start(start))
 
 
+def _is_over_with_its_call(arguments: BashArguments) -> bool:
+    return not arguments.background
+
+
 BASH: Final = Tool(
     name="bash",
     description=(
@@ -111,7 +115,7 @@ BASH: Final = Tool(
     timeout_s=TIMEOUT_S_MAX + ENDING_S,
     needs=_needs,
     run=_run,
-    repeatable=True,
+    repeatable=_is_over_with_its_call,
 )
 
 

@@ -40,4 +40,5 @@ BASH_OUTPUT: Final = Tool(
     timeout_s=WAIT_S_MAX + 10.0,
     needs=_needs,
     run=_run,
+    polls=True,
 )

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import trio
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
+from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult, always
 from tiller_daemon.tools.path_pattern import PathPattern
 from tiller_daemon.tools.reach import directory_needs, reach
 from tiller_daemon.tools.ripgrep import SEARCH_S_MAX, Extent, only_names, run_ripgrep
@@ -72,7 +72,7 @@ GLOB: Final = Tool(
     timeout_s=TIMEOUT_S,
     needs=_needs,
     run=_run,
-    repeatable=True,
+    repeatable=always,
 )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
+from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult, always
 from tiller_daemon.tools.output import cut_text
 from tiller_daemon.tools.path_pattern import PathPattern
 from tiller_daemon.tools.reach import directory_needs, reach, told
@@ -77,7 +77,7 @@ GREP: Final = Tool(
     timeout_s=TIMEOUT_S,
     needs=_needs,
     run=_run,
-    repeatable=True,
+    repeatable=always,
 )
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import trio
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
+from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult, always
 from tiller_daemon.tools.reach import directory_needs, reach, told
 from tiller_daemon.workspace.paths import Location, explain, printable
 
@@ -51,7 +51,7 @@ LS: Final = Tool(
     timeout_s=TIMEOUT_S,
     needs=_needs,
     run=_run,
-    repeatable=True,
+    repeatable=always,
 )
 
 

@@ -16,6 +16,7 @@ from tiller_daemon.tools.base import (
     ToolEnvironment,
     ToolFailure,
     ToolResult,
+    always,
 )
 from tiller_daemon.tools.output import BYTES_MAX, LINES_MAX
 from tiller_daemon.tools.reach import file_needs, reach, told
@@ -93,7 +94,7 @@ READ: Final = Tool(
     timeout_s=TIMEOUT_S,
     needs=_needs,
     run=_run,
-    repeatable=True,
+    repeatable=always,
 )
 
 

@@ -65,7 +65,7 @@ def _with_result(call: ToolCall, result: ToolResult, now: float) -> ToolCall:
     return structs.replace(
         call,
         state="error" if result.failed else "completed",
-        error_kind="failed" if result.failed else None,
+        error_kind=_error_kind(result),
         title=result.title or call.title,
         output=result.output,
         diff=result.diff,
@@ -75,6 +75,12 @@ def _with_result(call: ToolCall, result: ToolResult, now: float) -> ToolCall:
         sub_agent=result.sub_agent,
         duration_s=_duration(call, now),
     )
+
+
+def _error_kind(result: ToolResult) -> ToolErrorKind | None:
+    if not result.failed:
+        return None
+    return "denied" if result.rejected else "failed"
 
 
 def _with_error(call: ToolCall, kind: ToolErrorKind, output: str, now: float | None) -> ToolCall:

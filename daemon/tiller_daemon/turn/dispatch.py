@@ -182,8 +182,10 @@ class Calls:
         if refusal is None and isinstance(prepared, PreparedCall):
             refusal = await self._ports.tools.permit(prepared)
             if refusal is None:
-                await self._complete([await run_call(prepared, self._ports)])
-                return None
+                ended = await run_call(prepared, self._ports)
+                await self._complete([ended])
+                rejected = ended.error_kind == "denied"
+                return Refusal("denied", ended.output, ends_turn=True) if rejected else None
         elif refusal is None and isinstance(prepared, Refusal):
             refusal = prepared
         if refusal is not None:
