@@ -248,7 +248,7 @@ class Renderer:
         yield from self._leave_stream()
         if item.state == "discarded" and message.shown:
             yield from self._line(self._paint.dim("(the stream broke: the text above is void)"))
-        elif item.state == "interrupted":
+        elif item.state == "interrupted" and (item.text or isinstance(item, AssistantMessage)):
             yield from self._line(self._paint.dim("(interrupted)"))
 
     def _call_updated(self, body: ToolCallUpdated, time: float) -> None:

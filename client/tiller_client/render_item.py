@@ -179,6 +179,8 @@ def transcript(snapshot: Snapshot, paint: Paint, width: int) -> str:
         paint.dim(f"{snapshot.session_id} · {one_line(snapshot.workspace)}{one_line(model)}"),
     ]
     for item in snapshot.items:
+        if isinstance(item, Reasoning) and not item.text:
+            continue  # It holds what only the provider reads.
         before = "\n" if isinstance(item, UserMessage) else ""
         lines.append(before + item_block(item, paint, width))
     lines.extend(request_block(request, paint) for request in snapshot.requests)

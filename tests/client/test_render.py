@@ -161,6 +161,19 @@ def test_thinking_is_marked_and_never_part_of_the_answer() -> None:
     assert "".join(p.text for p in pieces if p.kind == "answer") == "Yes.\n"
 
 
+def test_thinking_that_only_the_provider_reads_is_not_shown() -> None:
+    sealed = Reasoning("r", "", "completed", "openai_responses x y\n[]")
+    bodies: list[AnyBody] = [
+        ItemStarted(Reasoning("r", "", "streaming")),
+        ItemCompleted(sealed),
+        ItemCompleted(Reasoning("r2", "", "interrupted")),
+        *text_item("i1", "Yes."),
+    ]
+    assert rendered(bodies) == "Yes.\n"
+    snapshot = Snapshot("s", items=(sealed, AssistantMessage("i1", "Yes.", "completed")))
+    assert "∴" not in transcript(snapshot, PLAIN, 80)
+
+
 def test_escapes_of_models_and_tools_do_not_get_through() -> None:
     evil = "\x1b]0;owned\x07\x9b2J\r"
     bodies = [

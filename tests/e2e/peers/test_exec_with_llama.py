@@ -27,7 +27,7 @@ max_output = {tokens}
 """
 
 TOKENS = 24
-TOKENS_ENDLESS = 6000
+TOKENS_ENDLESS = 3000
 
 
 def test_a_real_answer_streams_and_its_usage_is_reported(
