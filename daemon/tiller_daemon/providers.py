@@ -44,7 +44,7 @@ class UsualKey(Struct, frozen=True):
 
 
 USUAL_KEYS = (
-    UsualKey("OPENAI_API_KEY", "openai", "https://api.openai.com/v1", "gpt-5"),
+    UsualKey("OPENAI_API_KEY", "openai", "https://api.openai.com/v1", "gpt-5", "openai_responses"),
     UsualKey(
         "ANTHROPIC_API_KEY",
         "anthropic",
