@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import msgspec
 import trio
@@ -74,11 +74,10 @@ Tillers = Callable[..., Awaitable[Client]]
 @contextmanager
 def deaf_subscribers(daemon: Daemon, count: int) -> Generator[None]:
     """Subscribers of everything that never read a byte of it."""
-    deaf = [socket.socket(socket.AF_UNIX) for _ in range(count)]
-    for one in deaf:
-        one.connect(str(daemon.places.runtime / EVENTS_SOCKET))
-        one.sendall(NNG_SUBSCRIBER)
-        assert one.recv(8, socket.MSG_WAITALL).startswith(NNG_GREETING)
-    yield
-    for one in deaf:
-        one.close()
+    with ExitStack() as stack:
+        for _ in range(count):
+            one = stack.enter_context(socket.socket(socket.AF_UNIX))
+            one.connect(str(daemon.places.runtime / EVENTS_SOCKET))
+            one.sendall(NNG_SUBSCRIBER)
+            assert one.recv(8, socket.MSG_WAITALL).startswith(NNG_GREETING)
+        yield

@@ -66,7 +66,7 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("kind", GARBAGE)
-async def test_garbage_is_a_bad_message(frontend: Frontend, kind: str) -> None:
+async def test_b57_garbage_is_a_bad_message(frontend: Frontend, kind: str) -> None:
     """Bytes that are no submission → `bad_message`; the next submission is served."""
     answer = decode_answer(await frontend.exchange(GARBAGE[kind]))
     assert isinstance(answer, Rejected)
@@ -74,7 +74,7 @@ async def test_garbage_is_a_bad_message(frontend: Frontend, kind: str) -> None:
     await frontend.must(DaemonStatus())
 
 
-async def test_a_thousand_mutated_submissions_are_all_answered(frontend: Frontend) -> None:
+async def test_b57_a_thousand_mutated_submissions_are_all_answered(frontend: Frontend) -> None:
     """Submissions with bytes changed, cut or doubled → an answer to each, and no defect."""
     dice = random.Random(7)
     op = UserInput(NOWHERE, "go", overrides=TurnOverrides(max_steps=3, tools=("read",)))
@@ -198,7 +198,7 @@ async def test_the_largest_prompt_is_taken_and_a_larger_one_is_too_large(
     assert (await frontend.turn_ended(session_id, 2)).last_message == "short"
 
 
-async def test_a_message_of_20_mb_closes_its_connection_and_no_other(
+async def test_b57_a_message_of_20_mb_closes_its_connection_and_no_other(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
     """20 MB at once → the connection is closed unread, memory stays flat, others are served."""
@@ -219,7 +219,9 @@ async def test_a_message_of_20_mb_closes_its_connection_and_no_other(
     assert daemon.rss_bytes - before < MESSAGE_BYTES_MAX
 
 
-async def test_strangers_on_the_sockets_disturb_nobody(frontend: Frontend, daemon: Daemon) -> None:
+async def test_b57_strangers_on_the_sockets_disturb_nobody(
+    frontend: Frontend, daemon: Daemon
+) -> None:
     """No nng at all, another protocol, connections that say nothing → served on, nothing leaks."""
     await frontend.must(DaemonStatus())
     before = _descriptors(daemon)
@@ -236,6 +238,25 @@ async def test_strangers_on_the_sockets_disturb_nobody(frontend: Frontend, daemo
     with trio.fail_after(10):
         while _descriptors(daemon) > before:
             await frontend.must(DaemonStatus())
+
+
+async def test_b57_ten_thousand_connects_leave_nothing_behind(
+    frontend: Frontend, daemon: Daemon
+) -> None:
+    """Connections that come and go, greeted or not, some in the middle of a message → no leak."""
+    await frontend.must(DaemonStatus())
+    before, rss = _descriptors(daemon), daemon.rss_bytes
+    path = str(daemon.places.runtime / OPS_SOCKET)
+    beginnings = (b"", b"\0SP", b"\0SP\0\x00\x30\0\0", b"\0SP\0\x00\x30\0\0\x01\0\0")
+    for number in range(10_000):
+        with _connect(path) as one:
+            one.sendall(beginnings[number % len(beginnings)])
+        if number % 500 == 0:
+            await frontend.must(DaemonStatus())
+    with trio.fail_after(10):
+        while _descriptors(daemon) > before:
+            await frontend.must(DaemonStatus())
+    assert daemon.rss_bytes - rss < MESSAGE_BYTES_MAX
 
 
 def _connect(path: str) -> socket.socket:

@@ -1,0 +1,157 @@
+"""G12: every queue and buffer of the daemon has a bound, whatever a frontend or a tool does."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from e2e.clients import Tillers, deaf_subscribers
+from e2e.gates import Gate
+from e2e.words import always, bash, calls, calls_in, said_in, text
+from support.daemon import Daemon
+from support.frontend import Frontend
+from tiller_daemon.models.scripted import ReasoningPart, ScriptStep, TextPart
+from tiller_daemon.session.mailbox import QUEUED_INPUTS_MAX
+from tiller_daemon.turn.call import LIVE_OUTPUT_BYTES_MAX
+from tiller_daemon.workspace.capture import SPILL_BYTES_MAX
+from tiller_protocol.answers import Created, DaemonStatusResult, ReplayResult
+from tiller_protocol.events import ItemDelta
+from tiller_protocol.ops import DaemonStatus, Replay, SessionCreate, SessionDelete, UserInput
+
+EVENTS = int(os.environ.get("TEST_EVENTS", "50000"))
+"""How many events a slow frontend lets pass; `TEST_EVENTS=100000` for all that B54 asks for."""
+
+PARTS = 1_000
+PART_BYTES = 3_000
+
+RSS_GROWTH_MAX = 8 * 1024 * 1024
+"""What passes has several times as many bytes; 4 MB of them are kept for whoever is slow."""
+
+DELAY_S_MAX = 1.0
+"""Longest that anybody may wait for an answer meanwhile, on a loaded machine."""
+
+
+async def test_g12_b54_a_slow_frontend_costs_bounded_memory_and_nobody_elses_time(
+    new_daemon: Callable[[], Daemon], workspace: Path, nursery: trio.Nursery, tillers: Tillers
+) -> None:
+    """A slow frontend lets 100,000 events pass → memory stays flat, others see no delay.
+
+    When it goes on it catches up by replay. Beside it are subscribers that never read at all.
+    """
+    daemon = new_daemon()
+    daemon.start()
+    parts = [TextPart("t" * PART_BYTES), ReasoningPart("r" * PART_BYTES)] * (PARTS // 2)
+    daemon.play("loud", ScriptStep(parts=tuple(parts), repeat=True))
+    frontend = await Frontend.connect(daemon, nursery)
+    followed = await frontend.session(workspace, always("quiet"))
+    await frontend.say(followed)
+    await frontend.turn_ended(followed)
+    slow = await tillers(daemon, "attach", "--json", followed)
+    await slow.until(frontend.events(followed)[-1].seq)
+    slow.stop()
+    delays: list[float] = []
+    with deaf_subscribers(daemon, 3):
+        passed = await _be_loud(frontend, workspace, delays)
+        rss = daemon.rss_bytes
+        turns = 1
+        while passed < EVENTS:
+            passed += await _be_loud(frontend, workspace, delays)
+            turns += 1
+            await frontend.say(followed)
+            await frontend.turn_ended(followed, turns)
+        grown = daemon.rss_bytes - rss
+    assert grown < RSS_GROWTH_MAX
+    assert max(delays) < DELAY_S_MAX
+    slow.go_on()
+    await slow.until(frontend.events(followed)[-1].seq)
+    assert slow.seen == await frontend.log(followed)
+    await frontend.close()
+
+
+async def _be_loud(frontend: Frontend, workspace: Path, delays: list[float]) -> int:
+    """Let a session say much, then delete it; returns how many events it had."""
+    created = await frontend.must(SessionCreate(str(workspace), model="scripted/loud"))
+    assert isinstance(created, Created)
+    await frontend.must(UserInput(created.session_id, "go"))
+    at_work = True
+    while at_work:
+        began = time.monotonic()
+        at_work = (await _status(frontend)).turns_running > 0
+        delays.append(time.monotonic() - began)
+    replay = await frontend.must(Replay(created.session_id, limit=1))
+    assert isinstance(replay, ReplayResult)
+    await frontend.must(SessionDelete(created.session_id))
+    return replay.head
+
+
+async def _status(frontend: Frontend) -> DaemonStatusResult:
+    status = await frontend.must(DaemonStatus())
+    assert isinstance(status, DaemonStatusResult)
+    return status
+
+
+async def test_g12_a_full_queue_hands_the_input_back(frontend: Frontend, workspace: Path) -> None:
+    """More input than may wait → `overloaded` with the input; what was taken is all delivered."""
+    gate = Gate(workspace)
+    steps = (calls(bash(gate.command)), always("ok"))
+    session_id = await frontend.session(workspace, *steps, follow_ups="all")
+    await frontend.say(session_id)
+    await gate.reached()
+    for number in range(QUEUED_INPUTS_MAX):
+        await frontend.say(session_id, f"{number}", delivery="queue")
+    for delivery in ("queue", "steer", "auto"):
+        refused = await frontend.refused(UserInput(session_id, "too much", delivery=delivery))
+        assert (refused.code, refused.data["input"]["text"]) == ("overloaded", "too much")
+    gate.open()
+    await frontend.turn_ended(session_id)
+    said = said_in(frontend.requests(session_id)[-1].items)
+    assert said == ["go", *(f"{number}" for number in range(QUEUED_INPUTS_MAX))]
+
+
+FLOOD_BYTES = int(os.environ.get("TEST_FLOOD_BYTES", "200_000_000"))
+"""How much a tool prints; `TEST_FLOOD_BYTES=1_000_000_000` for all that B59 asks for."""
+
+FLOOD_RSS_GROWTH_MAX = 16 * 1024 * 1024
+MODEL_SEES_BYTES_MAX = 52 * 1024
+"""Head and tail of 50 KiB together, and the words between them."""
+
+FLOODS = {
+    "lines": f"yes | head -c {FLOOD_BYTES}",
+    "never a newline": f"head -c {FLOOD_BYTES} /dev/zero | tr '\\0' x",
+    "binary": f"head -c {FLOOD_BYTES // 4} /dev/urandom",
+}
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+async def test_g12_b59_a_flood_of_output_takes_bounded_memory_and_is_cut_and_spilled(
+    frontend: Frontend, workspace: Path, daemon: Daemon, kind: str
+) -> None:
+    """A tool prints 1 GB, or binary, or never a newline → bounded memory, cut, a spill file.
+
+    Others are answered meanwhile.
+    """
+    session_id = await frontend.session(workspace, calls(bash(FLOODS[kind])), text("done"))
+    before = daemon.rss_bytes
+    await frontend.say(session_id)
+    highest, slowest = 0, 0.0
+    while (await _status(frontend)).turns_running:
+        highest = max(highest, daemon.rss_bytes)
+        began = time.monotonic()
+        await _status(frontend)
+        slowest = max(slowest, time.monotonic() - began)
+    assert highest - before < FLOOD_RSS_GROWTH_MAX
+    assert slowest < DELAY_S_MAX
+    await frontend.turn_ended(session_id)
+    (call,) = calls_in(frontend.requests(session_id)[-1].items)
+    assert (call.state, call.exit_status) == ("completed", 0)
+    assert len(call.output.encode()) < MODEL_SEES_BYTES_MAX
+    assert call.spill_path in call.output
+    spilled = os.stat(call.spill_path)  # noqa: PTH116 - quick
+    assert spilled.st_mode & 0o777 == 0o600
+    assert spilled.st_size == min(SPILL_BYTES_MAX, FLOOD_BYTES // (4 if kind == "binary" else 1))
+    shown = [e.body for e in frontend.events(session_id) if isinstance(e.body, ItemDelta)]
+    live = sum(len(body.delta.encode()) for body in shown if body.channel == "output")
+    assert live < 4 * LIVE_OUTPUT_BYTES_MAX
