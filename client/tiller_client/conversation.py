@@ -14,7 +14,14 @@ from tiller_client.render import Renderer
 from tiller_client.text import one_line
 from tiller_client.typed import Reply, is_reply, prompt_for, read_reply
 from tiller_client.watch import Happening, Watch
-from tiller_protocol.events import Event, RequestOpened, RequestResolved, TurnEnded, TurnStarted
+from tiller_protocol.events import (
+    Event,
+    RequestOpened,
+    RequestResolved,
+    StatusChanged,
+    TurnEnded,
+    TurnStarted,
+)
 from tiller_protocol.items import Request
 from tiller_protocol.ops import Answer, UserInput
 
@@ -23,8 +30,10 @@ AT_REST = "say what to do next · Ctrl-C leaves »"
 
 
 class Conversation:
-    """A watched session on a console. `busy`: a turn runs, as far as was seen.
+    """A watched session on a console.
 
+    `busy`: a turn runs, as far as was seen; `idle`: the session has said so since, which is the
+    last thing that it says of a turn.
     `ends_with` may be set to a turn's id: its end is put into `ended`, and is the last event shown.
     """
 
@@ -52,13 +61,14 @@ class Conversation:
         self._asked = ""
         self._rejecting = ""
         self.busy = False
+        self.idle = True
         self.ends_with: str | None = None
         self.ended: TurnEnded | None = None
 
     def assume(self, requests: Iterable[Request], *, busy: bool) -> None:
         """Take what is open in the session from elsewhere; events that come next correct it."""
         self._requests = {request.id: request for request in requests}
-        self.busy = busy
+        self.busy, self.idle = busy, not busy
 
     def go_on(self) -> Happening:
         """Wait for what comes next, show it, ask what is open, send what was typed."""
@@ -88,8 +98,10 @@ class Conversation:
 
     def _note(self, event: Event) -> None:
         match event.body:
+            case StatusChanged(status):
+                self.idle = status == "idle"
             case TurnStarted():
-                self.busy = True
+                self.busy, self.idle = True, False
             case TurnEnded():
                 self.busy = False
                 self._requests.clear()

@@ -16,7 +16,14 @@ from msgspec import structs
 
 from support.fake_daemon import FakeDaemon
 from support.said import ended, started, text_item
-from tiller_protocol.events import ItemCompleted, ItemStarted, RequestOpened, SessionCreated
+from tiller_protocol.events import (
+    ItemCompleted,
+    ItemStarted,
+    RequestOpened,
+    SessionCreated,
+    SessionTitled,
+    StatusChanged,
+)
 from tiller_protocol.items import Decision, Request, ToolCall
 from tiller_protocol.ops import Answer, Interrupt, UserInput
 from tiller_protocol.places import Places
@@ -217,11 +224,25 @@ def test_b53_a_client_that_was_stopped_for_a_while_misses_nothing(places: Places
             process.send_signal(signal.SIGSTOP)
             for number in range(4000):
                 daemon.add(SESSION, text_item(f"i{number}", "x"))
-            daemon.add(SESSION, [ended("x")])
+            daemon.add(SESSION, [ended("x"), StatusChanged("idle")])
             process.send_signal(signal.SIGCONT)
             lines = first + process.stdout.readlines()
     assert process.returncode == 0
-    assert [json.loads(line)["seq"] for line in lines] == list(range(1, 12_004))
+    assert [json.loads(line)["seq"] for line in lines] == list(range(1, 12_005))
+
+
+def test_attach_until_idle_ends_with_the_word_that_the_session_is_idle(places: Places) -> None:
+    """The end of the turn is not yet all: a daemon may need a moment for what follows it."""
+    with FakeDaemon(places.runtime) as daemon:
+        daemon.add(SESSION, [SessionCreated("/w", Settings()), started(), ended("x")])
+        command = [*TILLER, "attach", "--json", "--until-idle", SESSION]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as process:
+            assert process.stdout is not None
+            lines = [process.stdout.readline() for _ in range(3)]
+            daemon.add(SESSION, [SessionTitled("x"), StatusChanged("idle")])
+            lines += process.stdout.readlines()
+    assert process.returncode == 0
+    assert [json.loads(line)["seq"] for line in lines] == [1, 2, 3, 4, 5]
 
 
 @pytest.fixture
@@ -268,7 +289,8 @@ def test_another_log_under_a_follower_is_said_and_followed_from_its_start(places
             process.stdout.readline()
     with FakeDaemon(places.runtime, token="new", log_id="log-2") as second:
         second.add(SESSION, [SessionCreated("/new", Settings()), started(), ended("new")])
+        second.add(SESSION, [StatusChanged("idle")])
         out, err = process.communicate(timeout=PATIENCE_S)
-    assert [json.loads(line)["seq"] for line in out.splitlines()] == [1, 2, 3]
+    assert [json.loads(line)["seq"] for line in out.splitlines()] == [1, 2, 3, 4]
     assert b"another log" in err
     assert process.returncode == 0

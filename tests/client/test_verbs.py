@@ -16,6 +16,7 @@ from tiller_protocol.events import (
     RequestOpened,
     SessionCreated,
     SessionTitled,
+    StatusChanged,
     TurnStarted,
 )
 from tiller_protocol.items import QueuedInput, Request
@@ -56,6 +57,7 @@ def daemon(places: Places) -> Any:
         ]
         fake.add(SESSION, bodies)
         fake.add(OTHER, [SessionCreated("/work/other", Settings()), started(), ended("x")])
+        fake.add(OTHER, [StatusChanged("idle")])
         yield fake
 
 
@@ -231,8 +233,8 @@ def test_log_begins_after_what_is_known_and_refuses_what_is_not_there_yet(
     daemon: FakeDaemon, tiller: Tiller
 ) -> None:
     assert daemon
-    _, out, _ = tiller("log", "--json", "--after", "2", OTHER)
-    assert [json.loads(line)["seq"] for line in out.splitlines()] == [3]
+    _, out, _ = tiller("log", "--json", "--after", "3", OTHER)
+    assert [json.loads(line)["seq"] for line in out.splitlines()] == [4]
     status, _, err = tiller("log", "--after", "9", OTHER)
     assert status == 2
     assert "beyond the last event" in err
@@ -243,10 +245,11 @@ def test_attach_until_idle_shows_a_running_turn_to_its_end(
 ) -> None:
     def play(fake: FakeDaemon, session_id: str) -> None:
         fake.add(session_id, [started(), *text_item("i9", "on it"), ended("on it")])
+        fake.add(session_id, [StatusChanged("idle")])
 
     daemon.play = play
     tiller("send", OTHER, "go on")
-    status, out, _ = tiller("attach", "--until-idle", "--after", "3", OTHER)
+    status, out, _ = tiller("attach", "--until-idle", "--after", "4", OTHER)
     assert status == 0
     assert out.splitlines()[1:2] == ["on it"]
 

@@ -68,7 +68,7 @@ def _attach(connection: Connection, session: SessionSummary, arguments: Namespac
                 happening = conversation.go_on()
                 if happening.interrupted or happening.input_ended:
                     return 0
-                if arguments.until_idle and watch.caught_up and not conversation.busy:
+                if arguments.until_idle and watch.caught_up and conversation.idle:
                     return 0
         finally:
             conversation.show_end()
