@@ -41,7 +41,9 @@ def main(command_line: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return STATUS_INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        from tiller_client.console import give_up_stdout
+
+        give_up_stdout()
         return STATUS_BROKEN_PIPE
     except OSError as error:
         _complain(f"{error.filename or 'the system'}: {error.strerror or error}")

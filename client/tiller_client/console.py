@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from tiller_client.render import Piece
-from tiller_client.text import Paint, cells, cut, json_line, pad
+from tiller_client.text import Paint, cells, cut, harmless, json_line, pad
 
 WIDTH_PIPED = 100
 """Columns for what does not go to a terminal."""
@@ -24,6 +24,11 @@ def print_json(struct: object) -> None:
     """Write one struct as one line of JSON to stdout, at once."""
     sys.stdout.write(json_line(msgspec.json.encode(struct)) + "\n")
     sys.stdout.flush()
+
+
+def give_up_stdout() -> None:
+    """Let what is still to be written to a stdout that nobody reads go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def say(text: str = "") -> None:
@@ -83,12 +88,24 @@ class Console:
         """Write one line of progress; the caller made it harmless."""
         self._write(self._without_bottom() + text + "\n")
 
-    def final(self, message: str) -> None:
-        """Write the last message of a turn to stdout, if answers are kept apart."""
+    def final(self, message: str, *, interrupted: bool) -> None:
+        """Write the last message of a turn to stdout, if answers are kept apart.
+
+        The Ctrl-C that `interrupted` the turn has ended a `| tee` as well: the message is then
+        shown with the progress, instead of to nobody.
+        """
         self._held = ""
-        if self.holds_answers and message:
-            sys.stdout.write(message + ("" if message.endswith("\n") else "\n"))
+        if not self.holds_answers or not message:
+            return
+        text = message + ("" if message.endswith("\n") else "\n")
+        try:
+            sys.stdout.write(text)
             sys.stdout.flush()
+        except BrokenPipeError:
+            if not interrupted:
+                raise
+            give_up_stdout()
+            self._write(self._without_bottom() + harmless(text))
 
     def bottom(self, text: str) -> None:
         """Show `text` as the line at the bottom, or take that line away; on a terminal only.

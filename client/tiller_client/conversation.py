@@ -119,7 +119,8 @@ class Conversation:
             print_json(event)
             return
         if isinstance(event.body, TurnEnded):
-            self._console.final(event.body.last_message)
+            interrupted = event.body.outcome == "interrupted"
+            self._console.final(event.body.last_message, interrupted=interrupted)
         self._console.show(self._renderer.feed(event))
 
     def _ask_next(self) -> None:

@@ -80,6 +80,11 @@ class Signals:
         os.close(self.fd)
         os.close(self._write)
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C was pressed."""
+        return self._count > 0
+
     def take(self) -> bytes:
         """The numbers of the signals that came since last time."""
         try:

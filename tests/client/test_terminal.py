@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import termios
+import threading
 import time
 from pathlib import Path
 
@@ -229,6 +230,55 @@ def test_b53_a_client_that_was_stopped_for_a_while_misses_nothing(places: Places
             lines = first + process.stdout.readlines()
     assert process.returncode == 0
     assert [json.loads(line)["seq"] for line in lines] == list(range(1, 12_005))
+
+
+def interrupted_after(daemon: FakeDaemon, session_id: str) -> None:
+    """A turn that says something when it is interrupted."""
+    daemon.add(session_id, [started()])
+    assert daemon.interrupted.wait(PATIENCE_S)
+    daemon.add(session_id, [*text_item("i1", "So far."), ended("So far.", "interrupted")])
+
+
+@pytest.mark.parametrize("json", [False, True])
+def test_ctrl_c_that_ends_a_tee_as_well_still_interrupts_and_shows_what_was_said(
+    places: Places, *, json: bool
+) -> None:
+    """`tiller exec … | tee log`: both get the signal, and the pipe has no reader any more."""
+    with FakeDaemon(places.runtime, interrupted_after) as daemon:
+        command = [*TILLER, "exec", "look", *(["--json"] if json else [])]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        shown = process.stdout if json else process.stderr
+        while b"demo/m" not in shown.readline():
+            pass
+        process.stdout.close()
+        process.send_signal(signal.SIGINT)
+        err = process.stderr.read().decode()
+        status = process.wait(PATIENCE_S)
+        process.stderr.close()
+        assert daemon.interrupted.wait(PATIENCE_S)
+    assert status == (141 if json else 130)
+    assert json or "So far.\n■ interrupted" in err
+
+
+def test_a_reader_that_goes_by_itself_is_not_written_to_elsewhere(places: Places) -> None:
+    def play(daemon: FakeDaemon, session_id: str) -> None:
+        daemon.add(session_id, [started()])
+        assert gone.wait(PATIENCE_S)
+        daemon.add(session_id, [*text_item("i1", "Done."), ended("Done.")])
+
+    gone = threading.Event()
+    with FakeDaemon(places.runtime, play):
+        command = [*TILLER, "exec", "look"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.close()
+        gone.set()
+        assert process.stderr is not None
+        assert "Done." not in process.stderr.read().decode()
+        process.stderr.close()
+        assert process.wait(PATIENCE_S) == 141
 
 
 def test_attach_until_idle_ends_with_the_word_that_the_session_is_idle(places: Places) -> None:

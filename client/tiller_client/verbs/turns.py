@@ -83,7 +83,7 @@ def follow_turn(connection: Connection, op: UserInput | Shell, after: int, *, js
         if not json:
             console.line(console.paint.dim(f"session {op.session_id}"))
         try:
-            ended = _until_ended(connection, conversation, turn_id)
+            ended = _until_ended(connection, conversation, signals, turn_id)
         finally:
             conversation.show_end()
     if json and ended.error:
@@ -114,12 +114,21 @@ def status_of(outcome: Outcome) -> int:
             assert_never(outcome)
 
 
-def _until_ended(connection: Connection, conversation: Conversation, turn_id: str) -> TurnEnded:
-    session_id = conversation.session_id
+def _until_ended(
+    connection: Connection, conversation: Conversation, signals: Signals, turn_id: str
+) -> TurnEnded:
+    def interrupt() -> None:
+        with contextlib.suppress(RejectedError):  # it may have ended by itself just now
+            connection.submit(Interrupt(conversation.session_id, turn_id))
+
     while True:
-        happening = conversation.go_on()
+        try:
+            happening = conversation.go_on()
+        except BrokenPipeError:
+            if signals.interrupted:  # whoever read stdout went by the same Ctrl-C
+                interrupt()
+            raise
         if conversation.ended:
             return conversation.ended
         if happening.interrupted:
-            with contextlib.suppress(RejectedError):  # it may have ended by itself just now
-                connection.submit(Interrupt(session_id, turn_id))
+            interrupt()
