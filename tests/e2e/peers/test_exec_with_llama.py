@@ -18,7 +18,7 @@ CONFIG = """\
 model = "llama/smollm2"
 
 [providers.llama]
-api = "openai_chat"
+api = "{api}"
 base_url = "{url}"
 
 [models."llama/smollm2"]
@@ -26,14 +26,17 @@ context_window = 8192
 max_output = {tokens}
 """
 
+wires = pytest.mark.parametrize("api", ["openai_chat", "openai_responses", "anthropic_messages"])
+
 TOKENS = 24
 TOKENS_ENDLESS = 3000
 
 
+@wires
 def test_a_real_answer_streams_and_its_usage_is_reported(
-    new_home: Callable[..., Home], llama: Llama, workspace: Path
+    new_home: Callable[..., Home], llama: Llama, workspace: Path, api: str
 ) -> None:
-    home = new_home(CONFIG.format(url=llama.base_url, tokens=TOKENS))
+    home = new_home(CONFIG.format(api=api, url=llama.base_url, tokens=TOKENS))
     said = home.tiller("exec", "-C", str(workspace), "--json", "Say hello.")
     assert said.status == 0, said
     check_whole(said.events)
@@ -46,11 +49,12 @@ def test_a_real_answer_streams_and_its_usage_is_reported(
     assert home.tiller("show").out.count(end.last_message.strip()) == 1
 
 
+@wires
 def test_an_interrupt_from_elsewhere_ends_a_real_stream_and_the_session_goes_on(
-    new_home: Callable[..., Home], llama: Llama, workspace: Path
+    new_home: Callable[..., Home], llama: Llama, workspace: Path, api: str
 ) -> None:
     """B28, G4. The server is held in mid-stream, so that it can't come to an end by itself."""
-    home = new_home(CONFIG.format(url=llama.base_url, tokens=TOKENS_ENDLESS))
+    home = new_home(CONFIG.format(api=api, url=llama.base_url, tokens=TOKENS_ENDLESS))
     turn = home.start("exec", "-C", str(workspace), "--json", "Count from 1 to 1000 in words.")
     turn.until('"item_delta"')
     try:
