@@ -21,7 +21,7 @@ FIRST_SEED = int(os.environ.get("TEST_SEED", "0"))
 BATCH_PROGRAMS = 100
 """So many at a time are held in memory."""
 
-SHRINK_PLAYS_MAX = 400
+SHRINK_PLAYS_MAX = int(os.environ.get("TILLER_SHRINK_PLAYS", "400"))
 """How often a failing program is played to make it smaller; about ten seconds."""
 
 Check = Callable[[Seen], None]

@@ -10,11 +10,13 @@ from tiller_protocol.ops import (
     Compact,
     Interrupt,
     QueueEdit,
+    Revert,
     SessionArchive,
     SessionConfigure,
     SessionFork,
     SessionGet,
     Shell,
+    Unrevert,
     UserInput,
 )
 from tiller_protocol.settings import Settings
@@ -22,9 +24,12 @@ from tiller_protocol.snapshot import Snapshot
 
 LOOKS_FIRST = frozenset(
     {"right_steer", "right_interrupt", "once", "always", "reject", "edit", "remove", "promote"}
-    | {"move", "fork"}
+    | {"move", "fork", "revert"}
 )
 """What is about something that there is, so that the frontend looks at the session before."""
+
+NEEDS_REST = frozenset({"compact", "shell", "revert", "unrevert", "no_reply"})
+"""What a turn that runs refuses, or takes otherwise: every second frontend waits for its end."""
 
 STALE = QueuedInput("gone", "", "queue")
 """What is edited when nothing is queued."""
@@ -52,6 +57,8 @@ def op_of(kind: str, session_id: str, number: int, name: str) -> AnyOp:
             return Shell(session_id, f"{number / 4} {'fail' if number == 7 else words}")
         case "configure":
             return SessionConfigure(session_id, _settings(number))
+        case "unrevert":
+            return Unrevert(session_id)
         case "archive":
             return SessionArchive(session_id, archived=bool(number % 2))
         case _:
@@ -73,6 +80,8 @@ def op_after_look(kind: str, snapshot: Snapshot, number: int, name: str) -> AnyO
             return answer_to(snapshot, number, kind)
         case "fork":
             return SessionFork(session_id, None if number % 2 else 1 + number * snapshot.seq // 8)
+        case "revert":
+            return _revert(snapshot, number)
         case _:
             return _edit(kind, session_id, snapshot.queue, number, name)
 
@@ -100,6 +109,13 @@ def _edit(
             return QueueEdit(session_id, chosen.id, "remove")
         case _:
             return QueueEdit(session_id, chosen.id, "promote")
+
+
+def _revert(snapshot: Snapshot, number: int) -> Revert | None:
+    if not snapshot.marks:
+        return None
+    mark = snapshot.marks[-1 - number % len(snapshot.marks)]
+    return Revert(snapshot.session_id, mark.turn_id, mark.step or None)
 
 
 def _settings(number: int) -> Settings:

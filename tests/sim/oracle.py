@@ -5,13 +5,14 @@ is accepted, waits, enters history once, in order: steering before the next requ
 the turn would rest, one at a time or all.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tiller_protocol.events import (
     AnyBody,
     Event,
+    HistoryReverted,
     ItemCompleted,
     ItemStarted,
     QueueChanged,
@@ -23,8 +24,9 @@ from tiller_protocol.events import (
     TurnEnded,
     TurnStarted,
 )
-from tiller_protocol.items import Delivery, QueuedInput, ToolCall, UserMessage
+from tiller_protocol.items import Delivery, Item, QueuedInput, ToolCall, UserMessage
 from tiller_protocol.ops import AnyOp, QueueEdit, UserInput
+from tiller_protocol.snapshot import Snapshot
 
 
 class Waiting(NamedTuple):
@@ -49,13 +51,20 @@ class Turn:
 
 @dataclass
 class Mailbox:
-    """The model. `delivered` and `removed` are by input id, in the order in which it happened."""
+    """The model. `delivered` and `removed` are by input id, in the order in which it happened.
+
+    `history` has the messages that the next request has; a fork's begins with those it shares.
+    `marks` say how many there were when a turn or a step of it began.
+    """
 
     ops: Mapping[str, AnyOp]
     queue: list[Waiting] = field(default_factory=list)
     delivered: list[Waiting] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     ids: dict[str, str] = field(default_factory=dict)
+    history: list[str] = field(default_factory=list)
+    marks: dict[tuple[str, int], int] = field(default_factory=dict)
+    reverted: list[tuple[int, list[str]]] = field(default_factory=list)
     turn: Turn | None = None
     all_follow_ups: bool = False
 
@@ -83,12 +92,21 @@ class Mailbox:
                 return self._change(event, event.body, rest)
             case ItemStarted(item=UserMessage()):
                 self._say_without_reply(event)
+            case HistoryReverted(undone=True):
+                position, messages = self.reverted.pop()
+                self.history[position:position] = messages
+            case HistoryReverted(before_turn=turn_id, before_step=step):
+                position = self.marks[turn_id or "", step]
+                self.reverted.append((position, self.history[position:]))
+                del self.history[position:]
             case body:
-                self._note(body)
+                self._note(body, event.turn_id or "")
         return 0
 
     def _begin(self, event: Event, rest: Sequence[Event]) -> int:
         op = self.ops[event.submission_id or ""]
+        self.marks[event.turn_id or "", 0] = len(self.history)
+        self.reverted.clear()
         self.turn = Turn(isinstance(op, UserInput), self.all_follow_ups)
         if not isinstance(op, UserInput):
             return 0
@@ -184,6 +202,7 @@ class Mailbox:
             given = self._name(given, message.id, cause)
         assert Waiting(message.id, message.text, message.delivery) == given, where
         self.delivered.append(given)
+        self.history.append(given.id)
 
     def _say_without_reply(self, event: Event) -> None:
         op = self.ops.get(event.submission_id or "")
@@ -192,13 +211,15 @@ class Mailbox:
         assert isinstance(event.body, ItemStarted)
         assert isinstance(op, UserInput)
         self.delivered.append(self._name(Waiting("", op.text, "start"), event.body.item.id, event))
+        self.history.append(event.body.item.id)
 
-    def _note(self, body: AnyBody) -> None:
+    def _note(self, body: AnyBody, turn_id: str) -> None:
         turn = self.turn
         if turn is None:
             return
         match body:
-            case StepStarted():
+            case StepStarted(step=step):
+                self.marks[turn_id, step] = len(self.history)
                 steering = [given for given in self.queue if given.delivery == "steer"]
                 assert turn.compacted or not steering, f"a request without {steering}"
                 turn.step_open, turn.compacted, turn.calls = True, False, 0
@@ -213,11 +234,23 @@ class Mailbox:
                 pass
 
 
-def mailbox_of(log: Sequence[Event], commits: Sequence[int], ops: Mapping[str, AnyOp]) -> Mailbox:
-    """The model after all of a log, whose batches end at `commits`; raises `AssertionError`."""
-    mailbox = Mailbox(ops)
+def mailbox_of(
+    log: Sequence[Event], commits: Sequence[int], ops: Mapping[str, AnyOp], shared: Snapshot
+) -> Mailbox:
+    """The model after all of a log, whose batches end at `commits`; raises `AssertionError`.
+
+    `shared` is what a fork has of its parent.
+    """
+    mailbox = Mailbox(ops, history=messages_of(shared.items))
+    for mark in shared.marks:
+        mailbox.marks[mark.turn_id, mark.step] = len(messages_of(shared.items[: mark.items]))
     before = 0
     for head in commits:
         mailbox.see(log[before:head])
         before = head
     return mailbox
+
+
+def messages_of(items: Iterable[Item]) -> list[str]:
+    """The ids of what people said."""
+    return [item.id for item in items if isinstance(item, UserMessage)]

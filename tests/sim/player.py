@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any
 
 import trio
+from msgspec import structs
 from structlog.testing import capture_logs
 
-from sim.deeds import LOOKS_FIRST, answer_to, op_after_look, op_of
+from sim.deeds import LOOKS_FIRST, NEEDS_REST, answer_to, op_after_look, op_of
 from sim.deterministic import run_from_seed
 from sim.program import STOPS_THE_DAEMON, Action, Program
 from support.world import Span, World
@@ -57,6 +58,9 @@ SILENCE_S = 40.0
 
 REST_S_MAX = 20 * 24 * 3600.0
 """Virtual time by which every program is over."""
+
+REST_LOOKS = 15
+"""So often, each second, a frontend looks whether the turn has ended."""
 
 SESSIONS_MAX = 3
 FOLLOWERS_MAX = 3
@@ -190,6 +194,10 @@ class _Player:
             await self._submit(action, session_id, name)
 
     async def _submit(self, action: Action, session_id: str, name: str) -> None:
+        if action.kind in NEEDS_REST and action.number % 2:
+            await self._rest(session_id)
+        if action.kind == "unrevert" and action.number % 2:
+            await self._submit(structs.replace(action, kind="revert", number=0), session_id, name)
         if action.kind in LOOKS_FIRST:
             snapshot = await self.get(session_id)
             op = op_after_look(action.kind, snapshot, action.number, name)
@@ -200,6 +208,13 @@ class _Player:
         answer = await self.send(op, client=f"frontend {name}")
         if isinstance(op, SessionFork):
             self._add(answer)
+
+    async def _rest(self, session_id: str) -> None:
+        """Wait some time for the end of a turn."""
+        for _ in range(REST_LOOKS):
+            if (await self.get(session_id)).turn is None:
+                return
+            await trio.sleep(1.0)
 
     async def _harm(self, action: Action) -> None:
         match action.kind:

@@ -33,7 +33,7 @@ USES_THE_SESSION = (
     "interrupt", "right_interrupt", "wrong_interrupt",
     "once", "always", "reject",
     "edit", "remove", "promote", "move",
-    "compact", "shell", "fork", "configure", "archive",
+    "compact", "shell", "fork", "revert", "unrevert", "configure", "archive",
     "get", "attach", "again",
 )  # fmt: skip
 STOPS_SHARE = 0.6

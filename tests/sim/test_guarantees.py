@@ -8,7 +8,7 @@ from collections import Counter
 from msgspec import structs
 
 from sim.batches import Batch, must_end, of_every_program
-from sim.oracle import Mailbox, mailbox_of
+from sim.oracle import Mailbox, mailbox_of, messages_of
 from sim.player import Seen, SessionSeen
 from sim.states import turns_of
 from support.wires import check_on_every_wire
@@ -159,7 +159,9 @@ def test_g9_lock_writes_run_alone_and_results_come_in_call_order(seen: Seen) -> 
 def test_g10_steering_is_delivered_or_handed_back_and_never_twice(seen: Seen) -> None:
     """Every queue of every session is what a plain model of it says; see `oracle`."""
     for session in seen.sessions.values():
-        mailbox = mailbox_of(session.log, session.commits, seen.ops)
+        shared = _beginning(session, seen)
+        mailbox = mailbox_of(session.log, session.commits, seen.ops, shared)
+        assert messages_of(session.snapshot.items) == mailbox.history
         shown = [(given.id, given.text, given.delivery) for given in session.snapshot.queue]
         assert shown == mailbox.queue
         there = [*mailbox.delivered, *mailbox.queue]

@@ -28,7 +28,7 @@ from tiller_protocol.lifecycle import LifecycleState, advance
 from tiller_protocol.ops import Answer, Interrupt, SessionGet, SessionList
 from tiller_protocol.snapshot import Snapshot
 
-PROGRAMS = int(os.environ.get("TILLER_PROGRAMS", "60"))
+PROGRAMS = int(os.environ.get("TILLER_TREES", "60"))
 PATIENCE_S = 500.0
 ROUNDS_MAX = 60
 USAGE = ScriptedUsage(input_tokens=100, output_tokens=1)

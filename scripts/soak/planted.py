@@ -1,0 +1,132 @@
+"""Plants faults in a copy of the tree, one at a time, and tells which tests find each.
+
+    .venv/bin/python scripts/soak/planted.py [WORDS]   # WORDS: only faults that have them
+
+Two suites look for each: the simulation, and the examples (sessions and turns). Ends with status 1
+when a fault survives both, or is found although it is marked as equivalent, or can't be planted.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import faults_of_input
+import faults_of_record
+from fault import Fault
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("daemon", "protocol", "client")
+
+FAULTS = faults_of_input.FAULTS + faults_of_record.FAULTS
+
+SUITES = {
+    "simulation": ("tests/sim",),
+    "examples": ("tests/session", "tests/turn"),
+}
+PROGRAMS = {
+    "TILLER_PROGRAMS": os.environ.get("TILLER_PROGRAMS", "300"),
+    "TILLER_INTERRUPTS": "3",
+    "TILLER_PREFIX_PROGRAMS": "34",
+    "TILLER_SHRINK_PLAYS": "0",
+}
+TEST_S_MAX = 60
+SUITE_S_MAX = 900.0
+"""A fault may make a test hang; then it is found."""
+
+
+def main(words: list[str]) -> int:
+    """Plant each fault and print one line about it; returns the exit status."""
+    chosen = [fault for fault in FAULTS if all(word in repr(fault) for word in words)]
+    bad: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="tiller-planted-") as directory:
+        tree = Path(directory)
+        copy_tree(tree)
+        for number, fault in enumerate(chosen, 1):
+            began = time.monotonic()
+            try:
+                found = try_fault(tree, fault)
+            except LookupError as error:
+                found, problem = {}, str(error)
+            else:
+                problem = judge(fault, found)
+            bad += [f"{fault.breaks}: {problem}"] if problem else []
+            print(f"{number:>2} {fault.breaks}  ({time.monotonic() - began:.0f} s)")
+            for suite in SUITES:
+                print(f"     {suite:<10}  {found.get(suite) or '-'}")
+            if problem or fault.equivalent:
+                print(f"     {problem or 'equivalent: ' + fault.equivalent}")
+            sys.stdout.flush()
+    print(f"\n{len(chosen)} faults planted, {len(bad)} problems")
+    print("\n".join(bad))
+    return 1 if bad else 0
+
+
+def copy_tree(into: Path) -> None:
+    """Copy what git knows and what is new, without what it ignores."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (into / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, into / name)
+
+
+def try_fault(tree: Path, fault: Fault) -> dict[str, str]:
+    """Which test of each suite finds the fault; raises `LookupError` when it can't be planted."""
+    path = tree / fault.file
+    whole = path.read_text()
+    if whole.count(fault.old) != 1:
+        raise LookupError(f"not planted: its place is not there once in {fault.file}; update it")
+    path.write_text(whole.replace(fault.old, fault.new))
+    try:
+        return {suite: first_failure(tree, where) for suite, where in SUITES.items()}
+    finally:
+        path.write_text(whole)
+
+
+def judge(fault: Fault, found: dict[str, str]) -> str:
+    """What is wrong with the outcome, if anything is."""
+    if any(found.values()):
+        return "it is not equivalent: a test found it" if fault.equivalent else ""
+    return "" if fault.equivalent else "it survived"
+
+
+def first_failure(tree: Path, where: tuple[str, ...]) -> str:
+    """The name of the first test that fails; empty when all pass."""
+    path = os.pathsep.join(str(tree / room) for room in ROOMS)
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-n", "0"]
+    command += [f"--timeout={TEST_S_MAX}", "--no-header", "--tb=no", *where]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=tree,
+            env={**os.environ, **PROGRAMS, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            timeout=SUITE_S_MAX,
+        )
+    except subprocess.TimeoutExpired:
+        return "it hangs"
+    if done.returncode == 0:
+        return ""
+    named = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    if named:
+        return named[1].rpartition("::")[2] or named[1]
+    stuck = (
+        re.search(r"(test_\w+)", done.stdout + done.stderr) if "Timeout" in done.stderr else None
+    )
+    return f"timeout in {stuck[1]}" if stuck else f"pytest ended with {done.returncode}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
