@@ -405,7 +405,7 @@ def error(kind: str, message: str = "boom") -> bytes:
         (error("overloaded_error", "Overloaded"), "overloaded", "Overloaded"),
         (error("rate_limit_error"), "rate_limit", "boom"),
         (error("api_error", "Internal server error"), "server", "Internal server error"),
-        (error("timeout_error"), "server", "boom"),
+        (error("timeout_error"), "timeout", "boom"),
         (error("invalid_request_error"), "bad_request", "boom"),
         (
             error("invalid_request_error", "prompt is too long: 213 tokens > 200 maximum"),

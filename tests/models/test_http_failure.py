@@ -52,7 +52,7 @@ def test_a_wait_is_read_from_milliseconds_seconds_or_a_date(
         ("Please try again in 6m0s.", 360.0),
         ("Please try again in 1h2m3s", 3723.0),
         ("Please try again in a moment.", None),
-        ("Please try again in 1.2.3s.", 0.0),
+        ("Please try again in 1.2.3s.", None),
     ],
 )
 def test_a_wait_is_read_from_words_where_no_header_can_say_it(

@@ -132,7 +132,8 @@ ModelEvent = (
 class ModelError(Exception):
     """A model request that failed; `message` is a sentence for the user.
 
-    `retry_after_s` is what the provider asked for, in seconds, if it did.
+    `retry_after_s` is what the provider asked for, in seconds, if it did. With `final` it said that
+    the same request will fail again, whatever the kind.
     """
 
     def __init__(
@@ -142,17 +143,19 @@ class ModelError(Exception):
         *,
         status: int | None = None,
         retry_after_s: float | None = None,
+        final: bool = False,
     ) -> None:
         super().__init__(message)
         self.kind: ModelErrorKind = kind
         self.message = message
         self.status = status
         self.retry_after_s = retry_after_s
+        self.final = final
 
     @property
     def retryable(self) -> bool:
         """Whether the same request may succeed later."""
-        return self.kind in RETRYABLE
+        return self.kind in RETRYABLE and not self.final
 
 
 class ModelClient(Protocol):
