@@ -62,8 +62,9 @@ _DAILY = _any_of(r"perday|free-models-per-day")
 
 _POLICY = _any_of(
     r"content[ _-]?filter|content_policy|content policy|responsibleaipolicyviolation",
-    r"content management policy|usage polic(y|ies)|safety (policy|system)|cyber_policy|bio_policy|policy_violation",
-    r"invalid_prompt|prohibited_content|moderation|flagged|data_inspection_failed",
+    r"content management policy|usage polic(y|ies)|safety (policy|system)",
+    r"cyber_policy|bio_policy|policy_violation",  # OpenAI
+    r"prohibited_content|moderation|flagged|data_inspection_failed",
     r"content exists risk|considered high risk|blocked by guardrail|敏感内容",
 )
 
@@ -87,13 +88,14 @@ _OVERLOAD = _any_of(
 _TIMEOUT = _any_of(r"timeout_error|deadline_exceeded|timed out")
 
 _IMAGE = re.compile(r"image")
-"""In a code of OpenAI it says that an image can't be used: `invalid_image`, `empty_image_file` …."""
+"""In a code of OpenAI it says that an image is of no use: `invalid_image`, `empty_image_file` …."""
 
 _STATUS_OF_CODE = {
     "api_error": 500,
     "bad_request": 400,
     "data_residency_mismatch": 400,
     "internal": 500,
+    "invalid_prompt": 400,
     "invalid_argument": 400,
     "invalid_request_error": 400,
     "permission_denied": 403,
