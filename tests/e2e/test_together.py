@@ -144,6 +144,22 @@ async def test_b33_a_stream_that_fails_is_retried_and_nothing_is_doubled(
     assert _story(frontend, session_id) == [*attempt, *attempt, "words begin"]
 
 
+async def test_b33_what_a_dropped_call_was_told_is_told_again(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """Instructions of a directory come with its first file, and the model saw no other."""
+    (workspace / "part").mkdir()
+    (workspace / "part" / "AGENTS.md").write_text("Mind the gap.\n")
+    (workspace / "part" / "file.txt").write_text("text\n")
+    broken = Failure("broken_stream", after_parts=2, retry_after_s=0)
+    step = ScriptStep(parts=(read("part/file.txt"), WaitPart(0.3)), failures=(broken,))
+    session_id = await frontend.session(workspace, step, text("done"))
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    (call,) = calls_in(frontend.requests(session_id)[-1].items)
+    assert "Mind the gap." in call.output
+
+
 def _story(frontend: Frontend, session_id: str) -> list[str]:
     """What became of calls and messages, in the order of events."""
     story: list[str] = []

@@ -126,6 +126,10 @@ class Toolbox:
             return False
         return decide(work.needs, self.rules(), self.context.approve).action == "allow"
 
+    def remember(self) -> Callable[[], None]:
+        """Return what forgets all that calls learn of files from now on."""
+        return self.files.remember()
+
     async def permit(self, prepared: PreparedCall) -> Refusal | None:
         """Ask the policy, then the user if it says so."""
         work: _Work = prepared.work

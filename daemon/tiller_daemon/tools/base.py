@@ -115,6 +115,18 @@ class FileVersions:
     seen: dict[Path, str] = field(default_factory=dict[Path, str])
     told: dict[str, str] = field(default_factory=dict[str, str])
 
+    def remember(self) -> Callable[[], None]:
+        """Return what forgets all that is noted from now on: for calls that are dropped."""
+        seen, told = dict(self.seen), dict(self.told)
+
+        def forget() -> None:
+            self.seen.clear()
+            self.seen.update(seen)
+            self.told.clear()
+            self.told.update(told)
+
+        return forget
+
 
 @dataclass(frozen=True)
 class ToolEnvironment:

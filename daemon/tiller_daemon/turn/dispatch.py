@@ -7,7 +7,7 @@ Between calls steering is looked for: calls that have not started then are skipp
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -57,6 +57,7 @@ class Calls:
         self._offered: list[ToolCall] = []
         self._begun: dict[str, _Early] = {}
         self._kept: list[ToolCall] | None = []
+        self._forget: Callable[[], None] | None = None
 
     def offer(self, call: ToolCall) -> None:
         """Take the next call, whole, while the response streams: it begins at once if it may.
@@ -73,6 +74,7 @@ class Calls:
             return
         self._closed = prepared.effect == "write"
         if not repeats and self._ports.tools.may_begin_early(prepared):
+            self._forget = self._forget or self._ports.tools.remember()
             begun = self._begun[call.id] = _Early()
             self._tasks.start_soon(self._run_early, prepared, begun)
 
@@ -83,6 +85,9 @@ class Calls:
             early.scope.cancel()
         for early in begun.values():
             await early.ended.wait()
+        if self._forget:
+            self._forget()
+        self._forget = None
         self._offered.clear()
         self._kept = []
         self._closed = not self._early

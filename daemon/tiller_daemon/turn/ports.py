@@ -79,6 +79,10 @@ class ToolRuntime(Protocol):
         """Whether nobody need be asked, nor would notice that it ran and was dropped again."""
         ...
 
+    def remember(self) -> Callable[[], None]:
+        """Return what forgets all that calls noted from now on, such as which file was read."""
+        ...
+
     async def permit(self, prepared: PreparedCall) -> Refusal | None:
         """Ask the policy, and the user when the policy says so."""
         ...
