@@ -55,7 +55,9 @@ class Conversation:
         self._console = console
         self._json = json
         self._delivery: Literal["auto", "steer"] = delivery
-        self._renderer = Renderer(console.paint, console.width, prompts=prompts)
+        self._renderer = Renderer(
+            console.paint, console.width, prompts=prompts, wraps=console.terminal
+        )
         self._requests: dict[str, Request] = {}
         self._hinted: set[str] = set()
         self._asked = ""

@@ -6,12 +6,13 @@ itself is written by `render_item`.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, assert_never
 
 from msgspec import structs
 
 from tiller_client.render_item import (
+    UNCUT,
     background_line,
     call_label,
     call_lines,
@@ -20,6 +21,7 @@ from tiller_client.render_item import (
     request_block,
 )
 from tiller_client.text import Paint, count, cut, harmless, one_line, seconds
+from tiller_client.wrap import Wrap
 from tiller_protocol.events import (
     AnyBody,
     BackgroundChanged,
@@ -72,24 +74,28 @@ class _Message:
 
     kind: Kind
     shown: int = 0
+    wrap: Wrap = field(default_factory=Wrap)
 
 
 class Renderer:
     """What one frontend shows of one session; not a fold over all of it, only of what is open."""
 
-    def __init__(self, paint: Paint, width: int, *, prompts: bool = True) -> None:
+    def __init__(
+        self, paint: Paint, width: int, *, prompts: bool = True, wraps: bool = False
+    ) -> None:
         """`prompts` says whether input that began a turn is shown: not when it was just typed.
 
-        `width`, in columns, may be set anew at any time.
+        `width`, in columns, may be set anew at any time; `wraps` says whether lines of text that
+        are longer are broken between words.
         """
         self._paint = paint
         self.width = width
         self._prompts = prompts
+        self._wraps = wraps
         self._seen_background: dict[str, str] = {}
         self._calls: dict[str, tuple[ToolCall, float | None]] = {}
         self._messages: dict[str, _Message] = {}
         self._stream: _Message | None = None
-        self._at_line_start = True
         self._retry: tuple[str, float] | None = None
         self._model_since: float | None = None
         self._diffs_asked: set[str] = set()
@@ -105,7 +111,7 @@ class Renderer:
     @property
     def at_line_start(self) -> bool:
         """Whether what was written so far ends with a newline."""
-        return self._at_line_start
+        return self._stream is None or self._stream.wrap.at_line_start
 
     def moving_line(self, now: float) -> str:
         """The one line that says what goes on at `now` (Unix seconds), unpainted; often empty."""
@@ -313,15 +319,22 @@ class Renderer:
         """The next piece of a message; a mark before it tells thinking from the answer."""
         if not text:
             return
+        mark = ""
         if self._stream is not message:
             yield from self._leave_stream()
             self._stream = message
-            if message.kind == "progress":
-                yield Piece("progress", self._paint.dim("∴ "))
+            mark = "∴ " if message.kind == "progress" else ""
         message.shown += len(text)
-        text = harmless(text)
-        self._at_line_start = text.endswith("\n")
-        yield Piece(message.kind, text if message.kind == "answer" else self._paint.dim(text))
+        yield from self._written(message, message.wrap.feed(mark + harmless(text), self._columns))
+
+    def _written(self, message: _Message, text: str) -> Iterator[Piece]:
+        if text:
+            yield Piece(message.kind, text if message.kind == "answer" else self._paint.dim(text))
+
+    @property
+    def _columns(self) -> int:
+        """How wide text may be; only a terminal breaks lines, and then behind its last column."""
+        return self.width - 1 if self._wraps else UNCUT
 
     def _line(self, text: str) -> Iterator[Piece]:
         yield from self._leave_stream()
@@ -329,7 +342,9 @@ class Renderer:
 
     def _leave_stream(self) -> Iterator[Piece]:
         """End the line that a stream left open; the newline is part of that stream."""
-        if self._stream and not self._at_line_start:
-            yield Piece(self._stream.kind, "\n")
-        self._at_line_start = True
-        self._stream = None
+        message, self._stream = self._stream, None
+        if message:
+            yield from self._written(message, message.wrap.rest(self._columns))
+            if not message.wrap.at_line_start:
+                yield Piece(message.kind, "\n")
+                message.wrap.start_line()

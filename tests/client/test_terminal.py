@@ -16,7 +16,7 @@ import pytest
 from msgspec import structs
 
 from support.fake_daemon import FakeDaemon
-from support.said import ended, started, text_item
+from support.said import Tiller, ended, started, text_item
 from tiller_protocol.events import (
     ItemCompleted,
     ItemStarted,
@@ -196,6 +196,26 @@ def test_a_window_that_is_made_narrower_gets_narrower_lines(places: Places) -> N
         assert terminal.end() == 0
     (line,) = [line for line in terminal.screen.splitlines() if "xxx" in line]
     assert line.count("x") < 30
+
+
+def test_text_is_broken_between_words_on_a_terminal_and_only_there(
+    places: Places, tiller: Tiller
+) -> None:
+    said = "the quick brown fox jumps over the lazy dog and rests a while"
+    with FakeDaemon(places.runtime) as daemon:
+        daemon.add(SESSION, [SessionCreated("/w", Settings()), started()])
+        terminal = Terminal("attach", SESSION)
+        terminal.resize(30)
+        terminal.wait_for("/w")
+        daemon.add(SESSION, [*text_item("i1", said[:12], said[12:]), ended(said)])
+        terminal.wait_for("Ctrl-C")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.end() == 0
+        piped = tiller("log", SESSION)[1]
+    assert (
+        "the quick brown fox jumps\r\nover the lazy dog and rests a\r\nwhile\r\n" in terminal.screen
+    )
+    assert f"\n{said}\n" in piped
 
 
 def test_no_color_is_respected_on_a_terminal(

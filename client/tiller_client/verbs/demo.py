@@ -69,7 +69,9 @@ class _Story:
         self._home = root / "home"
         self._json = json
         self._console = Console(json=json)
-        self._renderer = Renderer(self._console.paint, self._console.width)
+        self._renderer = Renderer(
+            self._console.paint, self._console.width, wraps=self._console.terminal
+        )
         self._steered = False
 
     def tell(self) -> int:

@@ -33,7 +33,7 @@ def run(arguments: Namespace) -> int:
 
 def _log(connection: Connection, session: SessionSummary, arguments: Namespace) -> int:
     console = Console()
-    renderer = Renderer(console.paint, console.width)
+    renderer = Renderer(console.paint, console.width, wraps=console.terminal)
     follower = Follower(connection.hello.log_id, arguments.after)
     while (after := follower.wanted) is not None:
         result = connection.ask(Replay(session.session_id, after), ReplayResult)
