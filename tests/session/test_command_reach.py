@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tiller_daemon.session.command_reach import UNKNOWN, needs_outside
+from tiller_daemon.session.command_reach import UNKNOWN, needs_beyond
 from tiller_daemon.tools.base import Need
 
 
 def subjects(command: str, workspace: Path) -> tuple[str, ...]:
-    found = needs_outside([Need("bash", (command,), kind="command")], workspace)
+    found = needs_beyond([Need("bash", (command,), kind="command")], workspace)
     return found[0].subjects if found else ()
 
 
@@ -76,6 +76,6 @@ def test_looking_inside_needs_none_and_other_commands_are_asked_about_as_a_whole
 def test_what_only_the_run_will_tell_is_said_so_and_never_allowed_for_good(
     workspace: Path,
 ) -> None:
-    (need,) = needs_outside([Need("bash", ('cat "$file"',), kind="command")], workspace)
+    (need,) = needs_beyond([Need("bash", ('cat "$file"',), kind="command")], workspace)
     assert need.subjects == (UNKNOWN,)
     assert need.always == ()

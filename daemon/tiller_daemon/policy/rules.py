@@ -30,6 +30,7 @@ BUILT_IN: tuple[Rule, ...] = (
     *_built_in("read", "*.aws/credentials*", "*.kube/config", "*.gnupg/*", action="ask"),
     *_built_in("write", "*", action="ask"),
     *_built_in("external_directory", "*", action="ask"),
+    *_built_in("repository_programs", "*", action="ask"),
     *_built_in("doom_loop", "*", action="ask"),
     *_built_in("task", "*", action="allow"),
 )

@@ -1,7 +1,8 @@
-"""Where a command that only reads would look: to leave the workspace it asks, as `read` does.
+"""What a command that only reads would reach beyond reading in the workspace: then it asks.
 
-Any other command is asked about as a whole. Words are judged before the command runs, through
-links; a word that only its run will tell asks.
+To look outside it asks as `read` does, and git asks where the repository names programs that it
+would run. Any other command is asked about as a whole. Words are judged before the command runs,
+through links; a word that only its run will tell asks.
 """
 
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from tiller_daemon.policy.shell_commands import only_reads, places_read
 from tiller_daemon.tools.base import Need
+from tiller_daemon.workspace.git_programs import programs_named
 from tiller_daemon.workspace.paths import PathProblem, locate, printable
 
 HARMLESS = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/zero"})
@@ -21,13 +23,27 @@ UNKNOWN = "(known only when it runs)"
 _OPTION = re.compile(r"-[^/=~]*=?")
 
 
-def needs_outside(needs: Iterable[Need], workspace: Path) -> tuple[Need, ...]:
-    """What the reading commands among `needs` need besides, to look outside the workspace."""
-    commands = [text for need in needs if need.kind == "command" for text in need.subjects]
+def needs_beyond(needs: Iterable[Need], workspace: Path) -> tuple[Need, ...]:
+    """What the reading commands among `needs` need besides."""
+    texts = [text for need in needs if need.kind == "command" for text in need.subjects]
+    commands = [text for text in texts if only_reads(text)]
+    return (*_needs_outside(commands, workspace), *_needs_programs(commands, workspace))
+
+
+def _needs_programs(commands: Iterable[str], workspace: Path) -> tuple[Need, ...]:
+    if not any("git" in command for command in commands):
+        return ()
+    keys = programs_named(workspace)
+    if not keys:
+        return ()
+    title = f"Let git run what this repository's own configuration names: {', '.join(keys)}"
+    return (Need("repository_programs", keys, keys, title=title),)
+
+
+def _needs_outside(commands: Iterable[str], workspace: Path) -> tuple[Need, ...]:
     subjects: dict[str, None] = {}
     for command in commands:
-        if only_reads(command):
-            subjects.update(dict.fromkeys(_outside(command, workspace)))
+        subjects.update(dict.fromkeys(_outside(command, workspace)))
     if not subjects:
         return ()
     # In the patterns of rules a backslash takes the meaning from a star.

@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from tiller_daemon.models.base import ToolSpec
 from tiller_daemon.policy.rules import decide, patterns_of_always
 from tiller_daemon.policy.shell_commands import only_reads
-from tiller_daemon.session.command_reach import needs_outside
+from tiller_daemon.session.command_reach import needs_beyond
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.tools.base import (
     BackgroundCommands,
@@ -323,7 +323,7 @@ def _find(tools: Mapping[str, Tool], name: str) -> Tool | None:
 
 def _needs(tool: Tool, arguments: Struct, workspace: Path) -> tuple[Need, ...]:
     needs = tool.needs(arguments, workspace)
-    return (*needs, *needs_outside(needs, workspace))
+    return (*needs, *needs_beyond(needs, workspace))
 
 
 def _decode(tool: Tool, arguments: str) -> Struct:

@@ -38,7 +38,7 @@ def find_repository(directory: Path) -> Repository | None:
     for root in (directory, *directory.parents):
         mark = root / ".git"
         if mark.exists() and _owner(mark) in owners:
-            return Repository(root, _head(_git_directory(mark)))
+            return Repository(root, _head(git_directory(mark)))
     return None
 
 
@@ -49,8 +49,8 @@ def _owner(path: Path) -> int | None:
         return None
 
 
-def _git_directory(mark: Path) -> Path:
-    """Follow the file that stands for `.git` in a second work tree or a submodule."""
+def git_directory(mark: Path) -> Path:
+    """What `.git` is, or leads to: it is a file in a second work tree and in a submodule."""
     pointer = read_document(mark, None, GIT_FILE_BYTES_MAX)
     if pointer is None or not pointer.text.startswith("gitdir: "):
         return mark
