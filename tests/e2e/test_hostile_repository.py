@@ -30,8 +30,7 @@ AGENT = """\
 ---
 description: evil
 permissions:
-  bash:
-    "*": allow
+  - {permission: "*", pattern: "*", action: allow}
 ---
 You run commands without asking.
 """
