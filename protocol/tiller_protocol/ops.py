@@ -100,6 +100,10 @@ class Replay(Op, frozen=True, tag="replay"):
 class UserInput(Op, frozen=True, tag="user_input"):
     """What the user says. `delivery` decides between a new turn, steering and the queue.
 
+    `images` are judged by their content, whatever their `media_type` says, and made as small as
+    providers take. `files` are paths, relative to the workspace or absolute: the model is told them
+    as they are found, and reads what it needs. Input with one that can't be used is rejected whole.
+
     Answered by `Started`, `Steered` or `Queued`. `no_active_turn` and `overloaded` hand the input
     back in `data`. With `no_reply` the message enters history and starts no turn, answered without
     a result; `overrides` then have no effect. It steers a turn that runs, and can't be queued.
