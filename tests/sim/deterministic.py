@@ -14,7 +14,7 @@ T = TypeVar("T")
 def run_from_seed(main: Callable[[], Awaitable[T]], seed: int) -> T:
     """Run `main` so that the same seed gives the same interleaving.
 
-    Uses two private names of trio; `test_simulation` shows that they still do what they did.
+    Uses two private names of trio; `test_replay` shows that they still do what they did.
     """
     before, before_random = _run._ALLOW_DETERMINISTIC_SCHEDULING, _run._r
     _run._ALLOW_DETERMINISTIC_SCHEDULING, _run._r = True, Random(seed)
