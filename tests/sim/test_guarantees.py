@@ -242,6 +242,17 @@ def test_a_session_rests_idle_and_every_request_was_resolved_once(seen: Seen) ->
         assert not status or status[-1] == "idle"
 
 
+@of_every_program
+def test_the_status_says_what_the_session_does_after_each_commit(seen: Seen) -> None:
+    for session in seen.sessions.values():
+        snapshot, commits = _beginning(session, seen), set(session.commits)
+        for event in session.log:
+            fold(snapshot, event)
+            if event.seq in commits:
+                assert (snapshot.status == "idle") == (snapshot.turn is None), event
+                assert (snapshot.status == "waiting") == bool(snapshot.requests), event
+
+
 def _lasting(answers: list[AnyAnswer]) -> list[AnyAnswer]:
     return [a for a in answers if isinstance(a, Accepted) or a.code not in PASSING]
 
