@@ -20,6 +20,9 @@ TOLD_ONCE = {"responses-bare", "responses-items-without-pieces"}
 
 FAILURES = {
     "chat-error-in-mid-stream-fails": "server",
+    "messages-anthropic-api-error-fails": "server",
+    "messages-anthropic-overloaded-fails": "overloaded",
+    "messages-anthropic-too-long-fails": "context_overflow",
     "responses-openai-error-fails": "context_overflow",
     "responses-openai-failed-fails": "server",
     "responses-openai-rate-limited-fails": "rate_limit",

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
+from tiller_daemon.models.anthropic_messages import AnthropicMessages
+from tiller_daemon.models.anthropic_messages_stream import MessagesDecoder
 from tiller_daemon.models.base import (
     Finished,
     ModelError,
@@ -44,12 +46,14 @@ class Decoder(Protocol):
 WIRES: dict[str, Callable[[], Decoder]] = {
     "chat": lambda: ChatDecoder(ENDPOINT, "m", ORDINAL),
     "responses": lambda: ResponsesDecoder(ENDPOINT, "m", ORDINAL),
+    "messages": lambda: MessagesDecoder(ENDPOINT, "m", ORDINAL, "digest"),
 }
 """By the first word of a stream's name."""
 
 CLIENTS: dict[str, Callable[[HttpClient], Any]] = {
     "chat": OpenAIChat,
     "responses": OpenAIResponses,
+    "messages": AnthropicMessages,
 }
 
 STREAMS: dict[str, bytes] = {

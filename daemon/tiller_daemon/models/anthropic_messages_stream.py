@@ -83,11 +83,12 @@ class _Open:
     """A block of content in the making. `call` is the number of a tool call, else None."""
 
     def __init__(self, start: Block) -> None:
-        self.kind = str(start.get("type"))
+        self.kind = start.get("type")
         self.start = start
         self.pieces: list[str] = []
         self.signature = str(start.get("signature") or "")
-        self.citations: list[Any] = list(start.get("citations") or ())
+        citations = start.get("citations")
+        self.citations: list[Any] = [*citations] if isinstance(citations, list) else []
         self.call: int | None = None
 
     @property
@@ -233,8 +234,10 @@ class MessagesDecoder:
                 self._keep({"type": "thinking", **thought})
             case "tool_use":
                 self._complete(block)
-            case _:
+            case str():
                 self._keep_opaque(block)
+            case _:
+                pass
 
     def _say(self, piece: str) -> None:
         if not piece:
