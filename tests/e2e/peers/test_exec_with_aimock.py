@@ -19,7 +19,7 @@ CONFIG = """\
 model = "aimock/gpt-5"
 
 [providers.aimock]
-api = "openai_chat"
+api = "{api}"
 base_url = "{url}"
 api_key_env = "PEER_KEY"
 """
@@ -41,9 +41,13 @@ def asked(aimock: Aimock) -> list[list[dict[str, Any]]]:
     return [body["messages"] for body in bodies if body.get("tools")]
 
 
+def config_for(aimock: Aimock, api: str = "openai_chat") -> str:
+    return CONFIG.format(api=api, url=aimock.base_url)
+
+
 @pytest.fixture
 def home(new_home: Callable[..., Home], aimock: Aimock) -> Home:
-    return new_home(CONFIG.format(url=aimock.base_url), PEER_KEY=KEY)
+    return new_home(config_for(aimock), PEER_KEY=KEY)
 
 
 def call(name: str, call_id: str, **arguments: Any) -> dict[str, Any]:
@@ -61,14 +65,20 @@ def plan_a_repair(aimock: Aimock) -> list[str]:
     )
     aimock.answer({"toolCallId": "call_grep"}, {"toolCalls": [edit]})
     aimock.answer({"toolCallId": "call_edit"}, {"content": "Now run it.", "toolCalls": [run]})
-    aimock.answer({"toolCallId": "call_run"}, {"content": SAID})
+    counted = {"input_tokens": 9, "output_tokens": 9, "prompt_tokens": 9, "completion_tokens": 9}
+    aimock.answer({"toolCallId": "call_run"}, {"content": SAID, "usage": counted})
     return ["call_read", "call_grep", "call_edit", "call_run"]
 
 
+@pytest.mark.parametrize("api", ["openai_chat", "anthropic_messages"])
 def test_a_repair_of_several_calls_changes_the_repository_and_nothing_else(
-    home: Home, aimock: Aimock, project: Path
+    new_home: Callable[..., Home], aimock: Aimock, project: Path, api: str
 ) -> None:
-    """B2, G2, G4, G7: as events, in the repository, and as the provider was asked."""
+    """B2, G2, G4, G7: as events, in the repository, and as the provider was asked.
+
+    It keeps what it was asked in the form of Chat, whatever the wire was.
+    """
+    home = new_home(config_for(aimock, api), PEER_KEY=KEY)
     ids = plan_a_repair(aimock)
     said = home.tiller("exec", "-C", str(project), "--approve", "always", "--json", "fix add")
     assert (said.status, said.err) == (0, "")
@@ -178,7 +188,7 @@ def test_a_refused_key_is_one_sentence_that_names_its_variable(
 def test_a_key_that_is_not_there_is_said_before_anything_is_sent(
     new_home: Callable[..., Home], aimock: Aimock, project: Path, given: dict[str, str]
 ) -> None:
-    home = new_home(CONFIG.format(url=aimock.base_url), **given)
+    home = new_home(config_for(aimock), **given)
     said = home.tiller("exec", "-C", str(project), "hello")
     assert (said.status, said.out) == (1, "")
     assert "PEER_KEY" in said.err
@@ -193,7 +203,7 @@ def test_g13_the_key_reaches_the_provider_and_nothing_else(
 ) -> None:
     """Not the log, events, output, spill files, arguments, nor a command's environment."""
     home = new_home(
-        CONFIG.format(url=aimock.base_url),
+        config_for(aimock),
         PEER_KEY=KEY,
         CURL_OPTIONS=f"-H 'Authorization: Bearer {KEY}'",
         PLAIN="is seen",
@@ -221,7 +231,7 @@ def test_g13_a_key_in_the_daemons_own_environment_is_out_of_reach_or_taken_out(
     new_home: Callable[..., Home], aimock: Aimock, project: Path
 ) -> None:
     """A command of the same user can't read it; for root the key is taken out of what it prints."""
-    home = new_home(CONFIG.format(url=aimock.base_url), PEER_KEY=KEY)
+    home = new_home(config_for(aimock), PEER_KEY=KEY)
     command = "cat /proc/$PPID/environ | tr '\\0' '\\n' | grep PEER_KEY"
     aimock.answer(
         {"userMessage": "pry", "hasToolResult": False},
