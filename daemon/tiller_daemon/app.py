@@ -145,6 +145,7 @@ def _services(
     options: Options, opened: Log, transport: NngTransport, providers: Providers
 ) -> Services:
     spill = options.places.state / SPILL_FOLDER
+    built_in = {tool.name: tool for tool in BUILT_IN}
     inherited = child_environment(os.environ, providers.secret_names, opened.log_id, "")
 
     def variables(call_id: str) -> dict[str, str]:
@@ -162,7 +163,7 @@ def _services(
         configuration=lambda: options.configuration,
         model=providers.choose,
         discover=providers.discover,
-        tools={tool.name: tool for tool in BUILT_IN},
+        tools=lambda: built_in,
         variables=variables,
         spill_directory=lambda session_id: spill / session_id,
         forget=forget,

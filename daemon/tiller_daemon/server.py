@@ -154,7 +154,7 @@ class Server:
     def _catalog(self, workspace: str | None) -> CatalogResult:
         tools = tuple(
             ToolSummary(tool.name, tool.effect, tool.description)
-            for tool in self._services.tools.values()
+            for tool in self._services.tools().values()
         )
         if workspace is not None:
             check_workspace(workspace)

@@ -238,6 +238,10 @@ class World:
         """Start the daemon's core on the log there is; returns when it serves or is `gone`."""
         self.scope, self.gone = trio.CancelScope(), trio.Event()
         self.transport = MemoryTransport()
+        tools = {
+            **make_tools(self.usage, self.log.head_now),
+            **{tool.name: tool for tool in HARMLESS},
+        }
         services = Services(
             log=self.log,
             publish=self._publish,
@@ -247,10 +251,7 @@ class World:
             configuration=lambda: self.configuration,
             model=self._choose,
             discover=_nothing,
-            tools={
-                **make_tools(self.usage, self.log.head_now),
-                **{tool.name: tool for tool in HARMLESS},
-            },
+            tools=lambda: tools,
             variables=lambda call_id: {},
             spill_directory=lambda session_id: Path("/nonexistent"),
             forget=lambda session_id: None,

@@ -228,11 +228,10 @@ class ActiveTurn:
                 self._errand.saw(*bodies)
             await self._outbox.emit(*bodies, turn_id=self.turn_id)
 
-        offered = {tool.name for tool in self.context.tools}
         services = self._services
         toolbox = Toolbox(
             context=self.context,
-            tools={name: tool for name, tool in services.tools.items() if name in offered},
+            tools=self._frozen.tools,
             rules=self._rules,
             ask=self._ask,
             emit=emit,

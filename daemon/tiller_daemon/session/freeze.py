@@ -21,11 +21,12 @@ from tiller_protocol.snapshot import Snapshot
 
 
 class FrozenTurn(NamedTuple):
-    """A turn's context, its model, and the one that writes summaries if that is another."""
+    """A turn's context, its model, the one that writes summaries if that is another, its tools."""
 
     context: TurnContext
     model: ChosenModel
     compaction: ChosenModel | None
+    tools: Mapping[str, Tool]
 
 
 def freeze_context(
@@ -92,17 +93,18 @@ def freeze_context(
         depth=depth,
         sub_agents=sub_agents,
     )
-    return FrozenTurn(context, model, compaction)
+    return FrozenTurn(context, model, compaction, tools)
 
 
 def choose_tools(services: Services, names: tuple[str, ...] | None) -> dict[str, Tool]:
     """Return the named tools, or all; raises `RejectionError` for one that is not there."""
+    tools = services.tools()
     if names is None:
-        return dict(services.tools)
-    unknown = [name for name in names if name not in services.tools]
+        return dict(tools)
+    unknown = [name for name in names if name not in tools]
     if unknown:
-        raise RejectionError("invalid_settings", no_tool(unknown[0], services.tools))
-    return {name: services.tools[name] for name in names}
+        raise RejectionError("invalid_settings", no_tool(unknown[0], tools))
+    return {name: tools[name] for name in names}
 
 
 def merge_settings(old: Settings, new: Settings) -> Settings:

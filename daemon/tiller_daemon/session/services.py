@@ -36,8 +36,9 @@ class Services:
     """`time` is Unix seconds, `random` in [0, 1), `new_id` a fresh ULID.
 
     `model` finds a model by its full name (`None`: the default) and raises `RejectionError` with
-    what to do; `discover` looks for models when none is configured. `variables` makes the
-    environment of a command from a call id. `forget` removes the files of a deleted session.
+    what to do; `discover` looks for what a turn needs beyond the configuration: a model when none
+    is configured. `tools` are those there are now. `variables` makes the environment of a command
+    from a call id. `forget` removes the files of a deleted session.
     `secrets` are the keys in use: they are taken out of what a tool says.
     `config_directory` and `home` are the user's; both absolute, with links followed.
     """
@@ -50,7 +51,7 @@ class Services:
     configuration: Callable[[], Configuration]
     model: Callable[[str | None], ChosenModel]
     discover: Callable[[], Awaitable[None]]
-    tools: Mapping[str, Tool]
+    tools: Callable[[], Mapping[str, Tool]]
     variables: Callable[[str], Mapping[str, str]]
     spill_directory: Callable[[str], Path]
     forget: Callable[[str], None]

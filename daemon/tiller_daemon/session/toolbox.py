@@ -3,12 +3,11 @@
 Implements the turn's `ToolRuntime`. Nothing in a call's arguments can loosen a rule.
 """
 
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import msgspec
 import structlog
@@ -18,6 +17,7 @@ from msgspec import Struct, structs
 from tiller_daemon.models.base import ToolSpec
 from tiller_daemon.policy.rules import decide, patterns_of_always
 from tiller_daemon.policy.shell_commands import only_reads
+from tiller_daemon.session.arguments import BadArguments, decode_arguments, parameters
 from tiller_daemon.session.command_reach import needs_beyond
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.tools.base import (
@@ -63,9 +63,6 @@ NOBODY_THERE = (
     "Nobody is there to answer: this session asks no one. Decide yourself, and say what you chose."
 )
 
-_UNKNOWN_FIELD = re.compile("contains unknown field `([^`]*)`")
-"""What msgspec says of a field that an argument struct does not have."""
-
 Ask = Callable[[Request], Awaitable[Reply]]
 
 Delegate = Callable[[str, str, str, str], Awaitable[ToolResult]]
@@ -76,7 +73,7 @@ class _Work(Struct, frozen=True):
     """What `run` needs of a prepared call."""
 
     tool: Tool
-    arguments: Struct
+    arguments: Any
     needs: tuple[Need, ...]
 
 
@@ -106,11 +103,11 @@ class Toolbox:
         if tool is None:
             return Refusal("invalid", no_tool(call.name, self.tools))
         try:
-            arguments = _decode(tool, call.arguments)
+            arguments = decode_arguments(tool, call.arguments)
             workspace = Path(self.context.workspace)
             needs = _needs(tool, arguments, workspace)
-        except (msgspec.DecodeError, RecursionError) as error:
-            return Refusal("invalid", _explain(tool, error))
+        except BadArguments as bad:
+            return Refusal("invalid", str(bad))
         except ToolFailure as failure:
             return Refusal("failed", str(failure))
         if unknown := self._unknown_agent(tool, needs):
@@ -287,30 +284,10 @@ def tool_specs(
 
 @lru_cache(SPECS_KEPT_MAX)
 def _spec(tool: Tool, more: str) -> ToolSpec:
-    parameters = _parameters(tool)
+    taken = parameters(tool)
     description = tool.description + more
-    chars = len(tool.name) + len(description) + len(msgspec.json.encode(parameters))
-    return ToolSpec(tool.name, description, parameters, chars)
-
-
-def _parameters(tool: Tool) -> dict[str, object]:
-    """JSON Schema of a tool's arguments, without indirection: some models can't follow `$ref`."""
-    (reference,), definitions = msgspec.json.schema_components([tool.arguments])
-
-    def inlined(schema: object) -> object:
-        match schema:
-            case {"$ref": str(name)}:
-                found = definitions[name.rpartition("/")[2]]
-                return {key: inlined(value) for key, value in found.items() if key != "title"}
-            case dict():
-                known = cast("dict[str, object]", schema)
-                return {key: inlined(value) for key, value in known.items()}
-            case list():
-                return [inlined(value) for value in cast("list[object]", schema)]
-            case _:
-                return schema
-
-    return cast("dict[str, object]", inlined(reference))
+    chars = len(tool.name) + len(description) + len(msgspec.json.encode(taken))
+    return ToolSpec(tool.name, description, taken, chars)
 
 
 def _find(tools: Mapping[str, Tool], name: str) -> Tool | None:
@@ -321,36 +298,9 @@ def _find(tools: Mapping[str, Tool], name: str) -> Tool | None:
     return meant[0] if len(meant) == 1 else None
 
 
-def _needs(tool: Tool, arguments: Struct, workspace: Path) -> tuple[Need, ...]:
+def _needs(tool: Tool, arguments: Any, workspace: Path) -> tuple[Need, ...]:  # noqa: ANN401
     needs = tool.needs(arguments, workspace)
     return (*needs, *needs_beyond(needs, workspace))
-
-
-def _decode(tool: Tool, arguments: str) -> Struct:
-    return msgspec.json.decode(arguments.strip() or "{}", type=tool.arguments)
-
-
-def _explain(tool: Tool, error: Exception) -> str:
-    parameters = _parameters(tool)
-    schema = msgspec.json.encode(parameters).decode()
-    hint = ""
-    if unknown := _UNKNOWN_FIELD.search(str(error)):
-        hint = did_you_mean(unknown[1], _field_names(parameters))
-    return f"Invalid arguments for {tool.name}: {error}.{hint} They must match {schema}"
-
-
-def _field_names(schema: object) -> set[str]:
-    """The names of all fields, at any depth."""
-    match schema:
-        case dict():
-            known = cast("dict[str, object]", schema)
-            properties = known.get("properties")
-            own = set(cast("dict[str, object]", properties)) if properties else set[str]()
-            return own.union(*map(_field_names, known.values()))
-        case list():
-            return set[str]().union(*map(_field_names, cast("list[object]", schema)))
-        case _:
-            return set()
 
 
 def _title(tool: Tool, needs: tuple[Need, ...]) -> str:

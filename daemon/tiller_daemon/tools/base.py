@@ -162,7 +162,7 @@ def never(arguments: Struct) -> bool:  # noqa: ARG001
     return False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tool:
     """One entry of the tool table.
 
@@ -173,14 +173,18 @@ class Tool:
     cancellation `run` leaves no process behind. `repeatable` says of arguments that nobody but the
     model notices such a call: it may begin before the response has ended, be dropped when that
     fails, and be made again. Calls of a tool that `polls` may well be the same again and again.
+    With a `schema` the arguments are a JSON object that it describes, and `arguments` is `dict`;
+    `server` names the MCP server that the tool is of.
     """
 
     name: str
     description: str
-    arguments: type[Struct]
+    arguments: type[Struct] | type[dict[str, Any]]
     effect: Effect | Literal["command", "agent"]
     timeout_s: float
     needs: Callable[[Any, Path], tuple[Need, ...]]
     run: Callable[[Any, ToolEnvironment], Awaitable[ToolResult]]
     repeatable: Callable[[Any], bool] = never
     polls: bool = False
+    schema: dict[str, Any] | None = None
+    server: str = ""

@@ -40,9 +40,17 @@ def schema_problem(schema: dict[str, Any]) -> str | None:
 def message_problem(schema: dict[str, Any], text: str) -> str | None:
     """Why `text` is not JSON that fits `schema`, as a sentence; `None` if it is."""
     try:
-        return _mismatch(schema, msgspec.json.decode(without_fences(text)))
+        return value_problem(schema, msgspec.json.decode(without_fences(text)))
     except (msgspec.DecodeError, UnicodeError) as error:
         return f"it is no JSON: {_line(str(error))}"
+    except RecursionError:
+        return "it is nested too deeply"
+
+
+def value_problem(schema: dict[str, Any], value: object) -> str | None:
+    """Why `value` does not fit `schema`, as a sentence that names the place; `None` if it does."""
+    try:
+        return _mismatch(schema, value)
     except RecursionError:
         return "it is nested too deeply"
 

@@ -1,0 +1,83 @@
+"""What the arguments of a tool are: shown to models as JSON Schema, decoded, and explained. Pure.
+
+A built-in tool has an argument struct; one of another's making has a schema, and its arguments stay
+the JSON object that they are.
+"""
+
+import re
+from typing import Any, cast
+
+import msgspec
+
+from tiller_daemon.tools.base import Tool
+from tiller_daemon.tools.similar import did_you_mean
+from tiller_daemon.turn.output_schema import value_problem
+
+_UNKNOWN_FIELD = re.compile("contains unknown field `([^`]*)`")
+"""What msgspec says of a field that an argument struct does not have."""
+
+
+class BadArguments(Exception):
+    """Arguments that are not what the tool takes; the message names the field and the schema."""
+
+
+def decode_arguments(tool: Tool, text: str) -> Any:  # noqa: ANN401 - struct or object, by the tool
+    """Return the arguments as the tool's own functions take them; raises `BadArguments`."""
+    text = text.strip() or "{}"
+    try:
+        if tool.schema is None:
+            return msgspec.json.decode(text, type=tool.arguments)
+        decoded = msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadArguments(_explain(tool, str(error))) from None
+    if problem := value_problem(tool.schema, decoded):
+        raise BadArguments(_explain(tool, problem))
+    return decoded
+
+
+def parameters(tool: Tool) -> dict[str, Any]:
+    """JSON Schema of a tool's arguments.
+
+    That of a struct is without indirection: some models can't follow `$ref`.
+    """
+    if tool.schema is not None:
+        return tool.schema
+    (reference,), definitions = msgspec.json.schema_components([tool.arguments])
+
+    def inlined(schema: object) -> object:
+        match schema:
+            case {"$ref": str(name)}:
+                found = definitions[name.rpartition("/")[2]]
+                return {key: inlined(value) for key, value in found.items() if key != "title"}
+            case dict():
+                known = cast("dict[str, object]", schema)
+                return {key: inlined(value) for key, value in known.items()}
+            case list():
+                return [inlined(value) for value in cast("list[object]", schema)]
+            case _:
+                return schema
+
+    return cast("dict[str, Any]", inlined(reference))
+
+
+def _explain(tool: Tool, problem: str) -> str:
+    taken = parameters(tool)
+    schema = msgspec.json.encode(taken).decode()
+    hint = ""
+    if unknown := _UNKNOWN_FIELD.search(problem):
+        hint = did_you_mean(unknown[1], _field_names(taken))
+    return f"Invalid arguments for {tool.name}: {problem}.{hint} They must match {schema}"
+
+
+def _field_names(schema: object) -> set[str]:
+    """The names of all fields, at any depth."""
+    match schema:
+        case dict():
+            known = cast("dict[str, object]", schema)
+            properties = known.get("properties")
+            own = set(cast("dict[str, object]", properties)) if properties else set[str]()
+            return own.union(*map(_field_names, known.values()))
+        case list():
+            return set[str]().union(*map(_field_names, cast("list[object]", schema)))
+        case _:
+            return set()
