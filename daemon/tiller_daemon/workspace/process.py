@@ -130,7 +130,7 @@ async def run_command(
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(output.pass_on)
                 with trio.move_on_after(timeout_s) as limit:
-                    await _exited(process)
+                    await exited(process)
                 timed_out = limit.cancelled_caught
                 if timed_out:
                     ended = await tree.end(TIMEOUT_GRACE_S)
@@ -263,7 +263,7 @@ class _Output:
         return b""
 
 
-async def _exited(process: subprocess.Popen[bytes]) -> None:
+async def exited(process: subprocess.Popen[bytes]) -> None:
     """Wait for the exit, and leave the process to be reaped: its pid stays taken."""
     while True:
         with trio.move_on_after(REAP_S):

@@ -93,11 +93,13 @@ class Tree:
     """The processes of one command.
 
     Made before the command starts, for its `token`; `begin` names the shell. The shell must be
-    waited for only after `end`, so that its pid means nothing else until then.
+    waited for only after `end`, so that its pid means nothing else until then. One that is
+    `lasting` serves many calls: what could be its or a command's is taken for the command's.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, lasting: bool = False) -> None:
         self.token: Final = secrets.token_hex(8)
+        self._lasting: Final = lasting
         self._mark: Final = f"{COMMAND_MARKER}={self.token}".encode()
         self._leader = 0
         self._start = 0
@@ -204,7 +206,8 @@ class Tree:
         if COMMAND_MARKER.encode() in variables or DAEMON_MARKER.encode() in variables:
             return False
         # It carries no mark at all: it goes to the last of the commands that can have left it.
-        if [tree for tree in _trees if tree._start <= orphan.start] != [self]:
+        older = [tree for tree in _trees if tree._start <= orphan.start]
+        if ([tree for tree in older if not tree._lasting] or older) != [self]:
             return False
         return None if not orphan.dead and _is_young(orphan) else True
 
