@@ -30,6 +30,7 @@ from tiller_daemon.models.openai_responses import OpenAIResponses
 from tiller_daemon.models.scripted import ScriptedModel
 from tiller_daemon.session.services import ChosenModel
 from tiller_daemon.tools.similar import did_you_mean
+from tiller_daemon.workspace.environment import is_secret_header
 from tiller_protocol.answers import ModelSummary
 
 
@@ -120,6 +121,12 @@ class Providers:
         """The keys themselves, the longest first; shorter ones may be ordinary words."""
         values = {self._environ.get(name, "") for name in self.secret_names}
         values.update(*(key.secrets for key in self._keys.values()))
+        values.update(
+            value
+            for provider in self._providers.values()
+            for name, value in provider.headers.items()
+            if is_secret_header(name)
+        )
         return tuple(sorted((v for v in values if len(v) >= SECRET_CHARS_MIN), key=len)[::-1])
 
     async def discover(self) -> None:

@@ -133,8 +133,8 @@ def test_b51_a_log_that_is_not_ours_is_said_and_left_as_it_is(
     assert path.read_bytes() == before
 
 
-def test_the_places_are_for_their_owner_only(new_daemon: NewDaemon) -> None:
-    """G14: directories 0700; log, token and sockets 0600."""
+def test_g14_the_places_are_for_their_owner_only(new_daemon: NewDaemon) -> None:
+    """Directories 0700; log, token and sockets 0600."""
     daemon = new_daemon()
     daemon.start()
     modes = {

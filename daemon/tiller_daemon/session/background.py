@@ -178,6 +178,7 @@ class Background:
                     receive=receive,
                     timeout_s=float("inf"),
                     typed=command.typed,
+                    secrets=start.secrets,
                 )
                 state, status = "exited", end.status
                 await command.capture.spill()

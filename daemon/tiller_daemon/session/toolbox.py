@@ -35,6 +35,7 @@ from tiller_daemon.tools.similar import did_you_mean
 from tiller_daemon.tools.task import RESUMED
 from tiller_daemon.turn.context import SubAgentOffered, TurnContext
 from tiller_daemon.turn.ports import Emit, PreparedCall, Refusal
+from tiller_daemon.workspace.redaction import TAKEN_OUT
 from tiller_protocol.events import PlanUpdated
 from tiller_protocol.items import Effect, PlanEntry, Request, RequestKind, ToolCall
 from tiller_protocol.settings import Rule
@@ -50,9 +51,6 @@ CHANGED_MEANWHILE = (
     "not run: what this call would touch changed while it was being judged. Look again, then call "
     "it again."
 )
-
-TAKEN_OUT = "[secret]"
-"""What stands for a key in what a tool says."""
 
 READ_ONLY = (
     "denied: the agent {agent} only looks and changes nothing. Commands that provably only read "
@@ -166,6 +164,7 @@ class Toolbox:
             ask=partial(self._put_question, prepared.call),
             delegate=partial(self.delegate, prepared.call.id),
             background=self.background,
+            secrets=self.secrets(),
         )
         try:
             with trio.fail_after(work.tool.timeout_s):

@@ -67,6 +67,7 @@ class BackgroundStart(Struct, frozen=True):
     variables: Mapping[str, str]
     spill_path: Path
     terminal: bool
+    secrets: tuple[str, ...] = ()
 
 
 class BackgroundLook(Struct, frozen=True):
@@ -136,7 +137,8 @@ class ToolEnvironment:
     variables by which the daemon finds what a call left behind. `show_plan` replaces the plan of
     the session. `ask` puts a question with choices to the user and waits as long as it takes; it
     raises `ToolFailure` when nobody is there. `delegate` gives a prompt to a sub-agent, by the name
-    of an agent or by the id of an earlier sub-agent, and returns what came of it.
+    of an agent or by the id of an earlier sub-agent, and returns what came of it. `secrets` are
+    taken out of what a child process prints.
     """
 
     workspace: Path
@@ -150,6 +152,7 @@ class ToolEnvironment:
     ask: Callable[[str, tuple[str, ...]], Awaitable[UserAnswer]]
     delegate: Callable[[str, str, str], Awaitable[ToolResult]]
     background: BackgroundCommands
+    secrets: tuple[str, ...] = ()
 
 
 def always(arguments: Struct) -> bool:  # noqa: ARG001

@@ -68,6 +68,7 @@ async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolRe
                 receive=receive,
                 timeout_s=arguments.timeout_s,
                 typed=Input(terminal=True) if arguments.pty else None,
+                secrets=environment.secrets,
             )
         # A terminal ends its lines with two characters.
         output = (await _text(capture)).replace("\r\n", "\n" if arguments.pty else "\r\n")
@@ -92,6 +93,7 @@ async def _start(arguments: BashArguments, environment: ToolEnvironment) -> Tool
         variables=environment.variables,
         spill_path=_spill_path(environment),
         terminal=arguments.pty,
+        secrets=environment.secrets,
     )
     return report(await environment.background.start(start))
 

@@ -21,6 +21,8 @@ SECRET_NAME: Final = re.compile(
 )
 """Names that hold secrets by the habits of clouds, forges, databases and model providers."""
 
+SECRET_HEADERS: Final = frozenset({"authorization", "proxy-authorization", "cookie"})
+
 SECRET_VALUE_CHARS_MIN: Final = 8
 """Shorter values (`1`, `true`) are not looked for in the other variables."""
 
@@ -47,6 +49,12 @@ UNATTENDED: Final = {
     "TERM": "dumb",
 }
 """Keeps well-known programs from waiting for a person who is not there."""
+
+
+def is_secret_header(name: str) -> bool:
+    """Whether a header of this name holds what lets somebody in."""
+    named = SECRET_NAME.search(name.replace("-", "_"))
+    return named is not None or name.casefold() in SECRET_HEADERS
 
 
 def child_environment(

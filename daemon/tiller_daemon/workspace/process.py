@@ -8,12 +8,13 @@ import os
 import subprocess
 import termios
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import trio
 
+from tiller_daemon.workspace.redaction import Redaction
 from tiller_daemon.workspace.tree import COMMAND_MARKER, Ended, Tree, disown, reap_orphans
 
 PIPE_BYTES: Final = 1 << 16
@@ -107,15 +108,16 @@ async def run_command(
     receive: Callable[[bytes], Awaitable[None]],
     timeout_s: float,
     typed: Input | None = None,
+    secrets: Iterable[str] = (),
 ) -> CommandEnd:
     """Run `arguments` until its first process exits, and end whatever it left behind.
 
-    Standard input is empty, or `typed`; output and errors come together, in pieces, through
-    `receive`, which is awaited before more is read. The answer comes at most `SETTLE_S` +
-    `LEFTOVER_GRACE_S` after the exit, even if a child holds the output open. After `timeout_s` the
-    whole tree is ended. Cancellation ends the tree too, within `CANCEL_GRACE_S` and what SIGKILL
-    takes, before `Cancelled` goes on. Raises `CommandProblem` if there is nothing to run. Call it
-    on the main thread: the child may be tied to the life of the thread that starts it.
+    Standard input is empty, or `typed`; output and errors come together, in pieces and without
+    `secrets`, through `receive`, which is awaited before more is read. The answer comes at most
+    `SETTLE_S` + `LEFTOVER_GRACE_S` after the exit, even if a child holds the output open. After
+    `timeout_s` the whole tree is ended. Cancellation ends the tree too, within `CANCEL_GRACE_S` and
+    what SIGKILL takes, before `Cancelled` goes on. Raises `CommandProblem` if there is nothing to
+    run. Call it on the main thread: the child may be tied to the life of the thread that starts it.
     """
     began = time.monotonic()
     tree = Tree()
@@ -126,7 +128,7 @@ async def run_command(
         process, pipe = _start(arguments, directory, marked, typed)
     tree.begin(process.pid)
     try:
-        with _Output(pipe, receive) as output:
+        with _Output(pipe, receive, Redaction(secrets)) as output:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(output.pass_on)
                 with trio.move_on_after(timeout_s) as limit:
@@ -218,9 +220,12 @@ def _spawn(
 class _Output:
     """The reading end of a command's output: passes on what comes, until told to finish."""
 
-    def __init__(self, pipe: int, receive: Callable[[bytes], Awaitable[None]]) -> None:
+    def __init__(
+        self, pipe: int, receive: Callable[[bytes], Awaitable[None]], redaction: Redaction
+    ) -> None:
         self._pipe: Final = pipe
         self._receive: Final = receive
+        self._redaction: Final = redaction
         self._idle = trio.CancelScope()
         self._left: int | None = None
 
@@ -233,9 +238,12 @@ class _Output:
 
     async def pass_on(self) -> None:
         while piece := await self._read():
-            await self._receive(piece)
+            if clean := self._redaction.take(piece):
+                await self._receive(clean)
             # A flood must not keep the loop from everybody else.
             await trio.lowlevel.checkpoint()
+        if rest := self._redaction.rest():
+            await self._receive(rest)
 
     def finish(self) -> None:
         """Read what is in the pipe now and no more, though somebody may still write to it."""

@@ -1,0 +1,125 @@
+"""Keys stay in the process (G13), and only the owner reaches anything (G14); over real sockets."""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import trio
+
+from e2e.provider import called, check_all, config_for, said
+from support.daemon import Daemon
+from support.frontend import Frontend
+from support.http_server import serving, status
+from tiller_protocol.codec import encode_event
+from tiller_protocol.ops import Catalog, DaemonStatus
+from tiller_protocol.places import EVENTS_SOCKET, LOG_FILE, OPS_SOCKET, TOKEN_FILE
+
+KEY = "sk-canary-0123456789abcdef"
+HEADER = "canary-of-a-header-0123456789"
+CANARIES = (KEY, HEADER)
+
+PRY = """
+echo found:${{CANARY_KEY:-nothing}}:${{CURL_OPTIONS:-nothing}}
+env
+cat /proc/self/environ /proc/$PPID/environ | tr '\\0' '\\n'
+cat /proc/$PPID/cmdline {config}
+seq 30000
+env
+"""
+"""Prints whatever a command can reach, and so much that a spill file is needed."""
+
+
+def _files_below(place: Path) -> Iterator[Path]:
+    for path in place.rglob("*"):
+        if stat.S_ISREG(path.lstat().st_mode):
+            yield path
+
+
+async def test_g13_keys_reach_the_provider_and_nothing_else(
+    new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery
+) -> None:
+    """Canaries in environment and header → not in the log's bytes, events, answers, output, spill.
+
+    A command does not find them in its environment; what it finds elsewhere is taken out. A server
+    that repeats them in an error is not quoted.
+    """
+    error = {"error": {"message": f"wrong key {KEY}, and what is {HEADER}?"}}
+    answers = (called(("bash", {"command": "PRY"})), said("Seen."), status(400, error), said("ok"))
+    async with serving(*answers) as server:
+        api = 'api = "openai_chat"\n'
+        keys = f'api_key_env = "CANARY_KEY"\nheaders = {{ X-Auth-Token = "{HEADER}" }}\n'
+        config = config_for(server.base_url).replace(api, api + keys)
+        daemon = new_daemon(config)
+        pry = PRY.format(config=daemon.places.config / "config.toml")
+        server.answers[0] = called(("bash", {"command": pry}))
+        daemon.start(CANARY_KEY=KEY, CURL_OPTIONS=f"-H 'X: {KEY}'", PLAIN="is seen")
+        frontend = await Frontend.connect(daemon, nursery)
+        session_id = await frontend.session(workspace, model="local/m")
+        for number, outcome in ((1, "completed"), (2, "failed"), (3, "completed")):
+            await frontend.say(session_id)
+            assert (await frontend.turn_ended(session_id, number)).outcome == outcome
+        first, *_ = check_all(server)
+        assert first.headers["authorization"] == f"Bearer {KEY}"
+        assert first.headers["x-auth-token"] == HEADER
+        (call,) = frontend.completed_calls(session_id)
+        spilled = await trio.Path(call.spill_path).read_text()
+        assert spilled.startswith("found:nothing:nothing\n")
+        assert spilled.count("PLAIN=is seen") >= 3, "the command did not show its environment"
+        heard = {
+            "events": b"".join(encode_event(e) for e in await frontend.log(session_id)),
+            "spill": spilled.encode(),
+            "status": repr(await frontend.must(DaemonStatus())).encode(),
+            "catalog": repr(await frontend.must(Catalog(str(workspace)))).encode(),
+            "bodies": b"".join(received.data for received in server.received),
+        }
+        await frontend.close()
+    await daemon.terminate()
+    heard["output"] = daemon.said.encode()
+    files = [*_files_below(daemon.places.state), *_files_below(daemon.places.runtime)]
+    assert daemon.places.state / LOG_FILE in files
+    heard |= {str(path): path.read_bytes() for path in files}
+    leaks = [(name, c) for name, data in heard.items() for c in CANARIES if c.encode() in data]
+    assert leaks == []
+    assert b"[secret]" in heard["events"]
+
+
+async def test_g14_only_the_owner_reaches_the_daemon_and_no_port_is_open(
+    frontend: Frontend, workspace: Path, daemon: Daemon
+) -> None:
+    """Runtime directory 0700, token and sockets 0600; no port, no socket without a path."""
+    session_id = await frontend.session(workspace, model=daemon.script())
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    runtime = daemon.places.runtime
+    modes = {path.name: path.stat().st_mode & 0o777 for path in runtime.iterdir()}
+    assert runtime.stat().st_mode & 0o777 == 0o700
+    assert {TOKEN_FILE, OPS_SOCKET, EVENTS_SOCKET} <= set(modes)
+    assert set(modes.values()) == {0o600}
+    assert daemon.places.state.stat().st_mode & 0o777 == 0o700
+    inodes = _socket_inodes(daemon)
+    assert inodes
+    for table in ("tcp", "tcp6", "udp", "udp6", "udplite", "raw", "raw6"):
+        assert not inodes & _inodes_in(table, 9), table
+    listening = [line.split() for line in _lines("unix") if line.split()[6] in inodes]
+    places = {fields[7] for fields in listening if len(fields) > 7}
+    assert places == {str(runtime / OPS_SOCKET), str(runtime / EVENTS_SOCKET)}
+
+
+def _socket_inodes(daemon: Daemon) -> set[str]:
+    assert daemon.process is not None
+    descriptors = Path(f"/proc/{daemon.process.pid}/fd")
+    targets = [os.readlink(one) for one in descriptors.iterdir()]  # noqa: PTH115 - "socket:[1]"
+    return {one.removeprefix("socket:[")[:-1] for one in targets if one.startswith("socket:[")}
+
+
+def _inodes_in(table: str, column: int) -> set[str]:
+    return {line.split()[column] for line in _lines(table)}
+
+
+def _lines(table: str) -> list[str]:
+    """A table of /proc/net without its heading; empty when this kernel has none."""
+    try:
+        return Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+    except FileNotFoundError:
+        return []
