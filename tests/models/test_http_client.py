@@ -26,7 +26,7 @@ from support.providers import fixed_key
 from support.proxy import proxying
 from tiller_daemon.config import Provider, Timeouts
 from tiller_daemon.models.base import ModelError
-from tiller_daemon.models.http_client import KEEPALIVE_S, HttpClient
+from tiller_daemon.models.http_client import HttpClient
 
 __all__ = ["certificate"]
 
@@ -225,14 +225,6 @@ async def test_a_new_connection_that_breaks_is_an_error() -> None:
     async with serving(raw(b"")) as server, opened(server.base_url) as http:
         assert (await failure(http)).kind == "network"
         assert len(server.received) == 1
-
-
-async def test_a_connection_that_rested_too_long_is_not_used(mock_clock: MockClock) -> None:
-    async with serving(events(*GOOD, keep=True)) as server, opened(server.base_url) as http:
-        for seconds, connections in ((0.0, 1), (KEEPALIVE_S - 1, 1), (KEEPALIVE_S + 1, 2)):
-            mock_clock.jump(seconds)
-            assert await asked(http) == WHOLE
-            assert server.connections == connections
 
 
 async def test_a_server_that_answers_before_it_has_read_all_is_heard() -> None:

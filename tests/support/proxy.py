@@ -3,6 +3,7 @@
 Whatever server they are asked for, they look for its port on this machine: names need not exist.
 """
 
+import ipaddress
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -116,8 +117,11 @@ async def _socks(proxy: LocalProxy, client: trio.SocketStream) -> None:
             return
     else:
         await client.send_all(b"\x05\x00")
-    await take(4)
-    host = (await take((await take(1))[0])).decode()
+    kind = (await take(4))[3]
+    if kind == 3:
+        host = (await take((await take(1))[0])).decode()
+    else:
+        host = str(ipaddress.ip_address(await take(4 if kind == 1 else 16)))
     port = int.from_bytes(await take(2), "big")
     proxy.asked.append(f"{host}:{port}")
     try:

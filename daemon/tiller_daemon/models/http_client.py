@@ -1,40 +1,37 @@
 """The HTTP side of one provider: a POST whose answer is a stream of bytes, or a `ModelError`.
 
-Shared by the adapters; knows nothing of any dialect. Connections are kept for the next request.
+Shared by the adapters; knows nothing of any dialect. `httpx2` does the work and is imported when
+the first request is made: it costs some 100 ms and 5 MB that a daemon at rest does without.
 Redirects are not followed: the key would go with them.
 """
 
+from __future__ import annotations
+
 import ssl
 import time
-from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
-from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
-import h11
 import msgspec
 import trio
 
 from tiller_daemon.config import Provider
 from tiller_daemon.models.base import ModelError
-from tiller_daemon.models.http_body import BodyReader, BrokenBody
-from tiller_daemon.models.http_connection import (
-    Connection,
-    Head,
-    Route,
-    begin,
-    connect,
-    make_tls_context,
-)
-from tiller_daemon.models.http_failure import Endpoint, error_of_answer, error_of_connection
-from tiller_daemon.models.http_proxy import (
+from tiller_daemon.models.connection_failure import (
     PROXY_WANTS_NAME,
-    ProxyError,
-    parse_proxy,
-    proxy_of_environment,
+    connection_failures,
+    error_of_connection,
+    error_of_proxy,
 )
+from tiller_daemon.models.http_failure import Endpoint, error_of_answer
+from tiller_daemon.models.http_proxy import Proxy, parse_proxy, proxy_of_environment
 from tiller_daemon.models.keys import Key, KeyProblem, NoKey
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
+
+    import httpx2
 
 BEARER = "authorization"
 """The header in which a key goes as `Bearer KEY`; in any other one it stands alone."""
@@ -54,6 +51,9 @@ CONNECTIONS_MAX = 1_000
 KEEPALIVE_S = 60.0
 """How long a connection is kept for the next step while tools run."""
 
+WRITE_S = 30.0
+"""How long a server may take for a piece of a request; slow lines take long for images."""
+
 BODY_BYTES_MAX = 256 * 1024
 LISTING_BYTES_MAX = 16 * 1024 * 1024
 BODY_S = 10.0
@@ -61,9 +61,6 @@ BODY_S = 10.0
 
 DRAIN_S = 0.05
 """How long the end of a body is awaited, so that the connection can be used again."""
-
-FAILURES = (OSError, trio.BrokenResourceError, h11.RemoteProtocolError, BrokenBody)
-"""What can go wrong with a connection; `ssl.SSLError` is an `OSError`."""
 
 DECODING_FAILS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -73,46 +70,48 @@ T = TypeVar("T")
 class Answer:
     """The body of an answer as it comes: an iterator of pieces, none of them empty."""
 
-    def __init__(
-        self, http: "HttpClient", connection: Connection, head: Head, body: BodyReader, first: bytes
-    ) -> None:
-        self.head = head
-        self.connection = connection
-        self.body = body
+    def __init__(self, http: HttpClient, response: httpx2.Response) -> None:
+        self.response = response
         self._http = http
-        self._first = first
+        self._pieces = _pieces(response)
         self._waiting_s = http.timeouts.first_byte_s
 
-    def __aiter__(self) -> "Answer":
+    def __aiter__(self) -> Answer:
         return self
 
     async def __anext__(self) -> bytes:
-        piece, self._first = self._first, b""
+        piece = b""
         while not piece:
-            if self.body.ended:
-                raise StopAsyncIteration
             piece = await self._receive()
         self._waiting_s = self._http.timeouts.idle_s
         return piece
 
     async def _receive(self) -> bytes:
-        with trio.move_on_after(self._waiting_s) as limit:
+        with trio.move_on_after(self._waiting_s):
             try:
-                data = await self.connection.receive()
-                if data:
-                    return self.body.feed(data)
-                self.body.end()
-            except FAILURES as error:
+                return await anext(self._pieces)
+            except connection_failures() as error:
                 raise self._http.error_of(error) from None
-        if limit.cancelled_caught:
-            raise self._http.silent(self._waiting_s)
-        return b""
+        raise self._http.silent(self._waiting_s)
 
     async def drain(self) -> None:
         """Read what little is left, so that the connection can be used again."""
         with trio.move_on_after(DRAIN_S), suppress(ModelError):
             async for _ in self:
                 pass
+
+    async def aclose(self) -> None:
+        """Keep the connection if all of the answer was read, else close it at once.
+
+        `httpx2` reads through several generators inside each other and closes only the outermost;
+        the others would be left to the garbage collector, about which trio rightly complains.
+        """
+        with trio.CancelScope() as scope, suppress(*connection_failures()):
+            scope.cancel()
+            async for _ in self._pieces:
+                pass
+        with trio.CancelScope(shield=True), suppress(*connection_failures()):
+            await self.response.aclose()
 
 
 class HttpClient:
@@ -136,7 +135,7 @@ class HttpClient:
         self.timeouts = provider.timeouts
         self._key = key or NoKey()
         self._key_header = (provider.api_key_header or BEARER).lower()
-        self._route = _route(self._url, provider.proxy, environ or {})
+        self._proxy = _proxy(self._url, provider.proxy, environ or {})
         self._query = urlencode({**dict(parse_qsl(self._url.query)), **provider.query})
         self._own = {field.lower(): value for field, value in provider.headers.items()}
         for field, value in self._own.items():
@@ -148,10 +147,8 @@ class HttpClient:
         shown = self._url._replace(netloc=self._authority, query="", fragment="").geturl()
         self.endpoint = Endpoint(name, shown, self._key, tuple(self._own.values()))
         self._ca_file = provider.ca_file
-        self._context: ssl.SSLContext | None = None
-        self._idle: list[Connection] = []
-        self._slots = trio.Semaphore(CONNECTIONS_MAX)
-        self._making_context = trio.Lock()
+        self._client: httpx2.AsyncClient | None = None
+        self._opening = trio.Lock()
 
     @asynccontextmanager
     async def stream(
@@ -163,27 +160,25 @@ class HttpClient:
         closes the connection at once, unless the answer has ended or is about to. `headers` are
         for this request, in lower case, and give way to those that are configured.
         """
-        async with self._slots:
-            answer = await self._ask("POST", path, body, model, headers or {})
-            try:
-                await self._check(answer, "text/event-stream")
-                yield answer
-                await answer.drain()
-            finally:
-                self._release(answer)
+        answer = await self._ask("POST", path, body, model, headers or {})
+        try:
+            await self._check(answer, "text/event-stream")
+            yield answer
+            await answer.drain()
+        finally:
+            await answer.aclose()
 
     async def get(self, path: str, shape: type[T]) -> T:
         """What a GET of `path` under the base URL answers, as JSON of this shape.
 
         Raises `ModelError`; sets no limit of its own but those of the provider.
         """
-        async with self._slots:
-            answer = await self._ask("GET", path, b"", "", {"accept": "application/json"})
-            try:
-                await self._check(answer, "application/json")
-                data = await _beginning(answer, LISTING_BYTES_MAX)
-            finally:
-                self._release(answer)
+        answer = await self._ask("GET", path, b"", "", {"accept": "application/json"})
+        try:
+            await self._check(answer, "application/json")
+            data = await _beginning(answer, LISTING_BYTES_MAX)
+        finally:
+            await answer.aclose()
         try:
             return msgspec.json.decode(data, type=shape)
         except DECODING_FAILS:
@@ -192,85 +187,110 @@ class HttpClient:
 
     async def aclose(self) -> None:
         """Close every connection."""
-        while self._idle:
-            self._idle.pop().close()
-        await trio.lowlevel.checkpoint()
+        if self._client is not None:
+            await self._client.aclose()
 
     def silent(self, waited_s: float) -> ModelError:
         """The error of a server that says nothing."""
         return ModelError("timeout", f"{self.endpoint} sent nothing for {waited_s:g} seconds.")
 
-    def error_of(self, error: Exception) -> ModelError:
+    def error_of(self, error: BaseException) -> ModelError:
         """The error of a connection that could not be made, or broke."""
-        return error_of_connection(self.endpoint, error, self._route.proxy)
+        return error_of_connection(self.endpoint, error, self._proxy, self.timeouts.connect_s)
 
     async def _ask(
         self, method: str, path: str, body: bytes, model: str, headers: Mapping[str, str]
     ) -> Answer:
         """Send a request and take the head of its answer; once more if there is a new key."""
-        target = self._target(path, model)
+        url = self._address(path, model)
         key = await self._read_key()
-        answer = await self._exchange(self._request(method, target, body, headers, key), body)
-        if answer.head.status == 401 and key:
+        answer = await self._exchange(method, url, body, self._fields(headers, key))
+        if answer.response.status_code == 401 and key:
             try:
                 renewed = await self._key.renew(key)
             except BaseException:
-                answer.connection.close()
+                await answer.aclose()
                 raise
             if not renewed:
                 return answer
-            self._release(answer)
+            await answer.aclose()
             key = await self._read_key()
-            answer = await self._exchange(self._request(method, target, body, headers, key), body)
+            answer = await self._exchange(method, url, body, self._fields(headers, key))
         return answer
 
-    async def _exchange(self, request: h11.Request, body: bytes) -> Answer:
+    async def _exchange(
+        self, method: str, url: str, body: bytes, fields: Mapping[str, str]
+    ) -> Answer:
         """Send a request and take the head of its answer.
 
-        What fails on a connection that was used before is asked again on another one: servers close
+        What fails on a connection that was kept is asked again on another one: servers close
         connections that rest, which may cross a request on its way.
         """
-        while True:
-            protocol, data = begin(request)
-            connection = await self._connected()
-            was_used, was_answered = connection.used, False
-            try:
-                with trio.move_on_after(self.timeouts.first_byte_s):
-                    with suppress(trio.BrokenResourceError):  # It may have answered before.
-                        await connection.send(data + body)
-                    head, reader, first = await connection.receive_head(protocol)
-                    was_answered = True
-                    return Answer(self, connection, head, reader, first)
-                raise self.silent(self.timeouts.first_byte_s)
-            except trio.TooSlowError:
-                message = f"{self.endpoint} did not take the request in time."
-                raise ModelError("timeout", message) from None
-            except FAILURES as error:
-                if not was_used:
-                    raise self.error_of(error) from None
-            finally:
-                if not was_answered:
-                    connection.close()
+        client = await self._opened()
+        for last in (False, True):
+            own = _OwnConnection()
+            request = client.build_request(method, url, content=body, headers=dict(fields))
+            request.extensions["trace"] = own.note
+            with trio.move_on_after(self.timeouts.connect_s + self.timeouts.first_byte_s) as limit:
+                try:
+                    return Answer(self, await client.send(request, stream=True))
+                except connection_failures() as error:
+                    await own.close()
+                    if own.began or last:
+                        raise self.error_of(error) from None
+            if limit.cancelled_caught:
+                break
+        raise self.silent(self.timeouts.first_byte_s)
 
-    def _request(
-        self, method: str, target: str, body: bytes, headers: Mapping[str, str], key: str
-    ) -> h11.Request:
+    async def _opened(self) -> httpx2.AsyncClient:
+        async with self._opening:
+            if self._client is None:
+                try:
+                    self._client = await trio.to_thread.run_sync(self._make_client)
+                except OSError as error:
+                    reason = error.strerror or "it holds no certificate"
+                    message = f"{self.endpoint} can't be asked: its `ca_file` {self._ca_file}"
+                    raise ModelError("bad_request", f"{message} can't be used: {reason}") from None
+            return self._client
+
+    def _make_client(self) -> httpx2.AsyncClient:
+        """Import the library and read the certificates: the slow part, run in a thread."""
+        import httpx2
+
+        # A plain address needs no certificates, and they take 50 ms to read.
+        encrypted = "https" in (self._url.scheme, self._proxy and self._proxy.scheme)
+        context = (
+            httpx2.create_ssl_context() if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        )
+        if encrypted and self._ca_file is not None:
+            context.load_verify_locations(self._ca_file)
+        proxy = None
+        if self._proxy:
+            auth = (self._proxy.user, self._proxy.password) if self._proxy.user else None
+            own = context if self._proxy.scheme == "https" else None
+            proxy = httpx2.Proxy(str(self._proxy), auth=auth, ssl_context=own)
+        return httpx2.AsyncClient(
+            verify=context,
+            proxy=proxy,
+            trust_env=False,
+            timeout=httpx2.Timeout(None, connect=self.timeouts.connect_s, write=WRITE_S),
+            limits=httpx2.Limits(
+                max_connections=CONNECTIONS_MAX,
+                max_keepalive_connections=CONNECTIONS_MAX,
+                keepalive_expiry=KEEPALIVE_S,
+            ),
+        )
+
+    def _fields(self, headers: Mapping[str, str], key: str) -> dict[str, str]:
         fields = {"host": self._authority, **DEFAULT_HEADERS, **headers, **self._own}
-        proxy = self._route.proxy
-        if self._route.is_forwarded and proxy and proxy.authorization:
-            fields["proxy-authorization"] = proxy.authorization
         if key:
             fields[self._key_header] = f"Bearer {key}" if self._key_header == BEARER else key
-        if body:
-            fields["content-length"] = str(len(body))
-        return h11.Request(method=method, target=target, headers=list(fields.items()))
+        return fields
 
-    def _target(self, path: str, model: str) -> str:
+    def _address(self, path: str, model: str) -> str:
         base = self._url.path.replace(MODEL_IN_PATH, quote(model, safe="")).rstrip("/")
-        target = base + path + (f"?{self._query}" if self._query else "")
-        if self._route.is_forwarded:
-            return f"{self._url.scheme}://{self._authority}{target}"
-        return target
+        query = f"?{self._query}" if self._query else ""
+        return f"{self._url.scheme}://{self._authority}{base}{path}{query}"
 
     async def _read_key(self) -> str:
         """The key; none if a header that is configured stands for it."""
@@ -286,53 +306,15 @@ class HttpClient:
             raise ModelError("authentication", f"{message} sent. {self._key.advice}")
         return key
 
-    async def _connected(self) -> Connection:
-        """A connection that rests, the last one first, or a new one."""
-        while self._idle:
-            connection = self._idle.pop()
-            if not connection.is_stale and not _is_old(connection):
-                return connection
-            connection.close()
-        try:
-            context = await self._tls_context() if self._route.encrypts else None
-            with trio.move_on_after(self.timeouts.connect_s):
-                return await connect(self._route, context)
-        except (*FAILURES, ProxyError) as error:
-            raise self.error_of(error) from None
-        waited = f"{self.timeouts.connect_s:g} seconds"
-        raise ModelError("timeout", f"{self.endpoint} can't be reached within {waited}.")
-
-    async def _tls_context(self) -> ssl.SSLContext:
-        async with self._making_context:
-            if self._context is None:
-                make = partial(make_tls_context, self._ca_file)
-                try:
-                    self._context = await trio.to_thread.run_sync(make)
-                except OSError as error:
-                    reason = error.strerror or "it holds no certificate"
-                    message = f"{self.endpoint} can't be asked: its `ca_file` {self._ca_file}"
-                    raise ModelError("bad_request", f"{message} can't be used: {reason}") from None
-            return self._context
-
-    def _release(self, answer: Answer) -> None:
-        """Keep the connection for the next request, or close it."""
-        while self._idle and _is_old(self._idle[0]):
-            self._idle.pop(0).close()
-        if answer.body.reusable:
-            answer.connection.idle_since = trio.current_time()
-            self._idle.append(answer.connection)
-        else:
-            answer.connection.close()
-
     async def _check(self, answer: Answer, wanted: str) -> None:
         """Raise the `ModelError` for an answer that is not what was asked for."""
-        status, headers = answer.head.status, answer.head.headers
+        status, headers = answer.response.status_code, answer.response.headers
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if status == 200 and kind in (wanted, ""):
             return
         body = await _beginning(answer, BODY_BYTES_MAX)
-        if status == 407 and self._route.is_forwarded:
-            raise self.error_of(ProxyError(PROXY_WANTS_NAME, final=True))
+        if status == 407 and self._proxy:
+            raise error_of_proxy(self.endpoint, self._proxy, PROXY_WANTS_NAME, final=True)
         if status >= 400:
             raise error_of_answer(self.endpoint, status, headers, body, time.time())
         if status >= 300:
@@ -348,6 +330,13 @@ class HttpClient:
         raise ModelError("bad_request", f"{self.endpoint} {what}.", status=status)
 
 
+def _pieces(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """The body as it comes; what is not compressed goes round the layers that would unpack it."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        return response.aiter_bytes()
+    return aiter(cast("AsyncIterable[bytes]", response.stream))
+
+
 async def _beginning(answer: Answer, bytes_max: int) -> bytes:
     """As much of a body that is no stream as is worth reading."""
     body = b""
@@ -359,8 +348,24 @@ async def _beginning(answer: Answer, bytes_max: int) -> bytes:
     return body[:bytes_max]
 
 
-def _is_old(connection: Connection) -> bool:
-    return connection.idle_since + KEEPALIVE_S < trio.current_time()
+class _OwnConnection:
+    """Whether a request opens a connection of its own, and that connection."""
+
+    def __init__(self) -> None:
+        self.began = False
+        self._stream: Any = None
+
+    async def note(self, name: str, info: dict[str, Any]) -> None:
+        """Listen to what `httpx2` says it does."""
+        if name.endswith("connect_tcp.started"):
+            self.began = True
+        if name.endswith("connect_tcp.complete"):
+            self._stream = info["return_value"]
+
+    async def close(self) -> None:
+        """Close it: the library forgets one on which a SOCKS proxy said no."""
+        if self._stream is not None:
+            await self._stream.aclose()
 
 
 def _parsed(name: str, base_url: str) -> SplitResult:
@@ -373,18 +378,15 @@ def _parsed(name: str, base_url: str) -> SplitResult:
     raise ValueError(f"base_url of provider {name} is no http or https address")
 
 
-def _route(url: SplitResult, proxy: str | None, environ: Mapping[str, str]) -> Route:
-    host, tls = url.hostname or "", url.scheme == "https"
-    port = url.port or (443 if tls else 80)
+def _proxy(url: SplitResult, proxy: str | None, environ: Mapping[str, str]) -> Proxy | None:
+    host, port = url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
     try:
         if proxy is None:
-            chosen = proxy_of_environment(url.scheme, host, port, environ)
-        else:
-            chosen = parse_proxy(proxy) if proxy else None
+            return proxy_of_environment(url.scheme, host, port, environ)
+        return parse_proxy(proxy) if proxy else None
     except ValueError as error:
         where = "" if proxy is None else "`proxy` "
         raise ValueError(f"{where}{error}") from None
-    return Route(host, port, tls, chosen)
 
 
 def _can_be_sent(text: str) -> bool:

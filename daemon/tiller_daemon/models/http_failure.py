@@ -4,17 +4,13 @@ Shared by the adapters to HTTP providers. Sentences say whose fault it is and wh
 quote the server, cut short and with every secret taken out.
 """
 
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
 
 from tiller_daemon.models.base import ModelError, ModelErrorKind
 from tiller_daemon.models.failure_delay import retry_after_s
 from tiller_daemon.models.failure_kind import kind_in_stream, kind_of_answer
 from tiller_daemon.models.failure_said import Said, read_body
-from tiller_daemon.models.http_body import BrokenBody
-from tiller_daemon.models.http_proxy import Proxy, ProxyError
 from tiller_daemon.models.keys import Key, NoKey
 
 QUOTED_CHARS_MAX = 400
@@ -72,51 +68,6 @@ def error_in_stream(endpoint: Endpoint, body: bytes) -> ModelError:
     kind = kind_in_stream(said)
     asked_s = retry_after_s({}, 0.0, said)
     return ModelError(kind, _sentence(endpoint, kind, None, said), retry_after_s=asked_s)
-
-
-def error_of_connection(endpoint: Endpoint, error: Exception, proxy: Proxy | None) -> ModelError:
-    """The error of a connection that could not be made, or broke."""
-    causes = _causes_of(error)
-    reason = (str(causes[-1]) or type(causes[-1]).__name__).rstrip(".")
-    match error:
-        case ProxyError():
-            kind = "bad_request" if error.final else "network"
-            why = reason if causes[-1] is error else f"{error}: {reason}"
-            what = f"can't be reached by the proxy {proxy}: {why}"
-        case BrokenBody():
-            kind, what = "network", f"broke the connection (it {error})"
-        case _ if _holds(causes, ssl.SSLCertVerificationError):
-            kind, what = "bad_request", f"shows a certificate that is not trusted ({reason})"
-            what += ". A certificate of your own is named by `ca_file`"
-        case _ if any(isinstance(one, ssl.SSLError) and _is_no_tls(one) for one in causes):
-            kind, what = "bad_request", "does not speak TLS. Its `base_url` may begin with http://"
-        case _ if _holds(causes, ConnectionRefusedError):
-            kind = "refused"
-            what = "refuses connections. Start that server, or correct `base_url`"
-        case OSError():
-            kind, what = "network", f"can't be reached ({reason}). Check the network"
-        case _:
-            kind, what = "network", f"broke the connection ({reason})"
-    return ModelError(kind, endpoint.quote(f"{endpoint} {what}."))
-
-
-def _is_no_tls(error: ssl.SSLError) -> bool:
-    return error.reason in ("WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST")
-
-
-def _causes_of(error: BaseException) -> list[BaseException]:
-    """The error and everything behind it, through causes and groups; the first one last."""
-    found = [error]
-    for known in found:
-        if isinstance(known, BaseExceptionGroup):
-            found.extend(cast("BaseExceptionGroup[BaseException]", known).exceptions)
-        elif (behind := known.__cause__ or known.__context__) is not None:
-            found.append(behind)
-    return found
-
-
-def _holds(causes: list[BaseException], kind: type[BaseException]) -> bool:
-    return any(isinstance(cause, kind) for cause in causes)
 
 
 def _sentence(endpoint: Endpoint, kind: ModelErrorKind, status: int | None, said: Said) -> str:

@@ -1,26 +1,12 @@
 """Which proxy leads to a server: the provider's own, else the environment's, else none. Pure."""
 
 import ipaddress
-from base64 import b64encode
 from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
-PROXY_WANTS_NAME = (
-    "it wants another name and password than it was shown; they stand in its address in the "
-    "variable HTTPS_PROXY or HTTP_PROXY"
-)
-
 DEFAULT_PORTS = {"http": 80, "https": 443, "socks5": 1080}
-
-
-class ProxyError(Exception):
-    """A proxy that does not lead on; the message says why. Waiting does not help if `final`."""
-
-    def __init__(self, message: str, *, final: bool = False) -> None:
-        super().__init__(message)
-        self.final = final
 
 
 class Proxy(Struct, frozen=True):
@@ -40,13 +26,6 @@ class Proxy(Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"<Proxy {self}>"
-
-    @property
-    def authorization(self) -> str:
-        """The value of `Proxy-Authorization`; empty without a user."""
-        if not self.user:
-            return ""
-        return "Basic " + b64encode(f"{self.user}:{self.password}".encode()).decode()
 
 
 def parse_proxy(address: str) -> Proxy:
