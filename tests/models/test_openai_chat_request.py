@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from support.dialect import check_chat_body, check_chat_messages
@@ -246,6 +246,22 @@ def test_any_history_cut_anywhere_makes_a_valid_request(history: list[Item], sys
         asked = request(*history[:end], system=system)
         check_chat_body(build_body(asked, PLACE))
         check_chat_body(build_body(asked, PLACE, for_openai=True))
+
+
+@example([[Reasoning(ItemId("r"), "hm", "completed", TAG), call("a"), call("b")]], [(0, 2), (0, 3)])
+@settings(max_examples=300)
+@given(
+    histories=st.lists(st.lists(items, max_size=12), min_size=1, max_size=2),
+    cuts=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 12)), max_size=4),
+)
+def test_a_history_that_grows_makes_the_same_requests_as_one_that_is_whole(
+    histories: list[list[Item]], cuts: list[tuple[int, int]]
+) -> None:
+    """What is kept for the next request does no harm when that one is of something else."""
+    kept: dict[Any, Any] = {}
+    for which, cut in cuts:
+        sent = histories[which % len(histories)][:cut]
+        assert build_body(request(*sent, kept=kept), PLACE) == build_body(request(*sent), PLACE)
 
 
 @given(history=st.lists(items, max_size=12))

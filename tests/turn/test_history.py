@@ -1,6 +1,10 @@
 """What of history goes into a request: a result for every call, nothing discarded (G4)."""
 
-from tiller_daemon.turn.history import ABORTED_OUTPUT, PRUNED_OUTPUT, History
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tiller_daemon.turn.history import ABORTED_OUTPUT, PRUNED_OUTPUT, History, for_request
+from tiller_daemon.turn.tokens import TokenMeter
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import AssistantMessage, Compaction, ToolCall, UserMessage
 
@@ -44,3 +48,35 @@ def test_what_is_sent_follows_every_change() -> None:
     assert history.for_request()[1].output == PRUNED_OUTPUT
     history.add(SAID)
     assert history.for_request()[-1] == SAID
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["say", "call", "end", "prune", "compact", "ask"]), st.integers())
+    )
+)
+def test_what_is_sent_of_a_history_that_grows_is_that_of_one_that_is_whole(
+    deeds: list[tuple[str, int]],
+) -> None:
+    """Also its tokens: neither is made anew for each request."""
+    history, meter = History([SAID]), TokenMeter(0)
+    for number, (deed, chosen) in enumerate(deeds):
+        calls = [item.id for item in history.items if isinstance(item, ToolCall)]
+        match deed:
+            case "say":
+                history.add(UserMessage(ItemId(f"{number}"), "go on", "steer"))
+            case "call":
+                history.add(call(f"{number}", state="pending"))
+            case "end" if calls:
+                history.replace(call(calls[chosen % len(calls)], output="done" * number))
+            case "prune" if calls:
+                history.prune([calls[chosen % len(calls)]])
+            case "compact":
+                last = ItemId(history.items[-1].id)
+                history.add(Compaction(ItemId(f"{number}"), "so far", last, ("u",)))
+            case _:
+                whole = for_request(history.items, history.pruned)
+                assert history.for_request() == whole
+                assert meter.tokens(history.items, history.for_request) == TokenMeter(0).tokens(
+                    history.items, lambda whole=whole: whole
+                )

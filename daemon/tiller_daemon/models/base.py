@@ -52,6 +52,7 @@ class ModelRequest(Struct, frozen=True, omit_defaults=True):
     tool call in it has its result. `ordinal` counts the steps of the session from 0 and `attempt`
     the tries of this step from 0; both are for the scripted model and for logs. `options` are
     fields of the provider's own request, already merged; `variant` is one that they do not hold.
+    `kept` goes with a history from request to request: what adapters have made of it (`growing`).
     """
 
     model: str
@@ -66,6 +67,7 @@ class ModelRequest(Struct, frozen=True, omit_defaults=True):
     max_output_tokens: int | None = None
     output_schema: dict[str, Any] | None = None
     options: dict[str, Any] = {}
+    kept: dict[Any, Any] = {}
 
 
 class TextDelta(Struct, frozen=True):

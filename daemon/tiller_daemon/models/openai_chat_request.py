@@ -8,12 +8,14 @@ Format: https://platform.openai.com/docs/api-reference/chat/create
 
 import base64
 import re
+from copy import copy
 from typing import Any, assert_never
 
 import msgspec
 
 from tiller_daemon.config.options import RESERVED
 from tiller_daemon.models.base import ModelRequest, ToolSpec
+from tiller_daemon.models.growing import conversation_of, encode_messages
 from tiller_daemon.models.opaque import Origin
 from tiller_daemon.models.wording import (
     CallIds,
@@ -55,9 +57,10 @@ def build_body(request: ModelRequest, base_url: str = "", *, for_openai: bool = 
     Only thinking that came from there goes back. `for_openai` is for OpenAI's own servers, which
     are stricter than the compatible ones and have renamed `max_tokens`.
     """
+    messages = build_messages(request, base_url, for_openai=for_openai)
     body: dict[str, Any] = {
         "model": request.model,
-        "messages": build_messages(request, base_url, for_openai=for_openai),
+        "messages": encode_messages(request, "openai_chat", messages),
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -85,11 +88,13 @@ def build_messages(
     request: ModelRequest, base_url: str = "", *, for_openai: bool = False
 ) -> list[Message]:
     """The `messages` of the body, the system prompt first."""
-    ids = CallIds(fits_as_call_id_at_openai if for_openai else fits_as_call_id)
-    conversation = _Conversation(request, reasoning_tags(base_url, request.model), ids)
-    for item in request.items:
-        conversation.add(item)
-    return conversation.finish()
+    fixed = ("openai_chat", request.system, request.model, base_url, for_openai)
+
+    def begin() -> _Conversation:
+        ids = CallIds(fits_as_call_id_at_openai if for_openai else fits_as_call_id)
+        return _Conversation(request, reasoning_tags(base_url, request.model), ids)
+
+    return conversation_of(request, fixed, begin).finish()
 
 
 def reasoning_tags(base_url: str, model: str) -> dict[str, str]:
@@ -134,9 +139,14 @@ class _Conversation:
                 assert_never(item)
 
     def finish(self) -> list[Message]:
-        """The whole list."""
-        self._write_results()
-        return self._messages
+        """The whole list as it is now; more items can be added all the same."""
+        whole = copy(self)
+        whole._ids = self._ids.copy()
+        whole._messages = self._messages.copy()
+        whole._calls = self._calls.copy()
+        whole._reasoning = self._reasoning.copy()
+        whole._write_results()
+        return whole._messages
 
     def _say_as_user(self, text: str, images: tuple[Image, ...] = ()) -> None:
         self._write_results()
@@ -151,7 +161,8 @@ class _Conversation:
     def _say_as_assistant(self, text: str) -> None:
         self._write_results()
         if self._last_role() == "assistant":
-            self._messages[-1]["content"] += f"\n\n{text}"
+            said = self._messages[-1]
+            self._messages[-1] = said | {"content": f"{said['content']}\n\n{text}"}
         else:
             self._messages.append({"role": "assistant", "content": text})
 
@@ -173,11 +184,15 @@ class _Conversation:
         if self._last_role() != "assistant":
             self._messages.append({"role": "assistant", "content": None})
         ids = [self._ids.use(call.call_id) for call in self._calls]
-        self._messages[-1] |= self._reasoning | {
-            "tool_calls": [
-                _tool_call(call, id_) for call, id_ in zip(self._calls, ids, strict=True)
-            ]
-        }
+        self._messages[-1] = (
+            self._messages[-1]
+            | self._reasoning
+            | {
+                "tool_calls": [
+                    _tool_call(call, id_) for call, id_ in zip(self._calls, ids, strict=True)
+                ]
+            }
+        )
         for call, id_ in zip(self._calls, ids, strict=True):
             self._messages.append(
                 {"role": "tool", "tool_call_id": id_, "content": result_text(call)}
@@ -187,7 +202,6 @@ class _Conversation:
             note = {"type": "text", "text": "Images that the calls above returned:"}
             self._messages.append(_user_message([note, *shown]))
         self._calls.clear()
-        self._reasoning.clear()
 
     def _last_role(self) -> str:
         return self._messages[-1]["role"] if self._messages else ""

@@ -73,6 +73,12 @@ class CallIds:
         self._fits = fits
         self._used: set[str] = set()
 
+    def copy(self) -> "CallIds":
+        """Ids that go on from here by themselves."""
+        other = CallIds(self._fits)
+        other._used = self._used.copy()
+        return other
+
     def use(self, call_id: str) -> str:
         """`call_id` where it fits, else one that depends on what came before alone."""
         number = len(self._used)

@@ -1,6 +1,7 @@
 """History as the turn sees it: items in order, and what of them goes into a model request."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
@@ -30,13 +31,15 @@ class _Command(Struct, frozen=True):
 class History:
     """Items in the order in which they started; a tool call is replaced when it completes.
 
-    The output of the calls in `pruned` is not sent to a model any more.
+    The output of the calls in `pruned` is not sent to a model any more. `kept` goes with every
+    request that is made of this history, and dies with it: see `ModelRequest`.
     """
 
     def __init__(self, items: Iterable[Item], pruned: Iterable[str] = ()) -> None:
         self._items = list(items)
         self.pruned = frozenset(pruned)
-        self._sent: tuple[Item, ...] | None = None
+        self.kept: dict[Any, Any] = {}
+        self._sent = _Sent(self.pruned)
 
     @property
     def items(self) -> Sequence[Item]:
@@ -44,55 +47,71 @@ class History:
         return self._items
 
     def for_request(self) -> tuple[Item, ...]:
-        """What a model may be sent."""
-        if self._sent is None:
-            self._sent = for_request(self._items, self.pruned)
-        return self._sent
+        """What a model may be sent: see the function of that name. Only what is new takes time."""
+        self._sent.add(self._items[self._sent.count :])
+        return tuple(self._sent.items)
 
     def prune(self, call_ids: Iterable[str]) -> None:
         """Send the output of these calls no more."""
         self.pruned = self.pruned.union(call_ids)
-        self._sent = None
+        self._sent = _Sent(self.pruned)
 
     def add(self, *items: Item) -> None:
         """Append items."""
         self._items.extend(items)
-        self._sent = None
 
     def replace(self, item: Item) -> None:
         """Put `item` where the one with the same id is."""
         for index in range(len(self._items) - 1, -1, -1):
             if self._items[index].id == item.id:
                 self._items[index] = item
-                self._sent = None
+                if index < self._sent.count:
+                    self._sent = _Sent(self.pruned)
                 return
         raise KeyError(f"no item {item.id} in history")
 
 
 def for_request(items: Iterable[Item], pruned: frozenset[str] = frozenset()) -> tuple[Item, ...]:
     """What a model may be sent: nothing discarded or replaced, and a result for every call."""
-    kept: list[Item] = []
-    said: dict[str, UserMessage] = {}
-    for item in items:
+    sent = _Sent(pruned)
+    sent.add(items)
+    return tuple(sent.items)
+
+
+class _Sent:
+    """What of the first `count` items of history is sent: it grows with them."""
+
+    def __init__(self, pruned: frozenset[str]) -> None:
+        self.items: list[Item] = []
+        self.count = 0
+        self._pruned = pruned
+        self._said: dict[str, UserMessage] = {}
+
+    def add(self, items: Iterable[Item]) -> None:
+        """Take the next items of history."""
+        for item in items:
+            self.count += 1
+            self._add(item)
+
+    def _add(self, item: Item) -> None:
         match item:
             case AssistantMessage() | Reasoning():
                 if item.state != "discarded" and (item.text or isinstance(item, Reasoning)):
-                    kept.append(item)
+                    self.items.append(item)
             case ToolCall(by_user=True):
-                kept.append(_as_notice(item, pruned))
+                self.items.append(_as_notice(item, self._pruned))
             case ToolCall():
                 if not item.discarded:
-                    kept.append(_with_result(item, pruned))
+                    self.items.append(_with_result(item, self._pruned))
             case Compaction():
-                kept = [*(said[message] for message in item.kept), item]
+                self.items = [*(self._said[message] for message in item.kept), item]
             case UserMessage():
-                said[item.id] = item
-                kept.append(item)
+                self._said[item.id] = item
+                self.items.append(item)
             case Patch():
                 pass
             case Notice():
-                kept.append(item)
-    return tuple(kept)
+                self.items.append(item)
 
 
 def _as_notice(call: ToolCall, pruned: frozenset[str]) -> Notice:

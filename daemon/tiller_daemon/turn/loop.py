@@ -151,6 +151,7 @@ async def _begin_step(
         options=context.options,
         max_output_tokens=context.max_output_tokens,
         output_schema=context.output_schema,
+        kept=history.kept,
     )
     return StepContext(step, request, limit)
 

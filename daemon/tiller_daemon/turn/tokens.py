@@ -37,6 +37,8 @@ class TokenMeter:
         self._counted = 0
         self._position: int | None = None
         self._factor = 1.0
+        self._sent: tuple[Item, ...] = ()
+        self._sent_tokens = 0
 
     def tokens(self, items: Sequence[Item], sent: Callable[[], tuple[Item, ...]]) -> int:
         """Tokens of the next request: what was counted as counted, the rest estimated.
@@ -45,23 +47,32 @@ class TokenMeter:
         when nothing was counted since history got shorter.
         """
         if self._position is None:
-            return int(self._factor * (self._fixed + estimate_tokens(sent())))
+            return int(self._factor * (self._fixed + self._estimate(sent())))
         return self._counted + int(self._factor * estimate_tokens(items[self._position :]))
 
-    def count(self, tokens: int, sent: Iterable[Item], position: int) -> None:
+    def count(self, tokens: int, sent: tuple[Item, ...], position: int) -> None:
         """Take the provider's count of a request and its response; 0 is no count.
 
         `sent` are the items of the request. From `position` of history on items are new, or had no
         output yet when the tokens were counted.
         """
         if tokens:
-            estimated = self._fixed + estimate_tokens(sent)
+            estimated = self._fixed + self._estimate(sent)
             self._factor = min(max(tokens / max(estimated, 1), FACTOR_MIN), FACTOR_MAX)
             self._counted, self._position = tokens, position
 
     def forget(self) -> None:
         """History got shorter: what was counted is void, what was learned is not."""
         self._position = None
+
+    def _estimate(self, sent: tuple[Item, ...]) -> int:
+        """As `estimate_tokens`; of what was sent the last time it knows the sum."""
+        known = len(self._sent)
+        if sent[:known] != self._sent:
+            known = self._sent_tokens = 0
+        self._sent_tokens += estimate_tokens(sent[known:])
+        self._sent = sent
+        return self._sent_tokens
 
 
 def _item_tokens(item: Item) -> int:
