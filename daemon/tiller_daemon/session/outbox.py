@@ -17,21 +17,22 @@ from tiller_protocol.events import (
     LIFECYCLE_TOPIC,
     AnyBody,
     Event,
+    ItemCompleted,
     ItemDelta,
+    ItemStarted,
     StepEnded,
     StepStarted,
+    ToolCallUpdated,
 )
+from tiller_protocol.items import ToolCall
 from tiller_protocol.snapshot import Snapshot, fold
 
 DELTA_WINDOW_S = 0.02
-"""A piece of a stream waits at most this long for the next ones, and the first one never; 50 frames
-a second look continuous."""
+"""A piece of a stream, or of a step, waits at most this long after a commit for the next ones; the
+first one never. 50 frames a second look continuous."""
 
 PENDING_BODIES_MAX = 2_000
 """How many bodies may wait for the log before `emit` makes the turn wait."""
-
-PATIENT_BODIES = (StepStarted, StepEnded)
-"""What waits like a delta for what comes next: a commit of its own would only delay that."""
 
 Publish = Callable[[str, bytes], None]
 
@@ -85,7 +86,7 @@ class Outbox:
             else:
                 self._joinable.clear()
                 self._waiting.append(_Waiting(body, turn_id, submission_id, []))
-                if not isinstance(body, PATIENT_BODIES):
+                if not _is_patient(body):
                     self._urgent.set()
         if submission:
             self._submission = submission
@@ -185,6 +186,17 @@ class Outbox:
         """Wake whoever waits in `committed`."""
         progress, self._progress = self._progress, trio.Event()
         progress.set()
+
+
+def _is_patient(body: AnyBody) -> bool:
+    """Whether it waits like a delta for what comes next: a commit of its own would delay that."""
+    match body:
+        case StepStarted() | StepEnded() | ToolCallUpdated() | ItemCompleted():
+            return True
+        case ItemStarted():
+            return isinstance(body.item, ToolCall)
+        case _:
+            return False
 
 
 def session_row(snapshot: Snapshot) -> SessionRow:
