@@ -11,7 +11,7 @@ from structlog.typing import EventDict, WrappedLogger
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-JUDGES_A_BATCH = re.compile(r"tests/sim/test_guarantees\.py::.*\[(\d+)\]$")
+JUDGES_A_BATCH = re.compile(r"tests/sim/test_guarantees\w*\.py::.*\[(\d+)\]$")
 
 
 def _drop(_logger: WrappedLogger, _method: str, _event: EventDict) -> EventDict:

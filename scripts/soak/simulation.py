@@ -21,8 +21,8 @@ from typing import NoReturn
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from sim import test_guarantees  # noqa: E402 - the tests are no package on the path
-from sim.batches import judge, must_end, play_seed  # noqa: E402
+from sim.batches import judge, must_end, play_seed  # noqa: E402 - not on the path before
+from sim.judges import CHECKS  # noqa: E402
 from tiller_daemon.app import GC_THRESHOLDS  # noqa: E402
 
 PROGRAM_S_MAX = 120
@@ -100,7 +100,7 @@ def broken_by(seed: int) -> Iterable[str]:
     if played.seen is None:
         yield f"it does not end: {played.failure!r}"
         return
-    for check in test_guarantees.CHECKS:
+    for check in CHECKS:
         try:
             check(played.seen)
         except Exception:
@@ -113,7 +113,7 @@ def replay(seed: int) -> int:
     played = play_seed(seed)
     try:
         must_end(played)
-        for check in test_guarantees.CHECKS:
+        for check in CHECKS:
             judge(check, played)
     except AssertionError as error:
         print(error)

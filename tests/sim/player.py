@@ -84,8 +84,12 @@ class SessionSeen:
 
 @dataclass
 class Seen:
-    """What came of a program. `ops` and `answers` are by submission id."""
+    """What came of a program. `ops` and `answers` are by submission id.
 
+    `harms` counts how often somebody set out to end the daemon or to let its log fail.
+    """
+
+    program: Program
     sessions: dict[str, SessionSeen] = field(default_factory=dict)
     ops: dict[str, AnyOp] = field(default_factory=dict)
     answers: dict[str, list[AnyAnswer]] = field(default_factory=dict)
@@ -98,6 +102,7 @@ class Seen:
     defects: list[Any] = field(default_factory=list)
     store: MemoryLog = field(default_factory=MemoryLog)
     kills: int = 0
+    harms: int = 0
 
 
 def play(program: Program) -> Seen:
@@ -109,7 +114,7 @@ def play(program: Program) -> Seen:
 
 
 async def _play(program: Program) -> Seen:
-    seen = Seen()
+    seen = Seen(program)
     with trio.fail_after(REST_S_MAX):
         async with trio.open_nursery() as machine:
             world = World({"s": program.script}, program.seed)
@@ -217,6 +222,7 @@ class _Player:
             await trio.sleep(1.0)
 
     async def _harm(self, action: Action) -> None:
+        self.seen.harms += 1
         match action.kind:
             case "kill":
                 await self.world.kill()

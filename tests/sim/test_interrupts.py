@@ -11,10 +11,10 @@ from typing import NamedTuple
 import pytest
 
 from sim.batches import FIRST_SEED, judge, must_end, play_safely
+from sim.judges import CHECKS
 from sim.player import Seen
 from sim.program import Action, Program
 from sim.states import STATES, interrupted_states
-from sim.test_guarantees import CHECKS
 from support.world import EPOCH
 from tiller_daemon.models.scripted import (
     CallPart,

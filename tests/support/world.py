@@ -375,7 +375,8 @@ class World:
         self.scope.cancel()
 
     async def _before_commit(self) -> None:
-        await trio.sleep(self.commit_s())
+        if delay_s := self.commit_s():
+            await trio.sleep(delay_s)
         await self._die_at_commit(before=True)
 
     async def _after_commit(self) -> None:

@@ -1,0 +1,102 @@
+"""G4, G6 and G9 as properties of random programs: what a model is sent, when its calls run."""
+
+from collections.abc import Sequence
+
+from sim.batches import of_every_program
+from sim.player import Seen, SessionSeen
+from sim.sessions import beginning
+from sim.states import turns_of
+from support.wires import check_on_every_wire
+from tiller_daemon.models.base import ModelRequest
+from tiller_daemon.turn.history import for_request
+from tiller_protocol.events import (
+    Event,
+    ItemStarted,
+    StepStarted,
+    TurnStarted,
+)
+from tiller_protocol.items import Item, Notice, ToolCall
+from tiller_protocol.snapshot import fold
+
+
+@of_every_program
+def test_g4_valid_history_every_request_is_valid_in_the_providers_dialect(seen: Seen) -> None:
+    for request in seen.requests:
+        for item in request.items:
+            if isinstance(item, ToolCall):
+                assert item.state in ("completed", "error")
+        check_on_every_wire(request)
+
+
+@of_every_program
+def test_g4_b44_what_a_model_is_sent_is_what_the_log_adds_up_to(seen: Seen) -> None:
+    if seen.harms:
+        return  # what was sent may then not have come into the log
+    sent: dict[tuple[str, int], ModelRequest] = {}
+    for request in seen.requests:
+        if request.purpose == "turn":
+            sent.setdefault((request.session_id, request.ordinal), request)
+    for session in seen.sessions.values():
+        snapshot = beginning(session, seen)
+        for number, event in enumerate(session.log):
+            fold(snapshot, event)
+            if isinstance(event.body, StepStarted):
+                request = sent.get((session.session_id, snapshot.steps - 1))
+                items = [*snapshot.items, *_notice_behind(session.log[number + 1 :])]
+                expected = for_request(items, frozenset(snapshot.pruned))
+                assert request is None or request.items == expected, event
+
+
+@of_every_program
+def test_g6_frozen_context_a_turn_sees_one_configuration(seen: Seen) -> None:
+    requests = {(r.session_id, r.ordinal): r for r in seen.requests if r.purpose == "turn"}
+    for session in seen.sessions.values():
+        ordinal = _steps_shared(session, seen)
+        for turn in turns_of(session.log):
+            started = turn[0].body
+            assert isinstance(started, TurnStarted)
+            steps = [event for event in turn if isinstance(event.body, StepStarted)]
+            assert len(steps) <= started.context.max_steps
+            for _ in steps:
+                request = requests.get((session.session_id, ordinal))
+                ordinal += 1
+                if request is not None:
+                    names = tuple(tool.name for tool in request.tools)
+                    assert request.system == started.context.system_prompt
+                    assert names in ((), started.context.tools)
+
+
+@of_every_program
+def test_g9_lock_writes_run_alone_and_results_come_in_call_order(seen: Seen) -> None:
+    for span in seen.spans:
+        for other in seen.spans:
+            if span.effect == "write" and span.session_id == other.session_id and span != other:
+                assert span.ended < other.began or other.ended < span.began, (span, other)
+    for request in seen.requests:
+        order = _order_of_items(seen, request.session_id)
+        # What a killed daemon had not committed yet may be in a request and is not in the log.
+        calls = [item.id for item in request.items if isinstance(item, ToolCall)]
+        places = [order.index(item_id) for item_id in calls if item_id in order]
+        assert places == sorted(places)
+
+
+def _notice_behind(rest: Sequence[Event]) -> list[Item]:
+    """The notice that a step is the last one; it is said when the step has begun."""
+    for event in rest[:2]:
+        match event.body:
+            case ItemStarted(item=Notice(code="last_step") as notice):
+                return [notice]
+            case _:
+                pass
+    return []
+
+
+def _steps_shared(session: SessionSeen, seen: Seen) -> int:
+    """How many steps a fork has of its parent."""
+    return beginning(session, seen).steps
+
+
+def _order_of_items(seen: Seen, session_id: str) -> list[str]:
+    session = seen.sessions[session_id]
+    begun = [e.body.item.id for e in session.log if isinstance(e.body, ItemStarted)]
+    return [item.id for item in beginning(session, seen).items] + begun

@@ -1,0 +1,106 @@
+"""G10 as properties of random programs: no input is lost, delivered twice, or late."""
+
+import math
+from collections import Counter
+
+from sim.batches import of_every_program
+from sim.oracle import Mailbox, mailbox_of, messages_of
+from sim.player import Seen
+from sim.sessions import beginning, lasting_answers
+from tiller_protocol.answers import Accepted, AnyAnswer, Queued, Rejected, Started, Steered
+from tiller_protocol.events import (
+    ItemStarted,
+    QueueChanged,
+    RequestOpened,
+    ToolCallUpdated,
+)
+from tiller_protocol.items import UserMessage
+from tiller_protocol.ops import (
+    QueueEdit,
+    UserInput,
+)
+
+INSTANT_S = 0.05
+"""What happens within this time may have been under way; pieces of a stream wait for less."""
+
+
+@of_every_program
+def test_g10_steering_is_delivered_or_handed_back_and_never_twice(seen: Seen) -> None:
+    """Every queue of every session is what a plain model of it says; see `oracle`."""
+    for session in seen.sessions.values():
+        shared = beginning(session, seen)
+        mailbox = mailbox_of(session.log, session.commits, seen.ops, shared)
+        assert messages_of(session.snapshot.items) == mailbox.history
+        shown = [(given.id, given.text, given.delivery) for given in session.snapshot.queue]
+        assert shown == mailbox.queue
+        there = [*mailbox.delivered, *mailbox.queue]
+        where = Counter([given.id for given in there] + mailbox.removed)
+        assert max(where.values(), default=1) == 1, "an input is in two places"
+        for submission_id, answers in seen.answers.items():
+            op = seen.ops[submission_id]
+            if isinstance(op, UserInput) and op.session_id == session.session_id:
+                _check_input(op, lasting_answers(answers), mailbox, mailbox.ids.get(submission_id))
+
+
+@of_every_program
+def test_g10_an_accepted_text_is_in_history_or_in_the_queue_once(seen: Seen) -> None:
+    """As above by the words alone, which are one of a kind for each submission."""
+    there: Counter[str] = Counter()
+    edited = {op.input_id for op in seen.ops.values() if isinstance(op, QueueEdit)}
+    for session in seen.sessions.values():
+        started = [e.body.item for e in session.log if isinstance(e.body, ItemStarted)]
+        given = [item for item in started if isinstance(item, UserMessage)]
+        there.update(one.text for one in [*given, *session.snapshot.queue])
+    for submission_id, answers in seen.answers.items():
+        op, lasting = seen.ops[submission_id], lasting_answers(answers)
+        if isinstance(op, UserInput) and not edited:
+            accepted = bool(lasting) and isinstance(lasting[0], Accepted)
+            assert there[op.text] == accepted, op
+
+
+@of_every_program
+def test_g10_b16_no_call_begins_when_steering_has_arrived(seen: Seen) -> None:
+    if seen.program.commits_s != (0.0,):
+        return  # the time of an event is then not the time at which it happened
+    for session in seen.sessions.values():
+        steered_at, asked = math.inf, set[str]()
+        for event in session.log:
+            match event.body:
+                case QueueChanged(queue=queue):
+                    steers = any(given.delivery == "steer" for given in queue)
+                    steered_at = min(steered_at, event.time) if steers else math.inf
+                case RequestOpened(request=request) if request.kind != "question":
+                    assert event.time < steered_at + INSTANT_S, "asked after the user steered"
+                    asked.add(request.item_id)
+                case ToolCallUpdated(item_id=item_id, state="running") if item_id not in asked:
+                    assert event.time < steered_at + INSTANT_S, "begun after the user steered"
+                case _:
+                    pass
+
+
+@of_every_program
+def test_g10_steering_for_no_turn_is_handed_back_in_the_answer(seen: Seen) -> None:
+    for submission_id, answers in seen.answers.items():
+        for answer in answers:
+            if isinstance(answer, Rejected) and answer.code in ("no_active_turn", "overloaded"):
+                op = seen.ops[submission_id]
+                if isinstance(op, UserInput):
+                    assert answer.data["input"]["text"] == op.text
+
+
+def _check_input(
+    op: UserInput, lasting: list[AnyAnswer], mailbox: Mailbox, input_id: str | None
+) -> None:
+    """Accepted input was told under which id, and is in one place; other input is nowhere."""
+    if not lasting or isinstance(lasting[0], Rejected):
+        assert input_id is None, op
+        return
+    assert input_id is not None, f"accepted and lost: {op}"
+    match lasting[0].result:
+        case Steered(input_id=told) | Queued(input_id=told):
+            assert told == input_id
+        case Started():
+            assert input_id in [given.id for given in mailbox.delivered]
+        case result:
+            assert result is None
+            assert op.no_reply
