@@ -29,9 +29,10 @@ SUITES = {
     "examples": ("tests/session", "tests/turn"),
 }
 PROGRAMS = {
-    "TILLER_PROGRAMS": os.environ.get("TILLER_PROGRAMS", "300"),
-    "TILLER_INTERRUPTS": "3",
-    "TILLER_PREFIX_PROGRAMS": "34",
+    "TILLER_PROGRAMS": os.environ.get("TILLER_PROGRAMS", "200"),
+    "TILLER_INTERRUPTS": "2",
+    "TILLER_PREFIX_PROGRAMS": "17",
+    "TILLER_TREES": "20",
     "TILLER_SHRINK_PLAYS": "0",
 }
 TEST_S_MAX = 60
