@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tiller_daemon.workspace import capture as room
-from tiller_daemon.workspace.capture import KEPT_BYTES, Capture
+from tiller_daemon.workspace.capture import KEPT_BYTES, LIVE_BYTES_MAX, Capture
 
 MIXED = "aé\u2028\U0001f600\n"
 
@@ -47,6 +47,14 @@ def test_both_ends_are_those_of_the_whole_and_the_file_holds_it(tmp_path_factory
 async def test_a_character_between_two_pieces_is_shown_once_it_is_whole(tmp_path):
     _, shown = await keep(tmp_path / "file", [b"a\xc3", b"\xa9b", b"\xff"])
     assert shown == "aéb\ufffd"
+
+
+async def test_b59_a_flood_is_kept_and_no_more_shown_while_it_comes(tmp_path):
+    pieces = [b"x" * 65_536] * (LIVE_BYTES_MAX // 65_536 + 3)
+    capture, shown = await keep(tmp_path / "file", pieces)
+    capture.close()
+    assert len(shown) == LIVE_BYTES_MAX
+    assert (tmp_path / "file").stat().st_size == capture.result().size_bytes == 65_536 * len(pieces)
 
 
 async def test_nothing_is_written_while_it_fits(tmp_path):

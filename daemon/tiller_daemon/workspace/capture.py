@@ -17,6 +17,9 @@ KEPT_BYTES: Final = 50 * 1024
 SPILL_BYTES_MAX: Final = 64 * 1024 * 1024
 """The largest spill file; of what a command prints beyond that, only the end is kept."""
 
+LIVE_BYTES_MAX: Final = 1024 * 1024
+"""How much is text while the command runs: four times what a turn shows of one call."""
+
 _DIRECTORY_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
 _CHARACTER_BYTES_MAX: Final = 4
@@ -53,14 +56,16 @@ class Capture:
     async def add(self, piece: bytes) -> str:
         """Keep the next piece; return its text, to be seen while the call runs.
 
+        There is none beyond `LIVE_BYTES_MAX`: to make text of a flood takes longer than to keep it.
         The first piece that does not fit into memory opens the spill file. A file that can't be
         written (disk full) is told in `Captured.where`; the command goes on.
         """
-        shown = self._live.decode(piece)
+        room_bytes = LIVE_BYTES_MAX - self._size_bytes
+        shown = self._live.decode(piece[:room_bytes]) if room_bytes > 0 else ""
         self._lines += piece.count(b"\n")
         before_bytes = self._size_bytes
         self._size_bytes += len(piece)
-        if self._size_bytes > KEPT_BYTES:
+        if self._size_bytes > KEPT_BYTES and self._spilled_bytes < SPILL_BYTES_MAX:
             opening = bytes(self._head) if before_bytes <= KEPT_BYTES else b""
             await trio.to_thread.run_sync(self._write, opening + piece)
         room = KEPT_BYTES - len(self._head)
