@@ -210,12 +210,7 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
         case BackgroundChanged():
             snapshot.background = body.background
         case SessionCreated():
-            snapshot.workspace = body.workspace
-            snapshot.settings = body.settings
-            snapshot.parent_id = body.parent_id
-            snapshot.owner_id = body.owner_id
-            snapshot.owner_item_id = body.owner_item_id
-            snapshot.created_at = event.time
+            _create(snapshot, body, event.time)
         case SessionConfigured():
             snapshot.settings = body.settings
         case SessionTitled():
@@ -233,6 +228,15 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
             pass
         case _:
             assert_never(body)
+
+
+def _create(snapshot: Snapshot, body: SessionCreated, time: float) -> None:
+    snapshot.workspace = body.workspace
+    snapshot.settings = body.settings
+    snapshot.parent_id = body.parent_id
+    snapshot.owner_id = body.owner_id
+    snapshot.owner_item_id = body.owner_item_id
+    snapshot.created_at = time
 
 
 def _mark(snapshot: Snapshot, step: int) -> None:

@@ -6,6 +6,7 @@ from tiller_daemon.models.scripted import CallPart, HangPart, Script, ScriptStep
 from tiller_protocol.events import TurnStarted, WarningRaised
 from tiller_protocol.items import ToolCall, UserMessage
 from tiller_protocol.ops import (
+    Compact,
     Interrupt,
     Revert,
     SessionFork,
@@ -135,8 +136,6 @@ async def test_the_user_is_told_that_files_stay_as_they_are(autojump_clock, star
 
 @pytest.mark.parametrize("cut", [0, 1])
 async def test_a_summary_that_is_reverted_gives_back_what_it_stood_for(autojump_clock, start, cut):
-    from tiller_protocol.ops import Compact
-
     world, session_id = await start(says("1 " * 4_000), says("2"), says("3"))
     world.scripts["s"] = Script(world.scripts["s"].steps, compaction=says("short"))
     await turns(world, session_id, "a", "b")
