@@ -21,10 +21,13 @@ def tell_instructions(needs: Iterable[Need], workspace: Path, files: FileVersion
     Empty when the call used no file in such a directory, or when the model was told already. Reads
     a few small files.
     """
+    below = [s for need in needs if need.kind == "path" for s in need.subjects if _is_below(s)]
+    if not below:
+        return ""
     root = workspace.resolve()
     news = [
         one
-        for directory in _directories(needs, root)
+        for directory in _directories(below, root)
         for one in read_nested_instructions(root, directory)
         if _is_news(one, files)
     ]
@@ -34,9 +37,14 @@ def tell_instructions(needs: Iterable[Need], workspace: Path, files: FileVersion
     return "\n\n" + "\n".join([INTRODUCTION, *told])
 
 
-def _directories(needs: Iterable[Need], root: Path) -> list[Path]:
+def _is_below(subject: str) -> bool:
+    """Whether this is in a directory below the workspace: outside of it paths are absolute."""
+    return "/" in subject and not subject.startswith("/")
+
+
+def _directories(subjects: Iterable[str], root: Path) -> list[Path]:
     """Where the files are that were used; a directory that was only looked through is none."""
-    paths = [Path(root, s) for need in needs if need.kind == "path" for s in need.subjects]
+    paths = [Path(root, subject) for subject in subjects]
     return [path.parent for path in paths if path.is_file()]
 
 
