@@ -17,14 +17,13 @@ from tiller_daemon.models.base import (
     ModelError,
     ModelEvent,
     ReasoningDelta,
-    TextDelta,
-    ToolCallDelta,
     ToolCallDone,
     ToolCallStarted,
     UsageReported,
 )
 from tiller_daemon.models.http_failure import Endpoint, error_in_stream
 from tiller_daemon.models.openai_chat_request import REASONING_FIELDS, reasoning_tags
+from tiller_daemon.models.pieces import TEXT, THINKING, Pieces
 from tiller_daemon.models.sse import EventSplitter, EventTooLong
 from tiller_daemon.models.surrogates import HalfPairs
 from tiller_protocol.events import FinishReason
@@ -83,13 +82,17 @@ class _Usage(Struct):
 
 
 class _Frame(Struct):
-    object: str | None = None
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
     error: Any = None
 
 
+class _Named(Struct):
+    object: str | None = None
+
+
 _decode = msgspec.json.Decoder(_Frame).decode
+_decode_name = msgspec.json.Decoder(_Named).decode
 _DECODING_FAILS = (msgspec.DecodeError, ValueError, RecursionError)
 
 
@@ -129,7 +132,7 @@ class ChatDecoder:
         self._reasoning_tags = reasoning_tags(endpoint.base_url, model)
         self._ordinal = ordinal
         self._splitter = EventSplitter()
-        self._events: list[ModelEvent] = []
+        self._pieces = Pieces()
         self._calls: dict[int | None, _Call] = {}
         self._all_calls: list[_Call] = []
         self._call_ids: set[str] = set()
@@ -153,7 +156,7 @@ class ChatDecoder:
         except EventTooLong as error:
             raise self._broken(f"sent {error}") from None
         self._take(frames)
-        return self._taken()
+        return self._pieces.taken()
 
     def end(self) -> list[ModelEvent]:
         """The connection has ended; raises `ModelError` unless the response is whole."""
@@ -165,28 +168,24 @@ class ChatDecoder:
         if not self.whole:
             raise self._broken("ended the stream before the answer was whole")
         self._finish()
-        return self._taken()
+        return self._pieces.taken()
 
     def _take(self, frames: list[bytes]) -> None:
         for data in frames:
             if self._is_done:
                 break
-            if data.strip() == b"[DONE]":
+            if data.startswith(b"[") and data.strip() == b"[DONE]":
                 self._is_done = True
                 self._finish()
             else:
                 self._frame(data)
-
-    def _taken(self) -> list[ModelEvent]:
-        events, self._events = self._events, []
-        return events
 
     def _frame(self, data: bytes) -> None:
         try:
             frame = _decode(data)
         except _DECODING_FAILS:
             frame = self._decode_leniently(data)
-        if frame.error is not None or frame.object == "error":
+        if frame.error is not None or (frame.choices is None and _is_error(data)):
             raise error_in_stream(self._endpoint, data)
         if frame.usage is not None:
             self._usage = _usage_of(frame.usage)
@@ -220,27 +219,18 @@ class ChatDecoder:
         elif delta.reasoning:
             self._think(delta.reasoning, "reasoning")
         if text := delta.content or delta.refusal:
-            self._say(text)
-        for call in delta.tool_calls or ():
             self._is_thinking = False
-            self._call_delta(call, call.function or _Function())
-
-    def _say(self, piece: str) -> None:
-        self._is_thinking = False
-        last = self._events[-1] if self._events else None
-        if isinstance(last, TextDelta):
-            self._events[-1] = TextDelta(last.text + piece)
-        else:
-            self._events.append(TextDelta(piece))
+            self._pieces.add(TEXT, text)
+        if delta.tool_calls:
+            self._is_thinking = False
+            for call in delta.tool_calls:
+                self._call_delta(call, call.function or _Function())
 
     def _think(self, piece: str, field: str) -> None:
-        last = self._events[-1] if self._events else None
-        if isinstance(last, ReasoningDelta):
-            self._events[-1] = ReasoningDelta(last.text + piece, last.opaque)
-        elif self._is_thinking:
-            self._events.append(ReasoningDelta(piece))
+        if self._is_thinking:
+            self._pieces.add(THINKING, piece)
         else:
-            self._events.append(ReasoningDelta(piece, self._reasoning_tags[field]))
+            self._pieces.put(ReasoningDelta(piece, self._reasoning_tags[field]))
         self._is_thinking = True
 
     def _call_delta(self, delta: _CallDelta, function: _Function) -> None:
@@ -278,21 +268,18 @@ class ChatDecoder:
             call_id = f"call_{self._ordinal}_{call.number}"
         self._call_ids.add(call_id)
         call.started = True
-        self._events.append(ToolCallStarted(call.number, call_id, call.name))
+        self._pieces.put(ToolCallStarted(call.number, call_id, call.name))
         self._argue(call, "".join(call.pieces))
 
     def _argue(self, call: _Call, piece: str) -> None:
-        last = self._events[-1] if self._events else None
-        if isinstance(last, ToolCallDelta) and last.index == call.number:
-            self._events[-1] = ToolCallDelta(call.number, last.arguments + piece)
-        elif piece:
-            self._events.append(ToolCallDelta(call.number, piece))
+        if piece:
+            self._pieces.add(call.number, piece)
 
     def _complete(self, call: _Call) -> None:
         if not "".join(call.pieces).strip():
             self._argue(call, "{}")
         call.done = True
-        self._events.append(ToolCallDone(call.number))
+        self._pieces.put(ToolCallDone(call.number))
 
     def _stop(self, reason: str) -> None:
         if reason == "error":
@@ -312,12 +299,20 @@ class ChatDecoder:
             return
         self._complete_all()
         if self._usage is not None:
-            self._events.append(UsageReported(self._usage))
-        self._events.append(Finished(self._reason or "unknown"))
+            self._pieces.put(UsageReported(self._usage))
+        self._pieces.put(Finished(self._reason or "unknown"))
         self.finished = True
 
     def _broken(self, what: str) -> ModelError:
         return ModelError("broken_stream", f"{self._endpoint} {what}.")
+
+
+def _is_error(data: bytes) -> bool:
+    """Whether a frame without choices is an error that says so by its name."""
+    try:
+        return _decode_name(data).object == "error"
+    except _DECODING_FAILS:
+        return False
 
 
 def _begins_another(call: _Call, delta: _CallDelta, name: str | None, piece: str) -> bool:

@@ -7,21 +7,13 @@ a reasoning item without text holds what is needed to send them back as they wer
 
 import msgspec
 
-from tiller_daemon.models.base import (
-    ModelEvent,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallDone,
-    ToolCallStarted,
-)
+from tiller_daemon.models.base import ModelEvent, ReasoningDelta, ToolCallDone, ToolCallStarted
 from tiller_daemon.models.opaque import Origin
 from tiller_daemon.models.openai_responses_request import Kept, keep
+from tiller_daemon.models.pieces import TEXT, THINKING, Pieces
 
-_TEXT = -1
-_THINKING = -2
 _NOTHING = -3
-"""What the answer is at, besides the number of a call."""
+"""What the turn's last item is before there is one; else text, thinking or the number of a call."""
 
 
 class Answer:
@@ -29,56 +21,43 @@ class Answer:
 
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
-        self._events: list[ModelEvent] = []
-        self._run: list[str] = []
-        self._run_of = _NOTHING
-        """The pieces that make the next event, and of what they are."""
+        self._pieces = Pieces()
         self._item = _NOTHING
-        """What the turn's last item is."""
         self._message: object = None
         self._thought: object = None
         self._stretch: list[bytes] = []
 
     def taken(self) -> list[ModelEvent]:
         """The events since the last time."""
-        self._end_run()
-        events, self._events = self._events, []
-        return events
+        return self._pieces.taken()
 
     def put(self, event: ModelEvent) -> None:
         """An event as it is."""
-        self._end_run()
-        self._events.append(event)
+        self._pieces.put(event)
 
     def say(self, message: object, phase: str, piece: str) -> None:
         """The next piece of a message; `message` tells one from another."""
         if message is not self._message:
-            if phase or self._item == _TEXT:
+            if phase or self._item == TEXT:
                 self.keep(msgspec.json.encode(Kept(type="message", phase=phase)))
             self._message = message
-        if self._item != _TEXT:
-            self._begin(_TEXT)
-        if self._run_of != _TEXT:
-            self._end_run()
-            self._run_of = _TEXT
-        self._run.append(piece)
+        if self._item != TEXT:
+            self._begin(TEXT)
+        self._pieces.add(TEXT, piece)
 
     def think(self, part: object, piece: str) -> None:
         """The next piece of thinking; `part` tells one paragraph from another."""
-        if self._item != _THINKING:
-            self._begin(_THINKING)
+        if self._item != THINKING:
+            self._begin(THINKING)
         elif part != self._thought and self._thought is not None:
             piece = f"\n\n{piece}"
         self._thought = part
-        if self._run_of != _THINKING:
-            self._end_run()
-            self._run_of = _THINKING
-        self._run.append(piece)
+        self._pieces.add(THINKING, piece)
 
     def keep(self, item: bytes) -> None:
         """An item, as JSON text, that the provider wants back as it is, at this place."""
-        if self._item != _THINKING:
-            self._begin(_THINKING)
+        if self._item != THINKING:
+            self._begin(THINKING)
         self._stretch.append(item)
         self.put(ReasoningDelta("", keep(self._origin, self._stretch)))
 
@@ -89,10 +68,7 @@ class Answer:
 
     def argue(self, number: int, piece: str) -> None:
         """The next piece of a call's arguments."""
-        if self._run_of != number:
-            self._end_run()
-            self._run_of = number
-        self._run.append(piece)
+        self._pieces.add(number, piece)
 
     def complete_call(self, number: int) -> None:
         """A call's arguments are whole."""
@@ -102,16 +78,3 @@ class Answer:
         self._item = item
         self._thought = None
         self._stretch = []
-
-    def _end_run(self) -> None:
-        if not self._run:
-            return
-        text, self._run = "".join(self._run), []
-        match self._run_of:
-            case -1:
-                self._events.append(TextDelta(text))
-            case -2:
-                self._events.append(ReasoningDelta(text))
-            case number:
-                self._events.append(ToolCallDelta(number, text))
-        self._run_of = _NOTHING

@@ -41,6 +41,9 @@ MEANT = frozenset(
 """Types of frames that mean something here. What any other tells is in an `output_item.done`."""
 
 
+DELTAS = frozenset(kind for kind in MEANT if kind.endswith(".delta"))
+
+
 class Frame(Struct, gc=False):
     """One frame of any type. `item` and `response` are read when they are wanted."""
 
@@ -59,6 +62,17 @@ class Frame(Struct, gc=False):
     response: Raw = NOTHING
     error: Raw = NOTHING
     object: str | None = None
+
+    @property
+    def place(self) -> tuple[str, int | None, str | None, int | None, int | None]:
+        """Of what its delta is a piece."""
+        return (
+            self.type,
+            self.output_index,
+            self.item_id,
+            self.content_index,
+            self.summary_index,
+        )
 
     @property
     def is_error(self) -> bool:
@@ -140,7 +154,7 @@ class _Typed(Struct):
 decode_item = msgspec.json.Decoder(OutputItem).decode
 decode_part = msgspec.json.Decoder(Part).decode
 decode_response = msgspec.json.Decoder(WholeResponse).decode
-_decode_frame = msgspec.json.Decoder(Frame).decode
+decode_frame = msgspec.json.Decoder(Frame).decode
 _decode_type = msgspec.json.Decoder(_Typed).decode
 
 
@@ -149,18 +163,15 @@ def is_set(raw: Raw) -> bool:
     return bytes(raw) not in (b"", b"null")
 
 
-def decode_frame(data: bytes, halves: HalfPairs) -> Frame:
-    """A frame; raises one of `DECODING_FAILS`.
+def decode_leniently(data: bytes, halves: HalfPairs) -> Frame:
+    """A frame that `decode_frame` refuses; raises one of `DECODING_FAILS`.
 
     Text that was cut in UTF-16 is joined with what `halves` holds. A frame that means nothing here
     may hold anything.
     """
+    mended = mend(data, halves)
     try:
-        return _decode_frame(data)
-    except DECODING_FAILS:
-        mended = mend(data, halves)
-    try:
-        return _decode_frame(mended)
+        return decode_frame(mended)
     except DECODING_FAILS:
         kind = _decode_type(mended).type
         if kind in MEANT or not kind:

@@ -15,11 +15,13 @@ from tiller_daemon.models.opaque import Origin
 from tiller_daemon.models.openai_responses_answer import Answer
 from tiller_daemon.models.openai_responses_frames import (
     DECODING_FAILS,
+    DELTAS,
     Frame,
     ReportedUsage,
     WholeResponse,
     decode_frame,
     decode_item,
+    decode_leniently,
     decode_part,
     decode_response,
     is_set,
@@ -73,34 +75,61 @@ class ResponsesDecoder:
             raise self._broken("ended the stream before the answer was whole")
         return self._answer.taken()
 
-    def _take(self, frames: list[bytes]) -> None:
-        for data in frames:
+    def _take(self, chunk: list[bytes]) -> None:
+        """Take the frames of a chunk; pieces of the same text that follow each other are joined."""
+        first, pieces = Frame(), list[str]()
+        for data in chunk:
             if self.finished:
-                break
-            try:
-                frame = decode_frame(data, self._halves)
+                return
+            frame = self._decoded(data)
+            if frame.delta and pieces and frame.place == first.place:
+                pieces.append(frame.delta)
+                continue
+            if pieces:
+                self._meet(first, "".join(pieces), b"")
+                pieces = []
+            if frame.delta and frame.type in DELTAS:
+                first, pieces = frame, [frame.delta]
+            else:
+                self._meet(frame, "", data)
+        if pieces:
+            self._meet(first, "".join(pieces), b"")
+
+    def _decoded(self, data: bytes) -> Frame:
+        try:
+            return decode_frame(data)
+        except DECODING_FAILS:
+            pass
+        try:
+            return decode_leniently(data, self._halves)
+        except DECODING_FAILS:
+            if data.strip() == b"[DONE]":
+                return Frame()
+            raise self._alien(data) from None
+
+    def _meet(self, frame: Frame, delta: str, data: bytes) -> None:
+        try:
+            if delta:
+                self._delta(frame, delta)
+            else:
                 self._frame(frame, data)
-            except MissingPieces as missing:
-                raise self._broken(str(missing)) from None
-            except DECODING_FAILS:
-                if data.strip() != b"[DONE]":
-                    shown = self._endpoint.quote(data.decode(errors="replace"))
-                    what = f"sent a frame that is none of this dialect: {shown}"
-                    raise self._broken(what) from None
+        except MissingPieces as missing:
+            raise self._broken(str(missing)) from None
+        except DECODING_FAILS:
+            raise self._alien(data) from None
+
+    def _delta(self, frame: Frame, delta: str) -> None:
+        match frame.type:
+            case "response.output_text.delta" | "response.refusal.delta":
+                self._outputs.say(self._find(frame, "message"), frame.content_index, delta)
+            case "response.function_call_arguments.delta":
+                self._outputs.argue(self._find(frame, "function_call"), delta)
+            case _:
+                output = self._find(frame, "reasoning")
+                self._outputs.think(output, _part_of_thinking(frame), delta)
 
     def _frame(self, frame: Frame, data: bytes) -> None:
         match frame.type:
-            case "response.output_text.delta" | "response.refusal.delta":
-                if frame.delta:
-                    output = self._find(frame, "message")
-                    self._outputs.say(output, frame.content_index, frame.delta)
-            case "response.function_call_arguments.delta":
-                if frame.delta:
-                    self._outputs.argue(self._find(frame, "function_call"), frame.delta)
-            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                if frame.delta:
-                    output = self._find(frame, "reasoning")
-                    self._outputs.think(output, _part_of_thinking(frame), frame.delta)
             case "response.completed" | "response.incomplete":
                 self._end_with(frame)
             case "response.failed" | "response.cancelled":
@@ -179,6 +208,10 @@ class ResponsesDecoder:
             told = msgspec.json.encode({"error": response.error})
             return error_in_stream(self._endpoint, told)
         return ModelError("server", f"{self._endpoint} gave up in the middle of its answer.")
+
+    def _alien(self, data: bytes) -> ModelError:
+        shown = self._endpoint.quote(data.decode(errors="replace"))
+        return self._broken(f"sent a frame that is none of this dialect: {shown}")
 
     def _broken(self, what: str) -> ModelError:
         return ModelError("broken_stream", f"{self._endpoint} {what}.")

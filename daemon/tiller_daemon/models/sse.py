@@ -8,6 +8,7 @@ Format: https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-a
 EVENT_BYTES_MAX = 16 * 1024 * 1024
 """Longest event taken; a provider's last event can repeat its whole answer."""
 
+_LF = ord("\n")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -57,14 +58,23 @@ class EventSplitter:
 
 
 def _data_of_each(events: list[bytes]) -> list[bytes]:
-    return [data for event in events if (data := _data_of(event)) is not None]
+    """The data of whole events.
+
+    What providers send is one line of data, alone or behind the event's name. It is cut out right
+    here, as this runs for every delta of every stream.
+    """
+    found: list[bytes] = []
+    for event in events:
+        at = event.find(b"data: ")
+        is_first = at == 0 or (at > 0 and event[at - 1] == _LF and event.startswith(b"event:"))
+        if is_first and event.find(b"\n", at) < 0 and event.find(b"\n", 0, max(0, at - 1)) < 0:
+            found.append(event[at + 6 :])
+        elif (data := _data_of(event)) is not None:
+            found.append(data)
+    return found
 
 
 def _data_of(event: bytes) -> bytes | None:
-    # What providers send: the data alone, or behind the event's name.
-    line = event.partition(b"\n")[2] if event.startswith(b"event:") else event
-    if line.startswith(b"data: ") and b"\n" not in line:
-        return line[6:]
     lines = [
         line[5:].removeprefix(b" ")
         for line in event.removeprefix(_BYTE_ORDER_MARK).split(b"\n")
