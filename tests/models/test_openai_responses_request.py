@@ -134,6 +134,7 @@ def test_a_hosted_call_goes_back_with_its_output_or_not_at_all() -> None:
     assert kinds(items) == "user shell_call shell_call_output assistant"
     assert kinds(built(USER, thought(SHELL, THOUGHT), said("yes"))) == "user reasoning assistant"
     assert kinds(built(USER, thought(SHELL_OUTPUT), said("yes"))) == "user assistant"
+    assert kinds(built(USER, said("a"), thought(SHELL), said("b"))) == "user assistant"
 
 
 def test_messages_keep_their_phase_and_stay_apart() -> None:

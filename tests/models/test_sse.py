@@ -11,7 +11,19 @@ from tiller_daemon.models import sse
 from tiller_daemon.models.sse import EventSplitter, EventTooLong
 
 lines = st.sampled_from(
-    ["data: one", "data:two", "data", "data:", "data:  x", ": comment", "event: e", "id: 7", "", ""]
+    [
+        "data: one",
+        "data:two",
+        "data",
+        "data:",
+        "data:  x",
+        ": comment",
+        "event: e",
+        "event: data: e",
+        "id: 7",
+        "",
+        "",
+    ]
 ) | st.text(alphabet="da:té☃ \u2028x", max_size=12)
 streams = st.lists(st.tuples(lines, st.sampled_from(["\n", "\r\n", "\r"])), max_size=30).map(
     lambda pairs: "".join(line + end for line, end in pairs).encode()

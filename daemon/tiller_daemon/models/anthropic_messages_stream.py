@@ -17,13 +17,12 @@ from tiller_daemon.models.base import (
     ModelError,
     ModelEvent,
     ReasoningDelta,
-    TextDelta,
-    ToolCallDelta,
     ToolCallDone,
     ToolCallStarted,
     UsageReported,
 )
 from tiller_daemon.models.http_failure import Endpoint, error_in_stream
+from tiller_daemon.models.pieces import TEXT, THINKING, Pieces
 from tiller_daemon.models.sse import EventSplitter, EventTooLong
 from tiller_daemon.models.surrogates import HalfPairs, joined
 from tiller_protocol.events import FinishReason
@@ -111,7 +110,7 @@ class MessagesDecoder:
         self._prefix = prefix
         self._splitter = EventSplitter()
         self._halves = HalfPairs()
-        self._events: list[ModelEvent] = []
+        self._pieces = Pieces()
         self._blocks: dict[int, _Open] = {}
         self._kept: list[Block] = []
         self._call_ids: list[str] = []
@@ -139,8 +138,7 @@ class MessagesDecoder:
         for data in frames:
             if not self.finished:
                 self._frame(data)
-        events, self._events = self._events, []
-        return events
+        return self._pieces.taken()
 
     def _frame(self, data: bytes) -> None:
         try:
@@ -150,12 +148,12 @@ class MessagesDecoder:
         if frame.error is not None or frame.type == "error":
             raise error_in_stream(self._endpoint, data)
         match frame.type:
+            case "content_block_delta" if frame.delta is not None:
+                self._extend(frame.index, frame.delta)
             case "message_start" if frame.message is not None:
                 self._count(frame.message.usage)
             case "content_block_start" if frame.content_block is not None:
                 self._begin(frame.index, frame.content_block)
-            case "content_block_delta" if frame.delta is not None:
-                self._extend(frame.index, frame.delta)
             case "content_block_stop":
                 self._stop(frame.index)
             case "message_delta":
@@ -177,6 +175,7 @@ class MessagesDecoder:
         frame.content_block = _encodable(frame.content_block)
         if frame.delta is not None:
             frame.delta.citation = _encodable(frame.delta.citation)
+            frame.delta.signature = _encodable(frame.delta.signature)
             for field in ("text", "thinking", "partial_json"):
                 if text := getattr(frame.delta, field):
                     setattr(frame.delta, field, self._halves.mend((frame.index, field), text))
@@ -205,9 +204,11 @@ class MessagesDecoder:
         block = self._blocks.get(index)
         if block is None:
             raise self._broken("sent a piece of a block that was not begun")
-        match delta.type, block.kind:
-            case "text_delta", "text":
+        if delta.type == "text_delta":
+            if block.kind == "text":
                 self._say(delta.text or "")
+            return
+        match delta.type, block.kind:
             case "citations_delta", "text":
                 block.citations.append(delta.citation)
             case "thinking_delta", "thinking":
@@ -243,26 +244,18 @@ class MessagesDecoder:
         if not piece:
             return
         self._kept.clear()
-        last = self._events[-1] if self._events else None
-        if isinstance(last, TextDelta):
-            self._events[-1] = TextDelta(last.text + piece)
-        else:
-            self._events.append(TextDelta(piece))
+        self._pieces.add(TEXT, piece)
 
     def _think(self, block: _Open, piece: str) -> None:
         if not piece:
             return
         block.pieces.append(piece)
-        last = self._events[-1] if self._events else None
-        if isinstance(last, ReasoningDelta) and not last.opaque:
-            self._events[-1] = ReasoningDelta(last.text + piece)
-        else:
-            self._events.append(ReasoningDelta(piece))
+        self._pieces.add(THINKING, piece)
 
     def _keep(self, block: Block) -> None:
         """Have a block kept, beside those since the last text or call: one item has them all."""
         self._kept.append(block)
-        self._events.append(ReasoningDelta("", keep(self._origin, self._prefix, self._kept)))
+        self._pieces.put(ReasoningDelta("", keep(self._origin, self._prefix, self._kept)))
 
     def _keep_opaque(self, block: _Open) -> None:
         """Keep a block that only its provider understands, such as what a server's tool did."""
@@ -283,24 +276,20 @@ class MessagesDecoder:
             call_id = f"call_{self._ordinal}_{block.call}"
         self._call_ids.append(call_id)
         self._kept.clear()
-        self._events.append(ToolCallStarted(block.call, call_id, name))
+        self._pieces.put(ToolCallStarted(block.call, call_id, name))
 
     def _argue(self, block: _Open, piece: str) -> None:
         if not piece or block.call is None:
             return
         block.pieces.append(piece)
-        last = self._events[-1] if self._events else None
-        if isinstance(last, ToolCallDelta) and last.index == block.call:
-            self._events[-1] = ToolCallDelta(block.call, last.arguments + piece)
-        else:
-            self._events.append(ToolCallDelta(block.call, piece))
+        self._pieces.add(block.call, piece)
 
     def _complete(self, block: _Open) -> None:
         if not block.text.strip():
             # Most begin with an empty input and send pieces; some send it whole at once.
             self._argue(block, msgspec.json.encode(block.start.get("input") or {}).decode())
         if block.call is not None:
-            self._events.append(ToolCallDone(block.call))
+            self._pieces.put(ToolCallDone(block.call))
 
     def _finish(self) -> None:
         for index, block in list(self._blocks.items()):
@@ -308,8 +297,8 @@ class MessagesDecoder:
                 raise self._broken("ended the answer in the middle of a tool call")
             self._stop(index)
         if self._usage != _UsageFrame():
-            self._events.append(UsageReported(_usage_of(self._usage)))
-        self._events.append(Finished(self._reason))
+            self._pieces.put(UsageReported(_usage_of(self._usage)))
+        self._pieces.put(Finished(self._reason))
         self.finished = True
 
     def _broken(self, what: str) -> ModelError:

@@ -148,8 +148,6 @@ class _Conversation:
         self._ordinal = -1
         self._later: list[AssistantMessage | Reasoning] = []
         """What came behind calls: of the same response if more of its calls follow."""
-        self._paired: dict[str, list[tuple[int, bool]]] = {}
-        """By call id, where opaque items stand in `_items`, and which of them are outputs."""
 
     def add(self, item: Item) -> None:
         """Take the next item of history."""
@@ -176,13 +174,7 @@ class _Conversation:
     def finish(self) -> list[InputItem | Raw]:
         """The whole list."""
         self._end_response()
-        alone = {
-            place
-            for places in self._paired.values()
-            if len({is_output for _, is_output in places}) < 2
-            for place, _ in places
-        }
-        return [item for place, item in enumerate(self._items) if place not in alone]
+        return self._items
 
     def _say_as_user(self, text: str, images: tuple[Image, ...] = ()) -> None:
         self._end_response()
@@ -236,16 +228,18 @@ class _Conversation:
             self._respond(item)
 
     def _write_held(self) -> str:
-        """Write what goes back as it came; returns the phase of the message that follows."""
+        """Write what goes back as it came; returns the phase of the message that follows.
+
+        A hosted call goes with its output or not at all: nobody here can give it one.
+        """
         phase = ""
+        calls = {kept.call_id for kept, _ in self._held if not kept.type.endswith("_output")}
+        outputs = {kept.call_id for kept, _ in self._held if kept.type.endswith("_output")}
         for kept, raw in self._held:
             if kept.type == "message":
                 phase = kept.phase
-                continue
-            if kept.call_id:
-                place = len(self._items), kept.type.endswith("_output")
-                self._paired.setdefault(kept.call_id, []).append(place)
-            self._items.append(raw)
+            elif not kept.call_id or kept.call_id in calls & outputs:
+                self._items.append(raw)
         self._held.clear()
         return phase
 

@@ -77,29 +77,28 @@ class ResponsesDecoder:
 
     def _take(self, chunk: list[bytes]) -> None:
         """Take the frames of a chunk; pieces of the same text that follow each other are joined."""
-        first, pieces = Frame(), list[str]()
+        first, place, pieces = Frame(), Frame().place, list[str]()
         for data in chunk:
             if self.finished:
                 return
-            frame = self._decoded(data)
-            if frame.delta and pieces and frame.place == first.place:
+            try:
+                frame = decode_frame(data)
+            except DECODING_FAILS:
+                frame = self._decode_leniently(data)
+            if pieces and frame.delta and frame.place == place:
                 pieces.append(frame.delta)
                 continue
             if pieces:
                 self._meet(first, "".join(pieces), b"")
                 pieces = []
             if frame.delta and frame.type in DELTAS:
-                first, pieces = frame, [frame.delta]
+                first, place, pieces = frame, frame.place, [frame.delta]
             else:
                 self._meet(frame, "", data)
         if pieces:
             self._meet(first, "".join(pieces), b"")
 
-    def _decoded(self, data: bytes) -> Frame:
-        try:
-            return decode_frame(data)
-        except DECODING_FAILS:
-            pass
+    def _decode_leniently(self, data: bytes) -> Frame:
         try:
             return decode_leniently(data, self._halves)
         except DECODING_FAILS:
