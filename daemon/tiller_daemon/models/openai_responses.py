@@ -6,7 +6,6 @@ decoded in `openai_responses_stream`, HTTP is in `http_client`.
 
 import re
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 from tiller_daemon.models.base import ModelError, ModelEvent, ModelRequest
 from tiller_daemon.models.http_client import HttpClient
@@ -44,36 +43,28 @@ class OpenAIResponses:
         A request that is refused for what only the provider can read is sent again without that:
         it stays in history, and so would the refusal.
         """
-        opaque = request.model not in self._without_opaque
-        try:
-            async with aclosing(self._stream(request, opaque=opaque)) as events:
-                async for event in events:
-                    yield event
-            return
-        except ModelError as error:
-            if not opaque or error.status != 400 or not _refuses_opaque(error.message):
-                raise
-            if _never_encrypts(error.message):
-                self._without_opaque.add(request.model)
-        async with aclosing(self._stream(request, opaque=False)) as events:
-            async for event in events:
-                yield event
-
-    async def _stream(self, request: ModelRequest, *, opaque: bool) -> AsyncGenerator[ModelEvent]:
         endpoint = self._http.endpoint
-        body = build_body(request, endpoint.base_url, for_openai=self._is_openai, opaque=opaque)
-        decoder = ResponsesDecoder(
-            endpoint, request.model, request.ordinal, request.max_output_tokens
-        )
-        try:
-            async with self._http.stream(PATH, body, model=request.model) as chunks:
-                async for chunk in chunks:
-                    for event in decoder.feed(chunk):
-                        yield event
-                    if decoder.finished:
-                        break
-        except ModelError:
-            if not decoder.finished:
-                raise
+        opaque = request.model not in self._without_opaque
+        while True:
+            body = build_body(request, endpoint.base_url, for_openai=self._is_openai, opaque=opaque)
+            decoder = ResponsesDecoder(
+                endpoint, request.model, request.ordinal, request.max_output_tokens
+            )
+            try:
+                async with self._http.stream(PATH, body, model=request.model) as chunks:
+                    async for chunk in chunks:
+                        for event in decoder.feed(chunk):
+                            yield event
+                        if decoder.finished:
+                            break
+            except ModelError as error:
+                if opaque and error.status == 400 and _refuses_opaque(error.message):
+                    if _never_encrypts(error.message):
+                        self._without_opaque.add(request.model)
+                    opaque = False
+                    continue
+                if not decoder.finished:
+                    raise
+            break
         for event in decoder.end():
             yield event

@@ -125,7 +125,7 @@ class Outputs:
             case "message":
                 output.phase = output.phase or item.phase or ""
                 for index, part in enumerate(item.content or ()):
-                    self.complete_text(output, index, part.whole)
+                    self.complete_text(output, ("text", index), part.whole)
             case "function_call":
                 self.start_call(output, item.call_id, item.name)
                 self.complete_arguments(output, item.arguments or "")
@@ -141,21 +141,20 @@ class Outputs:
                 if item.status != "incomplete":
                     self._answer.keep(_clean(raw))
 
-    def say(self, output: Output, index: int | None, piece: str) -> None:
+    def say(self, output: Output, part: tuple[str, int], piece: str) -> None:
         """The next piece of a message."""
-        output.add(("text", index or 0), piece)
+        output.add(part, piece)
         self._answer.say(output, output.phase, piece)
 
-    def complete_text(self, output: Output, index: int | None, whole: str) -> None:
+    def complete_text(self, output: Output, part: tuple[str, int], whole: str) -> None:
         """A part of a message is whole."""
-        part = ("text", index or 0)
         if not whole or part in output.whole:
             return
         output.whole.add(part)
         said = output.said(part)
         if whole.startswith(said):
             if rest := whole[len(said) :]:
-                self.say(output, index, rest)
+                self.say(output, part, rest)
         elif len(whole) > len(said):
             raise MissingPieces("sent text of which pieces are missing")
 

@@ -26,7 +26,7 @@ from tiller_daemon.models.openai_responses_frames import (
     decode_response,
     is_set,
 )
-from tiller_daemon.models.openai_responses_outputs import MissingPieces, Output, Outputs
+from tiller_daemon.models.openai_responses_outputs import ARGUMENTS, MissingPieces, Output, Outputs
 from tiller_daemon.models.openai_responses_request import WIRE
 from tiller_daemon.models.sse import EventSplitter, EventTooLong
 from tiller_daemon.models.surrogates import HalfPairs
@@ -56,6 +56,10 @@ class ResponsesDecoder:
         self._halves = HalfPairs()
         self._answer = Answer(Origin(WIRE, endpoint.base_url, model))
         self._outputs = Outputs(self._answer, ordinal)
+        self._place: tuple[object, ...] | None = None
+        self._of = Output("")
+        self._part = ARGUMENTS
+        """Where the last frame belonged, if it was a delta: to which part of which item."""
         self.finished = False
         """Whether `Finished` was returned; what the server sends after that is ignored."""
 
@@ -77,7 +81,7 @@ class ResponsesDecoder:
 
     def _take(self, chunk: list[bytes]) -> None:
         """Take the frames of a chunk; pieces of the same text that follow each other are joined."""
-        first, place, pieces = Frame(), Frame().place, list[str]()
+        pieces: list[str] = []
         for data in chunk:
             if self.finished:
                 return
@@ -85,18 +89,47 @@ class ResponsesDecoder:
                 frame = decode_frame(data)
             except DECODING_FAILS:
                 frame = self._decode_leniently(data)
-            if pieces and frame.delta and frame.place == place:
+            if frame.delta and frame.type in DELTAS:
+                place = frame.place
+                if place != self._place:
+                    self._end_pieces(pieces)
+                    self._begin_pieces(frame)
+                    self._place = place
                 pieces.append(frame.delta)
                 continue
-            if pieces:
-                self._meet(first, "".join(pieces), b"")
-                pieces = []
-            if frame.delta and frame.type in DELTAS:
-                first, place, pieces = frame, frame.place, [frame.delta]
-            else:
-                self._meet(frame, "", data)
-        if pieces:
-            self._meet(first, "".join(pieces), b"")
+            self._end_pieces(pieces)
+            self._place = None
+            self._meet(frame, data)
+        self._end_pieces(pieces)
+
+    def _begin_pieces(self, frame: Frame) -> None:
+        """Find out of what the pieces to come are."""
+        match frame.type:
+            case "response.output_text.delta" | "response.refusal.delta":
+                self._of = self._find(frame, "message")
+                self._part = ("text", frame.content_index or 0)
+            case "response.function_call_arguments.delta":
+                self._of = self._find(frame, "function_call")
+                self._part = ARGUMENTS
+            case _:
+                self._of = self._find(frame, "reasoning")
+                self._part = _part_of_thinking(frame)
+
+    def _end_pieces(self, pieces: list[str]) -> None:
+        """Hand on the pieces so far."""
+        if not pieces:
+            return
+        piece = "".join(pieces)
+        pieces.clear()
+        if self._of.kind == "message":
+            self._outputs.say(self._of, self._part, piece)
+        elif self._of.kind == "reasoning":
+            self._outputs.think(self._of, self._part, piece)
+        else:
+            try:
+                self._outputs.argue(self._of, piece)
+            except MissingPieces as missing:
+                raise self._broken(str(missing)) from None
 
     def _decode_leniently(self, data: bytes) -> Frame:
         try:
@@ -106,26 +139,13 @@ class ResponsesDecoder:
                 return Frame()
             raise self._alien(data) from None
 
-    def _meet(self, frame: Frame, delta: str, data: bytes) -> None:
+    def _meet(self, frame: Frame, data: bytes) -> None:
         try:
-            if delta:
-                self._delta(frame, delta)
-            else:
-                self._frame(frame, data)
+            self._frame(frame, data)
         except MissingPieces as missing:
             raise self._broken(str(missing)) from None
         except DECODING_FAILS:
             raise self._alien(data) from None
-
-    def _delta(self, frame: Frame, delta: str) -> None:
-        match frame.type:
-            case "response.output_text.delta" | "response.refusal.delta":
-                self._outputs.say(self._find(frame, "message"), frame.content_index, delta)
-            case "response.function_call_arguments.delta":
-                self._outputs.argue(self._find(frame, "function_call"), delta)
-            case _:
-                output = self._find(frame, "reasoning")
-                self._outputs.think(output, _part_of_thinking(frame), delta)
 
     def _frame(self, frame: Frame, data: bytes) -> None:
         match frame.type:
@@ -153,15 +173,13 @@ class ResponsesDecoder:
                 self._outputs.complete(output, item, frame.item)
             case "response.output_text.done" | "response.refusal.done":
                 whole = frame.text or frame.refusal or ""
-                self._outputs.complete_text(
-                    self._find(frame, "message"), frame.content_index, whole
-                )
+                part = ("text", frame.content_index or 0)
+                self._outputs.complete_text(self._find(frame, "message"), part, whole)
             case "response.content_part.done":
-                part = decode_part(frame.part)
-                if part.type in ("output_text", "refusal"):
-                    self._outputs.complete_text(
-                        self._find(frame, "message"), frame.content_index, part.whole
-                    )
+                whole = decode_part(frame.part)
+                if whole.type in ("output_text", "refusal"):
+                    part = ("text", frame.content_index or 0)
+                    self._outputs.complete_text(self._find(frame, "message"), part, whole.whole)
             case "response.reasoning_summary_text.done" | "response.reasoning_text.done":
                 self._outputs.complete_thinking(
                     self._find(frame, "reasoning"), _part_of_thinking(frame), frame.text or ""

@@ -8,7 +8,6 @@ Format: https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-a
 EVENT_BYTES_MAX = 16 * 1024 * 1024
 """Longest event taken; a provider's last event can repeat its whole answer."""
 
-_LF = ord("\n")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -66,8 +65,11 @@ def _data_of_each(events: list[bytes]) -> list[bytes]:
     found: list[bytes] = []
     for event in events:
         at = event.find(b"data: ")
-        is_first = at == 0 or (at > 0 and event[at - 1] == _LF and event.startswith(b"event:"))
-        if is_first and event.find(b"\n", at) < 0 and event.find(b"\n", 0, max(0, at - 1)) < 0:
+        if at == 0 or (event.find(b"\n") == at - 1 and event.startswith(b"event:")):
+            is_one_line = event.find(b"\n", at) < 0
+        else:
+            is_one_line = False
+        if is_one_line:
             found.append(event[at + 6 :])
         elif (data := _data_of(event)) is not None:
             found.append(data)
