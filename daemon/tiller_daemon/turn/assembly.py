@@ -30,6 +30,7 @@ from tiller_protocol.events import (
     ItemDelta,
     ItemStarted,
     StatusChanged,
+    StepEnded,
     ToolCallUpdated,
 )
 from tiller_protocol.ids import CallId, ItemId
@@ -56,6 +57,15 @@ class Response(Struct, frozen=True):
         """The text of the last message in it; empty if there is none."""
         messages = (i.text for i in reversed(self.items) if isinstance(i, AssistantMessage))
         return next(messages, "")
+
+    def ended(self, step: int) -> StepEnded:
+        """The event that ends the step which this response answered."""
+        return StepEnded(
+            step,
+            self.finish_reason,
+            self.usage,
+            time_to_first_token_s=self.time_to_first_token_s,
+        )
 
 
 async def stream_response(request: ModelRequest, calls: Calls, ports: Ports) -> Response:
@@ -128,25 +138,9 @@ class _Assembly:
     async def discard(self, wait: RetryWait | None = None) -> None:
         """Drop what a failed attempt had begun, and say when the next one comes, if one does."""
         begun = await self._calls.drop()
-        bodies: list[AnyBody] = []
-        for item in map(self._whole, self._items):
-            if isinstance(item, ToolCall):
-                kind = "aborted" if item.id in begun else "skipped"
-                dropped = structs.replace(item, state="error", error_kind=kind, discarded=True)
-                bodies.append(ToolCallUpdated(item.id, "error", kind))
-                bodies.append(ItemCompleted(dropped))
-            else:
-                bodies.append(ItemCompleted(structs.replace(item, state="discarded")))
+        bodies = [b for i in self._items for b in _discarded(self._whole(i), begun=i in begun)]
         if wait:
-            bodies.append(
-                StatusChanged(
-                    "retry",
-                    attempt=wait.attempt,
-                    limit=wait.limit,
-                    delay_s=wait.delay_s,
-                    cause=wait.cause,
-                )
-            )
+            bodies.append(_retry(wait))
         await self._ports.emit(*bodies)
         self._items.clear()
         self._pieces.clear()
@@ -218,3 +212,18 @@ class _Assembly:
         if isinstance(item, ToolCall):
             return structs.replace(item, arguments=text)
         return structs.replace(item, text=text)
+
+
+def _discarded(item: StreamedItem, *, begun: bool) -> tuple[AnyBody, ...]:
+    """The events that end an item of a failed attempt; `begun` is for a call that was stopped."""
+    if not isinstance(item, ToolCall):
+        return (ItemCompleted(structs.replace(item, state="discarded")),)
+    kind = "aborted" if begun else "skipped"
+    dropped = structs.replace(item, state="error", error_kind=kind, discarded=True)
+    return (ToolCallUpdated(item.id, "error", kind), ItemCompleted(dropped))
+
+
+def _retry(wait: RetryWait) -> StatusChanged:
+    return StatusChanged(
+        "retry", attempt=wait.attempt, limit=wait.limit, delay_s=wait.delay_s, cause=wait.cause
+    )

@@ -61,12 +61,7 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
             return Ending("failed", ErrorInfo("context_full", str(error)))
         response = done.response
         room.count(response.usage, frozen.request, len(response.calls))
-        ended = StepEnded(
-            step,
-            response.finish_reason,
-            response.usage,
-            time_to_first_token_s=response.time_to_first_token_s,
-        )
+        ended = response.ended(step)
         purse.spend(ended)
         await ports.emit(ended)
         if ending := _ending(frozen, done, ports):
