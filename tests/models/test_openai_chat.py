@@ -366,7 +366,7 @@ async def test_leaving_early_closes_the_connection_too() -> None:
 
 async def test_retry_carries_a_turn_over_a_bad_server(mock_clock: MockClock) -> None:
     """B46, B47 and B48 in a row: refused by none, limited, broken, answered."""
-    mock_clock.rate = 1_000
+    mock_clock.rate = 100  # Faster ones reach the limits of a busy machine.
     plan = [
         status(429, retry_after="7"),
         events(frame("half"), end=False),

@@ -230,6 +230,15 @@ def test_a_message_is_told_from_the_one_before_it() -> None:
     assert kept(between) == [{"type": "message"}]
 
 
+def test_what_begins_at_the_same_place_is_another_message() -> None:
+    """Some servers number every item 0, and name none."""
+    begun = added(0, "message", id=None)
+    first, _, second = answer(
+        begun + delta("output_text", "a") + begun + delta("output_text", "b") + COMPLETED
+    )["items"]
+    assert (first[1], second[1]) == ("a", "b")
+
+
 def test_thinking_in_a_row_is_one_item_with_paragraphs() -> None:
     stream = (
         delta("reasoning_summary_text", "a", summary_index=0)
