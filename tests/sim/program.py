@@ -46,6 +46,10 @@ COMMON = (
 )  # fmt: skip
 """What makes something happen at all; every program has it."""
 
+FLOODS_SHARE = 0.005
+FLOOD_COPIES = 75
+"""In so many programs more is sent at once, and more is queued, than a session takes."""
+
 WAITS_S = (0.0, 0.0, 0.0, 0.01, 0.1, 0.3, 0.5, 0.7, 1.0, 3.0, 10.0, 70.0)
 """Between actions; the last one is longer than a frontend waits for an answer."""
 
@@ -141,6 +145,8 @@ def _actions(draw: Random) -> tuple[Action, ...]:
         kind = draw.choice(COMMON if draw.random() < 0.5 else kinds)
         copies = draw.choice((1, 1, 1, 1, 2, 3))
         actions.append(Action(draw.choice(waits), kind, draw.randrange(8), copies))
+    if draw.random() < FLOODS_SHARE:
+        actions += [Action(0.1, "queue", number, FLOOD_COPIES) for number in range(2)]
     return tuple(actions)
 
 
