@@ -7,6 +7,7 @@ from sim.player import Seen, SessionSeen
 from sim.sessions import beginning
 from sim.states import turns_of
 from support.wires import check_on_every_wire
+from support.world import Span
 from tiller_daemon.models.base import ModelRequest
 from tiller_daemon.turn.history import for_request
 from tiller_protocol.events import (
@@ -57,13 +58,14 @@ def test_g6_frozen_context_a_turn_sees_one_configuration(seen: Seen) -> None:
             assert isinstance(started, TurnStarted)
             steps = [event for event in turn if isinstance(event.body, StepStarted)]
             assert len(steps) <= started.context.max_steps
-            for _ in steps:
+            for number, _ in enumerate(steps, 1):
                 request = requests.get((session.session_id, ordinal))
                 ordinal += 1
                 if request is not None:
                     names = tuple(tool.name for tool in request.tools)
                     assert request.system == started.context.system_prompt
                     assert names in ((), started.context.tools)
+                    assert number < started.context.max_steps or names == ()
 
 
 @of_every_program
@@ -78,6 +80,24 @@ def test_g9_lock_writes_run_alone_and_results_come_in_call_order(seen: Seen) -> 
         calls = [item.id for item in request.items if isinstance(item, ToolCall)]
         places = [order.index(item_id) for item_id in calls if item_id in order]
         assert places == sorted(places)
+
+
+@of_every_program
+def test_g9_lock_a_call_that_writes_comes_between_those_before_and_behind_it(seen: Seen) -> None:
+    spans = {span.call_id: span for span in seen.spans}
+    for session in seen.sessions.values():
+        responses: dict[tuple[str | None, int], list[Span]] = {}
+        for event in session.log:
+            match event.body:
+                case ItemStarted(item=ToolCall(id=call_id, ordinal=ordinal)) if call_id in spans:
+                    responses.setdefault((event.turn_id, ordinal), []).append(spans[call_id])
+                case _:
+                    pass
+        for calls in responses.values():
+            for number, call in enumerate(calls):
+                for behind in calls[number + 1 :]:
+                    if "write" in (call.effect, behind.effect):
+                        assert call.ended < behind.began, (call, behind)
 
 
 def _notice_behind(rest: Sequence[Event]) -> list[Item]:
