@@ -117,12 +117,13 @@ def report(program: Program, small: Program, error: BaseException) -> str:
     )
 
 
-def shrink(program: Program, fails: Callable[[Program], bool]) -> Program:
+def shrink(
+    program: Program, fails: Callable[[Program], bool], plays: int = SHRINK_PLAYS_MAX
+) -> Program:
     """A smaller program that still fails: actions and parts of the script are left out, by halves.
 
     The seed stays, so that the order of tasks is as near as it can be to what it was.
     """
-    plays = SHRINK_PLAYS_MAX
     smaller = True
     while smaller:
         smaller = False

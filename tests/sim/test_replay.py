@@ -33,7 +33,7 @@ def test_a_failing_program_is_made_as_small_as_it_can_be() -> None:
     program = program_of(3)
     wanted = Action(0.0, "fork")
     program = structs.replace(program, actions=(*program.actions, wanted, *program.actions))
-    small = shrink(program, lambda candidate: wanted in candidate.actions)
+    small = shrink(program, lambda candidate: wanted in candidate.actions, 400)
     assert small.actions == (wanted,)
     assert len(small.script.steps) == 1
 
