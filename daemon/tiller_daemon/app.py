@@ -21,6 +21,8 @@ from msgspec import Struct
 
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.config import Configuration
+from tiller_daemon.mcp.means import Means
+from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.providers import Providers
 from tiller_daemon.ready import tell_service_manager
 from tiller_daemon.server import Server
@@ -77,8 +79,12 @@ async def serve(
         )
         stack.push_async_callback(providers.aclose)
         transport = stack.enter_context(NngTransport(runtime.path, MESSAGE_BYTES_MAX))
-        services = _services(options, opened, transport, providers)
-        await _serve_sessions(services, runtime.token, transport, providers, task_status)
+        servers = _mcp_servers(options, opened, providers)
+        services = _services(options, opened, transport, providers, servers)
+        async with trio.open_nursery() as server_nursery:
+            await server_nursery.start(servers.run)
+            await _serve_sessions(services, runtime.token, transport, providers, task_status)
+            server_nursery.cancel_scope.cancel()
     log.info("stopped")
 
 
@@ -108,8 +114,6 @@ async def _serve_sessions(
 
 
 def _warn_of_what_is_not_used(configuration: Configuration) -> None:
-    if configuration.mcp:
-        log.warning("mcp_not_used", servers=sorted(configuration.mcp), why="not built yet")
     if configuration.resume == "auto":
         log.warning("resume_not_used", why="not built yet: unfinished turns are closed")
 
@@ -141,15 +145,39 @@ async def _stop_on_signal(server: Server) -> None:
             server.stop(drain=False)
 
 
+def _mcp_servers(options: Options, opened: Log, providers: Providers) -> McpServers:
+    configured = options.configuration.mcp
+    keys = {one.api_key_env for one in configured.values() if one.api_key_env}
+    means = Means(
+        inherited=child_environment(
+            os.environ, providers.secret_names | keys, opened.log_id, call_id=""
+        ),
+        environ=os.environ,
+        provider_names=providers.secret_names,
+        provider_values=providers.secret_values,
+        home=_home(),
+    )
+    return McpServers(configured, means)
+
+
 def _services(
-    options: Options, opened: Log, transport: NngTransport, providers: Providers
+    options: Options,
+    opened: Log,
+    transport: NngTransport,
+    providers: Providers,
+    servers: McpServers,
 ) -> Services:
     spill = options.places.state / SPILL_FOLDER
     built_in = {tool.name: tool for tool in BUILT_IN}
-    inherited = child_environment(os.environ, providers.secret_names, opened.log_id, "")
+    inherited = servers.means.inherited
 
     def variables(call_id: str) -> dict[str, str]:
         return {**inherited, CALL_MARKER: call_id}
+
+    async def discover() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(servers.ready)
+            await providers.discover()
 
     def forget(session_id: str) -> None:
         shutil.rmtree(spill / session_id, ignore_errors=True)
@@ -162,16 +190,21 @@ def _services(
         new_id=_new_id,
         configuration=lambda: options.configuration,
         model=providers.choose,
-        discover=providers.discover,
-        tools=lambda: built_in,
+        discover=discover,
+        tools=lambda: {**built_in, **servers.tools()},
+        servers=servers,
         variables=variables,
         spill_directory=lambda session_id: spill / session_id,
         forget=forget,
-        secrets=providers.secret_values,
+        secrets=lambda: (*providers.secret_values(), *servers.secrets()),
         platform=sys.platform,
         config_directory=options.places.config.resolve(),
-        home=Path(os.environ.get("HOME") or "/").resolve(),
+        home=_home(),
     )
+
+
+def _home() -> Path:
+    return Path(os.environ.get("HOME") or "/").resolve()
 
 
 def _new_id() -> str:

@@ -17,14 +17,7 @@ from tiller_daemon.models.base import ModelClient
 from tiller_daemon.models.catalog import list_local_servers
 from tiller_daemon.models.http_client import BEARER, HttpClient
 from tiller_daemon.models.images import WithoutImages
-from tiller_daemon.models.keys import (
-    Key,
-    KeyVariable,
-    NoKey,
-    key_of_command,
-    key_of_file,
-    key_of_keyring,
-)
+from tiller_daemon.models.keys import Key, KeyVariable, NoKey, find_key
 from tiller_daemon.models.openai_chat import OpenAIChat
 from tiller_daemon.models.openai_responses import OpenAIResponses
 from tiller_daemon.models.scripted import ScriptedModel
@@ -245,14 +238,8 @@ class Providers:
         return self._keys[name]
 
     def _find_key(self, provider: Provider) -> Key:
-        if provider.api_key_env:
-            return KeyVariable(provider.api_key_env, self._environ)
-        if provider.api_key_command:
-            return key_of_command(provider.api_key_command, self._environ, self.secret_names)
-        if provider.api_key_file:
-            return key_of_file(Path(provider.api_key_file))
-        if provider.api_key_keyring:
-            return key_of_keyring(provider.api_key_keyring)
+        if found := find_key(provider, self._environ, self.secret_names):
+            return found
         if provider.base_url is None and provider.api in WIRES:
             return KeyVariable(WIRES[provider.api].key_variable, self._environ)
         return NoKey()

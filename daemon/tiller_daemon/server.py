@@ -128,6 +128,8 @@ class Server:
             case Hello():
                 return Accepted(submission_id, self._hello(op))
             case Catalog():
+                if op.start_servers:
+                    await self._services.servers.ready(every=True)
                 return Accepted(submission_id, self._catalog(op.workspace))
             case DaemonStatus():
                 return Accepted(submission_id, await self._status())
@@ -153,7 +155,7 @@ class Server:
 
     def _catalog(self, workspace: str | None) -> CatalogResult:
         tools = tuple(
-            ToolSummary(tool.name, tool.effect, tool.description)
+            ToolSummary(tool.name, tool.effect, tool.description, tool.server)
             for tool in self._services.tools().values()
         )
         if workspace is not None:
@@ -167,7 +169,8 @@ class Server:
             CommandSummary(one.name, one.description, one.agent, one.model, one.problem)
             for one in list_commands(place, self._services.config_directory)
         )
-        return CatalogResult(self._list_models(), tools, agents, commands)
+        servers = self._services.servers.summaries()
+        return CatalogResult(self._list_models(), tools, agents, commands, servers)
 
     async def _status(self) -> DaemonStatusResult:
         return DaemonStatusResult(

@@ -1,6 +1,6 @@
 """Answers: what the daemon says to a submission, at once and exactly once per submission id."""
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -8,6 +8,8 @@ from tiller_protocol.errors import RejectionCode
 from tiller_protocol.events import Event, StatusName
 from tiller_protocol.items import Request
 from tiller_protocol.snapshot import Snapshot
+
+ServerState = Literal["disabled", "idle", "starting", "up", "failed", "ended"]
 
 
 class Result(Struct, frozen=True, omit_defaults=True, tag_field="type"):
@@ -105,11 +107,25 @@ class ModelSummary(Struct, frozen=True, omit_defaults=True):
 
 
 class ToolSummary(Struct, frozen=True, omit_defaults=True):
-    """A tool as the model sees it."""
+    """A tool as the model sees it; `server` names the MCP server that it is of."""
 
     name: str
     effect: str
     description: str
+    server: str = ""
+
+
+class ServerSummary(Struct, frozen=True, omit_defaults=True):
+    """An MCP server, and how it is; `problem` says why it is not `up`.
+
+    `idle` is one that was not needed yet, `ended` one that has gone and is started again for the
+    next call, `failed` one that could not be started.
+    """
+
+    name: str
+    state: ServerState
+    tools: int = 0
+    problem: str = ""
 
 
 class AgentSummary(Struct, frozen=True, omit_defaults=True):
@@ -142,6 +158,7 @@ class CatalogResult(Result, frozen=True, tag="catalog"):
     tools: tuple[ToolSummary, ...]
     agents: tuple[AgentSummary, ...]
     commands: tuple[CommandSummary, ...] = ()
+    servers: tuple[ServerSummary, ...] = ()
 
 
 class DaemonStatusResult(Result, frozen=True, tag="daemon_status"):

@@ -180,9 +180,13 @@ class Shell(Op, frozen=True, tag="shell"):
 
 
 class Catalog(Op, frozen=True, tag="catalog"):
-    """What there is: models, agents, tools, commands. Answered by `CatalogResult`."""
+    """What there is: models, agents, tools, commands, servers. Answered by `CatalogResult`.
+
+    With `start_servers` every MCP server that is not up is started, and waited for.
+    """
 
     workspace: str | None = None
+    start_servers: bool = False
 
 
 class DaemonStatus(Op, frozen=True, tag="daemon_status"):

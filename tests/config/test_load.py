@@ -9,6 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tiller_daemon.config import Configuration, ConfigurationError, load_configuration
+from tiller_daemon.config.meaning import KEY_FIELDS
+from tiller_daemon.config.schema import McpServer
 from tiller_daemon.config.source import field_names
 from tiller_protocol.places import Places
 from tiller_protocol.settings import Rule
@@ -323,6 +325,51 @@ def test_a_place_of_a_key_that_takes_another_ones_place_is_refused_too(load):
         load(text, overrides=["providers.p.api_key_file=/k"])
 
 
+@pytest.mark.parametrize(
+    ("lines", "code", "said"),
+    [
+        ("timeout_s = 9", "invalid_value", "expected `command`"),
+        ("command = []", "wrong_type", "length >= 1"),
+        ('command = ["a"]\nurl = "http://h"', "invalid_value", "`command` and `url` exclude"),
+        ('command = ["a"]\nheaders = { A = "b" }', "invalid_value", "`headers` exclude"),
+        ('command = ["a"]\napi_key_env = "A"', "invalid_value", "`api_key_env` exclude"),
+        ('url = "http://h"\ncwd = "/"', "invalid_value", "`url` and `cwd` exclude"),
+        ('url = "http://h"\nenv_vars = ["A"]', "invalid_value", "`env_vars` exclude"),
+        ('url = "http://h"\napi_key_env = "A"\napi_key_file = "b"', "invalid_value", "exclude"),
+        (f'url = "http://me:{CANARY}@h"', "invalid_value", "no password"),
+        ('url = "ftp://h"', "invalid_value", "http://"),
+        (f'command = ["a"]\nenv_vars = ["{CANARY}"]', "invalid_value", "names of variables"),
+        (f'command = ["a"]\nenv = {{ "{CANARY}" = "1" }}', "invalid_value", "names of variables"),
+        (f'url = "http://h"\napi_key_env = "{CANARY}"', "invalid_value", "names of variables"),
+        ('command = ["a"]\ntimeout_s = 0', "wrong_type", "> 0"),
+        ('command = ["a"]\nenvironment = {}', "unknown_key", "mcp.s.environment"),
+    ],
+)
+def test_what_can_not_be_an_mcp_server_is_said(load, lines, code, said):
+    """G13: without the value."""
+    with pytest.raises(ConfigurationError) as caught:
+        load(f"[mcp.s]\n{lines}\n")
+    assert caught.value.code == code
+    assert said in caught.value.message
+    assert "mcp.s" in caught.value.message
+    assert CANARY not in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["a.b", "a b", "x" * 33, "é"])
+def test_the_name_of_an_mcp_server_fits_into_a_tools_name(load, name):
+    with pytest.raises(ConfigurationError, match="letters, digits"):
+        load(f'[mcp."{name}"]\ncommand = ["a"]\n')
+
+
+def test_paths_of_an_mcp_server_are_relative_to_the_configuration(load, places):
+    text = (
+        '[mcp.s]\ncommand = ["a"]\ncwd = "here"\n[mcp.t]\nurl = "http://h"\napi_key_file = "~/k"\n'
+    )
+    loaded = load(text, {"HOME": "/home/me"}).mcp
+    assert loaded["s"].cwd == str(places.config / "here")
+    assert loaded["t"].api_key_file == "/home/me/k"
+
+
 def test_files_of_a_provider_are_relative_to_the_configuration(load, places):
     (places.config / "ca.pem").write_text("x", encoding="utf-8")
     loaded = load(
@@ -342,4 +389,7 @@ def test_the_manual_shows_what_is_understood(load, places):
     configuration = load(example)
     for name in field_names(Configuration):
         assert re.search(rf"^\[*{name}\b", example, re.MULTILINE), name
-    assert configuration.mcp["everything"].environment == {"LOG": "1"}
+    assert configuration.mcp["everything"].env == {"LOG": "1"}
+    for name in field_names(McpServer):
+        in_keys = name in KEY_FIELDS or re.search(rf"^{name} = ", example, re.MULTILINE)
+        assert in_keys, name

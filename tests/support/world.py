@@ -17,6 +17,8 @@ from msgspec import Struct, structs
 
 from tiller_daemon.config import Configuration
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.mcp.means import Means
+from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.models.base import ModelClient, ModelRequest
 from tiller_daemon.models.scripted import Script, ScriptedModel
 from tiller_daemon.server import Server
@@ -51,6 +53,8 @@ TOKEN = "token-of-the-world"
 
 HARMLESS = (PLAN, QUESTION, TASK)
 """Built-in tools that touch nothing but the session."""
+
+NO_MEANS = Means({}, {}, (), lambda: (), Path("/"))
 
 EPOCH = 1_700_000_000.0
 """Unix seconds at which every world begins."""
@@ -252,6 +256,7 @@ class World:
             model=self._choose,
             discover=_nothing,
             tools=lambda: tools,
+            servers=McpServers({}, NO_MEANS),
             variables=lambda call_id: {},
             spill_directory=lambda session_id: Path("/nonexistent"),
             forget=lambda session_id: None,

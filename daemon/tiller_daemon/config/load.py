@@ -16,6 +16,8 @@ from tiller_daemon.config.schema import (
     Agent,
     Configuration,
     ConfigurationError,
+    McpServer,
+    Provider,
 )
 from tiller_daemon.config.source import (
     Key,
@@ -43,7 +45,15 @@ VARIABLE_PREFIX = "TILLER_"
 OTHER_VARIABLES = frozenset({"TILLER_HOME", "TILLER_DAEMON", "TILLER_CALL"})
 """Variables with the prefix that are no configuration: places, and the marks on child processes."""
 
-_PATH_FIELDS = ("scripts", "record", "ca_file", "api_key_file")
+_PATH_FIELDS = {
+    "providers": ("scripts", "record", "ca_file", "api_key_file"),
+    "agents": ("prompt_file",),
+    "mcp": ("cwd", "api_key_file"),
+}
+
+_OF_COMMAND = ("command", "cwd", "env", "env_vars")
+_OF_URL = ("url", "headers", *KEY_FIELDS, "api_key_header")
+"""What a server that is started has, and one that is reached."""
 
 
 def load_configuration(
@@ -165,7 +175,7 @@ def _with_absolute_paths(
 ) -> Table:
     """Paths of the source made absolute, against `base`; what must be there is looked at."""
     values = dict(values)
-    for section, fields in (("providers", _PATH_FIELDS), ("agents", ("prompt_file",))):
+    for section, fields in _PATH_FIELDS.items():
         tables = {name: dict(table) for name, table in values.get(section, {}).items()}
         for name, table in tables.items():
             for field in fields:
@@ -184,7 +194,7 @@ def _with_absolute_paths(
 
 
 def _absolute(text: str, base: Path, environ: Mapping[str, str]) -> Path:
-    if text.startswith("~/"):
+    if text == "~" or text.startswith("~/"):
         return Path(environ.get("HOME") or "/", text[2:])
     return base / text
 
@@ -224,10 +234,9 @@ def _finish(layers: Sequence[_Layer]) -> Configuration:
         if provider.api == "scripted" and provider.scripts is None:
             problem = "a scripted provider needs `scripts`, the directory that it plays from"
             raise _source_of(layers, key).error("invalid_value", key, problem)
-        named = [field for field in KEY_FIELDS if getattr(provider, field) is not None]
-        if len(named) > 1:
-            problem = " and ".join(f"`{field}`" for field in named) + " exclude each other"
-            raise _source_of(layers, key).error("invalid_value", key, problem)
+        _check_one_key(provider, key, layers)
+    for name, server in configuration.mcp.items():
+        _check_server(server, ("mcp", name), layers)
     for key, model in _models_named(configuration).items():
         provider_name = model.partition("/")[0]
         if provider_name not in configuration.providers:
@@ -236,6 +245,26 @@ def _finish(layers: Sequence[_Layer]) -> Configuration:
             raise _source_of(layers, key).error("invalid_value", key, problem)
     agents = {name: _with_prompt(agent) for name, agent in configuration.agents.items()}
     return structs.replace(configuration, agents=agents)
+
+
+def _check_one_key(owner: Provider | McpServer, key: Key, layers: Sequence[_Layer]) -> None:
+    named = [field for field in KEY_FIELDS if getattr(owner, field) is not None]
+    if len(named) > 1:
+        problem = " and ".join(f"`{field}`" for field in named) + " exclude each other"
+        raise _source_of(layers, key).error("invalid_value", key, problem)
+
+
+def _check_server(server: McpServer, key: Key, layers: Sequence[_Layer]) -> None:
+    """A server is either started or reached, and has only what goes with that."""
+    if not server.command and not server.url:
+        problem = "expected `command`, which starts the server, or `url`, where it is reached"
+        raise _source_of(layers, key).error("invalid_value", key, problem)
+    for wanted, others in ((_OF_COMMAND[0], _OF_URL), (_OF_URL[0], _OF_COMMAND)):
+        extra = [field for field in others if getattr(server, field)]
+        if getattr(server, wanted) and extra:
+            problem = f"`{wanted}` and `{extra[0]}` exclude each other"
+            raise _source_of(layers, key).error("invalid_value", key, problem)
+    _check_one_key(server, key, layers)
 
 
 def _check_complete_in(values: Table, layer: _Layer) -> None:

@@ -13,6 +13,12 @@ from tiller_daemon.config.source import Key, Source, Table
 KEY_FIELDS = ("api_key_env", "api_key_command", "api_key_file", "api_key_keyring")
 """The places that a key can be in, of which a provider has one."""
 
+SERVER_NAME_CHARS_MAX = 32
+"""Longest name of an MCP server: with a tool's it has to fit into the 64 that providers take."""
+
+NO_URL = "expected a URL that begins with http:// or https:// and holds no password"
+
+_SERVER_NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{SERVER_NAME_CHARS_MAX}}}\Z")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -32,8 +38,9 @@ def check_meaning(values: Table, source: Source) -> None:
             )
             raise source.error("invalid_value", (*key, "proxy"), problem)
         if not _is_http(provider.get("base_url", "http://host")):
-            problem = "expected a URL that begins with http:// or https:// and holds no password"
-            raise source.error("invalid_value", (*key, "base_url"), problem)
+            raise source.error("invalid_value", (*key, "base_url"), NO_URL)
+    for name, server in values.get("mcp", {}).items():
+        _check_server(name, server, source)
     for name in values.get("models", {}):
         _check_model_name(name, ("models", name), source)
     for options_key, options in _options_in(values):
@@ -48,6 +55,21 @@ def check_meaning(values: Table, source: Source) -> None:
             raise source.error("invalid_value", ("agents", name), problem)
         if "model" in agent:
             _check_model_name(agent["model"], ("agents", name, "model"), source)
+
+
+def _check_server(name: str, server: Table, source: Source) -> None:
+    key: Key = ("mcp", name)
+    if not _SERVER_NAME.match(name):
+        problem = f"expected a name of 1 to {SERVER_NAME_CHARS_MAX} letters, digits, `-` and `_`"
+        raise source.error("invalid_value", key, problem)
+    if not _is_http(server.get("url", "http://host")):
+        raise source.error("invalid_value", (*key, "url"), NO_URL)
+    variables = {"env": server.get("env", {}), "env_vars": server.get("env_vars", [])}
+    variables["api_key_env"] = [server.get("api_key_env", "X")]
+    for field, names in variables.items():
+        if not all(_VARIABLE_NAME.match(one) for one in names):
+            problem = "expected names of variables; a key never stands in the configuration"
+            raise source.error("invalid_value", (*key, field), problem)
 
 
 def _options_in(values: Table) -> Iterator[tuple[Key, Table]]:

@@ -21,6 +21,12 @@ FIRST_BYTE_S = 600.0
 
 IDLE_S = 300.0
 
+MCP_CALL_S = 120.0
+"""As long as a command may take."""
+
+MCP_START_S = 60.0
+"""The first start of a server from a package registry takes so long on a slow line."""
+
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Command = Annotated[tuple[str, ...], Meta(min_length=1)]
 Tokens = Annotated[int, Meta(ge=1, le=2**31)]
@@ -123,16 +129,28 @@ class Agent(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class McpServer(Struct, frozen=True, forbid_unknown_fields=True):
-    """An MCP server: started by `command`, or reached at `url`.
+    """An MCP server, whose tools models are offered: started by `command`, or reached at `url`.
 
-    Understood but not used yet: the daemon warns at start that it ignores it.
+    `command` is run without a shell, in `cwd` (absolute after loading; None is the user's home).
+    Of the daemon's environment it gets what a command gets, the variables in `env_vars` although
+    they are named like secrets, and what `env` says. With a `url` it gets `headers` with each
+    request, and a key as a provider does. `timeout_s` is for a call, `start_timeout_s` for the
+    time until its tools are known.
     """
 
-    command: tuple[str, ...] = ()
+    command: Command | None = None
+    cwd: str | None = None
+    env: dict[str, str] = {}
+    env_vars: tuple[str, ...] = ()
     url: str | None = None
-    environment: dict[str, str] = {}
     headers: dict[str, str] = {}
-    timeout_s: float = 60.0
+    api_key_env: str | None = None
+    api_key_command: Command | None = None
+    api_key_file: str | None = None
+    api_key_keyring: str | None = None
+    api_key_header: str | None = None
+    timeout_s: Seconds = MCP_CALL_S
+    start_timeout_s: Seconds = MCP_START_S
     enabled: bool = True
 
 

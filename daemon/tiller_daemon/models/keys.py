@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import trio
 
@@ -123,6 +123,45 @@ class KeyVariable(Key):
 
         super().__init__(KeySource(f"the variable {name}", fetch, lambda: "" if key else problem))
         self._seen += [key] if key else []
+
+
+class KeyPlaces(Protocol):
+    """Who names a place for a key: a provider, an MCP server."""
+
+    @property
+    def api_key_env(self) -> str | None:
+        """The variable that it is in."""
+        ...
+
+    @property
+    def api_key_command(self) -> Sequence[str] | None:
+        """The command that prints it."""
+        ...
+
+    @property
+    def api_key_file(self) -> str | None:
+        """The file that it is in."""
+        ...
+
+    @property
+    def api_key_keyring(self) -> str | None:
+        """Its entry in the keyring."""
+        ...
+
+
+def find_key(
+    places: KeyPlaces, environ: Mapping[str, str], secret_names: Collection[str]
+) -> Key | None:
+    """The key in the place that is named; `None` if none is."""
+    if places.api_key_env:
+        return KeyVariable(places.api_key_env, environ)
+    if places.api_key_command:
+        return key_of_command(places.api_key_command, environ, secret_names)
+    if places.api_key_file:
+        return key_of_file(Path(places.api_key_file))
+    if places.api_key_keyring:
+        return key_of_keyring(places.api_key_keyring)
+    return None
 
 
 def key_of_command(

@@ -20,6 +20,10 @@ from tiller_protocol.settings import Rule, Settings, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
 
+MCP_PREFIX = "mcp__"
+"""What the names of MCP servers' tools begin with."""
+
+
 class FrozenTurn(NamedTuple):
     """A turn's context, its model, the one that writes summaries if that is another, its tools."""
 
@@ -97,14 +101,22 @@ def freeze_context(
 
 
 def choose_tools(services: Services, names: tuple[str, ...] | None) -> dict[str, Tool]:
-    """Return the named tools, or all; raises `RejectionError` for one that is not there."""
+    """Return the named tools, or all; raises `RejectionError` for one that is not there.
+
+    Those of MCP servers may be named by a pattern; that one is not there now is no error.
+    """
     tools = services.tools()
     if names is None:
         return dict(tools)
-    unknown = [name for name in names if name not in tools]
-    if unknown:
-        raise RejectionError("invalid_settings", no_tool(unknown[0], tools))
-    return {name: tools[name] for name in names}
+    chosen: dict[str, Tool] = {}
+    for name in names:
+        if name.startswith(MCP_PREFIX):
+            chosen.update({n: tool for n, tool in tools.items() if globs.matches(name, n)})
+        elif name in tools:
+            chosen[name] = tools[name]
+        else:
+            raise RejectionError("invalid_settings", no_tool(name, tools))
+    return chosen
 
 
 def merge_settings(old: Settings, new: Settings) -> Settings:

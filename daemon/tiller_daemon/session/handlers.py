@@ -200,10 +200,22 @@ def _start_turn(
             titling = Titling(
                 state.services, state.outbox, frozen.model, context.first_ordinal, first.text
             )
+    bodies += _warnings_of_servers(state)
     state.put(pending, *bodies, turn_id=context.turn_id)
     turn = ActiveTurn(frozen, run_turn, state.hands, titling=titling, errand=errand)
     state.begin(turn, history)
     return context.turn_id
+
+
+def _warnings_of_servers(state: SessionState) -> list[AnyBody]:
+    """What the session was not told yet of servers that have no tools to offer."""
+    problems = state.services.servers.problems()
+    new = {name: why for name, why in problems.items() if name not in state.servers_told}
+    state.servers_told.update(new)
+    return [
+        WarningRaised("mcp_server", f"The MCP server {name} can't be used: {why}.")
+        for name, why in new.items()
+    ]
 
 
 def _compact(state: SessionState, pending: Pending) -> AnyResult:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -12,6 +12,7 @@ from tiller_daemon.models.base import ModelClient
 from tiller_daemon.session.outbox import Publish
 from tiller_daemon.store.base import Log
 from tiller_daemon.tools.base import Tool
+from tiller_protocol.answers import ServerSummary
 
 
 class ChosenModel(Struct, frozen=True):
@@ -31,14 +32,30 @@ class ChosenModel(Struct, frozen=True):
     images: bool = True
 
 
+class ToolServers(Protocol):
+    """The MCP servers, whose tools are among `Services.tools`."""
+
+    async def ready(self, *, every: bool = False) -> None:
+        """Start what a turn needs, with `every` all that are not up, and wait for them a while."""
+        ...
+
+    def problems(self) -> Mapping[str, str]:
+        """Which have nothing to offer, and why, as clauses."""
+        ...
+
+    def summaries(self) -> tuple[ServerSummary, ...]:
+        """All of them, and how they are."""
+        ...
+
+
 @dataclass(frozen=True)
 class Services:
     """`time` is Unix seconds, `random` in [0, 1), `new_id` a fresh ULID.
 
     `model` finds a model by its full name (`None`: the default) and raises `RejectionError` with
     what to do; `discover` looks for what a turn needs beyond the configuration: a model when none
-    is configured. `tools` are those there are now. `variables` makes the environment of a command
-    from a call id. `forget` removes the files of a deleted session.
+    is configured, the tools of `servers`. `tools` are those there are now. `variables` makes the
+    environment of a command from a call id. `forget` removes the files of a deleted session.
     `secrets` are the keys in use: they are taken out of what a tool says.
     `config_directory` and `home` are the user's; both absolute, with links followed.
     """
@@ -52,6 +69,7 @@ class Services:
     model: Callable[[str | None], ChosenModel]
     discover: Callable[[], Awaitable[None]]
     tools: Callable[[], Mapping[str, Tool]]
+    servers: ToolServers
     variables: Callable[[str], Mapping[str, str]]
     spill_directory: Callable[[str], Path]
     forget: Callable[[str], None]

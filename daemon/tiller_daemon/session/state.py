@@ -40,7 +40,10 @@ class Pending:
 
 
 class SessionState:
-    """The state of one loaded session. `begin` makes a turn run; the actor sets it."""
+    """The state of one loaded session. `begin` makes a turn run; the actor sets it.
+
+    `servers_told` are the MCP servers of which it was said that they can't be used.
+    """
 
     def __init__(
         self,
@@ -63,6 +66,7 @@ class SessionState:
             sessions,
             self.background,
         )
+        self.servers_told: set[str] = set()
         self.turn: ActiveTurn | None = None
         self.begin = begin
 

@@ -85,8 +85,14 @@ class Service:
         return ended
 
     def status(self) -> int | None:
-        """Its exit status, negative for the signal that killed it; call after `end`."""
-        return self._process.returncode
+        """Its exit status, negative for the signal that killed it; `None` while it runs."""
+        if self._process.returncode is not None:
+            return self._process.returncode
+        # It is left to be reaped by `end`: until then its pid means nothing else.
+        found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if found is None:
+            return None
+        return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
 
 
 def _pipe(end: IO[bytes] | None) -> trio.lowlevel.FdStream:

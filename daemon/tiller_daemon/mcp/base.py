@@ -1,0 +1,54 @@
+"""What the parts of this room tell each other: a tool as listed, a connection, its owner."""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from tiller_daemon.config import McpServer
+from tiller_daemon.mcp.means import Means
+from tiller_daemon.tools.base import ToolEnvironment, ToolResult
+
+
+class ServerProblem(Exception):
+    """A server can't be used; the message is a clause that says why."""
+
+
+class ListedTool(Struct, frozen=True):
+    """A tool as its server lists it; one that is `read_only` says so itself."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+    read_only: bool
+
+
+class Connection(Protocol):
+    """A line to a server, to which many calls may be made at the same time."""
+
+    async def call(
+        self, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
+    ) -> ToolResult:
+        """Make a call; raises `ToolFailure`. When cancelled the server is told, in its own time."""
+        ...
+
+
+class Owner(Protocol):
+    """Whose connection it is: `server.Server`."""
+
+    name: str
+    settings: McpServer
+    means: Means
+
+    def up(self, connection: Connection, tools: tuple[ListedTool, ...]) -> None:
+        """Say that calls can be made, and which."""
+        ...
+
+    def changed(self, tools: tuple[ListedTool, ...]) -> None:
+        """Say that the server lists other tools now."""
+        ...
+
+
+def directory_of(settings: McpServer, means: Means) -> Path:
+    """Where a server is started."""
+    return Path(settings.cwd) if settings.cwd else means.home

@@ -1,0 +1,32 @@
+"""The names by which models know the tools of servers: unique, and valid everywhere. Pure."""
+
+import hashlib
+import re
+from collections.abc import Iterable
+from typing import Final
+
+NAME_CHARS_MAX: Final = 64
+"""What OpenAI and Anthropic take; both want letters, digits, `_` and `-`."""
+
+PREFIX: Final = "mcp__"
+
+_DIGEST_CHARS: Final = 8
+_OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def name_tools(tools: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a name for each pair of a server and its tool: `mcp__SERVER__TOOL`.
+
+    One that is too long, or like one before it but for letters that are not allowed or their case,
+    ends in a digest of the pair.
+    """
+    taken: set[str] = set()
+    names: list[str] = []
+    for server, tool in tools:
+        name = _OTHER.sub("_", f"{PREFIX}{server}__{tool}")
+        if len(name) > NAME_CHARS_MAX or name.casefold() in taken:
+            digest = hashlib.sha256(f"{server}/{tool}".encode(errors="replace")).hexdigest()
+            name = f"{name[: NAME_CHARS_MAX - _DIGEST_CHARS - 1]}_{digest[:_DIGEST_CHARS]}"
+        taken.add(name.casefold())
+        names.append(name)
+    return names

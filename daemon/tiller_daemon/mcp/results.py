@@ -1,0 +1,108 @@
+"""What a server answers to a call, as the result of a tool: text, images, notes about the rest."""
+
+import base64
+import binascii
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import msgspec
+
+from tiller_daemon.tools.base import ToolEnvironment, ToolResult
+from tiller_daemon.tools.output import cut_parts, fits
+from tiller_daemon.workspace.capture import Capture
+from tiller_daemon.workspace.images import ImageProblem, fit_image
+from tiller_protocol.items import Image
+
+IMAGES_MAX = 20
+"""Most images of one result; Anthropic takes smaller ones only when there are more."""
+
+
+async def make_result(answer: types.CallToolResult, environment: ToolEnvironment) -> ToolResult:
+    """Return the result of a call; what is too long for a model is kept whole in a file."""
+    texts: list[str] = []
+    images: list[Image] = []
+    for block in answer.content:
+        match block:
+            case types.TextContent():
+                texts.append(block.text)
+            case types.ImageContent():
+                texts.append(await _take_image(block.data, images))
+            case types.EmbeddedResource():
+                texts.append(await _take_resource(block.resource, images))
+            case types.ResourceLink():
+                texts.append(_link(block))
+            case types.AudioContent():
+                texts.append(f"[audio ({block.mime_type}), which can't be shown]")
+    said = [text for text in texts if text]
+    if not said and not images and answer.structured_content is not None:
+        said.append(_json(answer.structured_content))
+    path = _spill_path(environment)
+    output, spill_path = await _cut("\n".join(said), path)
+    return ToolResult(
+        output or ("(An image.)" if images else "(Nothing was said.)"),
+        failed=answer.is_error,
+        images=tuple(images),
+        spill_path=spill_path,
+    )
+
+
+async def _take_image(data: str, images: list[Image]) -> str:
+    """Add an image; returns what is to be said if it can't be shown."""
+    if len(images) >= IMAGES_MAX:
+        return f"[one more image, which is not shown: {IMAGES_MAX} are the most]"
+    try:
+        fitted = await fit_image(base64.b64decode(data, validate=True))
+    except binascii.Error:
+        return "[an image that can't be shown: it is no base64]"
+    except ImageProblem as problem:
+        return f"[an image that can't be shown: {problem}]"
+    images.append(fitted.image)
+    return ""
+
+
+async def _take_resource(
+    resource: types.TextResourceContents | types.BlobResourceContents, images: list[Image]
+) -> str:
+    if isinstance(resource, types.TextResourceContents):
+        return f"{resource.uri}:\n{resource.text}"
+    kind = resource.mime_type or "unknown"
+    if kind.startswith("image/"):
+        return f"{resource.uri}: {await _take_image(resource.blob, images) or 'an image'}"
+    size_bytes = len(resource.blob) * 3 // 4
+    return f"[{resource.uri}: {size_bytes} bytes of the type {kind}, which can't be shown]"
+
+
+def _link(link: types.ResourceLink) -> str:
+    about = ", ".join(filter(None, (link.title or link.name, link.mime_type, link.description)))
+    return f"{link.uri} ({about})" if about else str(link.uri)
+
+
+def _json(value: Any) -> str:  # noqa: ANN401 - any JSON
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+async def _cut(text: str, path: Path) -> tuple[str, str]:
+    """The text as a model gets it, and the file with the whole if it was cut."""
+    if fits(text):
+        return text, ""
+    capture = Capture(path)
+    try:
+        await capture.add(text.encode(errors="replace"))
+        await capture.spill()
+        kept = capture.result()
+    finally:
+        capture.close()
+    cut = cut_parts(
+        kept.head, kept.tail, lines=kept.lines, size_bytes=kept.size_bytes, where=kept.where
+    )
+    return cut, capture.spill_path()
+
+
+def _spill_path(environment: ToolEnvironment) -> Path:
+    # A call's id comes from the provider: as a name of a file it must not lead anywhere else.
+    safe = re.sub(r"[^A-Za-z0-9_-]", "_", environment.call_id)[:64]
+    digest = hashlib.sha256(environment.call_id.encode(errors="replace")).hexdigest()[:8]
+    return environment.spill_directory / f"{safe}-{digest}.txt"
