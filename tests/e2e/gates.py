@@ -13,16 +13,16 @@ class Gate:
     """A FIFO in a workspace. `command` waits there, only reads, and prints what `open` says."""
 
     def __init__(self, workspace: Path, name: str = "gate") -> None:
-        self._path = workspace / name
+        self.path = workspace / name
         self._writer = -1
         self.command = f"cat {name}"
-        os.mkfifo(self._path)
+        os.mkfifo(self.path)
 
     async def reached(self) -> None:
         """Return when a command waits here."""
         with trio.fail_after(REACHED_S):
             self._writer = await trio.to_thread.run_sync(
-                os.open, self._path, os.O_WRONLY, abandon_on_cancel=True
+                os.open, self.path, os.O_WRONLY, abandon_on_cancel=True
             )
 
     def open(self, saying: str = "") -> None:

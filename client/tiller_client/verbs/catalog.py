@@ -1,4 +1,7 @@
-"""`models`, `agents`, `tools` and `commands`: what there is to choose from."""
+"""`models`, `agents`, `tools` and `commands`: what there is to choose from.
+
+Behind the tools come the MCP servers, and how each one is; they are started for that.
+"""
 
 from argparse import Namespace
 from collections.abc import Iterable
@@ -13,22 +16,24 @@ from tiller_protocol.answers import (
     CatalogResult,
     CommandSummary,
     ModelSummary,
+    ServerSummary,
     ToolSummary,
 )
 from tiller_protocol.ops import Catalog
 
-Thing = ModelSummary | AgentSummary | ToolSummary | CommandSummary
+Thing = ModelSummary | AgentSummary | ToolSummary | CommandSummary | ServerSummary
 
 
 def run(arguments: Namespace) -> int:
     """List one kind of thing, one a line."""
     workspace = read_workspace(arguments.directory)
     with Connection(my_places(), f"tiller {arguments.verb}") as connection:
-        catalog = connection.ask(Catalog(workspace), CatalogResult)
+        op = Catalog(workspace, start_servers=arguments.verb == "tools")
+        catalog = connection.ask(op, CatalogResult)
     things: Iterable[Thing] = {
         "models": catalog.models,
         "agents": catalog.agents,
-        "tools": catalog.tools,
+        "tools": (*catalog.tools, *catalog.servers),
         "commands": catalog.commands,
     }[arguments.verb]
     paint, width = stdout_paint(), stdout_width()
@@ -60,5 +65,11 @@ def _line(thing: Thing, paint: Paint, width: int) -> str:
                 filter(None, (thing.problem, thing.description, thing.agent, thing.model))
             )
         case ToolSummary():
-            note = f"{thing.effect} · {thing.description}"
+            server = f"MCP server {thing.server}" if thing.server else ""
+            note = " · ".join(filter(None, (thing.effect, server, thing.description)))
+        case ServerSummary():
+            problem = f"\n    {one_line(thing.problem)}" if thing.problem else ""
+            note = f"MCP server · {thing.state} · {thing.tools} tools"
+            line = f"{paint.bold(name)} {paint.dim(note)}"
+            return line + (paint.bad(problem) if thing.state == "failed" else paint.dim(problem))
     return f"{paint.bold(name)} {paint.dim(cut(one_line(note), max(10, width - len(name) - 2)))}"

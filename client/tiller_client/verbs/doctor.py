@@ -17,7 +17,7 @@ from tiller_client.runtime import check_runtime, lock_is_held, my_places, somebo
 from tiller_client.text import Paint, one_line
 from tiller_client.verbs.config import check
 from tiller_protocol import PROTOCOL_VERSION
-from tiller_protocol.answers import CatalogResult
+from tiller_protocol.answers import CatalogResult, ServerSummary
 from tiller_protocol.ops import Catalog
 from tiller_protocol.places import Places
 
@@ -110,7 +110,7 @@ def _daemon(places: Places) -> Iterator[Finding]:
     try:
         with Connection(places, "tiller doctor", may_start=False) as connection:
             hello = connection.hello
-            catalog = connection.ask(Catalog(), CatalogResult)
+            catalog = connection.ask(Catalog(start_servers=True), CatalogResult)
     except TillerError as error:
         yield Finding("fail", "daemon", one_line(str(error)))
         return
@@ -118,6 +118,7 @@ def _daemon(places: Places) -> Iterator[Finding]:
         "ok", "daemon", f"tillerd {hello.daemon_version} answers, protocol {PROTOCOL_VERSION}"
     )
     yield from _models(catalog)
+    yield from map(_server, catalog.servers)
 
 
 def _models(catalog: CatalogResult) -> Iterator[Finding]:
@@ -129,6 +130,20 @@ def _models(catalog: CatalogResult) -> Iterator[Finding]:
         yield Finding(verdict, "model", f"{one_line(model.name)}{': ' if problem else ''}{problem}")
     if not usable:
         yield Finding("fail", "models", "no model can be used now; see it work with: tiller demo")
+
+
+def _server(server: ServerSummary) -> Finding:
+    name, problem = one_line(server.name), one_line(server.problem)
+    match server.state:
+        case "up":
+            return Finding("ok", "mcp", f"{name}: {server.tools} tools")
+        case "disabled":
+            return Finding("ok", "mcp", f"{name}: is not enabled")
+        case "failed":
+            return Finding("fail", "mcp", f"{name} can't be used: {problem}")
+        case "idle" | "starting" | "ended":
+            said = f": {problem}" if problem else ""
+            return Finding("warn", "mcp", f"{name}: {server.state}{said}")
 
 
 def _line(finding: Finding, paint: Paint) -> str:

@@ -1,17 +1,22 @@
 """What the parts of this room tell each other: a tool as listed, a connection, its owner."""
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+import trio
 from msgspec import Struct
 
 from tiller_daemon.config import McpServer
 from tiller_daemon.mcp.means import Means
-from tiller_daemon.tools.base import ToolEnvironment, ToolResult
+from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
 
 
 class ServerProblem(Exception):
     """A server can't be used; the message is a clause that says why."""
+
+
+class NotTaken(ToolFailure):
+    """A call that surely did nothing: it can be made again on another connection."""
 
 
 class ListedTool(Struct, frozen=True):
@@ -26,10 +31,18 @@ class ListedTool(Struct, frozen=True):
 class Connection(Protocol):
     """A line to a server, to which many calls may be made at the same time."""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the server has gone, though it may not be known yet why."""
+        ...
+
     async def call(
         self, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
     ) -> ToolResult:
-        """Make a call; raises `ToolFailure`. When cancelled the server is told, in its own time."""
+        """Make a call; raises `ToolFailure`, and `NotTaken` when another connection may do.
+
+        When cancelled the server is told, in its own time.
+        """
         ...
 
 
@@ -46,6 +59,19 @@ class Owner(Protocol):
 
     def changed(self, tools: tuple[ListedTool, ...]) -> None:
         """Say that the server lists other tools now."""
+        ...
+
+
+class Way(Protocol):
+    """How a server is reached: through pipes, by HTTP.
+
+    `ended` is set when nothing comes from there any more.
+    """
+
+    ended: Final[trio.Event]
+
+    def how_it_ended(self) -> str:
+        """Why, as a clause."""
         ...
 
 

@@ -4,20 +4,24 @@ Of this room what is here and below is imported with the first server that is st
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Final, Literal, NamedTuple, cast
 
+import httpx2
 import mcp_types as types
 import structlog
 import trio
 from mcp import MCPError
 from mcp.client import Client
-from mcp.client._transport import Transport  # the type of what is public
+from mcp.client.subscriptions import SubscriptionLost
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from tiller_daemon import DAEMON_VERSION
-from tiller_daemon.mcp.base import ListedTool, Owner, ServerProblem, directory_of
+from tiller_daemon.mcp.base import ListedTool, NotTaken, Owner, ServerProblem, Way, directory_of
 from tiller_daemon.mcp.calls import Call, Gone
+from tiller_daemon.mcp.http import HttpLine, HttpProblem
 from tiller_daemon.mcp.means import NotForServers
 from tiller_daemon.mcp.pipes import Pipes
 from tiller_daemon.mcp.results import make_result
@@ -37,6 +41,15 @@ PAGES_MAX: Final = 64
 DESCRIPTION_CHARS_MAX: Final = 4_000
 """Longest description that goes into every request."""
 
+Streams = AbstractAsyncContextManager[tuple[Any, Any]]
+"""What the package talks through: a transport of its own, or `Pipes`."""
+
+CHANGE_S: Final = 0.1
+"""How long a change of a list of tools may go on before it is looked at."""
+
+LISTEN_AGAIN_S: Final = 10.0
+"""How soon a server that stopped to tell of changes is asked to again."""
+
 Era = Literal["legacy", "auto"]
 """How the package greets a server: `legacy` is the handshake that nearly all of them know."""
 
@@ -50,6 +63,15 @@ OTHER_ERA: Final = frozenset(
 )
 """What a server answers to a handshake that it does not know any more."""
 
+CLOSED: Final = (types.CONNECTION_CLOSED, "Connection closed")
+"""What the package says of a connection that has ended; the code alone is anybody's."""
+
+BAD_STATUS: Final = (types.INTERNAL_ERROR, "Server returned an error response")
+"""What the package makes of an HTTP status that is an error."""
+
+FORGOTTEN: Final = (types.INVALID_REQUEST, "Session terminated")
+"""What it makes of the answer of a server that does not know us any more: it was started anew."""
+
 for _name in ("client", "httpcore2", "httpx2", "mcp"):
     # The package's own log goes nowhere: it quotes messages, and what matters is said here.
     logging.getLogger(_name).addHandler(logging.NullHandler())
@@ -61,33 +83,53 @@ async def hold(owner: Owner) -> None:
 
     Raises `ServerProblem`. Cancellation ends the server, with all that it has started.
     """
-    end = await _hold_process(owner, "legacy")
+    hold_one = _hold_http if owner.settings.url else _hold_process
+    end = await hold_one(owner, "legacy")
     if end.other_era:
-        end = await _hold_process(owner, "auto")
+        end = await hold_one(owner, "auto")
     raise ServerProblem(end.problem)
 
 
 class Line:
-    """A line to a server; see `Connection`. `run` owns its tasks until `ended` is set."""
+    """A line to a server over `streams`; see `Connection`. `run` owns its tasks while it lasts.
 
-    def __init__(
-        self, owner: Owner, client: Client, ended: trio.Event, how: Callable[[], str]
-    ) -> None:
+    `greeted` says that the server has answered the handshake.
+    """
+
+    def __init__(self, owner: Owner, streams: Streams, way: Way, era: Era) -> None:
+        self.greeted = False
         self._owner = owner
-        self._client = client
-        self._ended = ended
-        self._how = how
+        self._way = way
+        self._changed = trio.Event()
         self._nursery: trio.Nursery | None = None
+        self._client = Client(
+            streams,
+            mode=era,
+            cache=None,
+            client_info=types.Implementation(name="tiller", version=DAEMON_VERSION),
+            message_handler=self._hear,
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the server has gone; see `Connection`."""
+        return self._way.ended.is_set()
 
     async def run(self) -> None:
         """Make calls until the server has ended."""
-        tools = await self._list_tools()
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            self._owner.up(self, tools)
-            await self._ended.wait()
+        try:
+            async with self._client, trio.open_nursery() as nursery:
+                self.greeted = True
+                tools = await self._list_tools()
+                self._nursery = nursery
+                nursery.start_soon(self._follow_changes)
+                nursery.start_soon(self._listen)
+                self._owner.up(self, tools)
+                await self._way.ended.wait()
+                nursery.cancel_scope.cancel()
+        finally:
             self._nursery = None
-            nursery.cancel_scope.cancel()
+            self._way.ended.set()
 
     async def call(
         self, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
@@ -95,8 +137,8 @@ class Line:
         """Make a call; see `Connection`."""
         call = Call(tool, arguments, environment)
         named = f"{self._owner.name}/{tool}"
-        if self._nursery is None:
-            raise ToolFailure(self._lost())
+        if self._nursery is None or self.is_over:
+            raise NotTaken(self._lost())
         self._nursery.start_soon(call.run, self._client)
         timeout_s = self._owner.settings.timeout_s
         try:
@@ -107,9 +149,12 @@ class Line:
         except Gone:
             raise ToolFailure(self._lost()) from None
         except MCPError as error:
-            if error.code == types.CONNECTION_CLOSED:
+            if (error.code, error.message) == CLOSED:
                 raise ToolFailure(self._lost()) from None
-            raise ToolFailure(f"The server answered with an error: {error.message}") from None
+            if (error.code, error.message) == FORGOTTEN:
+                self._way.ended.set()
+                raise NotTaken(self._lost()) from None
+            raise ToolFailure(f"{named} failed: {_words(error, self._way)}.") from None
         except ValidationError:
             raise ToolFailure(f"{named} answered with something that is no result.") from None
         except RuntimeError as error:
@@ -117,10 +162,39 @@ class Line:
         return await make_result(answer, environment)
 
     def _lost(self) -> str:
+        how = self._way.how_it_ended()
         return (
-            f"The MCP server {self._owner.name} was lost before it had answered: {self._how()}. "
+            f"The MCP server {self._owner.name} was lost before it had answered: {how}. "
             "Whether it did what was asked is not known. It is started again for the next call."
         )
+
+    async def _hear(self, message: object) -> None:
+        """Take what the server says by itself."""
+        await trio.lowlevel.checkpoint()
+        if isinstance(message, types.ToolListChangedNotification):
+            self._changed.set()
+
+    async def _listen(self) -> None:
+        """Ask a server of the newer kind to say when its list changes; others do without."""
+        if self._client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return
+        while True:
+            with suppress(MCPError, SubscriptionLost):
+                async with self._client.listen(tools_list_changed=True) as changes:
+                    async for _ in changes:
+                        self._changed.set()
+            await trio.sleep(LISTEN_AGAIN_S)
+
+    async def _follow_changes(self) -> None:
+        while True:
+            await self._changed.wait()
+            # What comes meanwhile is part of the same change.
+            await trio.sleep(CHANGE_S)
+            self._changed = trio.Event()
+            try:
+                self._owner.changed(await self._list_tools())
+            except (MCPError, ValidationError) as error:
+                log.warning("mcp_tools_not_listed", server=self._owner.name, reason=str(error))
 
     async def _list_tools(self) -> tuple[ListedTool, ...]:
         """The tools that it has and that can be offered."""
@@ -137,7 +211,12 @@ class Line:
         return tuple(found[:TOOLS_MAX])
 
     def _listed(self, tool: types.Tool) -> ListedTool | None:
-        """The tool as it is offered; one that no provider would take is left out."""
+        """The tool as it is offered; one that can't be called, or that no provider takes, is not.
+
+        A tool that wants to be run as a task of the server's can't be called.
+        """
+        if tool.execution and tool.execution.task_support == "required":
+            return None
         schema: dict[str, Any] = {"properties": {}, **tool.input_schema, "type": "object"}
         if problem := schema_problem(schema):
             log.warning(
@@ -170,7 +249,7 @@ async def _hold_process(owner: Owner, era: Era) -> _End:
         async with trio.open_nursery() as nursery:
             for task in (pipes.read, pipes.write, pipes.log_errors):
                 nursery.start_soon(task)
-            end = await _converse(owner, pipes, pipes.ended, pipes.how_it_ended, era)
+            end = await _converse(owner, pipes, pipes, era)
             nursery.cancel_scope.cancel()
     finally:
         ended = await service.end()
@@ -179,42 +258,47 @@ async def _hold_process(owner: Owner, era: Era) -> _End:
     return end
 
 
-async def _converse(
-    owner: Owner, transport: Transport, ended: trio.Event, how: Callable[[], str], era: Era
-) -> _End:
-    """Talk to a server over `transport` until `ended` is set; `how` says why that was."""
-    client = Client(
-        transport,
-        mode=era,
-        cache=None,
-        client_info=types.Implementation(name="tiller", version=DAEMON_VERSION),
-    )
-    greeted = False
+async def _hold_http(owner: Owner, era: Era) -> _End:
+    line = HttpLine(owner.settings, owner.means.key(owner.settings))
+    async with line.client:
+        return await _converse(owner, line.transport(), line, era)
+
+
+async def _converse(owner: Owner, streams: Streams, way: Way, era: Era) -> _End:
+    """Talk to a server over `streams` until its `way` has ended."""
+    line = Line(owner, streams, way, era)
     try:
-        async with client:
-            greeted = True
-            await Line(owner, client, ended, how).run()
+        await line.run()
     except Exception as error:
         leaves = list(_leaves(error))
         codes = {leaf.code for leaf in leaves if isinstance(leaf, MCPError)}
-        if ended.is_set() or types.CONNECTION_CLOSED in codes:
-            return _End(how())
-        other = era == "legacy" and not greeted and bool(codes & OTHER_ERA)
-        return _End(_explain(leaves), other)
-    return _End(how())
+        other = era == "legacy" and not line.greeted and bool(codes & OTHER_ERA)
+        return _End(_explain(leaves, way), other)
+    return _End(way.how_it_ended())
 
 
-def _explain(leaves: list[BaseException]) -> str:
+def _explain(leaves: list[BaseException], way: Way) -> str:
     """Why a server could not be used, as a clause; raises what is a defect of ours."""
     for leaf in leaves:
         match leaf:
             case MCPError():
-                return f"it answered: {leaf.message}"
+                return _words(leaf, way)
+            case httpx2.HTTPError():
+                return f"it can't be reached: {leaf or type(leaf).__name__}"
+            case HttpProblem():
+                return str(leaf)
             case ValidationError():
                 return f"it does not speak MCP as it should: {_first_line(leaf)}"
             case _:
                 pass
     raise leaves[0]
+
+
+def _words(error: MCPError, way: Way) -> str:
+    """What an error says, as a clause."""
+    if (error.code, error.message) in (CLOSED, BAD_STATUS):
+        return way.how_it_ended()
+    return f"it answered: {error.message.rstrip('.')}"
 
 
 def _first_line(error: Exception) -> str:

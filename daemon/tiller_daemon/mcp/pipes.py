@@ -7,13 +7,12 @@ again by their marks, and end with all that they started (`workspace.service`).
 import json
 import signal
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import mcp_types as types
 import structlog
 import trio
-from mcp.client._transport import TransportStreams  # the type of what is public
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
@@ -58,7 +57,7 @@ class Pipes:
         self._arrived, self._arriving = anyio.create_memory_object_stream[Message](0)
         self._leaving, self._left = anyio.create_memory_object_stream[SessionMessage](WAITING_MAX)
 
-    async def __aenter__(self) -> TransportStreams:
+    async def __aenter__(self) -> tuple[Any, Any]:
         return self._arriving, self._leaving
 
     async def __aexit__(

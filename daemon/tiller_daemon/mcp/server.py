@@ -11,7 +11,7 @@ import structlog
 import trio
 
 from tiller_daemon.config import McpServer
-from tiller_daemon.mcp.base import Connection, ListedTool, ServerProblem
+from tiller_daemon.mcp.base import Connection, ListedTool, NotTaken, ServerProblem
 from tiller_daemon.mcp.means import Means
 from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
 from tiller_protocol.answers import ServerState
@@ -43,6 +43,7 @@ class Server:
         self.was_tried = False
         self._connection: Connection | None = None
         self._settled = trio.Event()
+        self._over = trio.Event()
         self._starting = trio.CancelScope()
         self._again_s = AGAIN_S_MIN
         self._failed_at = -math.inf
@@ -63,7 +64,7 @@ class Server:
         if self.state in ("starting", "up"):
             return
         self.state = "starting"
-        self._settled = trio.Event()
+        self._settled, self._over = trio.Event(), trio.Event()
         self.nursery.start_soon(self._live)
 
     async def settled(self) -> None:
@@ -74,11 +75,10 @@ class Server:
         self, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
     ) -> ToolResult:
         """Make a call, for which the server is started if it has gone; raises `ToolFailure`."""
-        self.start()
-        await self._settled.wait()
-        if self._connection is None:
-            raise ToolFailure(f"The MCP server {self.name} can't be used: {self.problem}.")
-        return await self._connection.call(tool, arguments, environment)
+        try:
+            return await (await self._connected()).call(tool, arguments, environment)
+        except NotTaken:
+            return await (await self._connected()).call(tool, arguments, environment)
 
     def up(self, connection: Connection, tools: tuple[ListedTool, ...]) -> None:
         """Say that calls can be made; see `Owner`."""
@@ -93,6 +93,15 @@ class Server:
         """Say that it lists other tools now; see `Owner`."""
         self.listed = tools
         log.info("mcp_tools_changed", server=self.name, tools=len(tools))
+
+    async def _connected(self) -> Connection:
+        while self._connection and self._connection.is_over:
+            await self._over.wait()
+        self.start()
+        await self._settled.wait()
+        if self._connection is None:
+            raise ToolFailure(f"The MCP server {self.name} can't be used: {self.problem}.")
+        return self._connection
 
     async def _live(self) -> None:
         """Start it and stay with it until it has gone."""
@@ -128,6 +137,7 @@ class Server:
             self.state = "ended"
             log.info("mcp_server_ended", server=self.name, reason=problem)
         self._connection = None
+        self._over.set()
         self._tried()
 
     def _tried(self) -> None:

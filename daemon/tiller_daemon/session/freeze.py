@@ -19,7 +19,6 @@ from tiller_daemon.workspace.agents import FoundAgent
 from tiller_protocol.settings import Rule, Settings, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
-
 MCP_PREFIX = "mcp__"
 """What the names of MCP servers' tools begin with."""
 

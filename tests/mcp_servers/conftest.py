@@ -1,0 +1,111 @@
+"""Real servers, called as the runtime calls their tools; what they say meanwhile is kept."""
+
+import os
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from support import tiny_mcp
+from tiller_daemon.config import McpServer
+from tiller_daemon.mcp.means import Means
+from tiller_daemon.mcp.servers import McpServers
+from tiller_daemon.tools.base import FileVersions, ToolEnvironment, ToolResult, UserAnswer
+from tiller_daemon.workspace.environment import child_environment
+from tiller_daemon.workspace.tree import become_subreaper
+
+TINY = (sys.executable, "-SEs", tiny_mcp.__file__)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _subreaper() -> None:
+    become_subreaper()
+
+
+class Room:
+    """Servers under watch. `answers` are what the user says to questions, in order."""
+
+    def __init__(self, directory: Path, nursery: trio.Nursery) -> None:
+        self.directory = directory
+        self.live = ""
+        self.asked: list[tuple[str, tuple[str, ...]]] = []
+        self.answers: list[UserAnswer] = []
+        self.servers = McpServers({}, means({}, directory))
+        self.scope = trio.CancelScope()
+        self._nursery = nursery
+        self._over = trio.Event()
+        self._over.set()
+        self._news = trio.Event()
+
+    async def start(self, environ: Mapping[str, str] | None = None, **servers: McpServer) -> None:
+        """Begin with these servers; none is started yet."""
+        self.servers = McpServers(servers, means(environ or {}, self.directory))
+        self.scope, self._over = trio.CancelScope(), trio.Event()
+        await self._nursery.start(self._run)
+
+    async def start_tiny(self, *modes: str, **settings: Any) -> None:
+        """Begin with one server `t`, and start it."""
+        await self.start(t=McpServer(command=(*TINY, *modes), **settings))
+        await self.servers.ready()
+
+    async def call(self, name: str, /, **arguments: Any) -> ToolResult:
+        """Call a tool by its name behind the servers', or by all of it."""
+        whole = name if name.startswith("mcp__") else f"mcp__t__{name}"
+        return await self.servers.tools()[whole].run(arguments, self.environment())
+
+    async def until_live(self, text: str) -> None:
+        while text not in self.live:
+            await self._news.wait()
+
+    async def close(self) -> None:
+        """End all servers, as the end of the daemon does."""
+        self.scope.cancel()
+        await self._over.wait()
+
+    def environment(self) -> ToolEnvironment:
+        nothing: Any = None
+        return ToolEnvironment(
+            workspace=self.directory,
+            spill_directory=self.directory / "spills",
+            session_id="s",
+            call_id="call/1",
+            files=FileVersions(),
+            variables={},
+            output=self._output,
+            show_plan=nothing,
+            ask=self._ask,
+            delegate=nothing,
+            background=nothing,
+        )
+
+    async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        with self.scope:
+            await self.servers.run(task_status=task_status)
+        self._over.set()
+
+    async def _output(self, piece: str) -> None:
+        self.live += piece
+        self._news.set()
+        self._news = trio.Event()
+
+    async def _ask(self, text: str, choices: tuple[str, ...]) -> UserAnswer:
+        await trio.lowlevel.checkpoint()
+        self.asked.append((text, choices))
+        return self.answers.pop(0)
+
+
+def means(environ: Mapping[str, str], home: Path) -> Means:
+    """What servers get; a provider's key is in `PROVIDER_KEY`."""
+    inherited = child_environment({**os.environ, **environ}, ["PROVIDER_KEY"], "LOG-OF-TESTS", "")
+    key = environ.get("PROVIDER_KEY", "sk-of-nobody")
+    return Means(inherited, environ, ["PROVIDER_KEY"], lambda: [key], home)
+
+
+@pytest.fixture
+async def room(tmp_path: Path, nursery: trio.Nursery) -> AsyncGenerator[Room]:
+    room = Room(tmp_path, nursery)
+    yield room
+    await room.close()

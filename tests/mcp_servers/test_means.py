@@ -1,0 +1,65 @@
+"""What servers are given: variables as configured, and never a provider's key (G13)."""
+
+from pathlib import Path
+
+import pytest
+
+from mcp_servers.conftest import means
+from tiller_daemon.config import McpServer
+from tiller_daemon.mcp.means import NotForServers
+
+CANARY = "sk-canary-1234567890"
+ENVIRON = {
+    "PROVIDER_KEY": CANARY,
+    "COPY": f"Bearer {CANARY}",
+    "GITHUB_TOKEN": "ghp-0123456789",
+    "PLAIN": "yes",
+}
+
+
+def given(**settings) -> dict[str, str]:
+    return means(ENVIRON, Path("/")).variables(McpServer(command=("x",), **settings))
+
+
+def test_a_server_gets_what_a_command_gets_and_what_is_configured():
+    plain = given()
+    assert plain["PLAIN"] == "yes"
+    assert plain["TILLER_DAEMON"] == "LOG-OF-TESTS"
+    assert "TILLER_CALL" not in plain
+    assert not {"GITHUB_TOKEN", "PROVIDER_KEY", "COPY"} & set(plain)
+    more = given(env_vars=("GITHUB_TOKEN",), env={"PLAIN": "no", "LEVEL": "9"})
+    assert (more["GITHUB_TOKEN"], more["PLAIN"], more["LEVEL"]) == ("ghp-0123456789", "no", "9")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            {"env_vars": ("PROVIDER_KEY",)},
+            "names PROVIDER_KEY, which holds a provider's key",
+        ),
+        ({"env_vars": ("COPY",)}, "its variable COPY holds a provider's key"),
+        ({"env": {"X": f"a{CANARY}b"}}, "its variable X holds a provider's key"),
+        ({"env_vars": ("NOWHERE",)}, "`env_vars` names NOWHERE, which is not set"),
+    ],
+)
+def test_g13_a_providers_key_is_refused_however_it_is_named(settings, said):
+    with pytest.raises(NotForServers, match=said) as problem:
+        given(**settings)
+    assert CANARY not in str(problem.value)
+
+
+def test_g13_what_a_server_was_given_in_secret_is_known():
+    room = means(ENVIRON | {"KEY_OF_IT": "0123456789"}, Path("/"))
+    started = McpServer(
+        command=("x",),
+        env_vars=("GITHUB_TOKEN", "PLAIN"),
+        env={"API_KEY": "k-123456789", "SHORT_KEY": "abc"},
+    )
+    assert room.secrets(started) == {"ghp-0123456789", "k-123456789"}
+    reached = McpServer(
+        url="http://h",
+        headers={"Authorization": "Basic 123456", "X-Api-Key": "x-123456789", "X-Team": "somebody"},
+        api_key_env="KEY_OF_IT",
+    )
+    assert room.secrets(reached) == {"Basic 123456", "x-123456789", "0123456789"}

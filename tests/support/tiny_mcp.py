@@ -1,0 +1,153 @@
+"""An MCP server written out by hand: starts in no time, and can be wrong in every way.
+
+Run as `python -SEs tiny_mcp.py [MODE …]`. Modes: `refuse` exits at once; `mute` answers nothing;
+`modern` knows no handshake of old; `garbled` greets with nonsense; `chatty` says what is no
+message; `endless` has pages of tools without end; `odd` lists tools that no provider would take;
+`toolless` has none.
+"""
+
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+MODES = sys.argv[1:]
+ANY: dict[str, Any] = {"type": "object"}
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+READS = {"annotations": {"readOnlyHint": True}}
+
+TOOLS: list[dict[str, Any]] = [
+    {"name": "echo", "description": "Says it again.", "inputSchema": TEXT, **READS},
+    {"name": "pid", "inputSchema": ANY, "title": "Which process", **READS},
+    {"name": "cancelled", "inputSchema": ANY, **READS},
+    {"name": "hang", "inputSchema": ANY},
+    {"name": "die", "inputSchema": ANY},
+    {"name": "grow", "inputSchema": TEXT},
+    {"name": "raw", "inputSchema": TEXT},
+    {"name": "refuse", "inputSchema": ANY},
+    {"name": "stop", "inputSchema": ANY},
+    {"name": "flood", "inputSchema": ANY},
+]
+ODD: list[dict[str, Any]] = [
+    {"name": "read.file", "inputSchema": ANY},
+    {"name": "read/file", "inputSchema": ANY},
+    {"name": "x" * 80, "inputSchema": ANY},
+    {"name": "bad", "inputSchema": {"type": "object", "properties": {"a": {"type": 7}}}},
+    {"name": "task", "inputSchema": ANY, "execution": {"taskSupport": "required"}},
+    {"name": "long", "inputSchema": ANY, "description": "so " * 10_000},
+]
+
+cancelled: list[Any] = []
+seen: list[str] = []
+
+
+def send(**message: Any) -> None:
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+
+def answer(request: Any, *said: str, **more: Any) -> None:
+    content = [{"type": "text", "text": text} for text in said]
+    send(id=request, result={"content": content, **more})
+
+
+def greet(request: Any) -> None:
+    if "modern" in MODES:
+        send(id=request, error={"code": -32601, "message": "no such method"})
+        return
+    if "garbled" in MODES:
+        send(id=request, result={"protocolVersion": 7})
+        return
+    if "chatty" in MODES:
+        print("Welcome!\n\nnot json\n[]\n" + "x" * 100_000, flush=True)
+        print("a complaint\n" * 2_000, file=sys.stderr, flush=True)
+    about = {"name": "tiny", "version": "1"}
+    capabilities = {} if "toolless" in MODES else {"tools": {"listChanged": True}}
+    result = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": about}
+    send(id=request, result=result)
+
+
+def discover(request: Any) -> None:
+    if "modern" not in MODES:
+        send(id=request, error={"code": -32601, "message": "no such method"})
+        return
+    result = {
+        "resultType": "complete",
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": {"tools": {}},
+        "ttlMs": 0,
+        "cacheScope": "private",
+    }
+    send(id=request, result=result)
+
+
+def list_tools(request: Any) -> None:
+    listed: dict[str, Any] = {"tools": [*TOOLS, *(ODD if "odd" in MODES else ())]}
+    if "modern" in MODES:
+        listed |= {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    if "endless" in MODES:
+        listed["nextCursor"] = "more"
+    if "toolless" in MODES:
+        send(id=request, error={"code": -32601, "message": "no such method"})
+    else:
+        send(id=request, result=listed)
+
+
+def call(request: Any, name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> None:
+    match name:
+        case "echo":
+            answer(request, arguments["text"], **({"resultType": "complete"} if MODES else {}))
+        case "pid":
+            answer(request, str(os.getpid()))
+        case "cancelled":
+            answer(request, str(len(cancelled)))
+        case "hang":
+            token = meta.get("progressToken")
+            send(method="notifications/progress", params={"progressToken": token, "progress": 1})
+        case "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "grow":
+            TOOLS.append({"name": arguments["text"], "inputSchema": ANY})
+            answer(request, "grown")
+            send(method="notifications/tools/list_changed")
+        case "raw":
+            print(arguments["text"].replace("ID", json.dumps(request)), flush=True)
+        case "refuse":
+            send(id=request, error={"code": -32000, "message": "Not today."})
+        case "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "flood":
+            while True:
+                sys.stdout.write("x" * 1_000_000)
+        case _:
+            answer(request, f"I am {name}")
+
+
+def main() -> None:
+    if "refuse" in MODES:
+        sys.exit("no configuration found")
+    for line in sys.stdin:
+        message = json.loads(line)
+        request, params = message.get("id"), message.get("params") or {}
+        match message["method"]:
+            case _ if "mute" in MODES:
+                pass
+            case "initialize":
+                greet(request)
+            case "server/discover":
+                discover(request)
+            case "tools/list":
+                list_tools(request)
+            case "tools/call":
+                meta = params.get("_meta") or {}
+                call(request, params["name"], params.get("arguments") or {}, meta)
+            case "notifications/cancelled":
+                cancelled.append(params["requestId"])
+            case "ping":
+                send(id=request, result={})
+            case _:
+                pass
+
+
+if __name__ == "__main__":
+    main()
