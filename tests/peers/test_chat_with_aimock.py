@@ -31,6 +31,13 @@ from tiller_protocol.items import Item, ToolCall, UserMessage
 
 pytestmark = pytest.mark.peer
 
+OUT_OF_MONEY = {
+    "error": {"message": "x", "code": "insufficient_quota"},
+    "status": 429,
+    "retryAfter": 86_400,
+}
+"""With a shorter wait, which it names by itself, this would be a limit of the rate."""
+
 LS = ToolSpec("ls", "Lists.", {"type": "object", "properties": {"path": {"type": "string"}}})
 
 
@@ -144,7 +151,7 @@ async def test_a_limit_with_retry_after_is_waited_for_and_passed(
             "context_overflow",
         ),
         ({"error": {"message": "Incorrect API key"}, "status": 401}, {}, "authentication"),
-        ({"error": {"message": "x", "code": "insufficient_quota"}, "status": 429}, {}, "quota"),
+        (OUT_OF_MONEY, {}, "quota"),
     ],
 )
 async def test_every_fault_it_can_show_is_a_typed_error(

@@ -45,6 +45,13 @@ LS = ToolSpec("ls", "Lists.", {"type": "object", "properties": {"path": {"type":
 LLMOCK_FRAMES = 8
 """How many frames its call of `ls` has."""
 
+OUT_OF_MONEY = {
+    "error": {"message": "x", "code": "insufficient_quota"},
+    "status": 429,
+    "retryAfter": 86_400,
+}
+"""With a shorter wait, which it names by itself, this would be a limit of the rate."""
+
 HELLO = UserMessage(ItemId("u"), "Say hello.", "start")
 
 
@@ -152,7 +159,7 @@ async def test_a_conversation_with_aimock_in_two_calls_their_outputs_a_thought_a
             "context_overflow",
         ),
         ({"error": {"message": "Incorrect API key"}, "status": 401}, {}, "authentication"),
-        ({"error": {"message": "x", "code": "insufficient_quota"}, "status": 429}, {}, "quota"),
+        (OUT_OF_MONEY, {}, "quota"),
     ],
 )
 async def test_every_fault_of_aimock_is_a_typed_error(

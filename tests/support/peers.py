@@ -290,4 +290,4 @@ def _running(
                 process.wait(10)
             except subprocess.TimeoutExpired:
                 process.kill()
-    log.unlink()
+    log.unlink(missing_ok=True)

@@ -101,9 +101,10 @@ def test_a_stream_that_breaks_is_asked_for_again_and_its_piece_is_told_apart(
     new_home: Callable[..., Home], llmock: Llmock, project: Path
 ) -> None:
     """B46, B47: and the server, which watches its client, has nothing against it."""
-    home = new_home(CONFIG.format(url=llmock.base_url, model="gpt-5", window=99_000, tokens=99))
+    config = CONFIG.format(url=llmock.base_url, model="gpt-5", window=99_000, tokens=99)
+    home = new_home('small_model = "peer/titles"\n' + config)
     llmock.behave("reply", text="one two three four five six", times=None)
-    llmock.behave("stream_fault", kind="truncate", after_chunks=6)
+    llmock.behave("stream_fault", kind="truncate", after_chunks=6, model="gpt-5")
     said = home.tiller("exec", "-C", str(project), "--json", "count")
     assert said.status == 0, said
     check_whole(said.events)
