@@ -104,7 +104,8 @@ def test_a_stream_that_breaks_is_asked_for_again_and_its_piece_is_told_apart(
     config = CONFIG.format(url=llmock.base_url, model="gpt-5", window=99_000, tokens=99)
     home = new_home('small_model = "peer/titles"\n' + config)
     llmock.behave("reply", text="one two three four five six", times=None)
-    llmock.behave("stream_fault", kind="truncate", after_chunks=6, model="gpt-5")
+    turns = {"model": "gpt-5", "stream": True}
+    llmock.behave("stream_fault", kind="truncate", after_chunks=6, match=turns)
     said = home.tiller("exec", "-C", str(project), "--json", "count")
     assert said.status == 0, said
     check_whole(said.events)
