@@ -487,6 +487,25 @@ def test_any_history_cut_anywhere_makes_a_valid_request(
         check_messages_body(build_body(asked, PLACE).body)
 
 
+@given(
+    histories=st.lists(st.lists(items, max_size=12), min_size=1, max_size=2),
+    cuts=st.lists(
+        st.tuples(st.integers(0, 1), st.integers(0, 12), st.sampled_from([OLD, NEW])), max_size=4
+    ),
+    variant=st.sampled_from(["", "high"]),
+)
+def test_a_history_that_grows_makes_the_same_requests_as_one_that_is_whole(
+    histories: list[list[Item]], cuts: list[tuple[int, int, str]], variant: str
+) -> None:
+    """What is kept for the next request does no harm when that one is of something else."""
+    kept: dict[Any, Any] = {}
+    for which, cut, model in cuts:
+        sent = histories[which % len(histories)][:cut]
+        fields: dict[str, Any] = {"model": model, "variant": variant}
+        grown = build_body(request(*sent, kept=kept, **fields), PLACE)
+        assert grown == build_body(request(*sent, **fields), PLACE)
+
+
 @given(history=st.lists(items, max_size=12))
 def test_every_call_that_counts_is_sent_once_with_its_output(history: list[Item]) -> None:
     calls = [c for c in history if isinstance(c, ToolCall) and not c.discarded]

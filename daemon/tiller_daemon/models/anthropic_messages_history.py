@@ -14,13 +14,16 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from hashlib import blake2b
-from typing import Any, assert_never
+from copy import copy
+from hashlib import sha256
+from typing import Any, Literal, assert_never
 
 import msgspec
+from msgspec import Raw
 
 from tiller_daemon.models.anthropic_messages_kept import THINKING, Block, kept_by
 from tiller_daemon.models.opaque import Origin
+from tiller_daemon.models.spoken import Row, Spoken
 from tiller_daemon.models.surrogates import joined
 from tiller_daemon.models.wording import (
     NO_OUTPUT,
@@ -50,17 +53,42 @@ IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 IMAGE_BASE64_BYTES_MAX = 5 * 1024 * 1024
 """Images that the API takes. One that it refuses would stop the session for good: it stays."""
 
-DIGEST_BYTES = 12
+DIGEST_CHARS = 24
 
 fits_as_call_id = re.compile(r"[a-zA-Z0-9_-]{1,128}").fullmatch
 
-Message = dict[str, Any]
-Spoken = AssistantMessage | Reasoning | ToolCall
-"""What a response is made of."""
+Role = Literal["user", "assistant"]
 
-_encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder().encode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 _DECODING_FAILS = (msgspec.DecodeError, ValueError, RecursionError)
+
+
+class Said:
+    """One message: its blocks, and each of them encoded, which is done once."""
+
+    def __init__(self, role: Role, blocks: list[Block], encoded: list[bytes]) -> None:
+        self.role: Role = role
+        self.blocks = blocks
+        self._encoded = encoded
+        self._whole: Raw | None = None
+
+    def with_block(self, block: Block, data: bytes) -> "Said":
+        """The message with one more block, encoded as `data`."""
+        return Said(self.role, [*self.blocks, block], [*self._encoded, data])
+
+    def with_mark(self, **fields: object) -> "Said":
+        """The message with more fields in its last block."""
+        block = self.blocks[-1] | fields
+        return Said(self.role, [*self.blocks[:-1], block], [*self._encoded[:-1], encode(block)])
+
+    @property
+    def encoded(self) -> Raw:
+        """As it is sent."""
+        if self._whole is None:
+            blocks = [Raw(data) for data in self._encoded]
+            self._whole = Raw(encode({"role": self.role, "content": blocks}))
+        return self._whole
 
 
 class Conversation:
@@ -72,78 +100,76 @@ class Conversation:
     def __init__(self, fixed: bytes, origin: Origin, *, thinks: bool, bound: bool) -> None:
         self._origin = origin
         self._thinks = thinks
-        self._bound = bound
-        self._digest = blake2b(fixed, digest_size=DIGEST_BYTES)
-        self._digested = 0
+        self._digest = sha256(fixed) if bound else None
         self._ids = CallIds(fits_as_call_id)
-        self._messages: list[Message] = []
-        self._spoken: list[Spoken] = []
+        self._row = Row()
+        self.messages: list[Said] = []
 
-    def add(self, items: Iterable[Item]) -> None:
-        """Take the next items of history."""
-        for item in items:
-            match item:
-                case UserMessage():
-                    self._hear(_text(user_text(item)) + _images(item.images))
-                case Notice():
-                    self._hear(_text(notice_text(item)))
-                case Compaction():
-                    self._hear(_text(summary_text(item)))
-                case AssistantMessage() | Reasoning():
-                    if item.state != "discarded":
-                        self._spoken.append(item)
-                case ToolCall():
-                    if not item.discarded:
-                        self._spoken.append(item)
-                case Patch():
-                    pass
-                case _:
-                    assert_never(item)
+    def add(self, item: Item) -> None:
+        """Take the next item of history."""
+        match item:
+            case UserMessage():
+                self._hear(_text(user_text(item)) + _images(item.images))
+            case Notice():
+                self._hear(_text(notice_text(item)))
+            case Compaction():
+                self._hear(_text(summary_text(item)))
+            case AssistantMessage() | Reasoning():
+                if item.state != "discarded":
+                    self._respond(self._row.add(item))
+            case ToolCall():
+                if not item.discarded:
+                    self._respond(self._row.add(item))
+            case Patch():
+                pass
+            case _:
+                assert_never(item)
 
-    def finish(self) -> list[Message]:
-        """The whole list, which ends with a user's message."""
-        self._speak()
-        if self._last_role() != "user":
-            self._hear(_text(GO_ON))
-        return self._messages
+    def finish(self) -> "Conversation":
+        """What it is if nothing is added, which can be done all the same: the user speaks last."""
+        whole = copy(self)
+        whole._digest = self._digest and self._digest.copy()
+        whole._ids = self._ids.copy()
+        whole._row = self._row.copy()
+        whole.messages = self.messages.copy()
+        whole._hear([])
+        if whole._last_role != "user":
+            whole._say("user", _text(GO_ON))
+        return whole
 
+    @property
     def prefix(self) -> str:
-        """The digest of all that was said so far."""
-        digest = self._digest.copy()
-        for message in self._messages[self._digested :]:
-            digest.update(_encode(message))
-        return digest.hexdigest()
+        """The digest of all that was said so far; empty where nothing is bound to it."""
+        return self._digest.hexdigest()[:DIGEST_CHARS] if self._digest else ""
 
     def _hear(self, blocks: list[Block]) -> None:
-        self._speak()
-        if blocks and self._last_role() == "user":
-            self._messages[-1]["content"] += blocks
-        elif blocks:
-            self._messages.append({"role": "user", "content": blocks})
+        for response in self._row.end():
+            self._respond(response)
+        self._say("user", blocks)
 
-    def _speak(self) -> None:
-        """Write the responses that just ended, each with its results."""
-        spoken, self._spoken = self._spoken, []
-        for response in _responses(spoken):
-            calls = [item for item in response if isinstance(item, ToolCall)]
-            ids = [self._ids.use(call.call_id) for call in calls]
-            self._respond(_sendable(list(self._blocks(response, iter(ids)))))
-            results = [_result(call, id_) for call, id_ in zip(calls, ids, strict=True)]
-            if results:
-                self._messages.append({"role": "user", "content": results})
+    def _respond(self, response: list[Spoken]) -> None:
+        """Write a response and then its results."""
+        calls = [item for item in response if isinstance(item, ToolCall)]
+        ids = [self._ids.use(call.call_id) for call in calls]
+        blocks = _sendable(list(self._blocks(response, iter(ids))))
+        if blocks and not self.messages:
+            self._say("user", _text(GO_ON))
+        self._say("assistant", blocks)
+        self._say("user", [_result(call, id_) for call, id_ in zip(calls, ids, strict=True)])
 
-    def _respond(self, blocks: list[Block]) -> None:
-        if not blocks:
-            return
-        if not self._messages:
-            self._messages.append({"role": "user", "content": _text(GO_ON)})
-        if self._last_role() == "assistant":
-            self._messages[-1]["content"] += blocks
-        else:
-            for message in self._messages[self._digested :]:
-                self._digest.update(_encode(message))
-            self._digested = len(self._messages)
-            self._messages.append({"role": "assistant", "content": blocks})
+    def _say(self, role: Role, blocks: list[Block]) -> None:
+        """Append blocks. No message is changed, as another conversation may have it too."""
+        if blocks and self._last_role != role:
+            self.messages.append(Said(role, [], []))
+            self._bind(role.encode())
+        for block in blocks:
+            data = encode(block)
+            self.messages[-1] = self.messages[-1].with_block(block, data)
+            self._bind(data)
+
+    def _bind(self, data: bytes) -> None:
+        if self._digest:
+            self._digest.update(data)
 
     def _blocks(self, response: Sequence[Spoken], ids: Iterator[str]) -> Iterator[Block]:
         for item in response:
@@ -159,34 +185,18 @@ class Conversation:
         kept = kept_by(item, self._origin)
         if kept is None:
             return
-        thinks = self._thinks and (not self._bound or kept.prefix == self._prefix_of_response())
+        thinks = self._thinks and (
+            self._digest is None or kept.prefix == self._prefix_of_response()
+        )
         yield from (b for b in kept.blocks if thinks or b["type"] not in THINKING)
 
     def _prefix_of_response(self) -> str:
         """What stands before the response that is being written, if it has a message of its own."""
-        return "" if self._last_role() == "assistant" else self.prefix()
+        return "-" if self._last_role == "assistant" else self.prefix
 
+    @property
     def _last_role(self) -> str:
-        return self._messages[-1]["role"] if self._messages else ""
-
-
-def _responses(spoken: Sequence[Spoken]) -> list[list[Spoken]]:
-    """Items of several responses in a row, taken apart: only calls say which one they are of."""
-    last = {item.ordinal: n for n, item in enumerate(spoken) if isinstance(item, ToolCall)}
-    responses: list[list[Spoken]] = []
-    ordinal: int | None = None
-    for number, item in enumerate(spoken):
-        if isinstance(item, ToolCall):
-            begins = ordinal not in (None, item.ordinal)
-        else:
-            begins = ordinal is not None and number > last[ordinal]
-        if begins or not responses:
-            responses.append([])
-            ordinal = None
-        responses[-1].append(item)
-        if isinstance(item, ToolCall):
-            ordinal = item.ordinal
-    return responses
+        return self.messages[-1].role if self.messages else ""
 
 
 def _sendable(blocks: list[Block]) -> list[Block]:

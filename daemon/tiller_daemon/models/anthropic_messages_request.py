@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from tiller_daemon.config.options import RESERVED, Options, merge_options
-from tiller_daemon.models.anthropic_messages_history import Conversation, Message
-from tiller_daemon.models.anthropic_messages_kept import THINKING, Block, origin_of
+from tiller_daemon.models.anthropic_messages_history import Conversation, Said
+from tiller_daemon.models.anthropic_messages_kept import THINKING, WIRE, Block, origin_of
 from tiller_daemon.models.anthropic_messages_schema import structured_output
 from tiller_daemon.models.anthropic_messages_thinking import (
     EFFORTS,
@@ -23,6 +23,7 @@ from tiller_daemon.models.anthropic_messages_thinking import (
     thinking_of,
 )
 from tiller_daemon.models.base import ModelRequest, ToolSpec
+from tiller_daemon.models.growing import conversation_of
 from tiller_daemon.models.wording import usable_name
 from tiller_protocol.items import ToolCall
 
@@ -57,10 +58,11 @@ def build_body(request: ModelRequest, base_url: str = "") -> Built:
     tools = _tools(request)
     system = [{"type": "text", "text": request.system}] if request.system.strip() else []
     fixed = msgspec.json.encode([tools, system])
-    messages, prefix = _conversation(request, base_url, fixed, thinking, manner)
-    if manner == "budget" and thinking is not None and not _may_think(messages):
+    conversation = _conversation(request, base_url, fixed, thinking, manner)
+    if manner == "budget" and thinking is not None and not _may_think(conversation.messages):
         thinking = None
-        messages, prefix = _conversation(request, base_url, fixed, thinking, manner)
+        conversation = _conversation(request, base_url, fixed, thinking, manner)
+    messages = conversation.messages
     if request.purpose == "turn":
         _set_cache_points(tools, system, messages)
     told: dict[str, Any] = {
@@ -70,27 +72,27 @@ def build_body(request: ModelRequest, base_url: str = "") -> Built:
         "tools": tools,
         "tool_choice": {"type": "none"} if tools and not request.tools else None,
         "system": system,
-        "messages": messages,
+        "messages": [said.encoded for said in messages],
         "thinking": thinking,
         "output_config": _output_config(request, options, manner),
     }
     options.pop("thinking", None)
     body = options | {name: value for name, value in told.items() if value}
-    return Built(msgspec.json.encode(body), prefix)
+    return Built(msgspec.json.encode(body), conversation.prefix)
 
 
 def _conversation(
     request: ModelRequest, base_url: str, fixed: bytes, thinking: Thinking | None, manner: Manner
-) -> tuple[list[Message], str]:
-    """The messages, and the digest of them and of what is `fixed` before them."""
-    conversation = Conversation(
-        fixed,
-        origin_of(base_url, request.model),
-        thinks=takes_thinking_back(thinking, manner),
-        bound=manner == "adaptive",
-    )
-    conversation.add(request.items)
-    return conversation.finish(), conversation.prefix()
+) -> Conversation:
+    """The conversation behind what is `fixed` before it."""
+    thinks = takes_thinking_back(thinking, manner)
+
+    def begin() -> Conversation:
+        origin = origin_of(base_url, request.model)
+        return Conversation(fixed, origin, thinks=thinks, bound=manner == "adaptive")
+
+    key = (WIRE, fixed, base_url, request.model, thinks)
+    return conversation_of(request, key, begin).finish()
 
 
 def _tools(request: ModelRequest) -> list[Block]:
@@ -134,19 +136,21 @@ def _output_config(request: ModelRequest, options: Options, manner: Manner) -> O
     return config
 
 
-def _may_think(messages: list[Message]) -> bool:
+def _may_think(messages: list[Said]) -> bool:
     """Whether a Claude with a budget may think: not if it began this row of calls without it."""
-    first: Message | None = None
-    for message in reversed(messages):
-        if message["role"] == "assistant":
-            first = message
-        elif message["content"][0]["type"] != "tool_result":
+    first: Said | None = None
+    for said in reversed(messages):
+        if said.role == "assistant":
+            first = said
+        elif said.blocks[0]["type"] != "tool_result":
             break
-    return first is None or first["content"][0]["type"] in THINKING
+    return first is None or first.blocks[0]["type"] in THINKING
 
 
-def _set_cache_points(tools: list[Block], system: list[Block], messages: list[Message]) -> None:
-    ends = [m["content"] for m in messages if m["role"] == "user"][-CACHED_ENDS:]
-    for blocks in (tools, system, *ends):
+def _set_cache_points(tools: list[Block], system: list[Block], messages: list[Said]) -> None:
+    for blocks in (tools, system):
         if blocks:
             blocks[-1]["cache_control"] = CACHE_POINT
+    ends = [number for number, said in enumerate(messages) if said.role == "user"]
+    for number in ends[-CACHED_ENDS:]:
+        messages[number] = messages[number].with_mark(cache_control=CACHE_POINT)
