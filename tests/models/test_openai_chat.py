@@ -21,7 +21,7 @@ from support.providers import open_http
 from tiller_daemon.config import Provider, Timeouts
 from tiller_daemon.models.base import Finished, ModelError, ModelEvent, ModelRequest, TextDelta
 from tiller_daemon.models.http_client import HttpClient
-from tiller_daemon.models.openai_chat import OpenAIChat
+from tiller_daemon.models.openai_chat import REST_S, OpenAIChat
 from tiller_daemon.models.retry import RetryWait, stream_with_retry
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import UserMessage
@@ -200,6 +200,18 @@ async def test_every_way_to_break_off_is_a_typed_error(
     error = await failure(answer)
     assert error.kind == kind
     assert pytest.RaisesExc(ModelError, match=said).matches(error)
+
+
+async def test_a_server_that_says_nothing_behind_the_finish_reason_is_not_waited_for(
+    mock_clock: MockClock,
+) -> None:
+    """It sends no usage, no `[DONE]`, and no end; the limit of silence is minutes."""
+    mock_clock.rate = 100
+    async with serving(hanging(*GOOD[:3])) as server, opened(server.base_url) as client:
+        began = trio.current_time()
+        assert await collect(client) == WHOLE
+        assert REST_S <= trio.current_time() - began < 10 * REST_S
+        await server.client_closed.wait()
 
 
 async def test_a_break_after_the_finish_reason_loses_nothing() -> None:

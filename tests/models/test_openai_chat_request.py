@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from support.dialect import check_chat_body, check_chat_messages
 from tiller_daemon.models.base import ModelRequest, ToolSpec
-from tiller_daemon.models.openai_chat_request import build_body, build_messages, reasoning_tags
+from tiller_daemon.models.openai_chat_kept import Kept, keep, origin_of
+from tiller_daemon.models.openai_chat_request import build_body, build_messages
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import (
     AssistantMessage,
@@ -25,7 +26,7 @@ from tiller_protocol.items import (
 
 PLACE = "http://127.0.0.1:1/v1"
 USER = UserMessage(ItemId("u"), "hello", "start")
-TAG = reasoning_tags(PLACE, "m")["reasoning"]
+TAG = keep(origin_of(PLACE, "m"), Kept("reasoning"))
 PIXEL = Image("image/png", b"\x89PNG")
 
 
@@ -122,7 +123,7 @@ def test_openai_is_spared_ids_that_it_refuses() -> None:
 
 def test_discarded_items_are_not_sent() -> None:
     """B33, B47: what a failed stream left is not history."""
-    gone = Reasoning(ItemId("r"), "hm", "discarded", reasoning_tags(PLACE, "m")["reasoning"])
+    gone = Reasoning(ItemId("r"), "hm", "discarded", TAG)
     built = messages(USER, gone, said("half", state="discarded"), call(discarded=True), said("all"))
     assert [m["content"] for m in built] == ["hello", "all"]
 
@@ -159,7 +160,7 @@ def test_images_of_results_follow_the_results() -> None:
 
 def test_thinking_goes_back_with_its_calls_to_the_model_that_thought_it() -> None:
     thought = Reasoning(
-        ItemId("r"), "hm", "completed", reasoning_tags(PLACE, "m")["reasoning_content"]
+        ItemId("r"), "hm", "completed", keep(origin_of(PLACE, "m"), Kept("reasoning_content"))
     )
     assert messages(USER, thought, call())[1]["reasoning_content"] == "hm"
     assert "reasoning_content" not in messages(USER, thought, call(), model="other")[1]

@@ -21,9 +21,11 @@ from tiller_daemon.models.base import (
     UsageReported,
 )
 from tiller_daemon.models.http_failure import Endpoint
-from tiller_daemon.models.openai_chat_request import reasoning_tags
+from tiller_daemon.models.openai_chat_kept import Kept, keep, kept_by, origin_of
 from tiller_daemon.models.openai_chat_stream import ChatDecoder
-from tiller_protocol.items import Usage
+from tiller_protocol.events import FinishReason
+from tiller_protocol.ids import ItemId
+from tiller_protocol.items import Reasoning, Usage
 
 ENDPOINT = Endpoint("local", "http://127.0.0.1:1/v1", fixed_key("sk-secret"))
 DONE = b"data: [DONE]\n\n"
@@ -89,6 +91,13 @@ def summary(events: list[ModelEvent]) -> dict[str, Any]:
     }
 
 
+GEMINI_CALL = {
+    "index": 0,
+    "id": "a",
+    "type": "function",
+    "function": {"name": "read", "arguments": '{"path":"x"}'},
+    "extra_content": {"google": {"thought_signature": "B"}},
+}
 TWO_CALLS = [["a", "read", '{"path":"x"}'], ["b", "grep", '{"pattern":"y"}']]
 
 WHOLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
@@ -166,6 +175,43 @@ WHOLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
         + frame(call(0, name="read", arguments='"x"}'))
         + frame({}, "tool_calls"),
         {"calls": TWO_CALLS[:1], "finish": Finished("tool_calls")},
+    ),
+    "names in pieces, and names that grow": (
+        frame(call(0, "a", name="re"))
+        + frame(call(0, name="ad"))
+        + frame(call(0, arguments='{"path":"x"}'))
+        + frame(call(1, "b", name="gr", arguments=""))
+        + frame(call(1, "b", name="grep", arguments=""))
+        + frame(call(1, "b", name="grep", arguments='{"pattern":"y"}'))
+        + frame({}, "tool_calls")
+        + DONE,
+        {"calls": TWO_CALLS, "finish": Finished("tool_calls")},
+    ),
+    "mistral: thinking as a part of the content": (
+        frame({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "h"}]}]})
+        + frame({"content": [{"type": "thinking", "thinking": "m"}, {"type": "reference"}]})
+        + frame({"content": [{"type": "text", "text": "ye"}, {"type": "text", "text": "s"}]})
+        + frame({"content": ""}, "stop")
+        + DONE,
+        {"text": "yes", "thought": "hm", "finish": Finished("stop")},
+    ),
+    "moonshot: usage in the choice; `null` as a word": (
+        frame({"content": "a"}, "null")
+        + b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop",'
+        b'"usage":{"prompt_tokens":3,"completion_tokens":2,"prompt_cache_hit_tokens":1}}]}\n\n'
+        + DONE,
+        {"text": "a", "usage": [Usage(3, 1, 2)], "finish": Finished("stop")},
+    ),
+    "gemini: signatures amid the text and beside the calls": (
+        frame({"content": "Let ", "extra_content": {"google": {"thought_signature": "A"}}})
+        + frame({"content": "me see."})
+        + frame({"tool_calls": [GEMINI_CALL, GEMINI_CALL | {"id": "b", "index": 1}]}, "stop")
+        + DONE,
+        {
+            "text": "Let me see.",
+            "calls": [["a", "read", '{"path":"x"}'], ["b", "read", '{"path":"x"}']],
+            "finish": Finished("stop"),
+        },
     ),
     "deepseek: thinking, text and a finish reason in the last delta; no [DONE]": (
         frame({"role": "assistant", "content": None, "reasoning_content": "h"})
@@ -297,19 +343,49 @@ def test_text_of_one_chunk_is_one_event() -> None:
     assert ChatDecoder(ENDPOINT, "m", 0).feed(chunk) == [TextDelta("0123456789")]
 
 
-def test_thinking_is_marked_once_per_stretch_with_where_it_came_from() -> None:
+@pytest.mark.parametrize(
+    ("reason", "finish"),
+    [
+        ("stop", "stop"),
+        ("STOP", "stop"),
+        ("eos", "stop"),
+        ("stop_sequence", "stop"),
+        ("tool_call", "tool_calls"),
+        ("tool_use", "tool_calls"),
+        ("MAX_TOKENS", "length"),
+        ("model_length", "length"),
+        ("SAFETY", "content_filter"),
+        ("sensitive", "content_filter"),
+        ("abracadabra", "unknown"),
+    ],
+)
+def test_every_maker_has_words_of_its_own_for_an_end(reason: str, finish: FinishReason) -> None:
+    assert decode(frame({"content": "a"}, reason))[-1] == Finished(finish)
+
+
+def kept_of(events: list[ModelEvent]) -> list[Kept]:
+    """What is kept of a response, item by item."""
+    opaques = [e.opaque for e in events if isinstance(e, ReasoningDelta) and e.opaque]
+    items = [Reasoning(ItemId("r"), "", "completed", opaque) for opaque in opaques]
+    kept = [kept_by(item, origin_of(ENDPOINT.base_url, "m")) for item in items]
+    return [one for one in kept if one]
+
+
+def test_thinking_is_marked_when_it_has_ended_with_where_it_came_from() -> None:
     decoder = ChatDecoder(ENDPOINT, "m", 0)
+    tag = keep(origin_of(ENDPOINT.base_url, "m"), Kept("reasoning"))
     seen = [
         *decoder.feed(frame({"reasoning": "a"})),
         *decoder.feed(frame({"reasoning": "b"})),
         *decoder.feed(frame({"content": "c"})),
-        *decoder.feed(frame({"reasoning": "d"})),
+        *decoder.feed(frame({"reasoning": "d"}, "stop") + DONE),
     ]
-    tag = reasoning_tags(ENDPOINT.base_url, "m")["reasoning"]
-    assert [e.opaque for e in seen if isinstance(e, ReasoningDelta)] == [
-        tag,
-        "",
-        tag,
+    assert [(e.text, e.opaque) for e in seen if isinstance(e, ReasoningDelta)] == [
+        ("a", ""),
+        ("b", ""),
+        ("", tag),
+        ("d", ""),
+        ("", tag),
     ]
 
 
@@ -361,6 +437,20 @@ def test_a_surrogate_without_its_other_half_does_not_break_the_stream() -> None:
         ),
         (b'data: {"object":"error","message":"boom","code":400}\n\n', "bad_request", "boom"),
         (frame({}, "error"), "server", "gave up"),
+        (frame({}, "network_error"), "server", "gave up"),
+        (frame({}, "function_call_filter: MALFORMED_FUNCTION_CALL"), "server", "malformed"),
+        (frame({}, "insufficient_system_resource"), "overloaded", "gave up"),
+        (
+            b'data: {"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error",'
+            b'"error":{"code":429,"message":"slow down"}}]}\n\n',
+            "rate_limit",
+            "slow down",
+        ),
+        (
+            frame(call(0, "a", name="read", arguments='{"pa')) + DONE,
+            "broken_stream",
+            "in the middle of a tool call",
+        ),
     ],
 )
 def test_what_is_no_whole_answer_is_a_typed_error(stream: bytes, kind: str, said: str) -> None:

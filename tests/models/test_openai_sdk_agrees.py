@@ -53,8 +53,15 @@ IGNORED_FAMILIES = (
 )
 """Events of tools that the provider runs: whatever they tell is in the item when it is done."""
 
-MAKER_ODDITIES = {"chat-usage-in-each-frame", "chat-crlf", "responses-crlf-and-unknown-events"}
-"""Streams at which the package stops: another choice, CR alone, a delta that is no text."""
+MAKER_ODDITIES = {
+    "chat-crlf",
+    "chat-mistral-thinking-parts",
+    "chat-moonshot-usage-in-choice",
+    "chat-usage-in-each-frame",
+    "responses-crlf-and-unknown-events",
+}
+"""Streams of which the package does not take all: another choice, CR alone, a delta that is no
+text, usage where it does not look."""
 
 
 def exhausted(value: Any) -> Any:

@@ -41,9 +41,6 @@ pytestmark = pytest.mark.peer
 
 MODEL = "claude-opus-4-8"
 LS = ToolSpec("ls", "Lists.", {"type": "object", "properties": {"path": {"type": "string"}}})
-LLMOCK_FRAMES = 7
-"""How many frames its call of `ls` has."""
-
 HELLO = UserMessage(ItemId("u"), "Say hello.", "start")
 
 
@@ -176,34 +173,6 @@ async def test_llmock_calls_a_tool_and_answers_when_it_has_the_result(llmock: Ll
     assert text_of(events)
     assert events[-1] == Finished("stop")
     assert llmock.verdict()["passed"]
-
-
-@pytest.mark.parametrize(
-    ("fault", "kind"),
-    [("disconnect", "network"), ("truncate", "broken_stream"), ("malformed", "broken_stream")],
-)
-async def test_every_stream_fault_of_llmock_after_any_number_of_frames_is_an_error(
-    llmock: Llmock, fault: str, kind: str
-) -> None:
-    """B47: wherever it strikes before the end; a stream that ends early never passes for whole."""
-    for frames in range(LLMOCK_FRAMES):
-        llmock.behave("stream_fault", kind=fault, after_chunks=frames)
-        with pytest.raises(ModelError) as caught:
-            await answered(llmock.anthropic_base_url, asked("look"))
-        assert caught.value.kind == kind
-        assert caught.value.retryable
-    llmock.behave("stream_fault", kind=fault, after_chunks=LLMOCK_FRAMES)
-    events = await answered(llmock.anthropic_base_url, asked("look"))
-    assert events[-1] == Finished("tool_calls")
-
-
-async def test_a_stall_of_llmock_is_waited_for(llmock: Llmock) -> None:
-    """The limit of silence is minutes; a pause within it costs nothing but time."""
-    llmock.behave("stream_fault", kind="stall", after_chunks=3, stall_seconds=0.5)
-    began = trio.current_time()
-    events = await answered(llmock.anthropic_base_url, asked("look"))
-    assert isinstance(events[-1], Finished)
-    assert trio.current_time() - began >= 0.5
 
 
 def to_llama(*items: Item, tokens: int = 12, **fields: Any) -> ModelRequest:

@@ -13,7 +13,10 @@ Message = dict[str, Any]
 FIELDS = {
     "system": {"role", "content"},
     "user": {"role", "content"},
-    "assistant": {"role", "content", "tool_calls", "reasoning_content", "reasoning"},
+    "assistant": {
+        *("role", "content", "tool_calls", "reasoning_content", "reasoning"),
+        *("reasoning_details", "extra_content"),
+    },
     "tool": {"role", "content", "tool_call_id"},
 }
 
@@ -66,7 +69,7 @@ def _check_assistant(message: Message, position: int, ids: set[str]) -> list[Mes
     if not calls or message["content"] is not None:
         _check_content(message["content"], position)
     for call in calls:
-        assert set(call) == {"id", "type", "function"}
+        assert set(call) - {"extra_content"} == {"id", "type", "function"}
         assert call["type"] == "function"
         assert set(call["function"]) == {"name", "arguments"}
         assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", call["function"]["name"]), call

@@ -24,7 +24,7 @@ from tiller_daemon.models.base import (
 from tiller_daemon.models.http_failure import Endpoint, error_in_stream
 from tiller_daemon.models.pieces import TEXT, THINKING, Pieces
 from tiller_daemon.models.sse import EventSplitter, EventTooLong
-from tiller_daemon.models.surrogates import HalfPairs, joined
+from tiller_daemon.models.surrogates import HalfPairs, encodable
 from tiller_protocol.events import FinishReason
 from tiller_protocol.items import Usage
 
@@ -137,7 +137,10 @@ class MessagesDecoder:
     def _taken(self, frames: list[bytes]) -> list[ModelEvent]:
         for data in frames:
             if not self.finished:
-                self._frame(data)
+                try:
+                    self._frame(data)
+                except RecursionError:
+                    raise self._broken("sent a frame that is nested too deeply") from None
         return self._pieces.taken()
 
     def _frame(self, data: bytes) -> None:
@@ -172,10 +175,10 @@ class MessagesDecoder:
         except _DECODING_FAILS:
             shown = self._endpoint.quote(data.decode(errors="replace"))
             raise self._broken(f"sent a frame that is none of this dialect: {shown}") from None
-        frame.content_block = _encodable(frame.content_block)
+        frame.content_block = encodable(frame.content_block)
         if frame.delta is not None:
-            frame.delta.citation = _encodable(frame.delta.citation)
-            frame.delta.signature = _encodable(frame.delta.signature)
+            frame.delta.citation = encodable(frame.delta.citation)
+            frame.delta.signature = encodable(frame.delta.signature)
             for field in ("text", "thinking", "partial_json"):
                 if text := getattr(frame.delta, field):
                     setattr(frame.delta, field, self._halves.mend((frame.index, field), text))
@@ -303,10 +306,6 @@ class MessagesDecoder:
 
     def _broken(self, what: str) -> ModelError:
         return ModelError("broken_stream", f"{self._endpoint} {what}.")
-
-
-def _encodable(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
-    return json.loads(joined(json.dumps(value, ensure_ascii=False)))
 
 
 def _is_object(text: str) -> bool:

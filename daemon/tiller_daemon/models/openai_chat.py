@@ -4,7 +4,9 @@ Only the order of things stands here; the request is built in `openai_chat_reque
 decoded in `openai_chat_stream`, HTTP is in `http_client`.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+
+import trio
 
 from tiller_daemon.models.base import ModelError, ModelEvent, ModelRequest
 from tiller_daemon.models.http_client import HttpClient
@@ -13,6 +15,10 @@ from tiller_daemon.models.openai_chat_stream import ChatDecoder
 
 PATH = "/chat/completions"
 OPENAI_HOST = "api.openai.com"
+
+REST_S = 5.0
+"""How long usage and `[DONE]` are awaited behind a finish reason: a server that sends neither may
+keep the connection open. Those that do send them do so at once."""
 
 
 class OpenAIChat:
@@ -35,10 +41,24 @@ class OpenAIChat:
                 async for chunk in chunks:
                     for event in decoder.feed(chunk):
                         yield event
-                    if decoder.finished:
+                    if decoder.whole:
                         break
+                if not decoder.finished:
+                    for event in await _rest(chunks, decoder):
+                        yield event
         except ModelError:
             if not decoder.whole:
                 raise
         for event in decoder.end():
             yield event
+
+
+async def _rest(chunks: AsyncIterator[bytes], decoder: ChatDecoder) -> list[ModelEvent]:
+    """What comes behind the finish reason, within `REST_S`."""
+    events: list[ModelEvent] = []
+    with trio.move_on_after(REST_S):
+        async for chunk in chunks:
+            events += decoder.feed(chunk)
+            if decoder.finished:
+                break
+    return events

@@ -8,6 +8,7 @@ Format: https://platform.openai.com/docs/api-reference/chat/create
 
 import base64
 import re
+from collections.abc import Iterator
 from copy import copy
 from typing import Any, assert_never
 
@@ -16,7 +17,8 @@ import msgspec
 from tiller_daemon.config.options import RESERVED
 from tiller_daemon.models.base import ModelRequest, ToolSpec
 from tiller_daemon.models.growing import conversation_of, encode_messages
-from tiller_daemon.models.opaque import Origin
+from tiller_daemon.models.openai_chat_kept import Kept, kept_by, origin_of
+from tiller_daemon.models.spoken import Row, Spoken
 from tiller_daemon.models.wording import (
     CallIds,
     notice_text,
@@ -41,9 +43,6 @@ from tiller_protocol.items import (
 fits_as_call_id = re.compile(r"[!-~]{1,128}").fullmatch
 fits_as_call_id_at_openai = re.compile(r"[!-~]{1,40}").fullmatch
 """Call ids that are sent back: OpenAI's own servers refuse longer ones, which others make."""
-
-REASONING_FIELDS = ("reasoning_content", "reasoning")
-"""The names under which servers of this dialect send thinking, and take it back."""
 
 EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh"})
 """Variants that are sent as `reasoning_effort`."""
@@ -92,47 +91,40 @@ def build_messages(
 
     def begin() -> _Conversation:
         ids = CallIds(fits_as_call_id_at_openai if for_openai else fits_as_call_id)
-        return _Conversation(request, reasoning_tags(base_url, request.model), ids)
+        return _Conversation(request, base_url, ids)
 
     return conversation_of(request, fixed, begin).finish()
 
 
-def reasoning_tags(base_url: str, model: str) -> dict[str, str]:
-    """The `opaque` of reasoning that came under each field: so it goes back."""
-    origin = Origin("openai_chat", base_url, model)
-    return {field: origin.seal(field) for field in REASONING_FIELDS}
-
-
 class _Conversation:
-    """Messages so far, and the response whose results have not been written yet."""
+    """Messages so far, none of which is changed any more, and what was spoken behind them."""
 
-    def __init__(self, request: ModelRequest, reasoning_tags: dict[str, str], ids: CallIds) -> None:
+    def __init__(self, request: ModelRequest, base_url: str, ids: CallIds) -> None:
+        self._origin = origin_of(base_url, request.model)
         self._ids = ids
         self._messages: list[Message] = []
         if request.system:
             self._messages.append({"role": "system", "content": request.system})
-        self._fields = {tag: field for field, tag in reasoning_tags.items()}
-        self._reasoning: dict[str, str] = {}
-        self._calls: list[ToolCall] = []
+        self._row = Row()
+        self._late: dict[str, tuple[tuple[Kept, str], ...]] = {}
 
     def add(self, item: Item) -> None:
         """Take the next item of history."""
         match item:
             case UserMessage():
-                self._say_as_user(user_text(item), item.images)
+                self._hear(user_text(item), item.images)
             case Notice():
-                self._say_as_user(notice_text(item))
+                self._hear(notice_text(item))
             case Compaction():
-                self._say_as_user(summary_text(item))
+                self._hear(summary_text(item))
             case AssistantMessage():
                 if item.state != "discarded" and item.text:
-                    self._say_as_assistant(item.text)
+                    self._respond(self._row.add(item))
             case Reasoning():
-                if item.state != "discarded":
-                    self._think(item)
+                self._think(item)
             case ToolCall():
                 if not item.discarded:
-                    self._call(item)
+                    self._respond(self._row.add(item))
             case Patch():
                 pass
             case _:
@@ -143,14 +135,13 @@ class _Conversation:
         whole = copy(self)
         whole._ids = self._ids.copy()
         whole._messages = self._messages.copy()
-        whole._calls = self._calls.copy()
-        whole._reasoning = self._reasoning.copy()
-        whole._write_results()
+        whole._row = self._row.copy()
+        whole._late = self._late.copy()
+        whole._speak()
         return whole._messages
 
-    def _say_as_user(self, text: str, images: tuple[Image, ...] = ()) -> None:
-        self._write_results()
-        self._reasoning.clear()
+    def _hear(self, text: str, images: tuple[Image, ...] = ()) -> None:
+        self._speak()
         parts: list[Message] = [{"type": "text", "text": text}] if text else []
         parts += [_image_part(image) for image in images]
         if self._last_role() == "user":
@@ -158,50 +149,71 @@ class _Conversation:
         elif parts:
             self._messages.append(_user_message(parts))
 
-    def _say_as_assistant(self, text: str) -> None:
-        self._write_results()
-        if self._last_role() == "assistant":
-            said = self._messages[-1]
-            self._messages[-1] = said | {"content": f"{said['content']}\n\n{text}"}
-        else:
-            self._messages.append({"role": "assistant", "content": text})
-
     def _think(self, item: Reasoning) -> None:
-        self._write_results()
-        field = self._fields.get(item.opaque)
-        if field is not None and item.text:
-            self._reasoning[field] = self._reasoning.get(field, "") + item.text
+        """Take thinking that goes back; what came behind a call is of that call's message."""
+        kept = None if item.state == "discarded" else kept_by(item, self._origin)
+        if kept and kept.after:
+            self._late[kept.after] = (*self._late.get(kept.after, ()), (kept, item.text))
+        elif kept:
+            self._respond(self._row.add(item))
 
-    def _call(self, call: ToolCall) -> None:
-        if self._calls and self._calls[-1].ordinal != call.ordinal:
-            self._write_results()
-        self._calls.append(call)
+    def _speak(self) -> None:
+        """Write the responses that just ended, each with its results."""
+        for response in self._row.end():
+            self._respond(response)
+        self._late.clear()
 
-    def _write_results(self) -> None:
-        """Write the calls of the response that just ended, and then their results."""
-        if not self._calls:
+    def _respond(self, response: list[Spoken]) -> None:
+        text = "\n\n".join(item.text for item in response if isinstance(item, AssistantMessage))
+        calls = [item for item in response if isinstance(item, ToolCall)]
+        if not text and not calls:
             return
-        if self._last_role() != "assistant":
-            self._messages.append({"role": "assistant", "content": None})
-        ids = [self._ids.use(call.call_id) for call in self._calls]
-        self._messages[-1] = (
-            self._messages[-1]
-            | self._reasoning
-            | {
-                "tool_calls": [
-                    _tool_call(call, id_) for call, id_ in zip(self._calls, ids, strict=True)
-                ]
-            }
-        )
-        for call, id_ in zip(self._calls, ids, strict=True):
-            self._messages.append(
-                {"role": "tool", "tool_call_id": id_, "content": result_text(call)}
-            )
-        shown = [_image_part(image) for call in self._calls for image in call.images]
+        message: Message = {"role": "assistant", "content": text or None}
+        if self._last_role() == "assistant":
+            before = self._messages.pop()
+            texts = [one for one in (before["content"], text) if one]
+            message = before | {"content": "\n\n".join(texts) or None}
+        if not calls:
+            self._messages.append(message)
+            return
+        ids = [self._ids.use(call.call_id) for call in calls]
+        beside, extras = self._kept_beside(response)
+        made = [
+            _tool_call(call, id_, extras.get(call.call_id))
+            for call, id_ in zip(calls, ids, strict=True)
+        ]
+        self._messages.append(message | beside | {"tool_calls": made})
+        for call, id_ in zip(calls, ids, strict=True):
+            result = {"role": "tool", "tool_call_id": id_, "content": result_text(call)}
+            self._messages.append(result)
+        shown = [_image_part(image) for call in calls for image in call.images]
         if shown:
             note = {"type": "text", "text": "Images that the calls above returned:"}
             self._messages.append(_user_message([note, *shown]))
-        self._calls.clear()
+
+    def _kept_beside(self, response: list[Spoken]) -> tuple[Message, dict[str, Any]]:
+        """What goes back with a message that has calls, and what with each of them."""
+        beside: Message = {}
+        details: list[Any] = []
+        extras: dict[str, Any] = {}
+        for kept, text in self._kept_of(response):
+            if kept.field and text:
+                beside[kept.field] = beside.get(kept.field, "") + text
+            if kept.extra is not None:
+                beside["extra_content"] = kept.extra
+            details += kept.details
+            extras |= kept.calls
+        if details:
+            beside = {k: v for k, v in beside.items() if k == "extra_content"}
+            beside["reasoning_details"] = details
+        return beside, extras
+
+    def _kept_of(self, response: list[Spoken]) -> Iterator[tuple[Kept, str]]:
+        for item in response:
+            if isinstance(item, Reasoning) and (kept := kept_by(item, self._origin)):
+                yield kept, item.text
+            elif isinstance(item, ToolCall):
+                yield from self._late.get(item.call_id, ())
 
     def _last_role(self) -> str:
         return self._messages[-1]["role"] if self._messages else ""
@@ -233,6 +245,7 @@ def _tool(spec: ToolSpec) -> Message:
     return {"type": "function", "function": function}
 
 
-def _tool_call(call: ToolCall, call_id: str) -> Message:
+def _tool_call(call: ToolCall, call_id: str, extra: object) -> Message:
     function = {"name": usable_name(call.name), "arguments": usable_arguments(call.arguments)}
-    return {"id": call_id, "type": "function", "function": function}
+    made: Message = {"id": call_id, "type": "function", "function": function}
+    return made if extra is None else made | {"extra_content": extra}

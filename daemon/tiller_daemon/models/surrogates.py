@@ -3,6 +3,9 @@
 JSON can say half a surrogate pair, `msgspec` refuses it, and nothing can encode it again.
 """
 
+import json
+from typing import Any
+
 
 class HalfPairs:
     """The first halves whose second ones have not come yet, one for each channel of a stream."""
@@ -21,3 +24,8 @@ class HalfPairs:
 def joined(text: str) -> str:
     """`text` that can be encoded: pairs are joined, a half alone becomes U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def encodable(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """A value of JSON with every text in it `joined`."""
+    return json.loads(joined(json.dumps(value, ensure_ascii=False)))
