@@ -27,6 +27,9 @@ scripts = "plays"
 """The request for a title goes elsewhere, so that each request here is one of the turn."""
 
 WIRES = ("openai_chat", "openai_responses", "anthropic_messages")
+RACES = {"malformed_chunk_ignored"}
+"""What it finds when all was sent before it saw that the client had gone, which it did at once."""
+
 SAID = "one two three four five six"
 
 Making = Callable[[str], Home]
@@ -65,7 +68,7 @@ def test_a_stream_that_fails_is_asked_for_again_and_the_turn_completes(
     assert all(item.text and SAID.startswith(item.text) for item in void)
     verdict = llmock.verdict()
     assert verdict["passed"], verdict
-    assert verdict["findings"] == []
+    assert {found["code"] for found in verdict["findings"]} <= RACES
     assert verdict["attempts"] == len(waits) + 1
 
 
