@@ -137,10 +137,8 @@ def usage_of(frame: UsageFrame) -> Usage:
     )
 
 
-def parts_of(content: object) -> tuple[str, str]:
-    """What a piece of content says and what it thinks."""
-    if not isinstance(content, list):
-        return content if isinstance(content, str) else "", ""
+def parts_of(content: list[Any]) -> tuple[str, str]:
+    """What a piece of content in parts says and what it thinks."""
     said, thought = "", ""
     for part in cast("list[object]", content):
         match part:

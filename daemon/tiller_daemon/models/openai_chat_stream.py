@@ -29,7 +29,6 @@ from tiller_daemon.models.openai_chat_frames import (
     Choice,
     Delta,
     Frame,
-    UsageFrame,
     decode_frame,
     is_named_error,
     parts_of,
@@ -117,7 +116,8 @@ class ChatDecoder:
             frame = self._decode_leniently(data)
         if frame.error is not None or (frame.choices is None and is_named_error(data)):
             raise error_in_stream(self._endpoint, data)
-        self._count(frame.usage)
+        if frame.usage is not None:
+            self._usage = usage_of(frame.usage)
         for choice in frame.choices or ():
             if not choice.index:
                 self._choice(choice)
@@ -125,15 +125,12 @@ class ChatDecoder:
     def _choice(self, choice: Choice) -> None:
         if choice.error is not None:
             raise error_in_stream(self._endpoint, msgspec.json.encode({"error": choice.error}))
-        self._count(choice.usage)
+        if choice.usage is not None:
+            self._usage = usage_of(choice.usage)
         if choice.delta is not None:
             self._delta(choice.delta)
         if choice.finish_reason and choice.finish_reason != "null":
             self._stop(choice.finish_reason)
-
-    def _count(self, usage: UsageFrame | None) -> None:
-        if usage is not None:
-            self._usage = usage_of(usage)
 
     def _decode_leniently(self, data: bytes) -> Frame:
         """Decode a frame with half a surrogate pair in it: some servers cut text in UTF-16."""
@@ -166,7 +163,9 @@ class ChatDecoder:
                     function.arguments = encodable(function.arguments)
 
     def _delta(self, delta: Delta) -> None:
-        said, thought = parts_of(delta.content)
+        said, thought = delta.content, ""
+        if isinstance(said, list):
+            said, thought = parts_of(said)
         if delta.reasoning_content:
             self._think(delta.reasoning_content, "reasoning_content")
         elif delta.reasoning or thought:
