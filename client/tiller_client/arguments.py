@@ -165,13 +165,15 @@ def _add_history(add: _AddParser) -> None:
 
 def _add_catalog(add: _AddParser) -> None:
     for name, text in (
-        ("models", "list the models that are configured"),
+        ("models", "list the models, and ask their providers what is wrong or what else there is"),
         ("agents", "list the agents"),
         ("tools", "list the tools that a model is offered"),
         ("commands", "list the custom commands, typed as /NAME"),
     ):
         parser = _verb(add, "catalog", name, text)
         parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
+        if name == "models":
+            parser.add_argument("--all", action="store_true", help="all that providers list")
     parser = _verb(add, "config", "config", "show where the configuration is, or check it")
     parser.add_argument(
         "action", nargs="?", choices=("path", "show", "check"), default="show", help="default: show"

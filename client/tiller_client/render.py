@@ -20,7 +20,7 @@ from tiller_client.render_item import (
     item_block,
     request_block,
 )
-from tiller_client.text import Paint, count, cut, harmless, one_line, seconds
+from tiller_client.text import Paint, count, cut, dollars, harmless, one_line, seconds
 from tiller_client.wrap import Wrap
 from tiller_protocol.events import (
     AnyBody,
@@ -309,7 +309,7 @@ class Renderer:
         tokens = f" · {count(usage.input_tokens)} in, {count(usage.output_tokens)} out"
         if usage == Usage():  # the provider did not count
             tokens = ""
-        cost = "" if body.cost is None else f" · ${body.cost:.4f}"
+        cost = "" if body.cost is None else f" · {dollars(body.cost)}"
         outcome = body.outcome.replace("_", " ")
         painted = self._paint.good if body.outcome == "completed" else self._paint.bad
         rest = f" · {steps}{tokens}{cost} · {seconds(body.duration_s)}"

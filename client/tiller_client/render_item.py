@@ -5,7 +5,17 @@ import sys
 from collections.abc import Iterable
 from typing import Any, assert_never, cast
 
-from tiller_client.text import Paint, cells, count, cut, harmless, indent, one_line, seconds
+from tiller_client.text import (
+    Paint,
+    cells,
+    count,
+    cut,
+    dollars,
+    harmless,
+    indent,
+    one_line,
+    seconds,
+)
 from tiller_protocol.items import (
     AssistantMessage,
     BackgroundCommand,
@@ -187,7 +197,7 @@ def transcript(snapshot: Snapshot, paint: Paint, width: int) -> str:
     running = [one for one in snapshot.background if one.state == "running"]
     lines.extend(paint.dim(background_line(one)) for one in running)
     lines.extend(paint.dim(f"queued: {input_line(queued)}") for queued in snapshot.queue)
-    cost = "" if snapshot.cost is None else f" · ${snapshot.cost:.4f}"
+    cost = f" · {_cost(snapshot)}" if snapshot.cost is not None or snapshot.unpriced else ""
     tokens = (
         f" · {count(snapshot.usage.input_tokens)} in, {count(snapshot.usage.output_tokens)} out"
         if snapshot.usage != Usage()
@@ -196,6 +206,16 @@ def transcript(snapshot: Snapshot, paint: Paint, width: int) -> str:
     turns = f"{snapshot.turns} turn{'' if snapshot.turns == 1 else 's'}"
     lines.append(paint.dim(f"\n{snapshot.status} · {turns}{tokens}{cost}"))
     return "\n".join(lines)
+
+
+def _cost(snapshot: Snapshot) -> str:
+    """What is known of a session's cost, and that not all of it is."""
+    if snapshot.cost is None:
+        return "cost unknown"
+    if not snapshot.unpriced:
+        return dollars(snapshot.cost)
+    requests = "1 request" if snapshot.unpriced == 1 else f"{snapshot.unpriced} requests"
+    return f"{dollars(snapshot.cost)} and {requests} of unknown price"
 
 
 def _diff_or_text(text: str, paint: Paint) -> str:

@@ -14,6 +14,8 @@ _SPACE = re.compile(r"\s+")
 
 ELLIPSIS = "…"
 
+DOLLARS_SHOWN_MIN = 0.0001
+
 
 def harmless(text: str) -> str:
     """`text` with every character that could steer a terminal made visible instead.
@@ -89,6 +91,16 @@ def age(elapsed_s: float) -> str:
         if whole >= unit_s:
             return f"{whole // unit_s} {unit}"
     return f"{whole} s"
+
+
+def dollars(cost: float) -> str:
+    """An amount of money: `$12.30`, `$0.0042`, and `<$0.0001` for what is less but not nothing."""
+    if cost >= 10:
+        return f"${cost:,.2f}"
+    if 0 < cost < DOLLARS_SHOWN_MIN:
+        return f"<${DOLLARS_SHOWN_MIN}"
+    cents, rest = f"{cost:.4f}"[:-2], f"{cost:.4f}"[-2:]
+    return f"${cents}{rest.rstrip('0')}"
 
 
 def count(number: int) -> str:

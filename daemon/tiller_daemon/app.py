@@ -45,6 +45,9 @@ log = structlog.get_logger()
 STOP_S = 5.0
 """A daemon that is stopped `now` leaves within this time, come what may."""
 
+CATALOG_FILE = "catalog.json"
+"""What is known of the models in use."""
+
 SPILL_FOLDER = "spill"
 
 GC_THRESHOLDS = (20_000, 50, 100)
@@ -75,7 +78,10 @@ async def serve(
         await sweep(opened.log_id)
         stack.enter_context(Guard(opened.log_id))
         providers = Providers(
-            options.configuration, os.environ, options.places.config / CONFIG_FILE
+            options.configuration,
+            os.environ,
+            options.places.config / CONFIG_FILE,
+            options.places.state / CATALOG_FILE,
         )
         stack.push_async_callback(providers.aclose)
         transport = stack.enter_context(NngTransport(runtime.path, MESSAGE_BYTES_MAX))
@@ -99,6 +105,7 @@ async def _serve_sessions(
     server = Server(services, supervisor, token, providers.summaries)
     async with trio.open_nursery() as session_nursery:
         await session_nursery.start(supervisor.run)
+        session_nursery.start_soon(providers.run)
         async with trio.open_nursery() as socket_nursery:
             socket_nursery.start_soon(transport.serve, server.handle)
             socket_nursery.start_soon(_stop_on_signal, server)

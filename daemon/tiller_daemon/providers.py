@@ -3,28 +3,27 @@
 Builds each provider's client when it is first used and closes them all at the end.
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Mapping
 from pathlib import Path
 
-from msgspec import Struct, structs
+import trio
+from msgspec import Struct
 
 from tiller_daemon.config import Api, Configuration, Model, Provider
 from tiller_daemon.config.options import merge_options
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.models.anthropic_messages import AnthropicMessages
-from tiller_daemon.models.base import ModelClient
-from tiller_daemon.models.catalog import list_local_servers
-from tiller_daemon.models.http_client import BEARER, HttpClient
+from tiller_daemon.models.base import ModelError
+from tiller_daemon.models.catalog import Catalog, is_public
+from tiller_daemon.models.facts import Facts, Question
 from tiller_daemon.models.images import WithoutImages
-from tiller_daemon.models.keys import Key, KeyVariable, NoKey, find_key
-from tiller_daemon.models.openai_chat import OpenAIChat
-from tiller_daemon.models.openai_responses import OpenAIResponses
-from tiller_daemon.models.scripted import ScriptedModel
+from tiller_daemon.models.listing import Listing
+from tiller_daemon.models.local_servers import list_local_servers
+from tiller_daemon.models.provider import ProviderInUse
 from tiller_daemon.session.services import ChosenModel
 from tiller_daemon.tools.similar import did_you_mean
 from tiller_daemon.workspace.environment import is_secret_header
 from tiller_protocol.answers import ModelSummary
+from tiller_protocol.items import Usage
 
 
 class UsualKey(Struct, frozen=True):
@@ -35,6 +34,10 @@ class UsualKey(Struct, frozen=True):
     base_url: str
     model: str
     api: Api = "openai_chat"
+
+    def provider_found(self) -> Provider:
+        """The provider as if it were configured."""
+        return Provider(self.api, base_url=self.base_url, api_key_env=self.variable)
 
 
 USUAL_KEYS = (
@@ -54,28 +57,11 @@ USUAL_KEYS = (
         "gemini-2.5-pro",
     ),
 )
-"""The first that has a key is taken."""
+"""The first that has a key is the default."""
 
 
-class Wire(Struct, frozen=True):
-    """One `api`: its adapter, and its own server.
-
-    `key_variable` is where the key of that is by default, `key_header` what every key goes into.
-    """
-
-    adapter: Callable[[HttpClient], ModelClient]
-    base_url: str
-    key_variable: str
-    key_header: str = BEARER
-
-
-WIRES: dict[Api, Wire] = {
-    "openai_chat": Wire(OpenAIChat, "https://api.openai.com/v1", "OPENAI_API_KEY"),
-    "openai_responses": Wire(OpenAIResponses, "https://api.openai.com/v1", "OPENAI_API_KEY"),
-    "anthropic_messages": Wire(
-        AnthropicMessages, "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", "x-api-key"
-    ),
-}
+NO_LISTING = frozenset({"not_found", "bad_request"})
+"""How a provider says that it lists no models; it may answer all the same."""
 
 SECRET_CHARS_MIN = 8
 """A shorter key is not looked for in what tools say: it may be an ordinary word."""
@@ -90,156 +76,189 @@ NO_MODEL = (
 
 
 class Providers:
-    """The clients of one configuration. `aclose` ends their connections."""
+    """The providers of one configuration. `run` looks up what is not known of their models.
+
+    `config` is the configuration file, for messages; `catalog` the file of what is known.
+    """
 
     def __init__(
-        self, configuration: Configuration, environ: Mapping[str, str], config: Path
+        self,
+        configuration: Configuration,
+        environ: Mapping[str, str],
+        config: Path,
+        catalog: Path | None = None,
     ) -> None:
         self._configuration = configuration
         self._environ = environ
         self._config = config
-        self._clients: dict[str, ModelClient] = {}
-        self._keys: dict[str, Key] = {}
-        self._found: dict[str, Provider] = {}
-        self._found_default: str | None = None
-        self._closing = AsyncExitStack()
-
-    @property
-    def secret_names(self) -> frozenset[str]:
+        self.secret_names = frozenset(
+            {usual.variable for usual in USUAL_KEYS}
+            | {p.api_key_env for p in configuration.providers.values() if p.api_key_env}
+        )
         """The variables that hold keys: no command may see them."""
-        named = {p.api_key_env for p in self._providers.values() if p.api_key_env}
-        return frozenset(named | {usual.variable for usual in USUAL_KEYS})
+        self._in_use: dict[str, ProviderInUse] = {}
+        self._usual = tuple(usual for usual in USUAL_KEYS if environ.get(usual.variable))
+        for usual in self._usual:
+            self._use(usual.provider, usual.provider_found())
+        for name, provider in configuration.providers.items():
+            self._use(name, provider)
+        first = next((f"{one.provider}/{one.model}" for one in self._usual), None)
+        self._default = configuration.model or first
+        self._catalog = Catalog(catalog, self._list, environ)
 
     def secret_values(self) -> tuple[str, ...]:
         """The keys themselves, the longest first; shorter ones may be ordinary words."""
         values = {self._environ.get(name, "") for name in self.secret_names}
-        values.update(*(key.secrets for key in self._keys.values()))
+        values.update(*(provider.key.secrets for provider in self._in_use.values()))
         values.update(
             value
-            for provider in self._providers.values()
-            for name, value in provider.headers.items()
+            for provider in self._in_use.values()
+            for name, value in provider.provider.headers.items()
             if is_secret_header(name)
         )
         return tuple(sorted((v for v in values if len(v) >= SECRET_CHARS_MIN), key=len)[::-1])
 
     async def discover(self) -> None:
-        """Without a configured model: look for usual keys, then for local servers."""
-        if self._configuration.model is not None or self._found_default is not None:
+        """Without a configured model and a usual key: look for local servers."""
+        if self._default is not None:
             return
-        for usual in USUAL_KEYS:
-            if self._environ.get(usual.variable):
-                self._found[usual.provider] = Provider(
-                    usual.api, base_url=usual.base_url, api_key_env=usual.variable
-                )
-                self._found_default = f"{usual.provider}/{usual.model}"
-                return
         for server in await list_local_servers():
-            if server.models:
-                self._found[server.name] = Provider("openai_chat", base_url=server.base_url)
-                self._found_default = f"{server.name}/{server.models[0]}"
+            if server.models and server.name not in self._in_use:
+                self._use(server.name, Provider("openai_chat", base_url=server.base_url))
+                self._default = f"{server.name}/{server.models[0]}"
                 return
 
     def choose(self, name: str | None) -> ChosenModel:
         """Find a model by `provider/model`, or the default one; raises `RejectionError`."""
-        chosen = name or self._configuration.model or self._found_default
+        chosen = name or self._default
         if chosen is None:
             raise RejectionError("invalid_settings", NO_MODEL.format(config=self._config))
         provider_name, slash, provider_model = chosen.partition("/")
-        provider = self._providers.get(provider_name)
+        provider = self._in_use.get(provider_name)
         if provider is None or not slash or not provider_model:
             raise RejectionError("invalid_settings", self._unknown(chosen))
-        if problem := self._problem(provider_name, provider):
+        if problem := provider.problem:
             raise RejectionError("invalid_settings", f"Model {chosen} can't be used: {problem}.")
         model = self._configuration.models.get(chosen, Model())
-        client = self._client(provider_name, provider)
+        known = self._facts(provider, provider_model)
+
+        def cost(usage: Usage) -> float | None:
+            # What was not known when the turn began may be known when its step ends.
+            price = self._facts(provider, provider_model).price
+            return price.cost(usage) if price else None
+
         return ChosenModel(
             chosen,
             provider_model,
-            client if model.images else WithoutImages(client),
-            model.context_window,
+            provider.client if model.images else WithoutImages(provider.client),
+            known.context_window,
             model.max_output,
-            merge_options(provider.options, model.options),
+            merge_options(provider.provider.options, model.options),
             model.variants,
             model.images,
+            cost,
         )
 
-    def summaries(self) -> tuple[ModelSummary, ...]:
-        """The models that are configured or were found, the default one first."""
-        default = self._configuration.model or self._found_default
-        names = dict.fromkeys([default] if default else [])
-        names.update(dict.fromkeys(self._configuration.models))
-        return tuple(self._summary(name, default=name == default) for name in names)
+    async def run(self) -> None:
+        """Look up what is not known of the models in use, until cancelled."""
+        await self._catalog.run()
+
+    async def summaries(self, *, ask: bool = False) -> tuple[ModelSummary, ...]:
+        """The models that are configured or were found, the default one first.
+
+        With `ask` their providers are asked, which says what is wrong with them, and what else they
+        have.
+        """
+        listed: dict[str, Listing] = {}
+        problems: dict[str, str] = {}
+        if ask:
+            await self.discover()
+            async with trio.open_nursery() as nursery:
+                for provider in self._in_use.values():
+                    if provider.base_url and not provider.problem:
+                        nursery.start_soon(self._survey, provider, listed, problems)
+        named = [self._summary(name, problems) for name in self._named()]
+        others = (
+            self._summary(f"{provider}/{model}", problems, listed=True)
+            for provider, listing in listed.items()
+            for model in listing
+        )
+        known = {one.name for one in named}
+        return (*named, *(one for one in others if one.name not in known))
 
     async def aclose(self) -> None:
         """Close every client's connections."""
-        await self._closing.aclose()
+        for provider in self._in_use.values():
+            await provider.aclose()
 
-    @property
-    def _providers(self) -> dict[str, Provider]:
-        return {**self._found, **self._configuration.providers}
+    def _use(self, name: str, provider: Provider) -> None:
+        self._in_use[name] = ProviderInUse(name, provider, self._environ, self.secret_names)
 
-    def _summary(self, name: str, *, default: bool) -> ModelSummary:
-        provider = self._providers.get(name.partition("/")[0])
-        model = self._configuration.models.get(name)
+    async def _list(self, provider_name: str) -> Listing:
+        return await self._in_use[provider_name].list_models()
+
+    async def _survey(
+        self, provider: ProviderInUse, listed: dict[str, Listing], problems: dict[str, str]
+    ) -> None:
+        """Ask one provider for its models, or find out why it can't be asked for anything."""
+        try:
+            listed[provider.name] = await self._catalog.listing(provider.name, provider.base_url)
+        except ModelError as error:
+            if error.kind not in NO_LISTING:
+                problems[provider.name] = error.message
+
+    def _facts(self, provider: ProviderInUse, model: str) -> Facts:
+        """What is known of a model: by the configuration, else by the catalogue."""
+        own = self._configuration.models.get(f"{provider.name}/{model}", Model())
+        told = Facts(own.context_window, own.max_output, own.price)
+        if told.context_window and (told.price or not is_public(provider.base_url)):
+            return told
+        if not provider.base_url:
+            return told
+        return told.over(self._catalog.facts(provider.name, Question(provider.base_url, model)))
+
+    def _named(self) -> dict[str, None]:
+        """Every model that the configuration or a usual key names, the default one first."""
+        configuration = self._configuration
+        names = [
+            self._default,
+            *configuration.models,
+            configuration.small_model,
+            configuration.compaction_model,
+            *(agent.model for agent in configuration.agents.values()),
+            *(f"{usual.provider}/{usual.model}" for usual in self._usual),
+        ]
+        return dict.fromkeys(name for name in names if name)
+
+    def _summary(
+        self, name: str, problems: Mapping[str, str], *, listed: bool = False
+    ) -> ModelSummary:
+        provider_name, _, model = name.partition("/")
+        provider = self._in_use.get(provider_name)
+        if provider is None:
+            return ModelSummary(
+                name, "", default=name == self._default, problem=self._unknown(name)
+            )
+        known = self._facts(provider, model)
+        own = self._configuration.models.get(name, Model()).variants
         return ModelSummary(
             name=name,
-            api=provider.api if provider else "",
-            default=default,
-            context_window=model.context_window if model else None,
-            problem=self._problem(name.partition("/")[0], provider)
-            if provider
-            else self._unknown(name),
+            api=provider.provider.api,
+            default=name == self._default,
+            context_window=known.context_window,
+            problem=provider.problem or problems.get(provider_name, ""),
+            max_output=known.max_output,
+            price=known.price,
+            variants=(*own, *(one for one in provider.variants if one not in own)),
+            listed=listed,
         )
 
     def _unknown(self, name: str) -> str:
-        there_are = ", ".join(sorted(self._providers)) or "none"
+        there_are = ", ".join(sorted(self._in_use)) or "none"
         provider_model = name.rpartition("/")[2]
         known = set(self._configuration.models) - {name}
-        known.update(f"{provider}/{provider_model}" for provider in self._providers)
+        known.update(f"{provider}/{provider_model}" for provider in self._in_use)
         return (
             f"There is no model {name!r}: a model is named provider/model, and the providers in "
             f"{self._config} are: {there_are}.{did_you_mean(name, known)}"
         )
-
-    def _problem(self, name: str, provider: Provider) -> str:
-        if problem := self._key(name, provider).problem():
-            return problem
-        if provider.api != "scripted" and provider.api not in WIRES:
-            return f'its wire {provider.api} is not spoken by this daemon: use api = "openai_chat"'
-        return ""
-
-    def _client(self, name: str, provider: Provider) -> ModelClient:
-        if name not in self._clients:
-            self._clients[name] = self._build(name, provider)
-        return self._clients[name]
-
-    def _build(self, name: str, provider: Provider) -> ModelClient:
-        if provider.api == "scripted":
-            record = Path(provider.record) if provider.record else None
-            return ScriptedModel.from_directory(Path(provider.scripts or "."), record=record)
-        wire = WIRES[provider.api]
-        whole = structs.replace(
-            provider,
-            base_url=provider.base_url or wire.base_url,
-            api_key_header=provider.api_key_header or wire.key_header,
-        )
-        try:
-            http = HttpClient(name, whole, self._key(name, provider), self._environ)
-        except ValueError as error:
-            message = f"The provider {name} can't be used: {error}."
-            raise RejectionError("invalid_settings", message) from None
-        self._closing.push_async_callback(http.aclose)
-        return wire.adapter(http)
-
-    def _key(self, name: str, provider: Provider) -> Key:
-        """The key of a provider, the same one at every call."""
-        if name not in self._keys:
-            self._keys[name] = self._find_key(provider)
-        return self._keys[name]
-
-    def _find_key(self, provider: Provider) -> Key:
-        if found := find_key(provider, self._environ, self.secret_names):
-            return found
-        if provider.base_url is None and provider.api in WIRES:
-            return KeyVariable(WIRES[provider.api].key_variable, self._environ)
-        return NoKey()

@@ -6,8 +6,8 @@ everything about sessions to the supervisor. Knows no socket.
 
 import hmac
 import os
-from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 import trio
@@ -63,6 +63,14 @@ STARTS_WORK = (SessionCreate, SessionFork, UserInput, Shell, Compact, Revert)
 """Ops that a daemon which is about to end does not take any more."""
 
 
+class ListModels(Protocol):
+    """Says what the configuration offers; with `ask` also what the providers say of it."""
+
+    async def __call__(self, *, ask: bool) -> tuple[ModelSummary, ...]:
+        """Return the models, the default one first."""
+        ...
+
+
 class Server:
     """Answers submissions. `stopping` is set when the daemon is to end; `drain` says how.
 
@@ -74,7 +82,7 @@ class Server:
         services: Services,
         supervisor: Supervisor,
         token: str,
-        list_models: Callable[[], tuple[ModelSummary, ...]],
+        list_models: ListModels,
     ) -> None:
         self.stopping = trio.Event()
         self.must_stop = trio.Event()
@@ -130,7 +138,8 @@ class Server:
             case Catalog():
                 if op.start_servers:
                     await self._services.servers.ready(every=True)
-                return Accepted(submission_id, self._catalog(op.workspace))
+                models = await self._list_models(ask=op.ask)
+                return Accepted(submission_id, self._catalog(op.workspace, models))
             case DaemonStatus():
                 return Accepted(submission_id, await self._status())
             case Shutdown():
@@ -153,7 +162,7 @@ class Server:
         limits = Limits(MESSAGE_BYTES_MAX, REPLAY_BYTES_MAX, INPUT_BYTES_MAX)
         return HelloResult(DAEMON_VERSION, PROTOCOL_VERSION, self._services.log.log_id, limits)
 
-    def _catalog(self, workspace: str | None) -> CatalogResult:
+    def _catalog(self, workspace: str | None, models: tuple[ModelSummary, ...]) -> CatalogResult:
         tools = tuple(
             ToolSummary(tool.name, tool.effect, tool.description, tool.server)
             for tool in self._services.tools().values()
@@ -170,7 +179,7 @@ class Server:
             for one in list_commands(place, self._services.config_directory)
         )
         servers = self._services.servers.summaries()
-        return CatalogResult(self._list_models(), tools, agents, commands, servers)
+        return CatalogResult(models, tools, agents, commands, servers)
 
     async def _status(self) -> DaemonStatusResult:
         return DaemonStatusResult(

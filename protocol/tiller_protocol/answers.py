@@ -7,6 +7,7 @@ from msgspec import Struct
 from tiller_protocol.errors import RejectionCode
 from tiller_protocol.events import Event, StatusName
 from tiller_protocol.items import Request
+from tiller_protocol.prices import Price
 from tiller_protocol.snapshot import Snapshot
 
 ServerState = Literal["disabled", "idle", "starting", "up", "failed", "ended"]
@@ -97,13 +98,21 @@ class Queued(Result, frozen=True, tag="queued"):
 
 
 class ModelSummary(Struct, frozen=True, omit_defaults=True):
-    """A model that the configuration names; `problem` says why it can't be used now."""
+    """A model that the configuration names, or with `listed` only its provider.
+
+    `problem` says why it can't be used now. `context_window` and `max_output` are in tokens; what
+    nobody knows is `None`. `variants` are the names that a turn can choose.
+    """
 
     name: str
     api: str
     default: bool = False
     context_window: int | None = None
     problem: str = ""
+    max_output: int | None = None
+    price: Price | None = None
+    variants: tuple[str, ...] = ()
+    listed: bool = False
 
 
 class ToolSummary(Struct, frozen=True, omit_defaults=True):

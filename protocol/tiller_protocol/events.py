@@ -56,10 +56,11 @@ class SessionConfigured(Body, frozen=True, tag="session_configured"):
 
 
 class SessionTitled(Body, frozen=True, tag="session_titled"):
-    """The session has a new title; `usage` is what a model took to find it."""
+    """The session has a new title; `usage` is what a model took to find it, `cost` in dollars."""
 
     title: str
     usage: Usage = Usage()
+    cost: float | None = None
 
 
 class SessionArchived(Body, frozen=True, tag="session_archived"):
@@ -203,7 +204,7 @@ class HistoryCompacted(Body, frozen=True, tag="history_compacted"):
     """History got shorter for the model; the log keeps all of it.
 
     Either the compaction item `item_id` stands for what came before it, or the output of the calls
-    in `pruned` is not sent any more. `usage` is what the summary cost.
+    in `pruned` is not sent any more. `usage` is what the summary took, `cost` in US dollars.
     """
 
     tokens_before: int
@@ -211,6 +212,7 @@ class HistoryCompacted(Body, frozen=True, tag="history_compacted"):
     item_id: str | None = None
     pruned: tuple[str, ...] = ()
     usage: Usage = Usage()
+    cost: float | None = None
 
 
 class HistoryReverted(Body, frozen=True, tag="history_reverted"):

@@ -25,12 +25,17 @@ class Image(Struct, frozen=True, omit_defaults=True):
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):
-    """Tokens as the provider counted them; `cached_input_tokens` are part of `input_tokens`."""
+    """Tokens as the provider counted them.
+
+    `cached_input_tokens`, read from its cache, and `cache_write_tokens`, written there, are part of
+    `input_tokens`; `reasoning_tokens` are part of `output_tokens`.
+    """
 
     input_tokens: int = 0
     cached_input_tokens: int = 0
     output_tokens: int = 0
     reasoning_tokens: int = 0
+    cache_write_tokens: int = 0
 
     @property
     def tokens(self) -> int:
@@ -44,6 +49,7 @@ class Usage(Struct, frozen=True, omit_defaults=True):
             self.cached_input_tokens + other.cached_input_tokens,
             self.output_tokens + other.output_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
         )
 
     def minus(self, other: "Usage") -> "Usage":
@@ -53,6 +59,7 @@ class Usage(Struct, frozen=True, omit_defaults=True):
             self.cached_input_tokens - other.cached_input_tokens,
             self.output_tokens - other.output_tokens,
             self.reasoning_tokens - other.reasoning_tokens,
+            self.cache_write_tokens - other.cache_write_tokens,
         )
 
 

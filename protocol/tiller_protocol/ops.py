@@ -182,11 +182,13 @@ class Shell(Op, frozen=True, tag="shell"):
 class Catalog(Op, frozen=True, tag="catalog"):
     """What there is: models, agents, tools, commands, servers. Answered by `CatalogResult`.
 
-    With `start_servers` every MCP server that is not up is started, and waited for.
+    With `start_servers` every MCP server that is not up is started, and waited for. With `ask` the
+    providers are asked which models they have, which may take some seconds.
     """
 
     workspace: str | None = None
     start_servers: bool = False
+    ask: bool = False
 
 
 class DaemonStatus(Op, frozen=True, tag="daemon_status"):

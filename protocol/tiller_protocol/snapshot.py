@@ -93,8 +93,10 @@ class Snapshot(Struct, omit_defaults=True):
     requests of the whole session. The provider counted `context_tokens` for the first
     `context_items` items; 0 when it has not counted since history got shorter. The output of the
     calls in `pruned` is not sent any more. `worked_s` is the time of all turns that ended. `usage`
-    and `cost` count sub-agents too; `delegated_steps` are their model requests. `marks` say where
-    turns and steps began, `reverted` is what was taken away since the last turn, the last one last.
+    and `cost` count titles, summaries and sub-agents too; `unpriced` are requests of the session
+    itself whose price was not known, `delegated_steps` the model requests of sub-agents. `marks`
+    say where turns and steps began, `reverted` is what was taken away since the last turn, the last
+    one last.
     """
 
     session_id: str
@@ -122,6 +124,7 @@ class Snapshot(Struct, omit_defaults=True):
     steps: int = 0
     usage: Usage = Usage()
     cost: float | None = None
+    unpriced: int = 0
     worked_s: float = 0.0
     delegated_steps: int = 0
     parent_id: str | None = None
@@ -215,13 +218,13 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
             snapshot.settings = body.settings
         case SessionTitled():
             snapshot.title = body.title
-            snapshot.usage = snapshot.usage.plus(body.usage)
+            _spend(snapshot, body.usage, body.cost)
         case SessionArchived():
             snapshot.archived = body.archived
         case HistoryCompacted():
             snapshot.pruned.extend(body.pruned)
             snapshot.context_tokens = snapshot.context_items = 0
-            snapshot.usage = snapshot.usage.plus(body.usage)
+            _spend(snapshot, body.usage, body.cost)
         case HistoryReverted():
             _take_back(snapshot) if body.undone else _revert(snapshot, body)
         case WarningRaised() | ErrorRaised():
@@ -336,9 +339,14 @@ def _begin_step(snapshot: Snapshot, body: StepStarted) -> None:
         snapshot.turn.step_open = True
 
 
+def _spend(snapshot: Snapshot, usage: Usage, cost: float | None) -> None:
+    snapshot.usage = snapshot.usage.plus(usage)
+    snapshot.cost = add_cost(snapshot.cost, cost)
+    snapshot.unpriced += cost is None and usage != Usage()
+
+
 def _end_step(snapshot: Snapshot, body: StepEnded) -> None:
-    snapshot.usage = snapshot.usage.plus(body.usage)
-    snapshot.cost = add_cost(snapshot.cost, body.cost)
+    _spend(snapshot, body.usage, body.cost)
     if body.usage.input_tokens:
         snapshot.context_tokens = body.usage.input_tokens + body.usage.output_tokens
         snapshot.context_items = _first_call_of_last_step(snapshot)

@@ -285,6 +285,23 @@ def test_a_call_without_a_title_is_named_by_its_arguments(arguments: str, title:
     assert call_title(ToolCall("i", "c", "x", arguments, "pending")) == title
 
 
+@pytest.mark.parametrize(
+    ("cost", "unpriced", "shown"),
+    [
+        (None, 0, "idle · 0 turns"),
+        (None, 3, "cost unknown"),
+        (0.0042, 0, "$0.0042"),
+        (0.0042, 1, "$0.0042 and 1 request of unknown price"),
+        (0.0042, 2, "$0.0042 and 2 requests of unknown price"),
+    ],
+)
+def test_a_transcript_says_what_is_known_of_the_cost(
+    cost: float | None, unpriced: int, shown: str
+) -> None:
+    snapshot = Snapshot("01K", cost=cost, unpriced=unpriced)
+    assert transcript(snapshot, PLAIN, 80).endswith(shown)
+
+
 def test_a_transcript_shows_history_and_what_is_open_at_its_end() -> None:
     snapshot = Snapshot("01K")
     bodies = [

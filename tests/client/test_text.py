@@ -12,6 +12,7 @@ from tiller_client.text import (
     cells,
     count,
     cut,
+    dollars,
     harmless,
     json_line,
     one_line,
@@ -105,3 +106,21 @@ def test_an_age_has_one_unit(elapsed_s: float, text: str) -> None:
 )
 def test_numbers_are_for_people(number: int, text: str) -> None:
     assert count(number) == text
+
+
+@pytest.mark.parametrize(
+    ("cost", "shown"),
+    [
+        (0.0, "$0.00"),
+        (0.00001, "<$0.0001"),
+        (0.0001, "$0.0001"),
+        (0.0042, "$0.0042"),
+        (0.01, "$0.01"),
+        (0.125, "$0.125"),
+        (1.5, "$1.50"),
+        (12.345, "$12.35"),
+        (1234.5, "$1,234.50"),
+    ],
+)
+def test_money_is_shown_as_exactly_as_it_matters(cost: float, shown: str) -> None:
+    assert dollars(cost) == shown

@@ -11,6 +11,7 @@ from support.fake_daemon import FakeDaemon, Refusal
 from support.said import CONTEXT, Tiller, ended, started, text_item, tool_call
 from tiller_client.__main__ import main
 from tiller_client.arguments import parse
+from tiller_protocol.answers import ModelSummary
 from tiller_protocol.events import (
     QueueChanged,
     RequestOpened,
@@ -35,6 +36,7 @@ from tiller_protocol.ops import (
     UserInput,
 )
 from tiller_protocol.places import DAEMON_OUTPUT_FILE, Places
+from tiller_protocol.prices import Price
 from tiller_protocol.settings import Settings
 
 SESSION = "01K0AAAAAAAAAAAAAAAAAASES1"
@@ -254,10 +256,37 @@ def test_attach_until_idle_shows_a_running_turn_to_its_end(
     assert out.splitlines()[1:2] == ["on it"]
 
 
-def test_models_that_can_not_be_used_say_why(places: Places, tiller: Tiller) -> None:
-    with FakeDaemon(places.runtime):
+def test_models_say_what_is_known_of_them_and_why_one_can_not_be_used(
+    places: Places, tiller: Tiller
+) -> None:
+    with FakeDaemon(places.runtime) as fake:
+        fake.models = (
+            ModelSummary(
+                "local/qwen",
+                "openai_chat",
+                default=True,
+                context_window=32_768,
+                price=Price(0.3, 1.2, cached_input=0.03),
+                variants=("low", "high"),
+            ),
+            ModelSummary("gone/m", "openai_chat", problem="nobody\nlistens"),
+            *(ModelSummary(f"local/m{n}", "openai_chat", listed=True) for n in range(2)),
+            *(ModelSummary(f"many/m{n}", "openai_chat", listed=True) for n in range(99)),
+        )
         _, out, _ = tiller("models")
-    assert out == "local/qwen openai_chat\n"
+        _, everything, _ = tiller("models", "--all")
+        _, as_json, _ = tiller("models", "--json")
+    assert out.splitlines() == [
+        "local/qwen openai_chat · default · 32.8k tokens · $0.30 (cached $0.03) in, $1.20 out · "
+        "variants lo…",
+        "gone/m openai_chat",
+        "    nobody listens",
+        "local/m0 openai_chat",
+        "local/m1 openai_chat",
+        "many/… 99 more: tiller models --all",
+    ]
+    assert len(everything.splitlines()) == 3 + 2 + 99
+    assert len(as_json.splitlines()) == 2 + 2 + 99
 
 
 def test_status_of_no_daemon_says_so_and_is_1(tiller: Tiller) -> None:

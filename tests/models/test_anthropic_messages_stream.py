@@ -118,7 +118,7 @@ WHOLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
         + piece(0, "text_delta", text="llo")
         + stopped(0)
         + ended("end_turn", output_tokens=5, output_tokens_details={"thinking_tokens": 2}),
-        {"text": ["Héllo"], "usage": [Usage(100, 70, 5, 2)], "finish": Finished("stop")},
+        {"text": ["Héllo"], "usage": [Usage(100, 70, 5, 2, 20)], "finish": Finished("stop")},
     ),
     "thinking, text and two calls": (
         started(input_tokens=3)

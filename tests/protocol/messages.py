@@ -90,7 +90,7 @@ def random_value(wanted: Any) -> st.SearchStrategy[Any]:
             -(2**63) if low is None else int(low), INT64 if high is None else int(high)
         ),
         float: st.floats(
-            min_value=meta.gt if meta else None,
+            min_value=(meta.ge if meta.gt is None else meta.gt) if meta else None,
             exclude_min=bool(meta and meta.gt is not None),
             allow_nan=False,
             allow_infinity=False,

@@ -90,6 +90,7 @@ class FakeDaemon:
     ) -> None:
         self.runtime, self.play, self.log_id, self.token = runtime, play, log_id, token
         self.sessions: dict[str, list[Event]] = {} if sessions is None else sessions
+        self.models = (ModelSummary("local/qwen", "openai_chat"),)
         self.seen: dict[str, AnyOp] = {}
         self.clients: list[str] = []
         self.interrupted = threading.Event()
@@ -209,7 +210,7 @@ class FakeDaemon:
                     self.add(session_id, [resolved])
                 self.answered.set()
             case Catalog():
-                return CatalogResult((ModelSummary("local/qwen", "openai_chat"),), (), ())
+                return CatalogResult(self.models if op.ask else (), (), ())
             case DaemonStatus():
                 return DaemonStatusResult("0.0.fake", 1, 2.5, "/log", 1, 1, 0)
             case Shutdown():

@@ -44,19 +44,29 @@ class LocalServer:
 
     scheme: str = "http"
 
+    lists: bool = True
+    """Whether `GET /models` is answered by `listing`, or as any other request."""
+
+    listing: dict[str, Any] | None = None
+    """The models there are; with none there is no such place."""
+
+    listed: int = 0
+    """How often they were asked for; that is not in `received` and takes none of `answers`."""
+
     @property
     def base_url(self) -> str:
         return f"{self.scheme}://127.0.0.1:{self.port}/v1"
 
 
 def serving(
-    *answers: Answer, port: int = 0, tls: ssl.SSLContext | None = None
+    *answers: Answer, port: int = 0, tls: ssl.SSLContext | None = None, lists: bool = True
 ) -> AbstractAsyncContextManager[LocalServer]:
     """Serve `answers`, one a request, at any port or at that one.
 
-    Encrypted with the certificate that `tls` has.
+    Encrypted with the certificate that `tls` has. Without `lists` a request for the list of models
+    is one as any other.
     """
-    return _serving(list(answers), port, tls)
+    return _serving(list(answers), port, tls, lists=lists)
 
 
 def raw(data: bytes) -> Answer:
@@ -121,11 +131,12 @@ class ClientClosed(Exception):
 
 
 @asynccontextmanager
-async def _serving(answers: list[Answer], port: int, tls: ssl.SSLContext | None):
+async def _serving(answers: list[Answer], port: int, tls: ssl.SSLContext | None, *, lists: bool):
     async with trio.open_nursery() as nursery:
         listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
         server = LocalServer(listeners[0].socket.getsockname()[1], answers)
         server.scheme = "https" if tls else "http"
+        server.lists = lists
 
         async def handle(stream: trio.SocketStream) -> None:
             server.connections += 1
@@ -143,6 +154,9 @@ async def _serving(answers: list[Answer], port: int, tls: ssl.SSLContext | None)
 async def _handle(server: LocalServer, stream: trio.abc.Stream) -> None:
     try:
         while (request := await _read_request(stream)) is not None:
+            if server.lists and request.path.endswith("/models") and not request.data:
+                await _list(server, stream)
+                continue
             server.received.append(request)
             answer = server.answers.pop(0) if len(server.answers) > 1 else server.answers[0]
             try:
@@ -156,6 +170,13 @@ async def _handle(server: LocalServer, stream: trio.abc.Stream) -> None:
         server.client_closed.set()
     finally:
         await trio.aclose_forcefully(stream)
+
+
+async def _list(server: LocalServer, stream: trio.abc.Stream) -> None:
+    server.listed += 1
+    body = json.dumps(server.listing or {}).encode()
+    head = f"HTTP/1.1 {200 if server.listing else 404} Status\r\nContent-Length: {len(body)}\r\n"
+    await stream.send_all(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
 
 
 async def _read_request(stream: trio.abc.Stream) -> Received | None:

@@ -38,7 +38,15 @@ from tiller_daemon.tools.plan import PLAN
 from tiller_daemon.tools.question import QUESTION
 from tiller_daemon.tools.task import TASK
 from tiller_daemon.transport.memory import MemoryTransport
-from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Created, Rejected
+from tiller_daemon.turn.context import CostOf, unpriced
+from tiller_protocol.answers import (
+    Accepted,
+    AnyAnswer,
+    AnyResult,
+    Created,
+    ModelSummary,
+    Rejected,
+)
 from tiller_protocol.codec import (
     decode_answer,
     decode_event,
@@ -229,6 +237,7 @@ class World:
         self.context_window: int | None = None
         self.options: dict[str, Any] = {}
         self.variants: dict[str, dict[str, Any]] = {}
+        self.price: CostOf = unpriced
 
     @classmethod
     async def start(
@@ -266,7 +275,7 @@ class World:
             home=Path("/nonexistent"),
         )
         self.supervisor = Supervisor(services)
-        self.server = Server(services, self.supervisor, TOKEN, lambda: ())
+        self.server = Server(services, self.supervisor, TOKEN, _no_models)
         await nursery.start(self._run)
 
     async def kill(self) -> None:
@@ -359,6 +368,7 @@ class World:
             self.context_window,
             options=self.options,
             variants=self.variants,
+            price=self.price,
         )
 
     async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:
@@ -410,6 +420,11 @@ def _allow(permission: str):
     from tiller_protocol.settings import Rule
 
     return Rule(permission, "*", "allow")
+
+
+async def _no_models(*, ask: bool) -> tuple[ModelSummary, ...]:
+    await trio.lowlevel.checkpoint()
+    return ()
 
 
 async def _nothing() -> None:

@@ -10,7 +10,7 @@ from tiller_client.connection import Connection
 from tiller_client.console import print_json, say, stdout_paint, stdout_width
 from tiller_client.prompt import read_workspace
 from tiller_client.runtime import my_places
-from tiller_client.text import Paint, count, cut, one_line
+from tiller_client.text import Paint, count, cut, dollars, one_line
 from tiller_protocol.answers import (
     AgentSummary,
     CatalogResult,
@@ -20,18 +20,24 @@ from tiller_protocol.answers import (
     ToolSummary,
 )
 from tiller_protocol.ops import Catalog
+from tiller_protocol.prices import Price
 
-Thing = ModelSummary | AgentSummary | ToolSummary | CommandSummary | ServerSummary
+Thing = AgentSummary | ToolSummary | CommandSummary | ServerSummary
+
+LISTED_SHOWN_MAX = 20
+"""More models of a provider than that are counted, not shown: some have hundreds."""
 
 
 def run(arguments: Namespace) -> int:
     """List one kind of thing, one a line."""
     workspace = read_workspace(arguments.directory)
     with Connection(my_places(), f"tiller {arguments.verb}") as connection:
-        op = Catalog(workspace, start_servers=arguments.verb == "tools")
+        asks = arguments.verb == "models"
+        op = Catalog(workspace, start_servers=arguments.verb == "tools", ask=asks)
         catalog = connection.ask(op, CatalogResult)
+    if asks:
+        return _models(catalog.models, arguments)
     things: Iterable[Thing] = {
-        "models": catalog.models,
         "agents": catalog.agents,
         "tools": (*catalog.tools, *catalog.servers),
         "commands": catalog.commands,
@@ -47,15 +53,54 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
+def _models(models: tuple[ModelSummary, ...], arguments: Namespace) -> int:
+    """Models that are configured, and of each provider what else it lists, if that is not much."""
+    if arguments.json:
+        for model in models:
+            print_json(model)
+        return 0
+    paint, width = stdout_paint(), stdout_width()
+    listed: dict[str, list[ModelSummary]] = {}
+    for model in models:
+        if model.listed:
+            listed.setdefault(model.name.partition("/")[0], []).append(model)
+        else:
+            say(_model_line(model, paint, width))
+    for provider, more in listed.items():
+        if len(more) <= LISTED_SHOWN_MAX or arguments.all:
+            for model in more:
+                say(_model_line(model, paint, width))
+        else:
+            say(paint.dim(f"{one_line(provider)}/… {len(more)} more: tiller models --all"))
+    if not models:
+        say("no model is configured or found; three ways to one: tiller exec PROMPT says them")
+    return 0
+
+
+def _model_line(model: ModelSummary, paint: Paint, width: int) -> str:
+    notes = [one_line(model.api)]
+    if model.default:
+        notes.append("default")
+    if model.context_window:
+        notes.append(f"{count(model.context_window)} tokens")
+    if model.price:
+        notes.append(_price(model.price))
+    if model.variants and not model.listed:
+        notes.append(f"variants {', '.join(map(one_line, model.variants))}")
+    name = one_line(model.name)
+    line = f"{paint.bold(name)} {paint.dim(cut(' · '.join(notes), max(20, width - len(name) - 2)))}"
+    return line + paint.bad(f"\n    {one_line(model.problem)}" if model.problem else "")
+
+
+def _price(price: Price) -> str:
+    """Prices of a million tokens."""
+    cached = "" if price.cached_input is None else f" (cached {dollars(price.cached_input)})"
+    return f"{dollars(price.input)}{cached} in, {dollars(price.output)} out"
+
+
 def _line(thing: Thing, paint: Paint, width: int) -> str:
     name = one_line(thing.name)
     match thing:
-        case ModelSummary():
-            window = f" · {count(thing.context_window)} tokens" if thing.context_window else ""
-            default = " · default" if thing.default else ""
-            problem = f"\n    {one_line(thing.problem)}" if thing.problem else ""
-            line = f"{paint.bold(name)} {paint.dim(one_line(thing.api) + window + default)}"
-            return line + paint.bad(problem)
         case AgentSummary():
             only = "read only" if thing.read_only else ""
             note = " · ".join(filter(None, (thing.problem, only, thing.description, thing.model)))

@@ -110,7 +110,8 @@ def _daemon(places: Places) -> Iterator[Finding]:
     try:
         with Connection(places, "tiller doctor", may_start=False) as connection:
             hello = connection.hello
-            catalog = connection.ask(Catalog(start_servers=True), CatalogResult)
+            op = Catalog(start_servers=True, ask=True)
+            catalog = connection.ask(op, CatalogResult)
     except TillerError as error:
         yield Finding("fail", "daemon", one_line(str(error)))
         return
@@ -124,6 +125,8 @@ def _daemon(places: Places) -> Iterator[Finding]:
 def _models(catalog: CatalogResult) -> Iterator[Finding]:
     usable = 0
     for model in catalog.models:
+        if model.listed:
+            continue
         usable += not model.problem
         problem = one_line(model.problem)
         verdict = "warn" if problem else "ok"

@@ -12,7 +12,7 @@ from tiller_client.console import print_json, say, stdout_paint, stdout_width
 from tiller_client.prompt import read_workspace
 from tiller_client.render_item import transcript
 from tiller_client.runtime import my_places
-from tiller_client.text import Paint, age, cut, harmless, one_line, pad
+from tiller_client.text import Paint, age, cut, dollars, harmless, one_line, pad
 from tiller_client.verbs.plain import submit
 from tiller_protocol.answers import Created, ReplayResult, SessionResult, SessionSummary
 from tiller_protocol.events import TurnStarted
@@ -55,7 +55,7 @@ def run(arguments: Namespace) -> int:
 
 
 def table_line(session: SessionSummary, now: float, paint: Paint, width: int) -> str:
-    """A session in one line of `width` columns: id, age, status, workspace, title."""
+    """A session in one line of `width` columns: id, age, status, workspace, title, cost."""
     home = str(Path.home())
     workspace = one_line(session.workspace)
     if workspace == home or workspace.startswith(home + "/"):
@@ -72,7 +72,9 @@ def table_line(session: SessionSummary, now: float, paint: Paint, width: int) ->
         )
     )
     used = choose.SHORT_ID_CHARS + AGE_COLUMNS + STATUS_COLUMNS + WORKSPACE_COLUMNS + 4 * 2
-    return f"{line}  {cut(one_line(session.title), max(10, width - used))}".rstrip()
+    cost = "" if session.cost is None else f"  {dollars(session.cost)}"
+    title = cut(one_line(session.title), max(10, width - used - len(cost)))
+    return f"{line}  {title}{paint.dim(cost)}".rstrip()
 
 
 def _id(connection: Connection, arguments: Namespace) -> str:

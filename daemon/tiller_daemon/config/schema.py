@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from tiller_protocol.prices import Price
 from tiller_protocol.settings import Approve, Budget, FollowUps, Rule, Steps
 
 Api = Literal["openai_responses", "openai_chat", "anthropic_messages", "scripted"]
@@ -98,7 +99,7 @@ class Provider(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Model(Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits of one model in tokens; they override what the daemon knows about it.
+    """Limits of one model in tokens, and its prices; they override what the daemon knows about it.
 
     `options` are fields of the provider's request, `variants` more of them under a name. With
     `images` false it is sent none.
@@ -106,6 +107,7 @@ class Model(Struct, frozen=True, forbid_unknown_fields=True):
 
     context_window: Tokens | None = None
     max_output: Tokens | None = None
+    price: Price | None = None
     images: bool = True
     options: dict[str, Any] = {}
     variants: dict[str, dict[str, Any]] = {}

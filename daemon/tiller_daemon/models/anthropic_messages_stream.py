@@ -319,10 +319,12 @@ def _is_object(text: str) -> bool:
 def _usage_of(usage: _UsageFrame) -> Usage:
     """The API counts what it reads from its cache and what it writes there apart from the rest."""
     cached = usage.cache_read_input_tokens or 0
+    written = usage.cache_creation_input_tokens or 0
     thought = (usage.output_tokens_details or {}).get("thinking_tokens")
     return Usage(
-        (usage.input_tokens or 0) + (usage.cache_creation_input_tokens or 0) + cached,
+        (usage.input_tokens or 0) + written + cached,
         cached,
         usage.output_tokens or 0,
         thought if isinstance(thought, int) else 0,
+        written,
     )

@@ -168,12 +168,13 @@ class HttpClient:
         finally:
             await answer.aclose()
 
-    async def get(self, path: str, shape: type[T]) -> T:
-        """What a GET of `path` under the base URL answers, as JSON of this shape.
+    async def get(self, path: str, shape: type[T], *, from_root: bool = False) -> T:
+        """What a GET of `path` under the base URL, or the server's root, answers: JSON of a shape.
 
         Raises `ModelError`; sets no limit of its own but those of the provider.
         """
-        answer = await self._ask("GET", path, b"", "", {"accept": "application/json"})
+        headers = {"accept": "application/json"}
+        answer = await self._ask("GET", path, b"", "", headers, from_root=from_root)
         try:
             await self._check(answer, "application/json")
             data = await _beginning(answer, LISTING_BYTES_MAX)
@@ -199,10 +200,17 @@ class HttpClient:
         return error_of_connection(self.endpoint, error, self._proxy, self.timeouts.connect_s)
 
     async def _ask(
-        self, method: str, path: str, body: bytes, model: str, headers: Mapping[str, str]
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        model: str,
+        headers: Mapping[str, str],
+        *,
+        from_root: bool = False,
     ) -> Answer:
         """Send a request and take the head of its answer; once more if there is a new key."""
-        url = self._address(path, model)
+        url = self._address(path, model, from_root=from_root)
         key = await self._read_key()
         answer = await self._exchange(method, url, body, self._fields(headers, key))
         if answer.response.status_code == 401 and key:
@@ -287,8 +295,9 @@ class HttpClient:
             fields[self._key_header] = f"Bearer {key}" if self._key_header == BEARER else key
         return fields
 
-    def _address(self, path: str, model: str) -> str:
+    def _address(self, path: str, model: str, *, from_root: bool) -> str:
         base = self._url.path.replace(MODEL_IN_PATH, quote(model, safe="")).rstrip("/")
+        base = "" if from_root else base
         query = f"?{self._query}" if self._query else ""
         return f"{self._url.scheme}://{self._authority}{base}{path}{query}"
 

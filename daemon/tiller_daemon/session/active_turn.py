@@ -215,7 +215,8 @@ class ActiveTurn:
             self._outbox.put(QueueChanged(self._queue.queue))
         snapshot = self._outbox.settle()
         now, new_id = self._services.time(), self._services.new_id
-        bodies = closing_bodies(snapshot, ending, now, new_id, streamed=self._streamed)
+        cost = self.context.price(self._streamed)
+        bodies = closing_bodies(snapshot, ending, now, new_id, streamed=self._streamed, cost=cost)
         self.put(*bodies)
         self._outbox.put(StatusChanged("idle"))
         return next((body for body in bodies if isinstance(body, TurnEnded)), None)

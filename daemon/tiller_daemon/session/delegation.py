@@ -192,7 +192,7 @@ class Errand:
                 case StepEnded():
                     self._count(1, body.usage, body.cost)
                 case HistoryCompacted() if body.usage != Usage():
-                    self._count(1, body.usage, None)
+                    self._count(1, body.usage, body.cost)
                 case _:
                     pass
 

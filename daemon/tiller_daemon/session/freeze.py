@@ -89,6 +89,8 @@ def freeze_context(
             overrides.options or {},
         ),
         compaction_options=(compaction or model).options,
+        price=model.price,
+        compaction_price=(compaction or model).price,
         context_window=model.context_window or DEFAULT_CONTEXT_WINDOW_TOKENS,
         max_output_tokens=model.max_output_tokens,
         output_schema=overrides.output_schema,

@@ -12,6 +12,7 @@ from tiller_daemon.models.base import ModelClient
 from tiller_daemon.session.outbox import Publish
 from tiller_daemon.store.base import Log
 from tiller_daemon.tools.base import Tool
+from tiller_daemon.turn.context import CostOf, unpriced
 from tiller_protocol.answers import ServerSummary
 
 
@@ -19,7 +20,7 @@ class ChosenModel(Struct, frozen=True):
     """A model that can be asked: its full name, its provider's name for it, and its client.
 
     `options` are those of provider and model, `variants` those that a variant adds.
-    `images` says whether it can be shown some.
+    `images` says whether it can be shown some, `price` what some usage of it costs.
     """
 
     name: str
@@ -30,6 +31,7 @@ class ChosenModel(Struct, frozen=True):
     options: dict[str, Any] = {}
     variants: dict[str, dict[str, Any]] = {}
     images: bool = True
+    price: CostOf = unpriced
 
 
 class ToolServers(Protocol):

@@ -63,14 +63,14 @@ class Titling:
         self._hurry(TITLE_S_MAX)
         with self._scope:
             try:
-                answer, usage = await self._ask()
+                answer, usage, cost = await self._ask()
             except (ModelError, RejectionError) as error:
                 log.info("no_title", session_id=session_id, reason=error.message)
             except Exception:
                 log.exception("no_title", session_id=session_id)
             else:
                 if title := clean_title(answer):
-                    self._outbox.put(SessionTitled(title, usage))
+                    self._outbox.put(SessionTitled(title, usage, cost))
 
     def turn_ended(self, *, interrupted: bool) -> None:
         """Let the request have a little more time, or none if the user wants an end."""
@@ -79,7 +79,7 @@ class Titling:
     def _hurry(self, seconds: float) -> None:
         self._scope.deadline = min(self._scope.deadline, trio.current_time() + seconds)
 
-    async def _ask(self) -> tuple[str, Usage]:
+    async def _ask(self) -> tuple[str, Usage, float | None]:
         small = self._services.configuration().small_model
         model = self._services.model(small) if small else self._turn_model
         asked = f"Name this request:\n\n<request>\n{self._text[:INPUT_CHARS_MAX]}\n</request>"
@@ -106,7 +106,7 @@ class Titling:
                         pass
                 if len(answer) > ANSWER_CHARS_MAX:
                     break
-        return answer, usage
+        return answer, usage, model.price(usage)
 
 
 def first_title(text: str) -> str:

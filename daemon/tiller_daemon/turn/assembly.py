@@ -58,12 +58,13 @@ class Response(Struct, frozen=True):
         messages = (i.text for i in reversed(self.items) if isinstance(i, AssistantMessage))
         return next(messages, "")
 
-    def ended(self, step: int) -> StepEnded:
-        """The event that ends the step which this response answered."""
+    def ended(self, step: int, cost: float | None) -> StepEnded:
+        """The event that ends the step which this response answered; `cost` is in US dollars."""
         return StepEnded(
             step,
             self.finish_reason,
             self.usage,
+            cost,
             time_to_first_token_s=self.time_to_first_token_s,
         )
 

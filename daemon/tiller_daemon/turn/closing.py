@@ -31,7 +31,7 @@ from tiller_protocol.items import (
     ToolErrorKind,
     Usage,
 )
-from tiller_protocol.snapshot import OpenTurn, Snapshot
+from tiller_protocol.snapshot import OpenTurn, Snapshot, add_cost
 
 INTERRUPTED_NOTICE = (
     "The user interrupted this turn. Commands that were running were stopped and may have done "
@@ -61,12 +61,14 @@ def closing_bodies(
     new_id: Callable[[], str],
     *,
     streamed: Usage = Usage(),  # noqa: B008 - frozen
+    cost: float | None = None,
     lost: bool = False,
 ) -> tuple[AnyBody, ...]:
     """Events that end the open turn of `snapshot`, `turn_ended` last; none if no turn is open.
 
     `now` is Unix seconds. `lost` is for a turn found in the log: what became of a running call is
-    then not known. `streamed` is what the response of an open step took, as far as it is known.
+    then not known. `streamed` is what the response of an open step took, as far as it is known,
+    and `cost` what that cost.
     """
     turn = snapshot.turn
     if turn is None:
@@ -76,12 +78,13 @@ def closing_bodies(
         if item.id in snapshot.open_items:
             bodies += _close_item(item, now, lost=lost)
     if turn.step_open:
-        bodies.append(StepEnded(turn.step, _finish_reason(ending), streamed))
+        bodies.append(StepEnded(turn.step, _finish_reason(ending), streamed, cost))
+    open_step = (streamed, cost) if turn.step_open else (Usage(), None)
     if ending.outcome == "interrupted":
         text = STOPPED_NOTICE if lost else INTERRUPTED_NOTICE
         notice = Notice(ItemId(new_id()), "interrupted", text)
         bodies += [ItemStarted(notice), ItemCompleted(notice)]
-    return (*bodies, _turn_ended(turn, ending, now, streamed if turn.step_open else Usage()))
+    return (*bodies, _turn_ended(turn, ending, now, *open_step))
 
 
 def _close_item(item: Item, now: float, *, lost: bool) -> list[AnyBody]:
@@ -120,13 +123,15 @@ def _finish_reason(ending: Ending) -> FinishReason:
     return "interrupted" if ending.outcome == "interrupted" else "error"
 
 
-def _turn_ended(turn: OpenTurn, ending: Ending, now: float, streamed: Usage) -> TurnEnded:
+def _turn_ended(
+    turn: OpenTurn, ending: Ending, now: float, streamed: Usage, cost: float | None
+) -> TurnEnded:
     return TurnEnded(
         outcome=ending.outcome,
         steps=turn.steps_ended + turn.step_open,
         usage=turn.usage.plus(streamed),
         duration_s=max(0.0, now - turn.started_at),
         last_message=ending.last_message or turn.last_message,
-        cost=turn.cost,
+        cost=add_cost(turn.cost, cost),
         error=ending.error,
     )

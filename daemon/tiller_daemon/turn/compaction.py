@@ -187,7 +187,13 @@ class Room:
         await self._ports.emit(
             ItemStarted(compaction),
             ItemCompleted(compaction),
-            HistoryCompacted(before, after, compaction.id, usage=usage),
+            HistoryCompacted(
+                before,
+                after,
+                compaction.id,
+                usage=usage,
+                cost=self._context.compaction_price(usage),
+            ),
         )
         return True
 

@@ -1,5 +1,6 @@
 """What is fixed for a turn, and how a turn can end. Frozen: a change waits for the next turn."""
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
@@ -8,6 +9,7 @@ from tiller_daemon.models.base import ToolSpec
 from tiller_daemon.turn.budget import Spent
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import Outcome, TurnContextShown
+from tiller_protocol.items import Usage
 from tiller_protocol.settings import Approve, Budget, FollowUps, Rule
 
 DEFAULT_CONTEXT_WINDOW_TOKENS = 128_000
@@ -21,6 +23,15 @@ class SubAgentOffered(Struct, frozen=True):
     description: str
     read_only: bool
     has_model: bool
+
+
+CostOf = Callable[[Usage], float | None]
+"""What some usage costs in US dollars; `None` when the price is unknown, or nothing was counted."""
+
+
+def unpriced(_: Usage) -> float | None:
+    """The cost at a model without a known price."""
+    return None
 
 
 class TurnContext(Struct, frozen=True):
@@ -58,6 +69,8 @@ class TurnContext(Struct, frozen=True):
     effort: str = ""
     options: dict[str, Any] = {}
     compaction_options: dict[str, Any] = {}
+    price: CostOf = unpriced
+    compaction_price: CostOf = unpriced
     read_only: bool = False
     compaction_model: str = ""
     context_window: int = DEFAULT_CONTEXT_WINDOW_TOKENS

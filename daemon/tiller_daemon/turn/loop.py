@@ -61,7 +61,7 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
             return Ending("failed", ErrorInfo("context_full", str(error)))
         response = done.response
         room.count(response.usage, frozen.request, len(response.calls))
-        ended = response.ended(step)
+        ended = response.ended(step, context.price(response.usage))
         purse.spend(ended)
         await ports.emit(ended)
         if ending := _ending(frozen, done, ports):

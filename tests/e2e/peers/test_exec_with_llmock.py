@@ -20,11 +20,15 @@ small_model = "untitled/none"
 api = "{api}"
 base_url = "{url}"
 
+[models."llmock/claude-opus-4-8"]
+context_window = 200_000
+
 [providers.untitled]
 api = "scripted"
 scripts = "plays"
 """
-"""The request for a title goes elsewhere, so that each request here is one of the turn."""
+"""The request for a title goes elsewhere, and the model's window is known, so that each request
+here is one of the turn."""
 
 WIRES = ("openai_chat", "openai_responses", "anthropic_messages")
 RACES = {"malformed_chunk_ignored"}

@@ -1,0 +1,136 @@
+"""One provider as it is configured: its key, its HTTP client and its adapter, made when needed.
+
+Which providers there are, and which model is meant, is in `providers`.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from tiller_daemon.config import Api, Provider
+from tiller_daemon.models import (
+    anthropic_messages_thinking,
+    openai_chat_request,
+    openai_responses_request,
+)
+from tiller_daemon.models.anthropic_messages import AnthropicMessages
+from tiller_daemon.models.base import ModelClient
+from tiller_daemon.models.http_client import BEARER, HttpClient
+from tiller_daemon.models.keys import Key, KeyVariable, NoKey, find_key
+from tiller_daemon.models.listing import Listing, ask_listing
+from tiller_daemon.models.openai_chat import OpenAIChat
+from tiller_daemon.models.openai_responses import OpenAIResponses
+from tiller_daemon.models.scripted import ScriptedModel
+
+
+class Wire(Struct, frozen=True):
+    """One `api`: its adapter, and its own server.
+
+    `key_variable` is where the key of that is by default, `key_header` what every key goes into.
+    `variants` are those that the adapter knows.
+    """
+
+    adapter: Callable[[HttpClient], ModelClient]
+    base_url: str
+    key_variable: str
+    variants: frozenset[str]
+    key_header: str = BEARER
+
+
+OPENAI = "https://api.openai.com/v1"
+
+WIRES: dict[Api, Wire] = {
+    "openai_chat": Wire(OpenAIChat, OPENAI, "OPENAI_API_KEY", openai_chat_request.EFFORTS),
+    "openai_responses": Wire(
+        OpenAIResponses, OPENAI, "OPENAI_API_KEY", openai_responses_request.EFFORTS
+    ),
+    "anthropic_messages": Wire(
+        AnthropicMessages,
+        "https://api.anthropic.com/v1",
+        "ANTHROPIC_API_KEY",
+        frozenset({*anthropic_messages_thinking.EFFORTS, anthropic_messages_thinking.NO_THINKING}),
+        "x-api-key",
+    ),
+}
+
+BY_EFFORT = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""The order in which variants are shown."""
+
+
+class ProviderInUse:
+    """A provider of the configuration. `environ` is the daemon's; `aclose` ends its connections."""
+
+    def __init__(
+        self,
+        name: str,
+        provider: Provider,
+        environ: Mapping[str, str],
+        secret_names: Collection[str],
+    ) -> None:
+        self.name = name
+        self.provider = provider
+        self.key = _key_of(provider, environ, secret_names)
+        self._environ = environ
+        self._wire = WIRES.get(provider.api)
+        self._http: HttpClient | None = None
+        self._client: ModelClient | None = None
+
+    @property
+    def base_url(self) -> str:
+        """Where it is; empty for one that is no server."""
+        return self.provider.base_url or (self._wire.base_url if self._wire else "")
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """The variants that its API knows by itself, the smallest effort first."""
+        known = self._wire.variants if self._wire else frozenset[str]()
+        return tuple(name for name in BY_EFFORT if name in known)
+
+    @property
+    def problem(self) -> str:
+        """Half a sentence that says why it can't be used, as far as can be seen without asking."""
+        if problem := self.key.problem():
+            return problem
+        try:
+            self.client  # noqa: B018 - made now, or said why not
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    @property
+    def client(self) -> ModelClient:
+        """Its adapter; raises `ValueError`, half a sentence, for what can't be used."""
+        if self._client is None:
+            if self._wire is None:
+                record = Path(self.provider.record) if self.provider.record else None
+                scripts = Path(self.provider.scripts or ".")
+                self._client = ScriptedModel.from_directory(scripts, record=record)
+            else:
+                self._client = self._wire.adapter(self._opened())
+        return self._client
+
+    async def list_models(self) -> Listing:
+        """Ask it for its models; raises `ModelError`. A scripted one lists none."""
+        return await ask_listing(self._opened()) if self._wire else {}
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        if self._http is not None:
+            await self._http.aclose()
+
+    def _opened(self) -> HttpClient:
+        if self._http is None:
+            assert self._wire is not None
+            header = self.provider.api_key_header or self._wire.key_header
+            whole = structs.replace(self.provider, base_url=self.base_url, api_key_header=header)
+            self._http = HttpClient(self.name, whole, self.key, self._environ)
+        return self._http
+
+
+def _key_of(provider: Provider, environ: Mapping[str, str], secret_names: Collection[str]) -> Key:
+    if found := find_key(provider, environ, secret_names):
+        return found
+    if provider.base_url is None and provider.api in WIRES:
+        return KeyVariable(WIRES[provider.api].key_variable, environ)
+    return NoKey()
