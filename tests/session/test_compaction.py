@@ -95,6 +95,10 @@ async def test_b42_an_overflow_is_compacted_once_and_a_second_one_ends_the_turn(
     ended = await world.ended(session_id, 2)
     assert ended.outcome == "completed", ended.error
     assert len(compactions(world, session_id)) == 1
+    retried = [r for r in world.model.requests if r.purpose == "turn"][-1]
+    assert [type(item).__name__ for item in retried.items] == [
+        "UserMessage", "UserMessage", "Compaction",
+    ]  # fmt: skip
     await world.say(session_id, "third")
     failed = await world.ended(session_id, 3)
     assert failed.outcome == "failed"
