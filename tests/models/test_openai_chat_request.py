@@ -121,6 +121,18 @@ def test_openai_is_spared_ids_that_it_refuses() -> None:
     assert messages(USER, call(long))[1]["tool_calls"][0]["id"] == long
 
 
+@pytest.mark.parametrize("model", ["devstral-medium", "mistralai/Mistral-Small-4", "pixtral-12b"])
+def test_mistral_gets_ids_of_its_own_kind_and_no_user_right_behind_results(model: str) -> None:
+    """It refuses such a history with every request, however long the session goes on."""
+    history = (USER, call("call_1"), call("D681PevKs"), call("call_1"), USER)
+    built = messages(*history, model=model)
+    assert [c["id"] for c in built[1]["tool_calls"]] == ["000000000", "D681PevKs", "000000002"]
+    assert roles(built) == "user assistant tool tool tool assistant user"
+    shown = messages(USER, call(images=(PIXEL,)), USER, model=model)
+    assert roles(shown) == "user assistant tool assistant user"
+    assert roles(messages(*history, model="qwen3")) == "user assistant tool tool tool user"
+
+
 def test_discarded_items_are_not_sent() -> None:
     """B33, B47: what a failed stream left is not history."""
     gone = Reasoning(ItemId("r"), "hm", "discarded", TAG)

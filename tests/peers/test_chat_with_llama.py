@@ -1,6 +1,7 @@
 """The Chat adapter against a real model in llama.cpp's own server."""
 
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 import trio
@@ -17,6 +18,7 @@ from tiller_daemon.models.base import (
     UsageReported,
 )
 from tiller_daemon.models.openai_chat import OpenAIChat
+from tiller_daemon.turn.output_schema import message_problem
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import AssistantMessage, Item, Notice, ToolCall, UserMessage
 
@@ -77,6 +79,48 @@ async def test_a_request_beyond_its_context_is_told_as_such(llama: Llama) -> Non
     with pytest.raises(ModelError) as caught:
         await answered(llama, request(long))
     assert caught.value.kind == "context_overflow"
+
+
+def a_call(tool: str, argument: str) -> dict[str, Any]:
+    """The schema of a call of a tool with one argument."""
+    arguments = {
+        "type": "object",
+        "properties": {argument: {"type": "string"}},
+        "required": [argument],
+        "additionalProperties": False,
+    }
+    return {
+        "type": "object",
+        "properties": {"tool": {"const": tool}, "arguments": arguments},
+        "required": ["tool", "arguments"],
+        "additionalProperties": False,
+    }
+
+
+@pytest.mark.parametrize("words", ["Show me the file main.py", "Run the command git status"])
+async def test_b10_a_real_model_answers_in_the_form_of_a_call_that_a_schema_asks_for(
+    llama: Llama, words: str
+) -> None:
+    """It is too weak to choose well among tools, and to call any by itself; the form it keeps."""
+    schema = {"anyOf": [a_call("read", "path"), a_call("bash", "command")]}
+    examples = [
+        UserMessage(ItemId("u1"), "Show me the file notes.txt", "start"),
+        AssistantMessage(
+            ItemId("a1"), '{"tool":"read","arguments":{"path":"notes.txt"}}', "completed"
+        ),
+        UserMessage(ItemId("u2"), "Run the command ls -l", "start"),
+        AssistantMessage(
+            ItemId("a2"), '{"tool":"bash","arguments":{"command":"ls -l"}}', "completed"
+        ),
+    ]
+    asked = UserMessage(ItemId("u3"), words, "start")
+    options = {"temperature": 0}
+    events = await answered(
+        llama, request(*examples, asked, tokens=60, output_schema=schema, options=options)
+    )
+    text = "".join(event.text for event in events if isinstance(event, TextDelta))
+    assert message_problem(schema, text) is None, text
+    assert events[-1] == Finished("stop")
 
 
 async def test_a_cancelled_answer_frees_the_server(llama: Llama) -> None:

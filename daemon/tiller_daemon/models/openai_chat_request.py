@@ -42,7 +42,16 @@ from tiller_protocol.items import (
 
 fits_as_call_id = re.compile(r"[!-~]{1,128}").fullmatch
 fits_as_call_id_at_openai = re.compile(r"[!-~]{1,40}").fullmatch
-"""Call ids that are sent back: OpenAI's own servers refuse longer ones, which others make."""
+fits_as_call_id_of_mistral = re.compile(r"[a-zA-Z0-9]{9}").fullmatch
+"""Call ids that are sent back: OpenAI's own servers refuse longer ones, which others make, and
+Mistral's models all but their own kind."""
+
+is_mistral = re.compile(r"(mi|mini|dev|magi|code)stral|pixtral", re.IGNORECASE).search
+"""Whether a model's name is one of Mistral's, wherever it is served: what its format refuses, its
+template refuses too."""
+
+RESULTS_READ = "I have read the results."
+"""Said for a Mistral model between results and the user's words: it wants them apart."""
 
 EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh"})
 """Variants that are sent as `reasoning_effort`."""
@@ -90,7 +99,10 @@ def build_messages(
     fixed = ("openai_chat", request.system, request.model, base_url, for_openai)
 
     def begin() -> _Conversation:
-        ids = CallIds(fits_as_call_id_at_openai if for_openai else fits_as_call_id)
+        if is_mistral(request.model):
+            ids = CallIds(fits_as_call_id_of_mistral, "{:09}".format)
+        else:
+            ids = CallIds(fits_as_call_id_at_openai if for_openai else fits_as_call_id)
         return _Conversation(request, base_url, ids)
 
     return conversation_of(request, fixed, begin).finish()
@@ -101,6 +113,7 @@ class _Conversation:
 
     def __init__(self, request: ModelRequest, base_url: str, ids: CallIds) -> None:
         self._origin = origin_of(base_url, request.model)
+        self._is_mistral = bool(is_mistral(request.model))
         self._ids = ids
         self._messages: list[Message] = []
         if request.system:
@@ -143,10 +156,15 @@ class _Conversation:
     def _hear(self, text: str, images: tuple[Image, ...] = ()) -> None:
         self._speak()
         parts: list[Message] = [{"type": "text", "text": text}] if text else []
-        parts += [_image_part(image) for image in images]
+        self._say_as_user(parts + [_image_part(image) for image in images])
+
+    def _say_as_user(self, parts: list[Message]) -> None:
         if self._last_role() == "user":
             self._messages[-1] = _user_message(_parts_of(self._messages[-1]) + parts)
-        elif parts:
+            return
+        if parts and self._is_mistral and self._last_role() == "tool":
+            self._messages.append({"role": "assistant", "content": RESULTS_READ})
+        if parts:
             self._messages.append(_user_message(parts))
 
     def _think(self, item: Reasoning) -> None:
@@ -189,7 +207,7 @@ class _Conversation:
         shown = [_image_part(image) for call in calls for image in call.images]
         if shown:
             note = {"type": "text", "text": "Images that the calls above returned:"}
-            self._messages.append(_user_message([note, *shown]))
+            self._say_as_user([note, *shown])
 
     def _kept_beside(self, response: list[Spoken]) -> tuple[Message, dict[str, Any]]:
         """What goes back with a message that has calls, and what with each of them."""

@@ -67,15 +67,21 @@ def usable_arguments(arguments: str) -> str:
 
 
 class CallIds:
-    """The ids of the calls of one request: unique, and such that `fits` says something of each."""
+    """The ids of the calls of one request: unique, and such that `fits` says something of each.
 
-    def __init__(self, fits: Callable[[str], object]) -> None:
+    `make` gives an id that fits for each number.
+    """
+
+    def __init__(
+        self, fits: Callable[[str], object], make: Callable[[int], str] = "call_{}".format
+    ) -> None:
         self._fits = fits
+        self._make = make
         self._used: set[str] = set()
 
     def copy(self) -> "CallIds":
         """Ids that go on from here by themselves."""
-        other = CallIds(self._fits)
+        other = CallIds(self._fits, self._make)
         other._used = self._used.copy()
         return other
 
@@ -83,6 +89,6 @@ class CallIds:
         """`call_id` where it fits, else one that depends on what came before alone."""
         number = len(self._used)
         while call_id in self._used or not self._fits(call_id):
-            call_id, number = f"call_{number}", number + 1
+            call_id, number = self._make(number), number + 1
         self._used.add(call_id)
         return call_id
