@@ -1,7 +1,8 @@
 """G12: what has ended is freed at once; a full collection may be hours away, see `app`."""
 
 import gc
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Callable, Generator
 
 import pytest
 import trio
@@ -22,19 +23,20 @@ SLOW = ScriptStep(parts=(CallPart("look", arguments={"seconds": 50}),))
 
 
 @pytest.fixture
-def no_collection() -> Generator[None]:
+def alive() -> Generator[Callable[[type], int]]:
+    """Counts the objects of a kind that this test has made, while nothing is collected."""
     gc.collect()
     gc.disable()
-    yield
+    before = Counter(type(one) for one in gc.get_objects())
+
+    def count(kind: type) -> int:
+        return sum(type(one) is kind for one in gc.get_objects()) - before[kind]
+
+    yield count
     gc.enable()
 
 
-def alive(kind: type) -> int:
-    """How many objects of this kind there are beside garbage of earlier tests."""
-    return sum(type(one) is kind for one in gc.get_objects())
-
-
-async def test_g12_a_turn_is_freed_when_it_has_ended(autojump_clock, start, no_collection):
+async def test_g12_a_turn_is_freed_when_it_has_ended(autojump_clock, start, alive):
     world, session_id = await start(LOOK, DONE)
     for number in range(1, 4):
         await world.say(session_id, "go")
@@ -43,7 +45,7 @@ async def test_g12_a_turn_is_freed_when_it_has_ended(autojump_clock, start, no_c
     assert alive(ActiveTurn) == 0
 
 
-async def test_g12_a_turn_is_freed_when_it_was_interrupted(autojump_clock, start, no_collection):
+async def test_g12_a_turn_is_freed_when_it_was_interrupted(autojump_clock, start, alive):
     world, session_id = await start(SLOW)
     await world.say(session_id, "go")
     await trio.sleep(1)
@@ -55,7 +57,7 @@ async def test_g12_a_turn_is_freed_when_it_was_interrupted(autojump_clock, start
 
 
 async def test_g12_the_turn_of_a_sub_agent_is_freed_with_that_of_its_owner(
-    autojump_clock, nursery, no_collection
+    autojump_clock, nursery, alive
 ):
     task = CallPart("task", arguments={"prompt": "do it", "agent": "worker"})
     world = await World.start(
@@ -75,7 +77,7 @@ async def test_g12_the_turn_of_a_sub_agent_is_freed_with_that_of_its_owner(
 
 @pytest.mark.parametrize("how", ["deleted", "unloaded"])
 async def test_g12_a_session_is_freed_when_it_is_put_out_of_memory(
-    autojump_clock, start, no_collection, how
+    autojump_clock, start, alive, how
 ):
     world, session_id = await start(LOOK, DONE)
     await world.say(session_id, "go")
