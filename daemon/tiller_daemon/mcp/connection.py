@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.mcp.base import ListedTool, NotTaken, Owner, ServerProblem, Way, directory_of
-from tiller_daemon.mcp.calls import Call, Gone
+from tiller_daemon.mcp.calls import CURRENT, Call, Gone
 from tiller_daemon.mcp.http import HttpLine, HttpProblem
 from tiller_daemon.mcp.means import NotForServers
 from tiller_daemon.mcp.pipes import Pipes
@@ -101,6 +101,7 @@ class Line:
         self._owner = owner
         self._way = way
         self._changed = trio.Event()
+        self._calls: set[Call] = set()
         self._nursery: trio.Nursery | None = None
         self._client = Client(
             streams,
@@ -108,6 +109,7 @@ class Line:
             cache=None,
             client_info=types.Implementation(name="tiller", version=DAEMON_VERSION),
             message_handler=self._hear,
+            elicitation_callback=self._elicit,
         )
 
     @property
@@ -135,12 +137,13 @@ class Line:
         self, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
     ) -> ToolResult:
         """Make a call; see `Connection`."""
-        call = Call(tool, arguments, environment)
+        call = Call(self._owner.name, tool, arguments, environment)
         named = f"{self._owner.name}/{tool}"
         if self._nursery is None or self.is_over:
             raise NotTaken(self._lost())
         self._nursery.start_soon(call.run, self._client)
         timeout_s = self._owner.settings.timeout_s
+        self._calls.add(call)
         try:
             answer = await call.wait(timeout_s)
         except trio.TooSlowError:
@@ -159,6 +162,8 @@ class Line:
             raise ToolFailure(f"{named} answered with something that is no result.") from None
         except RuntimeError as error:
             raise ToolFailure(f"{named} broke its own promise: {error}") from None
+        finally:
+            self._calls.remove(call)
         return await make_result(answer, environment)
 
     def _lost(self) -> str:
@@ -173,6 +178,24 @@ class Line:
         await trio.lowlevel.checkpoint()
         if isinstance(message, types.ToolListChangedNotification):
             self._changed.set()
+
+    async def _elicit(
+        self,
+        context: object,  # noqa: ARG002
+        params: types.ElicitRequestParams,
+    ) -> types.ElicitResult:
+        """Ask the user on behalf of the call that the question belongs to.
+
+        Older servers do not say which one that is: then it must be clear whose user is meant.
+        """
+        await trio.lowlevel.checkpoint()
+        call = CURRENT.get()
+        if call is None and len({one.session_id for one in self._calls}) == 1:
+            call = next(iter(self._calls))
+        if call is None:
+            log.warning("mcp_question_declined", server=self._owner.name, calls=len(self._calls))
+            return types.ElicitResult(action="decline")
+        return await call.ask(params)
 
     async def _listen(self) -> None:
         """Ask a server of the newer kind to say when its list changes; others do without."""
@@ -244,7 +267,7 @@ async def _hold_process(owner: Owner, era: Era) -> _End:
         service = Service(settings.command or (), directory_of(settings, means), variables)
     except (NotForServers, CommandProblem) as problem:
         return _End(str(problem).rstrip("."))
-    pipes = Pipes(owner.name, service)
+    pipes = Pipes(owner.name, service, means.secrets(settings))
     try:
         async with trio.open_nursery() as nursery:
             for task in (pipes.read, pipes.write, pipes.log_errors):

@@ -8,6 +8,7 @@ from typing import Final
 from tiller_daemon.config import McpServer
 from tiller_daemon.models.keys import Key, find_key
 from tiller_daemon.workspace.environment import SECRET_NAME
+from tiller_daemon.workspace.redaction import TAKEN_OUT
 
 SECRET_CHARS_MIN: Final = 8
 """A shorter value is not looked for in what a server says: it may be an ordinary word."""
@@ -63,6 +64,12 @@ class Means:
         key = self.key(settings)
         found |= set(key.secrets if key else ())
         return {value for value in found if len(value) >= SECRET_CHARS_MIN}
+
+    def without_secrets(self, settings: McpServer, text: str) -> str:
+        """What a server said, without what it must not tell (G13)."""
+        for secret in sorted((*self.secrets(settings), *self.provider_values()), key=len)[::-1]:
+            text = text.replace(secret, TAKEN_OUT)
+        return text
 
 
 def _is_secret(header: str) -> bool:

@@ -6,6 +6,7 @@ again by their marks, and end with all that they started (`workspace.service`).
 
 import json
 import signal
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ import trio
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
+from tiller_daemon.workspace.redaction import Redaction
 from tiller_daemon.workspace.service import Service
 
 log = structlog.get_logger()
@@ -47,11 +49,12 @@ class Pipes:
     comes from it any more.
     """
 
-    def __init__(self, server: str, service: Service) -> None:
+    def __init__(self, server: str, service: Service, secrets: Iterable[str]) -> None:
         self.ended: Final = trio.Event()
         self.last_words = ""
         self._server = server
         self._service = service
+        self._secrets = tuple(secrets)
         self._logged = 0
         self._broken = ""
         self._arrived, self._arriving = anyio.create_memory_object_stream[Message](0)
@@ -119,13 +122,15 @@ class Pipes:
 
     async def log_errors(self) -> None:
         """Put what the server complains of into the daemon's log, up to a bound."""
-        rest = b""
+        rest, redaction = b"", Redaction(self._secrets)
         while piece := await self._service.stderr.receive_some(READ_BYTES):
-            self.last_words = (self.last_words + piece.decode(errors="replace"))[-LAST_WORDS_CHARS:]
-            *lines, rest = (rest + piece).split(b"\n")
+            shown = redaction.take(piece)
+            self.last_words = (self.last_words + shown.decode(errors="replace"))[-LAST_WORDS_CHARS:]
+            *lines, rest = (rest + shown).split(b"\n")
             for line in lines:
                 self._note(line.decode(errors="replace"))
             rest = rest[:LOGGED_CHARS_MAX]
+        self._note((rest + redaction.rest()).decode(errors="replace"))
 
     async def _take(self, line: bytes) -> None:
         if not line.strip():
@@ -133,7 +138,8 @@ class Pipes:
         try:
             message = _parsed(line)
         except (ValueError, RecursionError):
-            self._note(line[:LOGGED_CHARS_MAX].decode(errors="replace"))
+            said = Redaction(self._secrets).take(line)
+            self._note(said[:LOGGED_CHARS_MAX].decode(errors="replace"))
             return
         await self._arrived.send(SessionMessage(message))
 

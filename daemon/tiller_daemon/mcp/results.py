@@ -14,6 +14,7 @@ from tiller_daemon.tools.base import ToolEnvironment, ToolResult
 from tiller_daemon.tools.output import cut_parts, fits
 from tiller_daemon.workspace.capture import Capture
 from tiller_daemon.workspace.images import ImageProblem, fit_image
+from tiller_daemon.workspace.redaction import TAKEN_OUT
 from tiller_protocol.items import Image
 
 IMAGES_MAX = 20
@@ -39,8 +40,7 @@ async def make_result(answer: types.CallToolResult, environment: ToolEnvironment
     said = [text for text in texts if text]
     if not said and not images and answer.structured_content is not None:
         said.append(_json(answer.structured_content))
-    path = _spill_path(environment)
-    output, spill_path = await _cut("\n".join(said), path)
+    output, spill_path = await _cut("\n".join(said), environment)
     return ToolResult(
         output or ("(An image.)" if images else "(Nothing was said.)"),
         failed=answer.is_error,
@@ -84,11 +84,13 @@ def _json(value: Any) -> str:  # noqa: ANN401 - any JSON
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
-async def _cut(text: str, path: Path) -> tuple[str, str]:
+async def _cut(text: str, environment: ToolEnvironment) -> tuple[str, str]:
     """The text as a model gets it, and the file with the whole if it was cut."""
     if fits(text):
         return text, ""
-    capture = Capture(path)
+    for secret in environment.secrets:
+        text = text.replace(secret, TAKEN_OUT)
+    capture = Capture(_spill_path(environment))
     try:
         await capture.add(text.encode(errors="replace"))
         await capture.spill()

@@ -126,7 +126,7 @@ class Server:
             self._gone(problem)
 
     def _gone(self, problem: str) -> None:
-        self.problem = problem
+        problem = self.problem = self.means.without_secrets(self.settings, problem)
         if self._connection is None:
             self.state, self.listed = "failed", ()
             if self._failed_at > -math.inf:

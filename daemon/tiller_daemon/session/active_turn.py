@@ -6,6 +6,7 @@ an answer, an interrupt, a bug — the same function closes the turn.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 import trio
@@ -243,6 +244,7 @@ class ActiveTurn:
             secrets=services.secrets,
             delegate=self._delegation.run,
             background=self._background,
+            withdraw=partial(self._requests.withdraw, turn_id=self.turn_id),
         )
         return Ports(
             model=self._frozen.model.client,

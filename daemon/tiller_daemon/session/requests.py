@@ -123,6 +123,13 @@ class OpenRequests:
             )
         return ()
 
+    def withdraw(self, item_id: str, turn_id: str) -> None:
+        """Take back the questions of a call that are still open: they come back as `cancelled`."""
+        for waiter in self._open():
+            if waiter.request.item_id == item_id and waiter.request.kind == "question":
+                self._resolve(waiter, CANCELLED)
+                self._show_status(turn_id)
+
     def reconsider(self, is_allowed: Callable[[Request], bool]) -> None:
         """Resolve open requests that `is_allowed` by the rules there are now, without asking."""
         for waiter in self._open():

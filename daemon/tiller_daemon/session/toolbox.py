@@ -79,7 +79,8 @@ class _Work(Struct, frozen=True):
 class Toolbox:
     """`rules` returns the rules as they are now: a grant of the user counts at once.
 
-    `variables` makes the environment of a child process from a call id.
+    `variables` makes the environment of a child process from a call id, `withdraw` takes back the
+    questions of a call.
     """
 
     context: TurnContext
@@ -94,6 +95,7 @@ class Toolbox:
     secrets: Callable[[], tuple[str, ...]]
     delegate: Delegate
     background: BackgroundCommands
+    withdraw: Callable[[str], None]
 
     def prepare(self, call: ToolCall) -> PreparedCall | Refusal:
         """Find the tool and validate the arguments, or say what is wrong with the call."""
@@ -164,6 +166,7 @@ class Toolbox:
             ask=partial(self._put_question, prepared.call),
             delegate=partial(self.delegate, prepared.call.id),
             background=self.background,
+            withdraw=partial(self.withdraw, prepared.call.id),
             secrets=self.secrets(),
         )
         try:

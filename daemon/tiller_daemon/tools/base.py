@@ -129,6 +129,10 @@ class FileVersions:
         return forget
 
 
+def _nothing() -> None:
+    """Take back nothing: nothing was asked."""
+
+
 @dataclass(frozen=True)
 class ToolEnvironment:
     """What a running call may use. `output` sends a piece of live output to the frontends.
@@ -138,7 +142,7 @@ class ToolEnvironment:
     the session. `ask` puts a question with choices to the user and waits as long as it takes; it
     raises `ToolFailure` when nobody is there. `delegate` gives a prompt to a sub-agent, by the name
     of an agent or by the id of an earlier sub-agent, and returns what came of it. `secrets` are
-    taken out of what a child process prints.
+    taken out of what a child process prints. `withdraw` takes back what is still asked of the user.
     """
 
     workspace: Path
@@ -153,6 +157,7 @@ class ToolEnvironment:
     delegate: Callable[[str, str, str], Awaitable[ToolResult]]
     background: BackgroundCommands
     secrets: tuple[str, ...] = ()
+    withdraw: Callable[[], None] = _nothing
 
 
 def always(arguments: Struct) -> bool:  # noqa: ARG001

@@ -1,0 +1,114 @@
+"""What servers answer, as results: text, images, notes, failures, and what is too long."""
+
+import base64
+from dataclasses import replace
+from pathlib import Path
+
+import mcp_types as types
+import pytest
+
+from mcp_servers.conftest import Room
+from support.pictures import SIZE, decode, picture
+from tiller_daemon.mcp.results import IMAGES_MAX, make_result
+from tiller_daemon.tools.output import BYTES_MAX
+
+
+def text(words: str) -> types.TextContent:
+    return types.TextContent(text=words)
+
+
+def encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def image(data: bytes) -> types.ImageContent:
+    return types.ImageContent(data=encoded(data), mime_type="image/png")
+
+
+def resource(**fields: str) -> types.EmbeddedResource:
+    made = types.TextResourceContents if "text" in fields else types.BlobResourceContents
+    return types.EmbeddedResource(resource=made(uri="file:///a", **fields))
+
+
+@pytest.fixture
+def result_of(room: Room):
+    async def made(*content: types.ContentBlock, **fields: object):
+        answer = types.CallToolResult(content=list(content), **fields)
+        return await make_result(answer, room.environment())
+
+    return made
+
+
+async def test_texts_are_joined(result_of):
+    result = await result_of(text("one"), text(""), text("two"))
+    assert (result.output, result.failed, result.images) == ("one\ntwo", False, ())
+
+
+async def test_what_the_server_calls_an_error_is_one(result_of):
+    assert (await result_of(text("no such file"), is_error=True)).failed
+
+
+async def test_images_are_checked_and_shown(result_of):
+    result = await result_of(text("look:"), image(picture()))
+    assert result.output == "look:"
+    assert decode(result.images[0].data).size == SIZE
+    assert (await result_of(image(picture()))).output == "(An image.)"
+
+
+async def test_a_large_image_is_made_smaller(result_of):
+    (shown,) = (await result_of(image(picture(size=(4000, 2000))))).images
+    assert decode(shown.data).size == (2000, 1000)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [("%%%", "it is no base64"), (encoded(b"GIF89a"), "it is broken"), ("", "it is no PNG")],
+)
+async def test_an_image_that_can_not_be_shown_is_told_of(result_of, data: str, why: str):
+    result = await result_of(types.ImageContent(data=data, mime_type="image/png"))
+    assert result.output.startswith(f"[an image that can't be shown: {why}")
+    assert result.images == ()
+
+
+async def test_there_are_not_more_images_than_a_model_takes(result_of):
+    result = await result_of(*[image(picture(size=(2, 2)))] * (IMAGES_MAX + 1))
+    assert len(result.images) == IMAGES_MAX
+    assert "one more image, which is not shown" in result.output
+
+
+async def test_resources_are_text_or_images_or_told_of(result_of):
+    result = await result_of(
+        resource(text="inside"),
+        resource(blob=encoded(picture()), mime_type="image/png"),
+        resource(blob=encoded(b"abc"), mime_type="x/y"),
+        types.ResourceLink(uri="file:///l", name="l", mime_type="text/plain", description="more"),
+        types.AudioContent(data="", mime_type="audio/wav"),
+    )
+    assert result.output.splitlines() == [
+        "file:///a:",
+        "inside",
+        "file:///a: an image",
+        "[file:///a: 3 bytes of the type x/y, which can't be shown]",
+        "file:///l (l, text/plain, more)",
+        "[audio (audio/wav), which can't be shown]",
+    ]
+    assert len(result.images) == 1
+
+
+async def test_data_is_shown_when_there_is_no_text(result_of):
+    assert '"answer": 42' in (await result_of(structured_content={"answer": 42})).output
+    assert (await result_of(text("so"), structured_content={"a": 1})).output == "so"
+    assert (await result_of()).output == "(Nothing was said.)"
+
+
+async def test_g13_what_is_too_long_is_cut_and_kept_whole_without_secrets(room: Room):
+    words = "\n".join(f"line {number} secret-123" for number in range(20_000))
+    environment = replace(room.environment(), secrets=("secret-123",))
+    result = await make_result(types.CallToolResult(content=[text(words)]), environment)
+    assert len(result.output.encode()) <= BYTES_MAX
+    assert result.output.startswith("line 0 ")
+    assert "line 19999" in result.output
+    assert result.spill_path in result.output
+    kept = Path(result.spill_path)
+    assert kept.parent == room.directory / "spills"
+    assert kept.read_text() == words.replace("secret-123", "[secret]")
