@@ -51,6 +51,7 @@ async def form(user: User, *required: str, **properties: dict[str, Any]) -> type
         ({"type": "number"}, "2.5", 2.5),
         (SIZES, "Large", "l"),
         (SIZES, "s", "s"),
+        (COLOURS, "Red", "r"),
         (COLOURS, "green", "g"),
         (TAGS, "a, C", ["a", "c"]),
         ({"type": "string", "default": "plain"}, "", "plain"),

@@ -1,20 +1,22 @@
 """An MCP server for tests, made with the MCP package: told by its calls how to behave.
 
-Run as `python mcp_server.py [MODE …]`: over pipes, or with `http`, which prints its address first.
-Other words are how it misbehaves: `refuse` exits at once, `mute` never answers, `chatty` prints
-what is no message.
+Run as `python mcp_server.py`: over pipes; or as `python mcp_server.py PORT`: over HTTP, when it
+prints its address first, takes the key that is in `KEY_FILE` and ends with its standard input.
 """
 
 import asyncio
 import base64
 import io
 import os
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Annotated, Literal
 
+import uvicorn
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context, Image
 from mcp_types import (
@@ -29,6 +31,9 @@ from mcp_types import (
     ToolAnnotations,
 )
 from pydantic import BaseModel, Field
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
 
 server = MCPServer("bench")
 READS = ToolAnnotations(read_only_hint=True)
@@ -180,6 +185,12 @@ async def flood(lines: int) -> str:
 
 
 @server.tool(annotations=READS)
+async def headers(ctx: Context) -> str:
+    """Says what came with the request."""
+    return "\n".join(f"{name}: {value}" for name, value in (ctx.headers or {}).items())
+
+
+@server.tool(annotations=READS)
 async def environment() -> str:
     """Says what its variables are."""
     return "\n".join(f"{name}={value}" for name, value in sorted(os.environ.items()))
@@ -197,28 +208,28 @@ def fork() -> str:
     return " ".join([str(os.getpid()), *pids])
 
 
-def main() -> None:
-    modes = sys.argv[1:]
-    if "refuse" in modes:
-        sys.exit("no configuration found")
-    if "mute" in modes:
-        sys.stdin.read()
-        sys.exit()
-    if "chatty" in modes:
-        print("Welcome!", flush=True)
-        print('{"jsonrpc": "2.0", "method": 3}', flush=True)
-    if "http" in modes:
-        import socket
-
-        import uvicorn
-
-        listener = socket.create_server(("127.0.0.1", 0))
-        print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
-        app = server.streamable_http_app()
-        config = uvicorn.Config(app, log_level="warning")
-        asyncio.run(uvicorn.Server(config).serve([listener]))
+async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+    """The server over HTTP, for those who have the key."""
+    key = _read(os.environ["KEY_FILE"]).strip()
+    if scope["type"] == "http" and Headers(scope=scope).get("authorization") != f"Bearer {key}":
+        await PlainTextResponse("no", status_code=401)(scope, receive, send)
     else:
+        await app(scope, receive, send)
+
+
+app = server.streamable_http_app()
+
+
+def main() -> None:
+    if not sys.argv[1:]:
         server.run()
+        return
+    listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+    print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
+    taken = guarded if "KEY_FILE" in os.environ else app
+    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+    config = uvicorn.Config(taken, log_level="warning")
+    asyncio.run(uvicorn.Server(config).serve([listener]))
 
 
 if __name__ == "__main__":

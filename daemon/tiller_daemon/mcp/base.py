@@ -65,10 +65,15 @@ class Owner(Protocol):
 class Way(Protocol):
     """How a server is reached: through pipes, by HTTP.
 
-    `ended` is set when nothing comes from there any more.
+    `ended` is set when nothing comes from there any more, or nothing that comes is wanted.
     """
 
     ended: Final[trio.Event]
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether the server does not know us any more: it was started anew."""
+        ...
 
     def how_it_ended(self) -> str:
         """Why, as a clause."""

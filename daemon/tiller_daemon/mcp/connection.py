@@ -69,9 +69,6 @@ CLOSED: Final = (types.CONNECTION_CLOSED, "Connection closed")
 BAD_STATUS: Final = (types.INTERNAL_ERROR, "Server returned an error response")
 """What the package makes of an HTTP status that is an error."""
 
-FORGOTTEN: Final = (types.INVALID_REQUEST, "Session terminated")
-"""What it makes of the answer of a server that does not know us any more: it was started anew."""
-
 for _name in ("client", "httpcore2", "httpx2", "mcp"):
     # The package's own log goes nowhere: it quotes messages, and what matters is said here.
     logging.getLogger(_name).addHandler(logging.NullHandler())
@@ -115,7 +112,7 @@ class Line:
     @property
     def is_over(self) -> bool:
         """Whether the server has gone; see `Connection`."""
-        return self._way.ended.is_set()
+        return self._way.ended.is_set() or self._way.is_forgotten
 
     async def run(self) -> None:
         """Make calls until the server has ended."""
@@ -154,8 +151,7 @@ class Line:
         except MCPError as error:
             if (error.code, error.message) == CLOSED:
                 raise ToolFailure(self._lost()) from None
-            if (error.code, error.message) == FORGOTTEN:
-                self._way.ended.set()
+            if self._way.is_forgotten:
                 raise NotTaken(self._lost()) from None
             raise ToolFailure(f"{named} failed: {_words(error, self._way)}.") from None
         except ValidationError:
@@ -164,6 +160,8 @@ class Line:
             raise ToolFailure(f"{named} broke its own promise: {error}") from None
         finally:
             self._calls.remove(call)
+            if self._way.is_forgotten and not self._calls:
+                self._way.ended.set()
         return await make_result(answer, environment)
 
     def _lost(self) -> str:

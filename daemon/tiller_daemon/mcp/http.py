@@ -26,6 +26,10 @@ BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 BEARER: Final = "authorization"
 
 UNAUTHORIZED: Final = 401
+NOT_FOUND: Final = 404
+
+SESSION: Final = "mcp-session-id"
+"""What the server calls the session; it answers 404 when it does not know it (any more)."""
 
 
 class HttpProblem(Exception):
@@ -40,12 +44,18 @@ class HttpLine:
         self._url: Final = settings.url or ""
         self._key: Final = key
         self._refused = 0
+        self._forgotten = False
         self.client: Final = httpx2.AsyncClient(
             headers=settings.headers,
             auth=_KeyAuth(key, settings.api_key_header or BEARER) if key else None,
             timeout=httpx2.Timeout(CONNECT_S, read=SILENCE_S, write=WRITE_S),
             event_hooks={"response": [self._look]},
         )
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether the server knows nothing of the session that it once began with us."""
+        return self._forgotten
 
     def transport(self) -> AbstractAsyncContextManager[tuple[Any, Any]]:
         """The package's transport over this client."""
@@ -65,6 +75,8 @@ class HttpLine:
     async def _look(self, response: httpx2.Response) -> None:
         await trio.lowlevel.checkpoint()
         self._refused = response.status_code if response.is_error else 0
+        if response.status_code == NOT_FOUND and SESSION in response.request.headers:
+            self._forgotten = True
         response.stream = _Bounded(response.stream)
 
 
@@ -97,14 +109,18 @@ class _Bounded(httpx2.AsyncByteStream):
     def __init__(self, inner: object) -> None:
         assert isinstance(inner, httpx2.AsyncByteStream)
         self._inner = inner
+        self._pieces = aiter(inner)
+        self._left = BODY_BYTES_MAX
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = BODY_BYTES_MAX
-        async for piece in self._inner:
-            left -= len(piece)
-            if left < 0:
-                raise HttpProblem(f"its answer has more than {BODY_BYTES_MAX} bytes")
-            yield piece
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        piece = await anext(self._pieces)
+        self._left -= len(piece)
+        if self._left < 0:
+            raise HttpProblem(f"its answer has more than {BODY_BYTES_MAX} bytes")
+        return piece
 
     async def aclose(self) -> None:
         """Close the connection's part of it."""

@@ -72,6 +72,11 @@ class Pipes:
         for stream in (self._arrived, self._arriving, self._leaving, self._left):
             stream.close()
 
+    @property
+    def is_forgotten(self) -> bool:
+        """Never: a program that ends takes its pipes with it."""
+        return False
+
     def how_it_ended(self) -> str:
         """Why nothing comes any more, as a clause."""
         status = self._service.status()
