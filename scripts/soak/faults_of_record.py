@@ -22,6 +22,8 @@ OUTBOX = (
         SESSION + "outbox.py",
         "                self._joinable.clear()\n                self._waiting",
         "                self._waiting",
+        equivalent="a piece is then joined with an earlier one of its own item, across events of "
+        "other items; the order within an item, and what all events add up to, stay the same",
     ),
     Fault(
         "G2 an event that the log refused is not published",
@@ -74,8 +76,6 @@ ENDING = (
         SESSION + "active_turn.py",
         "        ended = self._close(ending)\n        await self._outbox.committed()",
         "        ended = self._close(ending)",
-        equivalent="the outbox numbers in the order in which it was put, so that the next turn's "
-        "events follow; only what looks at the log itself could see it a moment later",
     ),
 )
 

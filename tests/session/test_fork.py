@@ -1,7 +1,7 @@
 """B56: a fork goes on from the middle of history; nothing is copied, and both are independent."""
 
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart, WaitPart
-from tiller_protocol.answers import Created
+from tiller_protocol.answers import Created, SessionResult
 from tiller_protocol.events import StepEnded, TurnStarted
 from tiller_protocol.items import ToolCall, UserMessage
 from tiller_protocol.ops import SessionDelete, SessionFork, SessionGet
@@ -49,6 +49,9 @@ async def test_a_fork_in_the_middle_of_a_call_has_a_valid_history(autojump_clock
     await world.say(parent, "go")
     await world.until(parent, lambda e: getattr(e.body, "state", "") == "running")
     child = await forked(world, parent)
+    shown = await world.must(SessionGet(child))
+    assert isinstance(shown, SessionResult)
+    assert [getattr(item, "state", "") for item in shown.snapshot.items] == ["", "error"]
     world.scripts["s"] = Script((DONE, DONE, DONE))
     await world.say(child, "and now")
     await world.ended(child)

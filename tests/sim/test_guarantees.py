@@ -143,6 +143,8 @@ def test_a_session_rests_idle_and_every_request_was_resolved_once(seen: Seen) ->
         assert set(resolved) == set(opened)
         status = [body.status for body in bodies if isinstance(body, StatusChanged)]
         assert not status or status[-1] == "idle"
+        states = {getattr(item, "state", "completed") for item in session.snapshot.items}
+        assert states <= {"completed", "interrupted", "discarded", "error"}
 
 
 @of_every_program
