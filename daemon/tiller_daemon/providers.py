@@ -19,6 +19,7 @@ from tiller_daemon.models.images import WithoutImages
 from tiller_daemon.models.listing import Listing
 from tiller_daemon.models.local_servers import list_local_servers
 from tiller_daemon.models.provider import ProviderInUse
+from tiller_daemon.models.recording import RecordedModel
 from tiller_daemon.session.services import ChosenModel
 from tiller_daemon.tools.similar import did_you_mean
 from tiller_daemon.workspace.environment import is_secret_header
@@ -140,6 +141,10 @@ class Providers:
         if problem := provider.problem:
             raise RejectionError("invalid_settings", f"Model {chosen} can't be used: {problem}.")
         model = self._configuration.models.get(chosen, Model())
+        client = provider.client
+        if self._configuration.record:
+            directory = Path(self._configuration.record)
+            client = RecordedModel(client, directory, self.secret_values)
         known = self._facts(provider, provider_model)
 
         def cost(usage: Usage) -> float | None:
@@ -150,7 +155,7 @@ class Providers:
         return ChosenModel(
             chosen,
             provider_model,
-            provider.client if model.images else WithoutImages(provider.client),
+            client if model.images else WithoutImages(client),
             known.context_window,
             model.max_output,
             merge_options(provider.provider.options, model.options),

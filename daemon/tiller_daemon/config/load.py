@@ -175,6 +175,8 @@ def _with_absolute_paths(
 ) -> Table:
     """Paths of the source made absolute, against `base`; what must be there is looked at."""
     values = dict(values)
+    if "record" in values:
+        values["record"] = str(_absolute(values["record"], base, environ))
     for section, fields in _PATH_FIELDS.items():
         tables = {name: dict(table) for name, table in values.get(section, {}).items()}
         for name, table in tables.items():

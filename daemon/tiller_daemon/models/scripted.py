@@ -6,6 +6,7 @@ alone. What may stand in a script is in docs/scripted-model.md. No network, no c
 
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -26,6 +27,7 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
+from tiller_daemon.models.recording import SUFFIX, find_recording
 from tiller_protocol.events import FinishReason
 from tiller_protocol.items import AssistantMessage, Item, Reasoning, ToolCall, Usage
 
@@ -131,16 +133,28 @@ class ScriptedModel:
     """A `ModelClient` that plays scripts. `find` maps a model's name to its script.
 
     With `record`, each request is appended to that file as one line of JSON before it is answered.
+    A model without a script plays the recording of its name in `recordings`.
     """
 
-    def __init__(self, find: Callable[[str], Script], *, record: Path | None = None) -> None:
+    def __init__(
+        self,
+        find: Callable[[str], Script],
+        *,
+        record: Path | None = None,
+        recordings: Path | None = None,
+    ) -> None:
         self._find = find
         self._record = record
+        self._recordings = recordings
 
     @classmethod
     def from_directory(cls, directory: Path, *, record: Path | None = None) -> "ScriptedModel":
-        """Model NAME plays `directory/NAME.json`, read anew for each request."""
-        return cls(lambda name: load_script(_script_path(directory, name)), record=record)
+        """Model NAME plays `directory/NAME.json`, read anew for each request, or `NAME.jsonl`."""
+        return cls(
+            lambda name: load_script(_script_path(directory, name)),
+            record=record,
+            recordings=directory,
+        )
 
     @classmethod
     def from_file(cls, path: Path, *, record: Path | None = None) -> "ScriptedModel":
@@ -161,6 +175,12 @@ class ScriptedModel:
         await trio.lowlevel.checkpoint()
         if self._record is not None:
             _append(self._record, request)
+        if self._recordings and _plays_recording(self._recordings, request.model):
+            recording = find_recording(self._recordings, request.model, request)
+            async with aclosing(recording.play(request)) as events:
+                async for event in events:
+                    yield event
+            return
         step = _step_for(self._find(request.model), request)
         if step.expect is not None:
             _check(step.expect, request)
@@ -202,6 +222,11 @@ def _script_path(directory: Path, name: str) -> Path:
     if not re.fullmatch(r"\w[\w.-]*", name):
         _refuse(f"{name!r} is no name of a script: it takes letters, digits, '_', '-' and '.'.")
     return directory / f"{name}.json"
+
+
+def _plays_recording(directory: Path, name: str) -> bool:
+    script = _script_path(directory, name)
+    return not script.exists() and script.with_name(f"{name}{SUFFIX}").exists()
 
 
 def _step_for(script: Script, request: ModelRequest) -> ScriptStep:
