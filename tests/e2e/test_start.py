@@ -1,6 +1,7 @@
 """Starting: what the daemon says when it can't, and that there is only ever one of it."""
 
 import os
+import select
 import signal
 import sqlite3
 import subprocess
@@ -62,15 +63,17 @@ def test_five_starters_over_a_stale_socket_have_one_winner(new_daemon: NewDaemon
     daemon.kill9()
     assert (daemon.places.runtime / OPS_SOCKET).is_socket()
     starters = [daemon.spawn() for _ in range(5)]
-    ended = 0
-    while ended < 4:
-        pid, status = os.waitpid(-1, 0)
-        assert pid in {one.pid for one in starters}
-        assert os.waitstatus_to_exitcode(status) == 0
-        next(one for one in starters if one.pid == pid).returncode = 0
-        ended += 1
+    poll = select.poll()
+    for one in starters:
+        poll.register(os.pidfd_open(one.pid), select.POLLIN)
+    while sum(one.poll() is not None for one in starters) < 4:
+        ended = poll.poll(START_S * 1_000)
+        assert ended, "four of them leave"
+        for watched, _ in ended:
+            poll.unregister(watched)
+            os.close(watched)
     (winner,) = [one for one in starters if one.returncode is None]
-    assert winner.poll() is None
+    assert {one.returncode for one in starters if one is not winner} == {0}
     winner.send_signal(signal.SIGTERM)
     assert winner.wait(START_S) == 0
 

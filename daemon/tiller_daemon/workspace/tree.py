@@ -215,15 +215,20 @@ class Tree:
 def reap_orphans() -> None:
     """Reap what died in the care of the daemon; cheap when there is nothing to reap.
 
-    For now and then while a long command runs: its dead daemons would fill the process table.
+    For now and then while a long command runs: its dead daemons would fill the process table. A
+    child in the daemon's own session is one that somebody is about to wait for.
     """
-    how = os.WEXITED | os.WNOHANG | os.WNOWAIT
-    with suppress(ChildProcessError):
-        while _adopts[0] and (died := os.waitid(os.P_ALL, 0, how)):
-            if died.si_pid in _own or os.getsid(died.si_pid) == os.getsid(0):
-                # The daemon's own child, which somebody is about to wait for.
-                return
-            os.waitpid(died.si_pid, os.WNOHANG)
+    if not _adopts[0]:
+        return
+    try:
+        children = _children()
+    except OSError:
+        table = _TABLE.entries()
+        children = {pid for pid, entry in table.items() if entry.parent == os.getpid()}
+    for pid in children - _own:
+        with suppress(ChildProcessError, ProcessLookupError):
+            if os.getsid(pid) != os.getsid(0):
+                os.waitpid(pid, os.WNOHANG)
 
 
 async def sweep(log_id: str) -> int:
