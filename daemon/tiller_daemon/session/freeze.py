@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from tiller_daemon.config import Agent
 from tiller_daemon.config.options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.policy import globs
@@ -64,12 +65,7 @@ def freeze_context(
         provider_model=model.provider_model,
         system_prompt=write_prompt(services, snapshot.workspace, agent.prompt),
         tools=tool_specs(tools, sub_agents),
-        rules=(
-            *_own_output(services.spill_directory(snapshot.session_id)),
-            *(inherited.rules if inherited else configuration.permissions),
-            *agent.permissions,
-            *(settings.permissions or ()),
-        ),
+        rules=_rules(services, snapshot, agent, inherited),
         approve=overrides.approve or settings.approve or configuration.approve,
         follow_ups=settings.follow_ups or configuration.follow_ups,
         max_steps=overrides.max_steps or settings.max_steps or configuration.max_steps,
@@ -99,6 +95,19 @@ def freeze_context(
         sub_agents=sub_agents,
     )
     return FrozenTurn(context, model, compaction, tools)
+
+
+def _rules(
+    services: Services, snapshot: Snapshot, agent: Agent, inherited: Inherited | None
+) -> tuple[Rule, ...]:
+    """The permission rules above the built-in ones, weakest layer first."""
+    below = inherited.rules if inherited else services.configuration().permissions
+    return (
+        *_own_output(services.spill_directory(snapshot.session_id)),
+        *below,
+        *agent.permissions,
+        *(snapshot.settings.permissions or ()),
+    )
 
 
 def choose_tools(services: Services, names: tuple[str, ...] | None) -> dict[str, Tool]:
