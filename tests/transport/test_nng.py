@@ -2,7 +2,9 @@
 
 import os
 import resource
+import select
 import stat
+import struct
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -19,12 +21,15 @@ from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET
 from transport.wire import (
     MESSAGE_BYTES_MAX,
     PATIENCE_S,
+    REQ,
     SUB,
     ask,
     ask_once,
+    connect,
     descriptors,
     dial,
     echo,
+    frame,
     greeting,
     serving,
     until,
@@ -374,3 +379,56 @@ def memory_bytes() -> int:
     """Resident memory now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()
+
+
+def is_hung_up(stream: trio.SocketStream) -> bool:
+    """Whether the other side has closed, seen without reading."""
+    poll = select.poll()
+    poll.register(stream.socket.fileno())
+    return any(event & select.POLLHUP for _, event in poll.poll(0))
+
+
+async def ask_in_a_row(stream: trio.SocketStream, number: int) -> None:
+    await stream.send_all(greeting(REQ))
+    for index in range(number):
+        await stream.send_all(frame(struct.pack(">I", 1 << 31 | index) + b"x"))
+
+
+async def test_no_answer_is_lost_by_a_frontend_that_asks_much_before_it_reads(
+    runtime: Path,
+) -> None:
+    """T19: nng drops what it can't write to a slow reader; no more than it keeps is given to it."""
+    asked, handled = 3000, 0
+
+    async def handler(submission: bytes) -> bytes:
+        nonlocal handled
+        handled += 1
+        return submission
+
+    async with serving(runtime, handler), await connect(runtime) as stream:
+        await ask_in_a_row(stream, asked)
+        await until(lambda: handled == asked)
+        expected = len(greeting(REQ)) + asked * len(frame(b"....x"))
+        received = b""
+        with trio.fail_after(PATIENCE_S):
+            while len(received) < expected:
+                part = await stream.receive_some()
+                assert part, "closed before all was answered"
+                received += part
+
+
+async def test_a_frontend_that_reads_no_answer_is_sent_away_and_others_are_served(
+    runtime: Path,
+) -> None:
+    asked, handled = 3000, 0
+
+    async def handler(submission: bytes) -> bytes:
+        nonlocal handled
+        handled += 1
+        return submission
+
+    async with serving(runtime, handler), await connect(runtime) as stream:
+        await ask_in_a_row(stream, asked)
+        await until(lambda: handled == asked)
+        assert await ask_once(runtime, b"other") == b"other"
+        await until(lambda: is_hung_up(stream))

@@ -28,13 +28,19 @@ ffi: CData = pynng.ffi
 lib: CData = pynng.lib
 
 SUBMISSIONS_MAX = 64
-"""Submissions being answered at the same time; further ones wait in nng and in their senders.
-
-nng keeps 64 answers per connection that are not written yet, and drops what is beyond.
-"""
+"""Submissions being handled at the same time; further ones wait in nng and in their senders."""
 
 SUBMISSION_BYTES_MAX = 64 * 1024 * 1024
-"""Bytes of the submissions being answered, beyond which no further one is received."""
+"""Bytes of submissions and of answers on their way, beyond which no submission is received."""
+
+UNWRITTEN_ANSWERS_MAX = 64
+"""Answers of one connection that nng keeps until they are written: it drops what is beyond."""
+
+UNWRITTEN_POLL_S = 0.005
+"""How long until nng, which tells nobody, is asked again what it has written."""
+
+CONNECTIONS_COUNTED_MAX = 256
+"""Connections whose answers are counted before those that are gone are looked for."""
 
 RECEIVE_MESSAGES_MAX = 16
 """Submissions that nng holds ready for us, beside one per connection."""
@@ -50,7 +56,10 @@ PUBLICATION_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of publications kept for the slow subscribers together (nng shares them), beside one."""
 
 SEND_S_MAX = 5.0
-"""How long an answer may wait for nng to take it, even when the daemon is stopping."""
+"""How long an answer may wait for nng to take it, even when the daemon is stopping.
+
+Then its connection is closed: a frontend that still wants answers dials and asks again.
+"""
 
 SOCKET_MODE = 0o600
 
@@ -74,6 +83,7 @@ class NngTransport:
         self._events: CData = None
         self._receivable = self._sendable = -1
         self._sending = trio.Lock()
+        self._answered = _Answered()
         self._kept_sizes: deque[int] = deque()
         self._kept_bytes = 0
         self._publications_max = PUBLICATIONS_MAX
@@ -167,31 +177,48 @@ class NngTransport:
         return self._handling >= SUBMISSIONS_MAX or self._handling_bytes >= SUBMISSION_BYTES_MAX
 
     async def _answer(self, handler: Handler, message: "_Message") -> None:
+        size = len(message.body)
         try:
-            answer = await handler(message.body)
+            try:
+                answer = await handler(message.body)
+            finally:
+                self._handling -= 1
+                self._room.unpark()
+            self._handling_bytes += len(answer) - size
+            size = len(answer)
             await self._send(message.handle, answer)
         finally:
-            self._handling -= 1
-            self._handling_bytes -= len(message.body)
+            self._handling_bytes -= size
             self._room.unpark()
 
     async def _send(self, handle: CData, answer: bytes) -> None:
         """Put the answer in the place of the question; its header knows the way back."""
         lib.nng_msg_clear(handle)
         _check(lib.nng_msg_append(handle, answer, len(answer)), "keep an answer")
-        if self._try_send(handle):
-            return
-        with trio.move_on_after(SEND_S_MAX, shield=True):
-            async with self._sending:
-                while not self._try_send(handle):
-                    await trio.lowlevel.wait_readable(self._sendable)
+        pipe = lib.nng_msg_get_pipe(handle)
+        connection = self._answered.by(lib.nng_pipe_id(pipe))
+        async with connection.sending:
+            with trio.move_on_after(SEND_S_MAX, shield=True):
+                while not self._answered.has_room(connection):  # noqa: ASYNC110 - nng tells nobody
+                    await trio.sleep(UNWRITTEN_POLL_S)
+                if await self._give(handle):
+                    connection.given += 1
+                return
+            lib.nng_pipe_close(pipe)
+            connection.gone = True
 
-    def _try_send(self, handle: CData) -> bool:
-        """Whether nng needs no further try: it took the message, or its socket is closed."""
+    async def _give(self, handle: CData) -> bool:
+        """Whether nng has the message; else its socket is closed."""
+        while (error := self._try_send(handle)) == lib.NNG_EAGAIN:
+            async with self._sending:
+                await trio.lowlevel.wait_readable(self._sendable)
+        return error == 0
+
+    def _try_send(self, handle: CData) -> int:
         error = lib.nng_sendmsg(self._ops[0], handle, lib.NNG_FLAG_NONBLOCK)
         if error == 0:
             ffi.gc(handle, None)  # it is nng's now
-        return error != lib.NNG_EAGAIN
+        return error
 
     def _listen(self, socket: CData, name: str) -> None:
         path = self._runtime / name
@@ -211,6 +238,48 @@ class NngTransport:
             if socket is not None:
                 lib.nng_close(socket[0])
         self._ops = self._events = None
+
+
+class _Connection:
+    """One that questions came by, and how many answers were given to nng for it."""
+
+    def __init__(self) -> None:
+        self.sending = trio.Lock()
+        self.given = 0
+        self.written = 0
+        """As nng counted when it was last asked; more since, perhaps."""
+        self.gone = False
+
+
+class _Answered:
+    """Counts for each connection what nng has not written yet, for it drops answers in silence."""
+
+    def __init__(self) -> None:
+        self._connections: dict[int, _Connection] = {}
+
+    def by(self, pipe_id: int) -> _Connection:
+        found = self._connections.get(pipe_id)
+        if found is None:
+            if len(self._connections) >= CONNECTIONS_COUNTED_MAX:
+                self._ask()
+            found = self._connections[pipe_id] = _Connection()
+        return found
+
+    def has_room(self, connection: _Connection) -> bool:
+        """Whether nng keeps one more answer for it, or it needs none any more."""
+        if connection.given - connection.written >= UNWRITTEN_ANSWERS_MAX:
+            self._ask()
+        return connection.gone or connection.given - connection.written < UNWRITTEN_ANSWERS_MAX
+
+    def _ask(self) -> None:
+        """Read nng's own counters (100 us with 20 connections) and forget who is gone."""
+        written = _written_by_pipe()
+        for pipe_id, connection in list(self._connections.items()):
+            connection.gone = pipe_id not in written
+            if connection.gone:
+                del self._connections[pipe_id]
+            else:
+                connection.written = written[pipe_id]
 
 
 class _Message(NamedTuple):
@@ -236,6 +305,29 @@ def _descriptor(socket: CData, option: bytes) -> int:
     value = ffi.new("int *")
     _check(lib.nng_socket_get_int(socket[0], option, value), f"get {option.decode()}")
     return value[0]
+
+
+def _written_by_pipe() -> dict[int, int]:
+    """Messages written by each connection that is open, by the connection's id."""
+    slot = ffi.new("nng_stat **")
+    _check(lib.nng_stats_get(slot), "count what was answered")
+    statistics = ffi.gc(slot[0], lib.nng_stats_free)
+    written: dict[int, int] = {}
+    for scope in _statistics_in(statistics):
+        if ffi.string(lib.nng_stat_name(scope)) == b"pipe":
+            figures = {
+                ffi.string(lib.nng_stat_name(figure)): lib.nng_stat_value(figure)
+                for figure in _statistics_in(scope)
+            }
+            written[figures[b"id"]] = figures[b"tx_msgs"]
+    return written
+
+
+def _statistics_in(scope: CData) -> Iterator[CData]:
+    statistic = lib.nng_stat_child(scope)
+    while statistic != ffi.NULL:
+        yield statistic
+        statistic = lib.nng_stat_next(statistic)
 
 
 def _is_from_owner(handle: CData) -> bool:
