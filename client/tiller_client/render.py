@@ -49,7 +49,9 @@ from tiller_protocol.events import (
     WarningRaised,
 )
 from tiller_protocol.items import AssistantMessage, Item, Reasoning, ToolCall, Usage, UserMessage
+from tiller_protocol.settings import Settings
 
+FIELDS = Settings.__struct_fields__
 QUEUED_COLUMNS = 60
 
 MODEL_PATIENCE_S = 1.0
@@ -93,6 +95,7 @@ class Renderer:
         self._prompts = prompts
         self._wraps = wraps
         self._seen_background: dict[str, str] = {}
+        self._settings: Settings | None = None
         self._calls: dict[str, tuple[ToolCall, float | None]] = {}
         self._messages: dict[str, _Message] = {}
         self._stream: _Message | None = None
@@ -184,7 +187,7 @@ class Renderer:
                 if self._prompts:  # else it repeats what was just typed
                     yield from self._line(self._paint.dim(f"title: {one_line(body.title)}"))
             case SessionConfigured():
-                yield from self._line(self._paint.dim("settings changed, from the next turn on"))
+                yield from self._configured(body.settings)
             case QueueChanged():
                 for delivery, label in _WAITING:
                     lines = [input_line(q) for q in body.queue if q.delivery == delivery]
@@ -195,12 +198,22 @@ class Renderer:
                 done = "the revert was undone" if body.undone else "history was put back"
                 conflicts = f"; left as they are: {', '.join(body.conflicts)}"
                 yield from self._line(f"⟲ {done}{one_line(conflicts) if body.conflicts else ''}")
-            case SessionCreated() | SessionArchived() | StepStarted() | HistoryCompacted():
+            case SessionCreated():
+                self._settings = body.settings
+            case SessionArchived() | StepStarted() | HistoryCompacted():
                 pass
             case StepEnded():
                 yield from self._leave_stream()
             case _:
                 assert_never(body)
+
+    def _configured(self, settings: Settings) -> Iterator[Piece]:
+        """Say which settings are new; what `always` allowed was said with the answer."""
+        old, self._settings = self._settings, settings
+        names = [name for name in FIELDS if getattr(old, name, None) != getattr(settings, name)]
+        if names != ["permissions"]:
+            said = ", ".join(name.replace("_", " ") for name in names)
+            yield from self._line(self._paint.dim(f"new settings from the next turn on: {said}"))
 
     def _background(self, body: BackgroundChanged) -> Iterator[Piece]:
         """Show what is new in the list of background commands."""

@@ -134,8 +134,8 @@ HISTORY = (
     Fault(
         "B41 the newest input survives a compaction word for word",
         TURN + "history.py",
-        "                kept = [*(said[message] for message in item.kept), item]",
-        "                kept = [item]",
+        "                self.items = [*(self._said[message] for message in item.kept), item]",
+        "                self.items = [item]",
     ),
     Fault(
         "B43 a summary that is too large does not count",

@@ -23,6 +23,7 @@ from tiller_protocol.events import (
     QueueChanged,
     RequestOpened,
     RequestResolved,
+    SessionConfigured,
     SessionCreated,
     SessionTitled,
     StatusChanged,
@@ -42,7 +43,7 @@ from tiller_protocol.items import (
     Usage,
     UserMessage,
 )
-from tiller_protocol.settings import Settings
+from tiller_protocol.settings import Rule, Settings
 from tiller_protocol.snapshot import Snapshot, fold
 
 PLAIN = Paint(colour=False)
@@ -108,6 +109,16 @@ def test_input_that_waits_says_what_for() -> None:
 def test_a_title_is_not_told_to_whoever_just_typed_it() -> None:
     assert rendered([SessionTitled("Repair")], prompts=False) == ""
     assert rendered([SessionTitled("Repair")]) == "title: Repair\n"
+
+
+def test_new_settings_are_named_and_what_always_allowed_is_not_said_twice() -> None:
+    before = Settings(model="play/a")
+    allowed = Settings(model="play/a", permissions=(Rule("bash", "ls *", "allow"),))
+    other = Settings(model="play/b", approve="always", permissions=allowed.permissions)
+    created = SessionCreated("/w", before)
+    assert rendered([created, SessionConfigured(allowed)]) == ""
+    shown = rendered([created, SessionConfigured(allowed), SessionConfigured(other)])
+    assert shown == "new settings from the next turn on: model, approve\n"
 
 
 def test_an_edit_shows_its_changed_lines_without_file_headers() -> None:
