@@ -13,6 +13,7 @@ from tiller_daemon.models.scripted import (
     ScriptStep,
     TextPart,
 )
+from tiller_daemon.turn.compaction import FAILURES_MAX
 from tiller_daemon.turn.history import PRUNED_OUTPUT
 from tiller_protocol.answers import Started, Steered
 from tiller_protocol.events import HistoryCompacted, StatusChanged, ToolCallUpdated
@@ -133,6 +134,20 @@ async def test_b43_a_bad_summary_falls_back_to_pruning_then_to_a_clear_error(
     assert failed.error is not None
     assert failed.error.code == "context_full"
     assert "larger window" in failed.error.message
+
+
+async def test_b43_after_two_failed_compactions_a_turn_ends_though_pruning_made_room(
+    autojump_clock, narrow
+):
+    steps = [look(9_000 + n) for n in range(12)]
+    world, session_id = await narrow(*steps, text("never"), summary=ScriptStep())
+    await world.say(session_id, "go")
+    ended = await world.ended(session_id)
+    assert ended.error is not None
+    assert ended.error.code == "context_full"
+    purposes = [request.purpose for request in world.model.requests]
+    assert purposes.count("compaction") == FAILURES_MAX
+    assert len(compactions(world, session_id)) == FAILURES_MAX
 
 
 async def test_b44_old_output_is_pruned_and_a_reloaded_session_sends_the_same(

@@ -1,14 +1,21 @@
 """Late answers: whoever comes second, or after a restart, is told how a request ended (B40)."""
 
+import pytest
 import trio
 import trio.testing
 
 from support.world import World
+from tiller_daemon.errors import RejectionError
 from tiller_daemon.models.scripted import CallPart, ScriptStep, TextPart
+from tiller_daemon.session.outbox import Outbox
+from tiller_daemon.session.requests import CANCELLED, OpenRequests, Reply
+from tiller_daemon.store.memory import MemoryLog
 from tiller_daemon.store.projection import request_rows
 from tiller_protocol.answers import Accepted, AnyAnswer, Rejected
 from tiller_protocol.events import RequestOpened
+from tiller_protocol.items import Request
 from tiller_protocol.ops import Answer, Interrupt, SessionDelete
+from tiller_protocol.snapshot import Snapshot
 
 DONE = ScriptStep(parts=(TextPart("done"),), repeat=True)
 GUARDED = ScriptStep(parts=(CallPart("guarded"),))
@@ -128,6 +135,25 @@ async def test_b40_a_request_whose_turn_is_ending_is_cancelled_before_the_log_sa
 
 async def _is_cancelled(world: World, request_id: str) -> None:
     assert await told(world, request_id) == ("already_resolved", "cancelled", "")
+
+
+async def test_b40_an_answer_right_behind_a_withdrawal_is_too_late():
+    """In the moment before the task that waited has run, too."""
+    outbox = Outbox(Snapshot("s"), MemoryLog(), lambda *_: None, lambda: 0.0)
+    requests = OpenRequests(outbox)
+    replies: list[Reply] = []
+
+    async def ask() -> None:
+        replies.append(await requests.ask(Request("r", "question", "Which?", "i"), "t"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await trio.testing.wait_all_tasks_blocked()
+        requests.withdraw("i", "t")
+        with pytest.raises(RejectionError) as refused:
+            requests.answer("r", Reply("answer", "this one", "late"))
+    assert refused.value.code == "already_resolved"
+    assert replies == [CANCELLED]
 
 
 async def test_a_request_of_a_deleted_session_is_not_found(autojump_clock, start):
