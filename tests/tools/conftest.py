@@ -10,6 +10,7 @@ import trio
 from tiller_daemon.tools import BUILT_IN
 from tiller_daemon.tools.base import (
     FileVersions,
+    Need,
     ToolEnvironment,
     ToolFailure,
     ToolResult,
@@ -43,6 +44,7 @@ class Bench:
         self.live = ""
         self.plan: tuple[PlanEntry, ...] = ()
         self.spills = directory / "spills"
+        self.journals = directory / "journals"
         self.files = FileVersions()
         self._news = trio.Event()
 
@@ -58,7 +60,9 @@ class Bench:
 
     async def call(self, name: str, **arguments):
         tool = self._tool(name)
-        return await tool.run(tool.arguments(**arguments), self._environment())
+        given = tool.arguments(**arguments)
+        needs = tool.needs(given, self.workspace)
+        return await tool.run(given, self._environment(needs))
 
     def spilled(self, result) -> bytes:
         return Path(result.spill_path).read_bytes()
@@ -76,7 +80,7 @@ class Bench:
     def _tool(self, name: str):
         return next(tool for tool in BUILT_IN if tool.name == name)
 
-    def _environment(self) -> ToolEnvironment:
+    def _environment(self, needs: tuple[Need, ...]) -> ToolEnvironment:
         return ToolEnvironment(
             workspace=self.workspace,
             spill_directory=self.spills,
@@ -89,6 +93,8 @@ class Bench:
             ask=self._ask,
             delegate=self._delegate,
             background=_Nothing(),
+            needs=needs,
+            journals=self.journals,
         )
 
     async def _show_plan(self, plan: tuple[PlanEntry, ...]) -> None:

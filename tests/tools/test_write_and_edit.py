@@ -92,7 +92,7 @@ async def test_a_file_that_may_not_be_written_is_not_replaced(bench, monkeypatch
     file = bench.put("a.txt", "one\n")
     await bench.call("read", path="a.txt")
     # Root may write anything, so the system's answer is what is put in here.
-    monkeypatch.setattr(disk.os, "access", lambda *_: False)
+    monkeypatch.setattr(disk.os, "access", lambda *_, **__: False)
     with pytest.raises(ToolFailure, match=r"a\.txt is read-only"):
         await bench.call("write", path="a.txt", content="two\n")
     assert file.read_text() == "one\n"

@@ -53,10 +53,10 @@ def test_writes_that_take_only_a_part_are_completed(tmp_path, monkeypatch):
 
 def test_a_file_is_on_disk_before_it_takes_the_place_of_the_old_one(tmp_path, monkeypatch):
     done: list[str] = []
-    fsync, rename = room.os.fsync, room.Path.replace
+    fsync, rename = room.os.fsync, room.os.rename
     monkeypatch.setattr(room.os, "fsync", lambda opened: (done.append("fsync"), fsync(opened))[1])
     monkeypatch.setattr(
-        room.Path, "replace", lambda *paths: (done.append("rename"), rename(*paths))[1]
+        room.os, "rename", lambda *paths, **at: (done.append("rename"), rename(*paths, **at))[1]
     )
     replace(locate(tmp_path, "file"), b"x")
     assert done == ["fsync", "rename"]

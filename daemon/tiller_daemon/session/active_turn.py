@@ -240,6 +240,7 @@ class ActiveTurn:
             new_id=services.new_id,
             files=self._files,
             spill_directory=services.spill_directory(self.context.session_id),
+            journals=services.journals,
             variables=services.variables,
             secrets=services.secrets,
             delegate=self._delegation.run,

@@ -58,6 +58,7 @@ class Services:
     what to do; `discover` looks for what a turn needs beyond the configuration: a model when none
     is configured, the tools of `servers`. `tools` are those there are now. `variables` makes the
     environment of a command from a call id. `forget` removes the files of a deleted session.
+    `journals` is the directory of what is being changed in several files at once.
     `secrets` are the keys in use: they are taken out of what a tool says.
     `config_directory` and `home` are the user's; both absolute, with links followed.
     """
@@ -74,6 +75,7 @@ class Services:
     servers: ToolServers
     variables: Callable[[str], Mapping[str, str]]
     spill_directory: Callable[[str], Path]
+    journals: Path
     forget: Callable[[str], None]
     secrets: Callable[[], tuple[str, ...]]
     platform: str

@@ -91,6 +91,7 @@ class Toolbox:
     new_id: Callable[[], str]
     files: FileVersions
     spill_directory: Path
+    journals: Path
     variables: Callable[[str], Mapping[str, str]]
     secrets: Callable[[], tuple[str, ...]]
     delegate: Delegate
@@ -166,6 +167,8 @@ class Toolbox:
             ask=partial(self._put_question, prepared.call),
             delegate=partial(self.delegate, prepared.call.id),
             background=self.background,
+            needs=work.needs,
+            journals=self.journals,
             withdraw=partial(self.withdraw, prepared.call.id),
             secrets=self.secrets(),
         )

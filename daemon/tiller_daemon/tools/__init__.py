@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from tiller_daemon.tools.apply_patch import APPLY_PATCH
 from tiller_daemon.tools.base import Tool
 from tiller_daemon.tools.bash import BASH
 from tiller_daemon.tools.bash_input import BASH_INPUT
@@ -21,6 +22,7 @@ BUILT_IN: Final[tuple[Tool, ...]] = (
     READ,
     WRITE,
     EDIT,
+    APPLY_PATCH,
     LS,
     GLOB,
     GREP,

@@ -142,7 +142,9 @@ class ToolEnvironment:
     the session. `ask` puts a question with choices to the user and waits as long as it takes; it
     raises `ToolFailure` when nobody is there. `delegate` gives a prompt to a sub-agent, by the name
     of an agent or by the id of an earlier sub-agent, and returns what came of it. `secrets` are
-    taken out of what a child process prints. `withdraw` takes back what is still asked of the user.
+    taken out of what a child process prints. `needs` is what was judged before the call ran,
+    `journals` the directory of what is being changed. `withdraw` takes back what is still asked
+    of the user.
     """
 
     workspace: Path
@@ -156,6 +158,8 @@ class ToolEnvironment:
     ask: Callable[[str, tuple[str, ...]], Awaitable[UserAnswer]]
     delegate: Callable[[str, str, str], Awaitable[ToolResult]]
     background: BackgroundCommands
+    needs: tuple[Need, ...] = ()
+    journals: Path = Path("/nonexistent")
     secrets: tuple[str, ...] = ()
     withdraw: Callable[[], None] = _nothing
 

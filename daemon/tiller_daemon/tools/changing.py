@@ -44,9 +44,12 @@ def store(files: FileVersions, location: Location, data: bytes) -> None:
     files.seen[location.path] = fingerprint(data)
 
 
-def show_change(location: Location, before: bytes | None, after: bytes) -> str:
-    """Return the change as a diff for people."""
-    if b"\0" in (before or b"") or b"\0" in after:
+def show_change(location: Location, before: bytes | None, after: bytes | None) -> str:
+    """Return the change as a diff for people; None stands for no file."""
+    if b"\0" in (before or b"") or b"\0" in (after or b""):
         return f"Binary content of {location.text} changes.\n"
-    text = None if before is None else before.decode(errors="replace")
-    return unified_diff(text, after.decode(errors="replace"), location.text)
+    return unified_diff(_text(before), _text(after), location.text)
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode(errors="replace")

@@ -17,17 +17,18 @@ MATCHED_LINES_MAX: Final = 4000
 Opcode = tuple[str, int, int, int, int]
 
 
-def unified_diff(before: str | None, after: str, name: str) -> str:
-    """Return the change of file `name` as a unified diff; `before` is None for a new file.
+def unified_diff(before: str | None, after: str | None, name: str) -> str:
+    """Return the change of file `name` as a unified diff; None stands for no file.
 
     Empty when nothing changes; a diff beyond what `cut_text` allows lacks its middle.
     """
-    old, new = _lines(before or ""), _lines(after)
+    old, new = _lines(before or ""), _lines(after or "")
     hunks = "".join(_hunk(group, old, new) for group in _groups(old, new))
     if not hunks:
         return ""
     source = "/dev/null" if before is None else f"a/{name}"
-    return cut_text(f"--- {source}\n+++ b/{name}\n{hunks}")
+    target = "/dev/null" if after is None else f"b/{name}"
+    return cut_text(f"--- {source}\n+++ {target}\n{hunks}")
 
 
 def _lines(text: str) -> list[str]:

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
 from tiller_daemon.tools.changing import read_for_preview, require_seen, show_change, store
 from tiller_daemon.tools.diff import unified_diff
-from tiller_daemon.tools.reach import file_needs, reach, told
+from tiller_daemon.tools.reach import file_needs, reach, reach_as_judged, told
 from tiller_daemon.tools.substitute import (
     PLACES_SHOWN_MAX,
     MissingText,
@@ -39,7 +39,7 @@ def _needs(arguments: EditArguments, workspace: Path) -> tuple[Need, ...]:
 
 
 async def _run(arguments: EditArguments, environment: ToolEnvironment) -> ToolResult:
-    location = reach(environment.workspace, arguments.path)
+    location = reach_as_judged(environment, arguments.path)
 
     def edit() -> tuple[Substituted, str]:
         before = read_whole(location)

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult, always
 from tiller_daemon.tools.path_pattern import PathPattern
-from tiller_daemon.tools.reach import directory_needs, reach
+from tiller_daemon.tools.reach import directory_needs, reach, reach_as_judged
 from tiller_daemon.tools.ripgrep import SEARCH_S_MAX, Extent, only_names, run_ripgrep
 
 FILES_SHOWN_MAX: Final = 200
@@ -32,7 +32,7 @@ def _needs(arguments: GlobArguments, workspace: Path) -> tuple[Need, ...]:
 
 
 async def _run(arguments: GlobArguments, environment: ToolEnvironment) -> ToolResult:
-    location = reach(environment.workspace, arguments.path)
+    location = reach_as_judged(environment, arguments.path)
     if not location.path.is_dir():
         raise ToolFailure(f"{location.text} is no directory; give the one to look in.")
     pattern = PathPattern(arguments.pattern)

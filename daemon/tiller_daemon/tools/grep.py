@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult, always
 from tiller_daemon.tools.output import cut_text
 from tiller_daemon.tools.path_pattern import PathPattern
-from tiller_daemon.tools.reach import directory_needs, reach, told
+from tiller_daemon.tools.reach import directory_needs, reach, reach_as_judged, told
 from tiller_daemon.tools.ripgrep import SEARCH_S_MAX, Extent, only_names, run_ripgrep
 from tiller_daemon.workspace.paths import Location, explain, must_be_regular
 
@@ -39,7 +39,7 @@ def _needs(arguments: GrepArguments, workspace: Path) -> tuple[Need, ...]:
 
 
 async def _run(arguments: GrepArguments, environment: ToolEnvironment) -> ToolResult:
-    location = reach(environment.workspace, arguments.path)
+    location = reach_as_judged(environment, arguments.path)
     directory, target = _target(location)
     include = PathPattern(arguments.include) if arguments.include else None
     found: list[tuple[str, int, str]] = []

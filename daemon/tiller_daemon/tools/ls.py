@@ -9,7 +9,7 @@ import trio
 from msgspec import Meta, Struct
 
 from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult, always
-from tiller_daemon.tools.reach import directory_needs, reach, told
+from tiller_daemon.tools.reach import directory_needs, reach, reach_as_judged, told
 from tiller_daemon.workspace.paths import Location, explain, printable
 
 ENTRIES_MAX: Final = 1000
@@ -31,7 +31,7 @@ def _needs(arguments: LsArguments, workspace: Path) -> tuple[Need, ...]:
 
 
 async def _run(arguments: LsArguments, environment: ToolEnvironment) -> ToolResult:
-    location = reach(environment.workspace, arguments.path)
+    location = reach_as_judged(environment, arguments.path)
     with told():
         entries, more = await trio.to_thread.run_sync(_list, location, abandon_on_cancel=True)
     if not entries:

@@ -1,11 +1,11 @@
 """Where the path of a call leads, and which permissions it takes to go there."""
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tiller_daemon.tools.base import Need, ToolFailure
+from tiller_daemon.tools.base import Need, ToolEnvironment, ToolFailure
 from tiller_daemon.workspace.paths import Location, PathProblem, locate, printable
 from tiller_daemon.workspace.process import CommandProblem
 
@@ -25,32 +25,59 @@ def reach(workspace: Path, path: str) -> Location:
         return locate(workspace, path)
 
 
+def reach_as_judged(environment: ToolEnvironment, path: str) -> Location:
+    """Return where `path` leads, of a call that runs: only to what was judged before it ran."""
+    location = reach(environment.workspace, path)
+    if all(location.text not in need.subjects for need in environment.needs):
+        raise ToolFailure(
+            f"{path} leads somewhere else than when this call was judged, and was left alone. "
+            "Look again, then call it again."
+        )
+    return location
+
+
 def file_needs(
     permission: str, location: Location, *, title: str, detail: str = ""
 ) -> tuple[Need, ...]:
     """Return what it takes to use a file."""
-    return _needs(permission, location, printable(location.path.parent), title, detail)
+    return files_needs(permission, (location,), title=title, detail=detail)
+
+
+def files_needs(
+    permission: str, locations: Sequence[Location], *, title: str, detail: str = ""
+) -> tuple[Need, ...]:
+    """Return what it takes to use several files: they are asked about in one go."""
+    places = [(location, printable(location.path.parent)) for location in locations]
+    return _needs(permission, places, title, detail)
 
 
 def directory_needs(permission: str, location: Location, *, title: str) -> tuple[Need, ...]:
     """Return what it takes to look through a directory (or the one file that is named)."""
-    return _needs(permission, location, printable(location.path), title, "")
+    return _needs(permission, [(location, printable(location.path))], title, "")
 
 
 def _needs(
-    permission: str, location: Location, directory: str, title: str, detail: str
+    permission: str, places: Sequence[tuple[Location, str]], title: str, detail: str
 ) -> tuple[Need, ...]:
     wanted = Need(
-        permission, (location.text,), always=("*",), kind="path", title=title, detail=detail
+        permission,
+        tuple(location.text for location, _ in places),
+        always=("*",),
+        kind="path",
+        title=title,
+        detail=detail,
     )
-    if location.inside:
+    beyond = tuple(
+        dict.fromkeys(directory for location, directory in places if not location.inside)
+    )
+    if not beyond:
         return (wanted,)
     # In the patterns of rules a backslash takes the meaning from a star.
-    pattern = re.sub(r"([*?\\])", r"\\\1", directory)
+    patterns = [re.sub(r"([*?\\])", r"\\\1", directory) for directory in beyond]
     outside = Need(
         "external_directory",
-        (directory,),
-        always=(pattern, f"{pattern.rstrip('/')}/*"),
+        beyond,
+        always=tuple(one for pattern in patterns for one in (pattern, f"{pattern.rstrip('/')}/*")),
         kind="path",
         title=f"Leave the workspace: {title}",
     )

@@ -19,7 +19,7 @@ from tiller_daemon.tools.base import (
     always,
 )
 from tiller_daemon.tools.output import BYTES_MAX, LINES_MAX
-from tiller_daemon.tools.reach import file_needs, reach, told
+from tiller_daemon.tools.reach import file_needs, reach, reach_as_judged, told
 from tiller_daemon.tools.similar import did_you_mean_path
 from tiller_daemon.workspace.files import (
     EDITABLE_BYTES_MAX,
@@ -63,7 +63,7 @@ def _needs(arguments: ReadArguments, workspace: Path) -> tuple[Need, ...]:
 
 
 async def _run(arguments: ReadArguments, environment: ToolEnvironment) -> ToolResult:
-    location = reach(environment.workspace, arguments.path)
+    location = reach_as_judged(environment, arguments.path)
     with told():
         size_bytes = size_of(location)
         if size_bytes is None:

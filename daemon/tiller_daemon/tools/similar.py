@@ -82,6 +82,14 @@ def similar_lines(wanted: str, text: str) -> list[tuple[int, list[str]]]:
     return [(place + 1, window.split("\n")) for window, _, place in near]
 
 
+def show_lines(places: Iterable[tuple[int, list[str]]]) -> str:
+    """Return lines with their numbers, as `read` shows them."""
+    return "\n...\n".join(
+        "\n".join(f"{first + i:>6}\t{line}" for i, line in enumerate(lines))
+        for first, lines in places
+    )
+
+
 def _question(names: list[str]) -> str:
     return f" Did you mean {' or '.join(f'`{name}`' for name in names)}?" if names else ""
 

@@ -8,7 +8,7 @@ import re
 from typing import Final, NamedTuple
 
 from tiller_daemon.tools.base import ToolFailure
-from tiller_daemon.tools.similar import similar_lines
+from tiller_daemon.tools.similar import show_lines, similar_lines
 
 PLACES_SHOWN_MAX: Final = 10
 
@@ -60,11 +60,7 @@ def explain_missing(data: bytes, old: str) -> str:
     near = similar_lines(old, data.decode(errors="replace").replace("\r\n", "\n"))
     if not near:
         return f"{said} Nothing in it is like it; read the file again."
-    shown = "\n...\n".join(
-        "\n".join(f"{first + i:>6}\t{line}" for i, line in enumerate(lines))
-        for first, lines in near
-    )
-    return f"{said} It must be exact, white space too. The likest lines are:\n{shown}"
+    return f"{said} It must be exact, white space too. The likest lines are:\n{show_lines(near)}"
 
 
 def _plain(text: str) -> bytes:

@@ -14,7 +14,7 @@ from tiller_daemon.tools.changing import (
     show_change,
     store,
 )
-from tiller_daemon.tools.reach import file_needs, reach, told
+from tiller_daemon.tools.reach import file_needs, reach, reach_as_judged, told
 
 TIMEOUT_S: Final = 30.0
 
@@ -33,7 +33,7 @@ def _needs(arguments: WriteArguments, workspace: Path) -> tuple[Need, ...]:
 
 
 async def _run(arguments: WriteArguments, environment: ToolEnvironment) -> ToolResult:
-    location = reach(environment.workspace, arguments.path)
+    location = reach_as_judged(environment, arguments.path)
     after = _encode(arguments.content)
 
     def write() -> tuple[bytes | None, str]:

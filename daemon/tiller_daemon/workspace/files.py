@@ -9,7 +9,6 @@ import os
 import secrets
 import stat
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 from tiller_daemon.workspace.paths import (
@@ -18,6 +17,7 @@ from tiller_daemon.workspace.paths import (
     explain,
     must_be_regular,
     open_regular,
+    opened_parent,
 )
 
 EDITABLE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -36,12 +36,19 @@ def fingerprint(data: bytes) -> str:
 
 def size_of(location: Location) -> int | None:
     """Return the size of what is there in bytes; None when nothing is. Raises `PathProblem`."""
+    found = state_of(location)
+    return found and found.st_size
+
+
+def state_of(location: Location) -> os.stat_result | None:
+    """Return the state of what is there; None when nothing is. Raises `PathProblem`."""
     try:
-        return os.lstat(location.path).st_size
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise explain(error, location) from error
+        with opened_parent(location) as (parent, name):
+            return os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except PathProblem as problem:
+        if isinstance(problem.__cause__, FileNotFoundError):
+            return None
+        raise
 
 
 def read_whole(location: Location) -> bytes:
@@ -75,40 +82,50 @@ def replace(location: Location, data: bytes) -> None:
     its owner; a new one gets what the umask leaves. Blocks for as long as the disk takes. When it
     fails nothing has changed, and `PathProblem` says why.
     """
-    try:
-        location.path.parent.mkdir(parents=True, exist_ok=True)
-        before = _writable(location)
-        temporary = location.path.with_name(f".tiller-{secrets.token_hex(8)}")
+    with opened_parent(location, make=True) as (parent, name):
+        before = writable_state(parent, name, location)
+        temporary = temporary_name()
         try:
-            _write_new(temporary, data, before)
-            temporary.replace(location.path)
+            write_new(parent, temporary, data, before)
+            os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
         except BaseException:
             with suppress(FileNotFoundError):
-                temporary.unlink()
+                os.unlink(temporary, dir_fd=parent)
             raise
-    except OSError as error:
-        raise explain(error, location) from error
 
 
-def _writable(location: Location) -> os.stat_result | None:
+def temporary_name() -> str:
+    """Return a name, beside a file, for what is to take its place."""
+    return f".tiller-{secrets.token_hex(8)}"
+
+
+def writable_state(parent: int, name: str, location: Location) -> os.stat_result | None:
+    """Return the state of a plain file that may be changed; None when nothing is there.
+
+    Raises `PathProblem` for anything else, and `OSError`.
+    """
     try:
-        before = os.lstat(location.path)
+        before = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
         return None
     must_be_regular(before, location)
-    if not os.access(location.path, os.W_OK):
+    if not os.access(name, os.W_OK, dir_fd=parent):
         raise PathProblem(f"{location.text} is read-only; its mode forbids to change it.")
     return before
 
 
-def _write_new(path: Path, data: bytes, before: os.stat_result | None) -> None:
+def write_new(parent: int, name: str, data: bytes, like: os.stat_result | None) -> None:
+    """Write a file that is not there yet, on disk when it returns, with mode and owner of `like`.
+
+    Raises `OSError`.
+    """
     how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    opened = os.open(path, how, 0o666)
+    opened = os.open(name, how, 0o666, dir_fd=parent)
     try:
-        if before is not None:
+        if like is not None:
             with suppress(PermissionError):
-                os.fchown(opened, before.st_uid, before.st_gid)
-            os.fchmod(opened, stat.S_IMODE(before.st_mode))
+                os.fchown(opened, like.st_uid, like.st_gid)
+            os.fchmod(opened, stat.S_IMODE(like.st_mode))
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(opened, rest) :]

@@ -1,15 +1,24 @@
 """Paths that a model names: where they really lead, and opening what is there without a hang.
 
-Every link is followed before a path is judged. Reading and replacing whole files is in `files`.
+Every link is followed before a path is judged, and none after it: who puts a link in the place of
+a directory meanwhile leads nobody out. Reading and replacing whole files is in `files`.
 """
 
+import errno
 import os
 import stat
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 PATH_BYTES_MAX: Final = 4096
 """The longest path Linux takes (`PATH_MAX`); a longer one is refused before the disk is asked."""
+
+_DIRECTORY: Final = (
+    getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+)
+"""How a directory on the way is opened; `O_PATH` needs no right to list it."""
 
 
 class PathProblem(Exception):
@@ -52,17 +61,36 @@ def printable(path: Path | str) -> str:
     return os.fsencode(path).decode(errors="replace")
 
 
+@contextmanager
+def opened_parent(location: Location, *, make: bool = False) -> Generator[tuple[int, str]]:
+    """Give a descriptor of the directory that a location is in, and the name of it there.
+
+    The way is gone step by step and follows no link: `locate` has followed those that there were.
+    With `make` missing directories are made. Failures of the block, too, become `PathProblem`.
+    """
+    opened = -1
+    try:
+        opened = os.open("/", _DIRECTORY)
+        for name in location.path.parent.parts[1:]:
+            above, opened = opened, _open_below(opened, name, location, make=make)
+            os.close(above)
+        yield opened, location.path.name or "."
+    except OSError as error:
+        raise explain(error, location) from error
+    finally:
+        if opened >= 0:
+            os.close(opened)
+
+
 def open_regular(location: Location) -> int:
     """Open a regular file for reading and return its descriptor; the caller closes it.
 
     Nothing else is opened: a FIFO would hang and a device may act. Raises `PathProblem`.
     """
-    try:
-        must_be_regular(os.lstat(location.path), location)
+    with opened_parent(location) as (parent, name):
+        must_be_regular(os.stat(name, dir_fd=parent, follow_symlinks=False), location)
         how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-        opened = os.open(location.path, how)
-    except OSError as error:
-        raise explain(error, location) from error
+        opened = os.open(name, how, dir_fd=parent)
     try:
         must_be_regular(os.fstat(opened), location)
     except PathProblem:
@@ -102,6 +130,26 @@ def explain(error: OSError, location: Location) -> PathProblem:
         case _:
             said = f"can't be accessed: {error.strerror or error}"
     return PathProblem(f"{location.text} {said}.")
+
+
+def _open_below(parent: int, name: str, location: Location, *, make: bool) -> int:
+    try:
+        return os.open(name, _DIRECTORY, dir_fd=parent)
+    except FileNotFoundError:
+        if not make:
+            raise
+        with suppress(FileExistsError):
+            os.mkdir(name, dir_fd=parent)
+        return _open_below(parent, name, location, make=False)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+            raise
+        if not stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+            raise NotADirectoryError from error
+        raise PathProblem(
+            f"{location.text} was left alone: {name} on its way has become a link meanwhile. "
+            "Look where it leads, then try again."
+        ) from error
 
 
 def _is_path(path: str) -> bool:

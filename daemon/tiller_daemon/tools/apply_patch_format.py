@@ -1,0 +1,205 @@
+"""The format of `apply_patch`, which is that of codex: what a patch says, file by file.
+
+Pure. Where a file is and what is in it is not known here; `apply_patch_lines` applies a hunk.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from tiller_daemon.tools.base import ToolFailure
+
+BEGIN: Final = "*** Begin Patch"
+END: Final = "*** End Patch"
+ADD: Final = "*** Add File: "
+DELETE: Final = "*** Delete File: "
+UPDATE: Final = "*** Update File: "
+MOVE: Final = "*** Move to: "
+END_OF_FILE: Final = "*** End of File"
+CONTEXT: Final = "@@"
+
+LINE_SHOWN_CHARS_MAX: Final = 120
+
+_QUOTED_BEGINNINGS: Final = ("<<EOF", "<<'EOF'", '<<"EOF"')
+"""How a shell's here-document begins, which some models put around a patch."""
+
+Mark = Literal[" ", "-", "+"]
+
+
+class Hunk(Struct, frozen=True):
+    """One change of a file: lines that are there (` ` and `-`) and lines that will be (`+`).
+
+    It is looked for behind the lines of `context`; `at_end` is for one at the end of the file.
+    `number` is the line of the patch that it begins at.
+    """
+
+    number: int
+    context: tuple[str, ...]
+    lines: tuple[tuple[Mark, str], ...]
+    at_end: bool
+
+
+class AddFile(Struct, frozen=True):
+    """A file with its whole content."""
+
+    number: int
+    path: str
+    content: str
+
+
+class DeleteFile(Struct, frozen=True):
+    """A file that goes away."""
+
+    number: int
+    path: str
+
+
+class UpdateFile(Struct, frozen=True):
+    """A file that changes, and perhaps gets another name."""
+
+    number: int
+    path: str
+    move_to: str | None
+    hunks: tuple[Hunk, ...]
+
+
+FileChange = AddFile | DeleteFile | UpdateFile
+
+
+class BadPatch(ToolFailure):
+    """A text that is no patch; the message says which line of it, and what should be there."""
+
+
+def parse_patch(text: str) -> tuple[FileChange, ...]:
+    """Return what a patch says, in its order. Raises `BadPatch`."""
+    lines = _Lines(text)
+    changes: list[FileChange] = []
+    while (line := lines.next()) is not None:
+        changes.append(_file_change(line.strip(), lines))
+    if not changes:
+        raise BadPatch("The patch changes no file.")
+    return tuple(changes)
+
+
+class _Lines:
+    """The lines between the first and the last one, and how far they are read.
+
+    `number` is that of the line that was read last, counted in the text as it came.
+    """
+
+    def __init__(self, text: str) -> None:
+        lines = text.strip().replace("\r\n", "\n").split("\n")
+        self.number = text[: len(text) - len(text.lstrip())].count("\n") + 1
+        if lines[0] in _QUOTED_BEGINNINGS and lines[-1].endswith("EOF") and len(lines) > 2:
+            lines = lines[1:-1]
+            self.number += 1
+        if lines[0].strip() != BEGIN:
+            raise BadPatch(f"The first line of a patch is `{BEGIN}`, not `{_shown(lines[0])}`.")
+        if lines[-1].strip() != END:
+            raise BadPatch(f"The last line of a patch is `{END}`, not `{_shown(lines[-1])}`.")
+        self._lines = lines[1:-1]
+        self._read = 0
+
+    def peek(self) -> str | None:
+        """The next line; None behind the last one."""
+        return self._lines[self._read] if self._read < len(self._lines) else None
+
+    def next(self) -> str | None:
+        """The next line, which is read by that."""
+        line = self.peek()
+        if line is not None:
+            self._read += 1
+            self.number += 1
+        return line
+
+
+def _file_change(header: str, lines: _Lines) -> FileChange:
+    number = lines.number
+    for beginning in (ADD, DELETE, UPDATE):
+        if header.startswith(beginning):
+            path = header.removeprefix(beginning).strip()
+            break
+    else:
+        raise BadPatch(
+            f"Line {number} of the patch is `{_shown(header)}`; there should be one that begins "
+            f"with `{ADD}`, `{UPDATE}` or `{DELETE}`."
+        )
+    match beginning:
+        case "*** Add File: ":
+            return AddFile(number, path, _added(lines))
+        case "*** Delete File: ":
+            return DeleteFile(number, path)
+        case _:
+            return _update(number, path, lines)
+
+
+def _added(lines: _Lines) -> str:
+    content: list[str] = []
+    while (line := lines.peek()) is not None and line.startswith("+"):
+        lines.next()
+        content.append(f"{line[1:]}\n")
+    return "".join(content)
+
+
+def _update(number: int, path: str, lines: _Lines) -> UpdateFile:
+    move_to = None
+    if (line := lines.peek()) is not None and line.startswith(MOVE):
+        lines.next()
+        move_to = line.removeprefix(MOVE).strip()
+    hunks: list[Hunk] = []
+    while (line := lines.peek()) is not None and not line.startswith("***"):
+        if line.strip():
+            hunks.append(_hunk(lines, is_first=not hunks))
+        else:
+            lines.next()
+    if not hunks and move_to is None:
+        raise BadPatch(f"Line {number} of the patch names {path}, but no change of it follows.")
+    return UpdateFile(number, path, move_to, tuple(hunks))
+
+
+def _hunk(lines: _Lines, *, is_first: bool) -> Hunk:
+    number = lines.number + 1
+    context: list[str] = []
+    said = False
+    while (line := lines.peek()) is not None and (
+        line.rstrip() == CONTEXT or line.startswith(f"{CONTEXT} ")
+    ):
+        lines.next()
+        said = True
+        if line.rstrip() != CONTEXT:
+            context.append(line.removeprefix(f"{CONTEXT} "))
+    if not said and not is_first:
+        raise BadPatch(
+            f"Line {number} of the patch is `{_shown(line or '')}`; a line of a hunk begins with a "
+            f"blank, `-` or `+`, and a further hunk with `{CONTEXT}`."
+        )
+    found, at_end = _hunk_lines(lines)
+    return Hunk(number, tuple(context), tuple(found), at_end)
+
+
+def _hunk_lines(lines: _Lines) -> tuple[Sequence[tuple[Mark, str]], bool]:
+    found: list[tuple[Mark, str]] = []
+    while (line := lines.peek()) is not None:
+        if found and line.rstrip() == END_OF_FILE:
+            lines.next()
+            return found, True
+        match line[:1]:
+            case "":
+                found.append((" ", ""))
+            case " " | "-" | "+" as mark:
+                found.append((mark, line[1:]))
+            case _:
+                break
+        lines.next()
+    if not found:
+        there = "the patch ends" if line is None else f"it is `{_shown(line)}`"
+        raise BadPatch(
+            f"Line {lines.number + 1} of the patch should be the first of a hunk and begin with a "
+            f"blank, `-` or `+`, but {there}."
+        )
+    return found, False
+
+
+def _shown(line: str) -> str:
+    return line if len(line) <= LINE_SHOWN_CHARS_MAX else f"{line[:LINE_SHOWN_CHARS_MAX]}…"
