@@ -108,8 +108,8 @@ CALLS = (
     Fault(
         "G7 what a failed attempt began is completed",
         TURN + "assembly.py",
-        '                bodies.append(ItemCompleted(structs.replace(item, state="discarded")))',
-        "                pass",
+        '        return (ItemCompleted(structs.replace(item, state="discarded")),)',
+        "        return ()",
     ),
 )
 
@@ -204,8 +204,8 @@ SUBMISSIONS = (
     Fault(
         "G3 after a restart old ids are looked up",
         SESSION + "supervisor.py",
-        "            self._highest_id = await self._services.log.highest_submission()",
-        '            self._highest_id = ""',
+        "        self._highest_id = await self._services.log.highest_submission()",
+        '        self._highest_id = ""',
     ),
     Fault(
         "G3 an id is not used for two ops",

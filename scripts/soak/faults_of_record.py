@@ -88,7 +88,7 @@ RECOVERY = (
     ),
     Fault(
         "G11 the session works on with the queue that recovery made",
-        SESSION + "supervisor.py",
+        SESSION + "loaded.py",
         "                session.reload_queue()",
         "                pass",
     ),

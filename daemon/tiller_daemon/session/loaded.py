@@ -1,0 +1,161 @@
+"""The sessions in memory: each is loaded from the log when it is asked for, and runs as a task.
+
+A session that crashes is dropped and loaded anew by whoever asks next; the others do not notice.
+Which op goes to which session is the supervisor's business.
+"""
+
+from collections.abc import Iterator
+
+import structlog
+import trio
+
+from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.actor import Session
+from tiller_daemon.session.recovery import load_snapshot, recovery_of
+from tiller_daemon.session.services import Services
+from tiller_daemon.store.base import LogError
+from tiller_protocol.events import SessionCreated
+from tiller_protocol.settings import Settings
+from tiller_protocol.snapshot import Snapshot
+
+log = structlog.get_logger()
+
+UNLOAD_AFTER_S = 300.0
+"""A session without activity for this long is unloaded; the next op loads it again."""
+
+UNLOAD_CHECK_S = 30.0
+"""How often idle sessions are looked for."""
+
+
+class LoadedSessions:
+    """Sessions by id. `run` owns their tasks; nothing can be loaded before it runs."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._sessions: dict[str, Session] = {}
+        self._loading: dict[str, trio.Event] = {}
+        self._nursery: trio.Nursery | None = None
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._sessions.values()))
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Own the sessions' tasks until cancelled; started when unfinished turns are closed."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            for session_id in await self._services.log.unfinished():
+                await self._recover(session_id)
+            task_status.started()
+            while True:
+                await trio.sleep(UNLOAD_CHECK_S)
+                self._unload_idle()
+
+    async def shut_down(self) -> None:
+        """Interrupt all turns and put everything into the log."""
+        async with trio.open_nursery() as nursery:
+            for session in self:
+                nursery.start_soon(_shut_down, session)
+
+    def get(self, session_id: str) -> Session | None:
+        """The session if it is in memory."""
+        return self._sessions.get(session_id)
+
+    async def find(self, session_id: str) -> Session:
+        """The session, loaded if need be; raises `RejectionError` or `LogError`."""
+        while (loading := self._loading.get(session_id)) is not None:
+            await loading.wait()
+        if session := self._sessions.get(session_id):
+            return session
+        loaded = self._loading[session_id] = trio.Event()
+        try:
+            if await self._services.log.session(session_id) is None:
+                raise no_session(session_id)
+            snapshot = await load_snapshot(self._services.log, session_id)
+            session = self.start(snapshot)
+            if found := recovery_of(snapshot, self._services.time(), self._services.new_id):
+                session.outbox.put(*found.of_turn, turn_id=found.turn_id)
+                session.outbox.put(*found.of_session)
+                session.reload_queue()
+                await session.outbox.committed()
+            return session
+        finally:
+            del self._loading[session_id]
+            loaded.set()
+
+    def start(self, snapshot: Snapshot) -> Session:
+        """Run a session that is new, or was read from the log."""
+        session = Session(self._services, snapshot, self)
+        self._sessions[snapshot.session_id] = session
+        assert self._nursery is not None
+        self._nursery.start_soon(self._run_session, session)
+        return session
+
+    async def create_owned(
+        self, workspace: str, settings: Settings, owner_id: str, item_id: str
+    ) -> Session:
+        """Make the session of a sub-agent; see `Sessions`."""
+        session = self.start(Snapshot(self._services.new_id()))
+        created = SessionCreated(workspace, settings, owner_id=owner_id, owner_item_id=item_id)
+        session.outbox.put(created)
+        await session.outbox.committed()
+        return session
+
+    async def find_owned(self, session_id: str, owner_id: str) -> Session:
+        """Find a sub-agent of a session; see `Sessions`."""
+        session = await self.find(session_id)
+        if session.snapshot.owner_id != owner_id:
+            message = f"{session_id} is no sub-agent of this session."
+            raise RejectionError("not_found", message)
+        return session
+
+    async def remove(self, session_id: str) -> None:
+        """Shut a session down and take it out of memory; no effect if it is not there."""
+        if session := self._sessions.get(session_id):
+            await session.shut_down()
+            session.stop()
+            self._sessions.pop(session_id, None)
+
+    async def _recover(self, session_id: str) -> None:
+        """Close an unfinished turn; one session that can't be read does not stop the others."""
+        try:
+            await self.find(session_id)
+        except (LogError, RejectionError) as error:
+            log.error("session_not_recovered", session_id=session_id, reason=str(error))
+
+    async def _run_session(self, session: Session) -> None:
+        session_id = session.snapshot.session_id
+        try:
+            await session.run()
+        except* LogError as errors:
+            reason = str(errors.exceptions[0])
+            log.error("session_closed_by_log", session_id=session_id, reason=reason)
+        except* Exception:
+            log.exception("session_crashed", session_id=session_id)
+        finally:
+            if self._sessions.get(session_id) is session:
+                del self._sessions[session_id]
+
+    def _unload_idle(self) -> None:
+        oldest = self._services.time() - UNLOAD_AFTER_S
+        for session_id, session in list(self._sessions.items()):
+            if session.is_idle and session.active_at < oldest:
+                del self._sessions[session_id]
+                session.stop()
+
+
+async def _shut_down(session: Session) -> None:
+    try:
+        await session.shut_down()
+    except LogError as error:
+        session_id = session.snapshot.session_id
+        log.error("session_not_saved", session_id=session_id, reason=error.message)
+
+
+def no_session(session_id: str) -> RejectionError:
+    """The rejection of an op that names a session that is not in the log."""
+    return RejectionError(
+        "not_found", f"There is no session {session_id}. `tiller ls` shows those there are."
+    )
