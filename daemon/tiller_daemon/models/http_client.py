@@ -11,7 +11,7 @@ import ssl
 import time
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import SplitResult
 
 import msgspec
 import trio
@@ -25,6 +25,7 @@ from tiller_daemon.models.connection_failure import (
     error_of_proxy,
 )
 from tiller_daemon.models.http_failure import Endpoint, error_of_answer
+from tiller_daemon.models.http_head import RequestHead, can_be_sent
 from tiller_daemon.models.http_proxy import Proxy, parse_proxy, proxy_of_environment
 from tiller_daemon.models.keys import Key, KeyProblem, NoKey
 
@@ -32,18 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
 
     import httpx2
-
-BEARER = "authorization"
-"""The header in which a key goes as `Bearer KEY`; in any other one it stands alone."""
-
-DEFAULT_HEADERS = {
-    "accept": "text/event-stream",
-    "accept-encoding": "identity",
-    "content-type": "application/json",
-    "user-agent": "tiller",
-}
-
-MODEL_IN_PATH = "{model}"
 
 CONNECTIONS_MAX = 1_000
 """Requests to one provider at the same time; a further one waits until one of them has ended."""
@@ -129,23 +118,14 @@ class HttpClient:
         key: Key | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        self._url = _parsed(name, provider.base_url or "")
-        self.host = self._url.hostname or ""
+        self._head = RequestHead(name, provider)
+        self.host = self._head.url.hostname or ""
         """The server's name, in lower case, without its port."""
         self.timeouts = provider.timeouts
         self._key = key or NoKey()
-        self._key_header = (provider.api_key_header or BEARER).lower()
-        self._proxy = _proxy(self._url, provider.proxy, environ or {})
-        self._query = urlencode({**dict(parse_qsl(self._url.query)), **provider.query})
-        self._own = {field.lower(): value for field, value in provider.headers.items()}
-        for field, value in self._own.items():
-            if not _can_be_sent(field + value):
-                raise ValueError(
-                    f"a header of provider {name} holds a character that can't be sent ({field})"
-                )
-        self._authority = self._url.netloc.rpartition("@")[2]
-        shown = self._url._replace(netloc=self._authority, query="", fragment="").geturl()
-        self.endpoint = Endpoint(name, shown, self._key, tuple(self._own.values()))
+        self._proxy = _proxy(self._head.url, provider.proxy, environ or {})
+        configured = tuple(self._head.own.values())
+        self.endpoint = Endpoint(name, self._head.shown, self._key, configured)
         self._ca_file = provider.ca_file
         self._client: httpx2.AsyncClient | None = None
         self._opening = trio.Lock()
@@ -210,9 +190,9 @@ class HttpClient:
         from_root: bool = False,
     ) -> Answer:
         """Send a request and take the head of its answer; once more if there is a new key."""
-        url = self._address(path, model, from_root=from_root)
+        url = self._head.address(path, model, from_root=from_root)
         key = await self._read_key()
-        answer = await self._exchange(method, url, body, self._fields(headers, key))
+        answer = await self._exchange(method, url, body, self._head.fields(headers, key))
         if answer.response.status_code == 401 and key:
             try:
                 renewed = await self._key.renew(key)
@@ -223,7 +203,7 @@ class HttpClient:
                 return answer
             await answer.aclose()
             key = await self._read_key()
-            answer = await self._exchange(method, url, body, self._fields(headers, key))
+            answer = await self._exchange(method, url, body, self._head.fields(headers, key))
         return answer
 
     async def _exchange(
@@ -266,7 +246,7 @@ class HttpClient:
         import httpx2
 
         # A plain address needs no certificates, and they take 50 ms to read.
-        encrypted = "https" in (self._url.scheme, self._proxy and self._proxy.scheme)
+        encrypted = "https" in (self._head.url.scheme, self._proxy and self._proxy.scheme)
         context = (
             httpx2.create_ssl_context() if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         )
@@ -289,28 +269,16 @@ class HttpClient:
             ),
         )
 
-    def _fields(self, headers: Mapping[str, str], key: str) -> dict[str, str]:
-        fields = {"host": self._authority, **DEFAULT_HEADERS, **headers, **self._own}
-        if key:
-            fields[self._key_header] = f"Bearer {key}" if self._key_header == BEARER else key
-        return fields
-
-    def _address(self, path: str, model: str, *, from_root: bool) -> str:
-        base = self._url.path.replace(MODEL_IN_PATH, quote(model, safe="")).rstrip("/")
-        base = "" if from_root else base
-        query = f"?{self._query}" if self._query else ""
-        return f"{self._url.scheme}://{self._authority}{base}{path}{query}"
-
     async def _read_key(self) -> str:
         """The key; none if a header that is configured stands for it."""
-        if self._key_header in self._own:
+        if not self._head.takes_key:
             return ""
         try:
             key = await self._key.read()
         except KeyProblem as problem:
             message = f"{self.endpoint} can't be asked: {problem}."
             raise ModelError("authentication", message) from None
-        if not _can_be_sent(key):
+        if not can_be_sent(key):
             message = f"{self.endpoint} can't be asked: its key holds a character that can't be"
             raise ModelError("authentication", f"{message} sent. {self._key.advice}")
         return key
@@ -377,16 +345,6 @@ class _OwnConnection:
             await self._stream.aclose()
 
 
-def _parsed(name: str, base_url: str) -> SplitResult:
-    try:
-        url = urlsplit(base_url)
-        if url.scheme in ("http", "https") and url.hostname and url.port != 0:
-            return url
-    except ValueError:
-        pass
-    raise ValueError(f"base_url of provider {name} is no http or https address")
-
-
 def _proxy(url: SplitResult, proxy: str | None, environ: Mapping[str, str]) -> Proxy | None:
     host, port = url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
     try:
@@ -396,7 +354,3 @@ def _proxy(url: SplitResult, proxy: str | None, environ: Mapping[str, str]) -> P
     except ValueError as error:
         where = "" if proxy is None else "`proxy` "
         raise ValueError(f"{where}{error}") from None
-
-
-def _can_be_sent(text: str) -> bool:
-    return text.isascii() and (text.isprintable() or not text)

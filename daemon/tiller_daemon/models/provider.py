@@ -16,7 +16,8 @@ from tiller_daemon.models import (
 )
 from tiller_daemon.models.anthropic_messages import AnthropicMessages
 from tiller_daemon.models.base import ModelClient
-from tiller_daemon.models.http_client import BEARER, HttpClient
+from tiller_daemon.models.http_client import HttpClient
+from tiller_daemon.models.http_head import BEARER
 from tiller_daemon.models.keys import Key, KeyVariable, NoKey, find_key
 from tiller_daemon.models.listing import Listing, ask_listing
 from tiller_daemon.models.openai_chat import OpenAIChat
