@@ -110,7 +110,7 @@ def program(state: str, way: str, seed: int) -> Program:
     between = (
         (),
         (Action(0.0, "attach"),),
-        (Action(0.0, "queue", copies=2),),
+        (Action(0.1, "queue", copies=2),),
         (Action(0.1, "get"), Action(0.0, "wrong_interrupt")),
     )
     opening = [Action(0.0, "auto"), Action(1.0, scene.opening, number=200)]
