@@ -59,10 +59,12 @@ class Bench:
         return tool.needs(tool.arguments(**arguments), self.workspace)
 
     async def call(self, name: str, **arguments):
+        return await self.call_as_judged(name, self.needs(name, **arguments), **arguments)
+
+    async def call_as_judged(self, name: str, needs: tuple[Need, ...], **arguments):
+        """Call a tool of which was judged what it needed then."""
         tool = self._tool(name)
-        given = tool.arguments(**arguments)
-        needs = tool.needs(given, self.workspace)
-        return await tool.run(given, self._environment(needs))
+        return await tool.run(tool.arguments(**arguments), self._environment(needs))
 
     def spilled(self, result) -> bytes:
         return Path(result.spill_path).read_bytes()

@@ -48,8 +48,12 @@ def locate(workspace: Path, path: str) -> Location:
             f"{shown!r} is no path: a path has 1 to {PATH_BYTES_MAX} bytes and no NUL."
         )
     # Text, not `Path`s: two calls of this are a third of what a short read costs.
-    root = os.path.realpath(workspace)
-    found = os.path.realpath(os.path.join(root, path))  # noqa: PTH118
+    try:
+        root = os.path.realpath(workspace)
+        found = os.path.realpath(os.path.join(root, path))  # noqa: PTH118
+    except OSError:
+        # A link that is none any more when it is looked at.
+        raise PathProblem(f"{path} changed while it was followed. Try again.") from None
     above = root.rstrip("/") + "/"
     inside = found == root or found.startswith(above)
     shown = found[len(above) :] or "." if inside else found

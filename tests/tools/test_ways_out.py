@@ -1,0 +1,146 @@
+"""No file tool leads out of the workspace unasked: not by its path, not by a race (B58)."""
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tiller_daemon.tools.base import ToolFailure
+
+SWAPS_MIN = 10_000
+ROUNDS_MIN = 1_000
+
+TOOLS = 4
+
+SECRET = "the secret"
+
+
+@pytest.fixture
+def outside(bench, tmp_path) -> Path:
+    """What is beside the workspace, and ways that lead there."""
+    outside = tmp_path / "outside"
+    (outside / "deep").mkdir(parents=True)
+    for name in ("f", "deep/f"):
+        (outside / name).write_text(SECRET)
+    bench.put("f", "mine")
+    bench.put("deep/f", "mine")
+    here = bench.workspace
+    (here / "link").symlink_to(outside)
+    (here / "relative").symlink_to("../outside")
+    (here / "file").symlink_to(outside / "f")
+    (here / "dangling").symlink_to(outside / "new")
+    (here / "chain").symlink_to("link")
+    (here / "deep/up").symlink_to("../../outside")
+    (here / "root").symlink_to("/")
+    (here / "parent").symlink_to("..")
+    return outside
+
+
+def snapshot(directory: Path) -> dict[str, tuple[str, int]]:
+    return {
+        str(path.relative_to(directory)): (
+            path.read_text() if path.is_file() else "", path.stat().st_mtime_ns
+        )
+        for path in directory.rglob("*")
+    }  # fmt: skip
+
+
+def ways_out(outside: Path) -> list[str]:
+    """Spellings of paths that lead out: 9 ways, 5 places to go to, 8 spellings of each."""
+    absolute = str(outside)
+    ways = [
+        "../outside", absolute, "link", "relative", "chain", "deep/up", f"root{absolute}",
+        "parent/outside", "deep/../link",
+    ]  # fmt: skip
+    places = ["f", "deep/f", "new", "deep/new", "new/new"]
+    plain = [f"{way}/{place}" for way, place in itertools.product(ways, places)] + [
+        "file", "dangling", "../f", "..//../f",
+    ]  # fmt: skip
+    return [
+        spelling
+        for path in plain
+        for spelling in (
+            path,
+            path if path.startswith("/") else f"./{path}",
+            path if path.startswith("/") else f"deep/../{path}",
+            path if path.startswith("/") else f"missing/../{path}",
+            path.replace("/", "//"),
+            path.replace("/", "/./"),
+            f"{path}/.",
+            path if path.startswith("/") else f"deep/.././/{path}",
+        )
+    ]
+
+
+def arguments_of(name: str, path: str) -> dict[str, str]:
+    text = f"*** Update File: {path}\n@@\n-{SECRET}\n+stolen\n"
+    return {
+        "read": {"path": path},
+        "write": {"path": path, "content": "stolen"},
+        "edit": {"path": path, "old": SECRET, "new": "stolen"},
+        "apply_patch": {"patch": f"*** Begin Patch\n{text}*** End Patch\n"},
+    }[name]
+
+
+@pytest.mark.parametrize("name", ["read", "write", "edit", "apply_patch"])
+def test_b58_each_way_out_asks_to_leave_the_workspace(bench, outside, name):
+    paths = ways_out(outside)
+    assert len(set(paths)) >= 300
+    for path in paths:
+        needs = bench.needs(name, **arguments_of(name, path))
+        assert [need.permission for need in needs][-1] == "external_directory", path
+        assert all(s.startswith("/") for need in needs for s in need.subjects), path
+
+
+@pytest.mark.parametrize("name", ["read", "write", "edit", "apply_patch"])
+async def test_b58_what_leads_out_only_after_it_was_judged_is_left_alone(bench, outside, name):
+    before = snapshot(outside)
+    needs = bench.needs(name, **arguments_of(name, "deep/f"))
+    assert [need.permission for need in needs] == ["read" if name == "read" else "write"]
+    (bench.workspace / "deep").rename(bench.workspace / "away")
+    (bench.workspace / "deep").symlink_to(outside)
+    with pytest.raises(ToolFailure, match="leads somewhere else than when this call was judged"):
+        await bench.call_as_judged(name, needs, **arguments_of(name, "deep/f"))
+    assert snapshot(outside) == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are exchanged by a call of Linux")
+async def test_b58_ten_thousand_swaps_of_a_directory_and_a_link_lead_nobody_out(bench, outside):
+    """Not one byte outside is read or written, and the tools do work in between."""
+    bench.put("d/f", "mine\n")
+    (bench.workspace / "d-link").symlink_to(outside)
+    before = snapshot(outside)
+    script = Path(__file__).with_name("swap_for_ever.py")
+    command = [sys.executable, script, bench.workspace / "d", bench.workspace / "d-link"]
+    done: dict[str, int] = {}
+    told: list[str] = []
+    with subprocess.Popen(  # noqa: ASYNC220
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as swapping:
+        assert swapping.stdout
+        assert swapping.stdout.readline() == "ready\n"
+        for number in itertools.count():
+            if number >= ROUNDS_MIN and len(done) == TOOLS:
+                break
+            patch = f"*** Add File: d/p{number}\n+x\n*** Add File: d/q{number}\n+x\n"
+            for name, arguments in (
+                ("read", {"path": "d/f"}),
+                ("write", {"path": f"d/w{number}", "content": "x"}),
+                ("edit", {"path": "d/f", "old": "mine", "new": f"mine{number}"}),
+                ("edit", {"path": "d/f", "old": f"mine{number}", "new": "mine"}),
+                ("apply_patch", {"patch": f"*** Begin Patch\n{patch}*** End Patch\n"}),
+            ):
+                try:
+                    needs = bench.needs(name, **arguments)
+                    if "external_directory" not in {need.permission for need in needs}:
+                        result = await bench.call_as_judged(name, needs, **arguments)
+                        told += [result.output, result.diff]
+                        done[name] = done.get(name, 0) + 1
+                except ToolFailure as failure:
+                    told.append(str(failure))
+        said, _ = swapping.communicate("stop\n", timeout=30)
+    assert int(said) >= SWAPS_MIN
+    assert [text for text in told if SECRET in text] == []
+    assert snapshot(outside) == before
