@@ -205,3 +205,19 @@ async def test_a_kill_in_a_call_leaves_it_lost_and_it_never_runs_again(
     await world.say(session_id, "again")
     assert (await world.ended(session_id, 2)).outcome == "completed"
     assert len(world.usage.begun) == 1
+
+
+async def test_g3_a_rejected_submission_stays_rejected_though_its_reason_is_gone(
+    autojump_clock, start, nursery, tmp_path
+):
+    """The reason is looked at by the supervisor here, not by a session's loop."""
+    world, _ = await start(QUICK)
+    op, submission_id = SessionCreate(str(tmp_path / "later")), world.new_id()
+    refused = await world.ask(op, submission_id)
+    assert isinstance(refused, Rejected)
+    (tmp_path / "later").mkdir()
+    assert await world.ask(op, submission_id) == refused
+    await world.kill()
+    await world.boot(nursery)
+    assert await world.ask(op, submission_id) == refused
+    assert isinstance(await world.ask(op), Accepted)

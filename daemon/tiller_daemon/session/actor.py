@@ -13,6 +13,7 @@ from tiller_daemon.session.active_turn import ActiveTurn
 from tiller_daemon.session.delegation import CLIENT, Errand, Sessions
 from tiller_daemon.session.handlers import handle, overloaded
 from tiller_daemon.session.outbox import Outbox
+from tiller_daemon.session.rejections import record_rejection
 from tiller_daemon.session.requests import CANCELLED, NobodyWaits, no_request, too_late
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.state import Pending, SessionState
@@ -29,9 +30,6 @@ log = structlog.get_logger()
 
 SUBMISSIONS_WAITING_MAX = 64
 """Most submissions that wait for one session's loop; one more is rejected as `overloaded`."""
-
-PASSING = frozenset({"overloaded", "shutting_down", "unavailable", "internal"})
-"""Rejections that say nothing about the op itself: the same submission may succeed later."""
 
 SHUTTING_DOWN = ErrorInfo(
     "shutting_down", "The daemon was stopped while this turn ran. Send a message to go on."
@@ -197,14 +195,7 @@ class Session:
         self._answer(pending, answer)
 
     async def _reject(self, pending: Pending, rejection: RejectionError) -> None:
-        answer = rejection.answer(pending.submission_id)
-        if rejection.code not in PASSING:
-            row = SubmissionRow(pending.submission_id, pending.digest, encode_answer(answer))
-            try:
-                await self._services.log.record(row)
-            except LogError as error:
-                log.warning("rejection_not_recorded", reason=error.message)
-        self._answer(pending, answer)
+        self._answer(pending, await record_rejection(self._services.log, pending, rejection))
 
     def _answer(self, pending: Pending, answer: AnyAnswer) -> None:
         pending.answer = answer

@@ -17,6 +17,7 @@ from tiller_daemon.session.checks import check_settings, check_workspace
 from tiller_daemon.session.freeze import merge_settings
 from tiller_daemon.session.loaded import LoadedSessions, no_session
 from tiller_daemon.session.recovery import load_snapshot
+from tiller_daemon.session.rejections import record_rejection
 from tiller_daemon.session.requests import no_request
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.state import Pending
@@ -109,7 +110,7 @@ class Supervisor:
         try:
             if row := await self._earlier(submission_id):
                 return _same_answer(row, digest)
-            pending.answer = await self._effect(pending)
+            pending.answer = await self._effect_or_rejection(pending)
             return pending.answer
         finally:
             del self._in_flight[submission_id]
@@ -121,6 +122,12 @@ class Supervisor:
             self._highest_id = submission_id
             return None
         return await self._services.log.submission(submission_id)
+
+    async def _effect_or_rejection(self, pending: Pending) -> AnyAnswer:
+        try:
+            return await self._effect(pending)
+        except RejectionError as rejection:
+            return await record_rejection(self._services.log, pending, rejection)
 
     async def _effect(self, pending: Pending) -> AnyAnswer:
         match pending.op:
