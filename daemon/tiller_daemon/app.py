@@ -21,6 +21,8 @@ from msgspec import Struct
 
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.config import Configuration
+from tiller_daemon.lsp.recipes import list_recipes
+from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.mcp.means import Means
 from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.providers import Providers
@@ -91,9 +93,12 @@ async def serve(
         stack.push_async_callback(providers.aclose)
         transport = stack.enter_context(NngTransport(runtime.path, MESSAGE_BYTES_MAX))
         servers = _mcp_servers(options, opened, providers)
-        services = _services(options, opened, transport, providers, servers)
+        recipes = list_recipes(options.configuration.lsp)
+        languages = LanguageServers(recipes, servers.means.inherited, servers.means.home)
+        services = _services(options, opened, transport, providers, servers, languages)
         async with trio.open_nursery() as server_nursery:
             await server_nursery.start(servers.run)
+            await server_nursery.start(languages.run)
             await _serve_sessions(services, runtime.token, transport, providers, task_status)
             server_nursery.cancel_scope.cancel()
     log.info("stopped")
@@ -184,6 +189,7 @@ def _services(
     transport: NngTransport,
     providers: Providers,
     servers: McpServers,
+    languages: LanguageServers,
 ) -> Services:
     spill = options.places.state / SPILL_FOLDER
     built_in = {tool.name: tool for tool in BUILT_IN}
@@ -211,6 +217,7 @@ def _services(
         discover=discover,
         tools=lambda: {**built_in, **servers.tools()},
         servers=servers,
+        language_servers=languages,
         variables=variables,
         spill_directory=lambda session_id: spill / session_id,
         journals=options.places.state / JOURNALS_FOLDER,

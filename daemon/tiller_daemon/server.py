@@ -179,7 +179,8 @@ class Server:
             for one in list_commands(place, self._services.config_directory)
         )
         servers = self._services.servers.summaries()
-        return CatalogResult(models, tools, agents, commands, servers)
+        language_servers = self._services.language_servers.summaries()
+        return CatalogResult(models, tools, agents, commands, servers, language_servers)
 
     async def _status(self) -> DaemonStatusResult:
         return DaemonStatusResult(

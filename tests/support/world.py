@@ -17,6 +17,7 @@ from msgspec import Struct, structs
 
 from tiller_daemon.config import Configuration
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.mcp.means import Means
 from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.models.base import ModelClient, ModelRequest
@@ -266,6 +267,7 @@ class World:
             discover=_nothing,
             tools=lambda: tools,
             servers=McpServers({}, NO_MEANS),
+            language_servers=LanguageServers((), {}, Path("/")),
             variables=lambda call_id: {},
             spill_directory=lambda session_id: Path("/nonexistent"),
             journals=Path("/nonexistent"),

@@ -97,6 +97,7 @@ class Bench:
             background=_Nothing(),
             needs=needs,
             journals=self.journals,
+            diagnostics=_Nothing(),
         )
 
     async def _show_plan(self, plan: tuple[PlanEntry, ...]) -> None:

@@ -17,7 +17,7 @@ from tiller_client.runtime import check_runtime, lock_is_held, my_places, somebo
 from tiller_client.text import Paint, one_line
 from tiller_client.verbs.config import check
 from tiller_protocol import PROTOCOL_VERSION
-from tiller_protocol.answers import CatalogResult, ServerSummary
+from tiller_protocol.answers import CatalogResult, LanguageServerSummary, ServerSummary
 from tiller_protocol.ops import Catalog
 from tiller_protocol.places import Places
 
@@ -120,6 +120,7 @@ def _daemon(places: Places) -> Iterator[Finding]:
     )
     yield from _models(catalog)
     yield from map(_server, catalog.servers)
+    yield from _language_servers(catalog.language_servers)
 
 
 def _models(catalog: CatalogResult) -> Iterator[Finding]:
@@ -147,6 +148,24 @@ def _server(server: ServerSummary) -> Finding:
         case "idle" | "starting" | "ended":
             said = f": {problem}" if problem else ""
             return Finding("warn", "mcp", f"{name}: {server.state}{said}")
+
+
+def _language_servers(servers: tuple[LanguageServerSummary, ...]) -> Iterator[Finding]:
+    """One line for each that is there or should be, and one for all languages without any."""
+    served = {language for one in servers if one.program for language in one.languages}
+    for one in servers:
+        name, problem = one_line(one.name), one_line(one.problem)
+        if problem:
+            yield Finding("warn", "lsp", f"{name} has ended: {problem}")
+        elif one.program:
+            languages = ", ".join(map(one_line, one.languages))
+            yield Finding("ok", "lsp", f"{name} for {languages} at {one_line(one.program)}")
+        elif one.chosen:
+            yield Finding("warn", "lsp", f"{name} is configured and its program is not found")
+    without = sorted({language for one in servers for language in one.languages} - served)
+    if without:
+        said = f"no language server for {', '.join(map(one_line, without))}: no errors after edits"
+        yield Finding("ok", "lsp", said)
 
 
 def _line(finding: Finding, paint: Paint) -> str:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from tiller_daemon.config.language_servers import KNOWN
 from tiller_daemon.config.options import options_problem
 from tiller_daemon.config.source import Key, Source, Table
 
@@ -41,6 +42,8 @@ def check_meaning(values: Table, source: Source) -> None:
             raise source.error("invalid_value", (*key, "base_url"), NO_URL)
     for name, server in values.get("mcp", {}).items():
         _check_server(name, server, source)
+    for name, server in values.get("lsp", {}).items():
+        _check_language_server(name, server, source)
     for name in values.get("models", {}):
         _check_model_name(name, ("models", name), source)
     for options_key, options in _options_in(values):
@@ -70,6 +73,21 @@ def _check_server(name: str, server: Table, source: Source) -> None:
         if not all(_VARIABLE_NAME.match(one) for one in names):
             problem = "expected names of variables; a key never stands in the configuration"
             raise source.error("invalid_value", (*key, field), problem)
+
+
+def _check_language_server(name: str, server: Table, source: Source) -> None:
+    key: Key = ("lsp", name)
+    program = server.get("command", [""])[0]
+    if "/" in program and not program.startswith("/"):
+        problem = "expected the name of a program, or its absolute path"
+        raise source.error("invalid_value", (*key, "command"), problem)
+    if not all(server.get("files", {})):
+        problem = 'expected how names of files end, such as { ".py" = "python" }'
+        raise source.error("invalid_value", (*key, "files"), problem)
+    if name not in KNOWN and not {"command", "files"} <= server.keys():
+        known = ", ".join(sorted(KNOWN))
+        problem = f"a server that is none of {known} needs `command` and `files`"
+        raise source.error("invalid_value", key, problem)
 
 
 def _options_in(values: Table) -> Iterator[tuple[Key, Table]]:

@@ -156,6 +156,23 @@ class McpServer(Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = True
 
 
+class LanguageServer(Struct, frozen=True, forbid_unknown_fields=True):
+    """A language server, which finds errors in files; what is left out is that of the known one.
+
+    `command` is run without a shell. `files` says which files it is for: how their names end, and
+    what the protocol calls their language. It is started for the nearest directory that holds one
+    of `root_markers`, else for the workspace. It is given `initialization` once, and `settings`
+    when it asks.
+    """
+
+    command: Command | None = None
+    files: dict[str, str] = {}
+    root_markers: tuple[str, ...] = ()
+    initialization: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
+    enabled: bool = True
+
+
 class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that can be configured. Models are named `provider/model`.
 
@@ -180,3 +197,4 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     agents: dict[str, Agent] = {}
     permissions: tuple[Rule, ...] = ()
     mcp: dict[str, McpServer] = {}
+    lsp: dict[str, LanguageServer] = {}

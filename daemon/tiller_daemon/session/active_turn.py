@@ -245,6 +245,7 @@ class ActiveTurn:
             secrets=services.secrets,
             delegate=self._delegation.run,
             background=self._background,
+            diagnostics=services.language_servers,
             withdraw=partial(self._requests.withdraw, turn_id=self.turn_id),
         )
         return Ports(

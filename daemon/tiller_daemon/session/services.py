@@ -11,9 +11,9 @@ from tiller_daemon.config import Configuration
 from tiller_daemon.models.base import ModelClient
 from tiller_daemon.session.outbox import Publish
 from tiller_daemon.store.base import Log
-from tiller_daemon.tools.base import Tool
+from tiller_daemon.tools.base import Diagnostics, Tool
 from tiller_daemon.turn.context import CostOf, unpriced
-from tiller_protocol.answers import ServerSummary
+from tiller_protocol.answers import LanguageServerSummary, ServerSummary
 
 
 class ChosenModel(Struct, frozen=True):
@@ -50,6 +50,14 @@ class ToolServers(Protocol):
         ...
 
 
+class LanguageServers(Diagnostics, Protocol):
+    """The language servers."""
+
+    def summaries(self) -> tuple[LanguageServerSummary, ...]:
+        """All that may be started, and how they are."""
+        ...
+
+
 @dataclass(frozen=True)
 class Services:
     """`time` is Unix seconds, `random` in [0, 1), `new_id` a fresh ULID.
@@ -73,6 +81,7 @@ class Services:
     discover: Callable[[], Awaitable[None]]
     tools: Callable[[], Mapping[str, Tool]]
     servers: ToolServers
+    language_servers: LanguageServers
     variables: Callable[[str], Mapping[str, str]]
     spill_directory: Callable[[str], Path]
     journals: Path

@@ -22,6 +22,8 @@ from tiller_daemon.session.command_reach import needs_beyond
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.tools.base import (
     BackgroundCommands,
+    Diagnostics,
+    FileCheck,
     FileVersions,
     Need,
     Tool,
@@ -96,6 +98,7 @@ class Toolbox:
     secrets: Callable[[], tuple[str, ...]]
     delegate: Delegate
     background: BackgroundCommands
+    diagnostics: Diagnostics
     withdraw: Callable[[str], None]
 
     def prepare(self, call: ToolCall) -> PreparedCall | Refusal:
@@ -169,13 +172,17 @@ class Toolbox:
             background=self.background,
             needs=work.needs,
             journals=self.journals,
+            diagnostics=self.diagnostics,
             withdraw=partial(self.withdraw, prepared.call.id),
             secrets=self.secrets(),
         )
         try:
+            check = await self._check_of_changes(work)
             with trio.fail_after(work.tool.timeout_s):
                 result = await work.tool.run(work.arguments, environment)
             told = tell_instructions(work.needs, environment.workspace, self.files)
+            if check:
+                told += await _errors_of(check, result, environment)
             return structs.replace(
                 result,
                 output=self._without_secrets(result.output + told),
@@ -192,6 +199,13 @@ class Toolbox:
             raise ToolFailure(
                 f"{work.tool.name} failed by a defect of its own: {type(error).__name__}: {error}"
             ) from error
+
+    async def _check_of_changes(self, work: _Work) -> FileCheck | None:
+        """The check of the files that a tool will change by itself; a command may change any."""
+        if work.tool.effect != "write":
+            return None
+        root, files = _to_be_written(work.needs, Path(self.context.workspace))
+        return await self.diagnostics.before_change(root, files) if files else None
 
     def _unknown_agent(self, tool: Tool, needs: tuple[Need, ...]) -> str:
         if tool.effect != "agent":
@@ -306,6 +320,23 @@ def _find(tools: Mapping[str, Tool], name: str) -> Tool | None:
 def _needs(tool: Tool, arguments: Any, workspace: Path) -> tuple[Need, ...]:  # noqa: ANN401
     needs = tool.needs(arguments, workspace)
     return (*needs, *needs_beyond(needs, workspace))
+
+
+async def _errors_of(check: FileCheck, result: ToolResult, environment: ToolEnvironment) -> str:
+    """What a change broke. Interrupted, the change is said all the same: it has been made."""
+    try:
+        return await check.new_errors()
+    except BaseException:
+        await environment.output(result.output)
+        raise
+
+
+def _to_be_written(needs: tuple[Need, ...], workspace: Path) -> tuple[Path, list[Path]]:
+    """The workspace, links followed, and the files in it that are to be written."""
+    wanted = [need for need in needs if need.permission == "write" and need.kind == "path"]
+    inside = [s for need in wanted for s in need.subjects if not s.startswith("/")]
+    root = workspace.resolve() if inside else workspace
+    return root, [root / subject for subject in inside]
 
 
 def _title(tool: Tool, needs: tuple[Need, ...]) -> str:

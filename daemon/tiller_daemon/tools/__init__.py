@@ -8,6 +8,7 @@ from tiller_daemon.tools.bash import BASH
 from tiller_daemon.tools.bash_input import BASH_INPUT
 from tiller_daemon.tools.bash_kill import BASH_KILL
 from tiller_daemon.tools.bash_output import BASH_OUTPUT
+from tiller_daemon.tools.diagnostics import DIAGNOSTICS
 from tiller_daemon.tools.edit import EDIT
 from tiller_daemon.tools.glob import GLOB
 from tiller_daemon.tools.grep import GREP
@@ -30,6 +31,7 @@ BUILT_IN: Final[tuple[Tool, ...]] = (
     BASH_OUTPUT,
     BASH_KILL,
     BASH_INPUT,
+    DIAGNOSTICS,
     PLAN,
     QUESTION,
     TASK,

@@ -4,7 +4,7 @@ The runtime (in `session`) validates arguments, asks the policy, holds the lock 
 a tool only does its work in the `ToolEnvironment` that it is handed.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -101,6 +101,29 @@ class BackgroundCommands(Protocol):
         ...
 
 
+class FileCheck(Protocol):
+    """Files that are about to change."""
+
+    async def new_errors(self) -> str:
+        """What is wrong in them now and was not before, as text that goes behind a result.
+
+        Empty when that is nothing, or nobody can say. Waits for seconds at the most.
+        """
+        ...
+
+
+class Diagnostics(Protocol):
+    """Language servers, which find what is wrong in files. No method raises for want of one."""
+
+    async def before_change(self, workspace: Path, files: Sequence[Path]) -> FileCheck | None:
+        """Note how files are that a call will change; `None` when no server is for them."""
+        ...
+
+    async def all_of(self, workspace: Path, path: Path | None) -> str:
+        """What is wrong in a file, or in all that were looked at, as text."""
+        ...
+
+
 class ToolFailure(Exception):
     """A call that could not do its work; the message goes to the model and says what to do."""
 
@@ -158,6 +181,7 @@ class ToolEnvironment:
     ask: Callable[[str, tuple[str, ...]], Awaitable[UserAnswer]]
     delegate: Callable[[str, str, str], Awaitable[ToolResult]]
     background: BackgroundCommands
+    diagnostics: Diagnostics
     needs: tuple[Need, ...] = ()
     journals: Path = Path("/nonexistent")
     secrets: tuple[str, ...] = ()

@@ -1,0 +1,51 @@
+"""The tool `diagnostics`: what language servers find wrong in files."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolResult, always
+from tiller_daemon.tools.output import cut_text
+from tiller_daemon.tools.reach import directory_needs, file_needs, reach
+
+TIMEOUT_S: Final = 30.0
+
+
+class DiagnosticsArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the model says."""
+
+    path: Annotated[
+        str | None,
+        Meta(description="The file; if left out, every file that was changed or looked at so far"),
+    ] = None
+
+
+def _needs(arguments: DiagnosticsArguments, workspace: Path) -> tuple[Need, ...]:
+    if arguments.path is None:
+        return directory_needs("read", reach(workspace, "."), title="Look for errors")
+    location = reach(workspace, arguments.path)
+    return file_needs("read", location, title=f"Look for errors in {location.text}")
+
+
+async def _run(arguments: DiagnosticsArguments, environment: ToolEnvironment) -> ToolResult:
+    workspace = reach(environment.workspace, ".").path
+    path = None if arguments.path is None else reach(workspace, arguments.path).path
+    found = await environment.diagnostics.all_of(workspace, path)
+    return ToolResult(cut_text(found), title=arguments.path or "")
+
+
+DIAGNOSTICS: Final = Tool(
+    name="diagnostics",
+    description=(
+        "Errors and warnings that a language server finds in a file, without running anything. "
+        "New errors are told after each change of a file anyway; use this to see the old ones too, "
+        "or those that a change has caused elsewhere."
+    ),
+    arguments=DiagnosticsArguments,
+    effect="read",
+    timeout_s=TIMEOUT_S,
+    needs=_needs,
+    run=_run,
+    repeatable=always,
+)

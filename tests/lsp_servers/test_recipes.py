@@ -1,0 +1,116 @@
+"""Which server is for a file, and that nothing of a repository is ever taken for one."""
+
+from pathlib import Path
+
+import pytest
+
+from tiller_daemon.config import LanguageServer
+from tiller_daemon.config.language_servers import KNOWN, RUNS_THE_REPOSITORY
+from tiller_daemon.lsp.recipes import find_servers, list_recipes
+
+
+def install(directory: Path, *names: str) -> str:
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (directory / name).write_text("#!/bin/sh\n")
+        (directory / name).chmod(0o755)
+    return str(directory)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    made = tmp_path / "repository" / "part"
+    made.mkdir(parents=True)
+    (made.parent / ".git").mkdir()
+    return made
+
+
+def names(file: Path, workspace: Path, search: str, **configured: LanguageServer) -> list[str]:
+    found = find_servers(list_recipes(configured), file, workspace, search)
+    return [one.recipe.name for one in found]
+
+
+def test_the_first_one_of_a_language_is_used(workspace: Path, tmp_path: Path) -> None:
+    search = install(tmp_path / "bin", "ruff", "ty")
+    assert names(workspace / "a.py", workspace, search) == ["ty"]
+    assert names(workspace / "a.ts", workspace, search) == []
+    assert names(workspace / "README", workspace, search) == []
+
+
+def test_all_that_the_user_chose_are_used_and_no_other(workspace: Path, tmp_path: Path) -> None:
+    search = install(tmp_path / "bin", "ruff", "ty", "basedpyright-langserver")
+    chosen = {"ruff": LanguageServer(), "basedpyright": LanguageServer()}
+    assert names(workspace / "a.py", workspace, search, **chosen) == ["ruff", "basedpyright"]
+
+
+def test_one_that_is_switched_off_is_not_used(workspace: Path, tmp_path: Path) -> None:
+    search = install(tmp_path / "bin", "ruff", "ty")
+    off = LanguageServer(enabled=False)
+    assert names(workspace / "a.py", workspace, search, ty=off) == ["ruff"]
+    assert names(workspace / "a.py", workspace, search, ty=off, ruff=off) == []
+
+
+@pytest.mark.parametrize("place", ["part/.venv/bin", "part/node_modules/.bin", ".venv/bin"])
+def test_no_program_of_the_repository_is_taken(workspace: Path, tmp_path: Path, place: str) -> None:
+    """Though it stands first in the search path: the daemon may have been started in there."""
+    inside = install(workspace.parent / place, "ty", "ruff", "tsc")
+    outside = install(tmp_path / "bin", "ruff")
+    assert names(workspace / "a.py", workspace, inside) == []
+    (found,) = find_servers(
+        list_recipes({}), workspace / "a.py", workspace, f"{inside}:{outside}:."
+    )
+    assert found.program == f"{outside}/ruff"
+
+
+def test_neither_a_link_into_the_repository_nor_one_out_of_it_is_taken(
+    workspace: Path, tmp_path: Path
+) -> None:
+    outside = install(tmp_path / "bin", "real")
+    install(workspace, "evil")
+    (tmp_path / "bin" / "ty").symlink_to(workspace / "evil")
+    (workspace / "ruff").symlink_to(tmp_path / "bin" / "real")
+    assert names(workspace / "a.py", workspace, f"{outside}:{workspace}") == []
+
+
+def test_what_the_user_names_by_its_path_is_taken(workspace: Path) -> None:
+    inside = install(workspace, "ty")
+    chosen = LanguageServer(command=(f"{inside}/ty", "server"))
+    assert names(workspace / "a.py", workspace, "", ty=chosen) == ["ty"]
+
+
+def test_one_that_runs_code_of_the_repository_has_to_be_chosen(
+    workspace: Path, tmp_path: Path
+) -> None:
+    programs = [KNOWN[name].command[0] for name in RUNS_THE_REPOSITORY]  # pyright: ignore[reportOptionalSubscript]
+    search = install(tmp_path / "bin", *programs)
+    for end in (".py", ".rs", ".go", ".ts"):
+        assert names(workspace / f"a{end}", workspace, search) == []
+    chosen = {"rust-analyzer": LanguageServer()}
+    assert names(workspace / "a.rs", workspace, search, **chosen) == ["rust-analyzer"]
+
+
+def test_what_is_left_out_is_that_of_the_known_one(workspace: Path, tmp_path: Path) -> None:
+    search = install(tmp_path / "bin", "ty")
+    chosen = {"ty": LanguageServer(files={".pyx": "cython"}, settings={"a": 1})}
+    assert names(workspace / "a.py", workspace, search, **chosen) == []
+    (found,) = find_servers(list_recipes(chosen), workspace / "a.pyx", workspace, search)
+    assert found.recipe.command == ("ty", "server")
+    assert found.recipe.language_of(Path("a.pyx")) == "cython"
+
+
+def test_a_server_is_started_for_the_nearest_directory_with_a_marker(
+    workspace: Path, tmp_path: Path
+) -> None:
+    search = install(tmp_path / "bin", "ruff")
+    inner = workspace / "packages" / "one"
+    (inner / "source").mkdir(parents=True)
+    (inner / "pyproject.toml").touch()
+    (workspace.parent / "pyproject.toml").touch()
+    recipes = list_recipes({})
+
+    def root(file: str) -> Path:
+        (found,) = find_servers(recipes, workspace / file, workspace, search)
+        return found.root
+
+    assert root("packages/one/source/a.py") == inner
+    assert root("packages/a.py") == workspace, "never above the workspace"
