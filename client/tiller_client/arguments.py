@@ -69,6 +69,7 @@ def _add_turns(add: _AddParser) -> None:
         choices=("ask", "always", "never"),
         help="what becomes of a question that no rule answers",
     )
+    _sandbox(parser)
     parser.add_argument("--session", metavar="SESSION", help=SESSION_HELP + "; default: a new one")
     parser.add_argument("--output-schema", metavar="F", help="JSON Schema of the final message")
     _attachments(parser)
@@ -89,6 +90,7 @@ def _add_sessions(add: _AddParser) -> None:
     parser.add_argument("-m", "--model", help="provider/model")
     parser.add_argument("--agent", help="agent to be")
     parser.add_argument("--approve", choices=("ask", "always", "never"))
+    _sandbox(parser)
     parser = _verb(add, "sessions", "ls", "list sessions, newest activity first")
     parser.add_argument("-C", dest="directory", metavar="DIR", help="of this workspace only")
     parser.add_argument("--archived", action="store_true", help="those put away instead")
@@ -201,6 +203,11 @@ def _add_rest(add: _AddParser) -> None:
     _verb(add, "schema", "schema", "print the protocol as JSON Schema")
     parser = _verb(add, "demo", "demo", "see it work: no key, no network, real tools")
     parser.add_argument("--remove", action="store_true", help="leave nothing of the demo behind")
+
+
+def _sandbox(parser: argparse.ArgumentParser) -> None:
+    modes = ("read_only", "workspace_write", "full_access")
+    parser.add_argument("--sandbox", choices=modes, help="what commands may do to this machine")
 
 
 def _attachments(parser: argparse.ArgumentParser) -> None:

@@ -38,6 +38,8 @@ from tiller_daemon.transport.runtime import RuntimeDirectory
 from tiller_daemon.workspace.changes import recover_changes
 from tiller_daemon.workspace.environment import CALL_MARKER, child_environment
 from tiller_daemon.workspace.guard import Guard
+from tiller_daemon.workspace.sandbox import Confiner
+from tiller_daemon.workspace.sandbox_search import find_sandbox
 from tiller_daemon.workspace.tree import become_subreaper, close_to_others, sweep
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
 from tiller_protocol.ids import ULID_RANDOM_BYTES, ulid
@@ -223,9 +225,24 @@ def _services(
         journals=options.places.state / JOURNALS_FOLDER,
         forget=forget,
         secrets=lambda: (*providers.secret_values(), *servers.secrets()),
+        confiner=_confiner(options),
         platform=sys.platform,
         config_directory=options.places.config.resolve(),
         home=_home(),
+    )
+
+
+def _confiner(options: Options) -> Confiner:
+    """The maker of sandboxes; they hide what is the daemon's own: log, sockets, token, keys."""
+    places, configured = options.places, options.configuration
+    owners = (*configured.providers.values(), *configured.mcp.values())
+    keys = (Path(owner.api_key_file) for owner in owners if owner.api_key_file)
+    return Confiner(
+        lambda: find_sandbox(sys.platform),
+        _home(),
+        os.environ,
+        own=(places.runtime, places.state, *keys),
+        kept=(places.config,),
     )
 
 

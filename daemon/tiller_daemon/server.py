@@ -31,6 +31,7 @@ from tiller_protocol.answers import (
     Limits,
     ModelSummary,
     Rejected,
+    SandboxSummary,
     ToolSummary,
 )
 from tiller_protocol.codec import (
@@ -180,7 +181,14 @@ class Server:
         )
         servers = self._services.servers.summaries()
         language_servers = self._services.language_servers.summaries()
-        return CatalogResult(models, tools, agents, commands, servers, language_servers)
+        return CatalogResult(
+            models, tools, agents, commands, servers, language_servers, self._sandbox()
+        )
+
+    def _sandbox(self) -> SandboxSummary:
+        policy, found = self._services.configuration().sandbox, self._services.confiner.found()
+        name = found.sandbox.name if found.sandbox else ""
+        return SandboxSummary(policy.mode, policy.network, name, found.problem)
 
     async def _status(self) -> DaemonStatusResult:
         return DaemonStatusResult(

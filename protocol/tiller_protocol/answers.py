@@ -8,6 +8,7 @@ from tiller_protocol.errors import RejectionCode
 from tiller_protocol.events import Event, StatusName
 from tiller_protocol.items import Request
 from tiller_protocol.prices import Price
+from tiller_protocol.settings import SandboxMode
 from tiller_protocol.snapshot import Snapshot
 
 ServerState = Literal["disabled", "idle", "starting", "up", "failed", "ended"]
@@ -175,6 +176,18 @@ class CommandSummary(Struct, frozen=True, omit_defaults=True):
     problem: str = ""
 
 
+class SandboxSummary(Struct, frozen=True, omit_defaults=True):
+    """What commands may do unless a session says otherwise, and by what they are held to it.
+
+    With a `problem` by nothing: then each command is asked about.
+    """
+
+    mode: SandboxMode
+    network: bool = False
+    name: str = ""
+    problem: str = ""
+
+
 class CatalogResult(Result, frozen=True, tag="catalog"):
     """What there is to choose from."""
 
@@ -184,6 +197,7 @@ class CatalogResult(Result, frozen=True, tag="catalog"):
     commands: tuple[CommandSummary, ...] = ()
     servers: tuple[ServerSummary, ...] = ()
     language_servers: tuple[LanguageServerSummary, ...] = ()
+    sandbox: SandboxSummary | None = None
 
 
 class DaemonStatusResult(Result, frozen=True, tag="daemon_status"):

@@ -21,7 +21,7 @@ from tiller_protocol.items import (
     ToolErrorKind,
     Usage,
 )
-from tiller_protocol.settings import Approve, Budget, Settings
+from tiller_protocol.settings import Approve, Budget, SandboxMode, Settings
 
 Outcome = Literal["completed", "interrupted", "failed", "blocked", "limit_reached"]
 Channel = Literal["text", "arguments", "output"]
@@ -104,6 +104,7 @@ class TurnContextShown(Struct, frozen=True, omit_defaults=True):
     session_budget: Budget = Budget()
     output_schema: dict[str, Any] | None = None
     system_prompt: str = ""
+    sandbox: SandboxMode = "full_access"
 
 
 class TurnStarted(Body, frozen=True, tag="turn_started"):

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 Approve = Literal["ask", "always", "never"]
+SandboxMode = Literal["read_only", "workspace_write", "full_access"]
 FollowUps = Literal["one_at_a_time", "all"]
 Action = Literal["allow", "ask", "deny"]
 
@@ -39,13 +40,15 @@ class Settings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
     """What may be chosen for a session. `None` leaves the choice to the layer below.
 
     `approve` says what becomes of a question that no rule answers: `ask` opens a request, `always`
-    allows, `never` denies.
+    allows, `never` denies. `sandbox` is what commands may do: nothing but look, write in the
+    workspace, or whatever the user may.
     """
 
     agent: str | None = None
     model: str | None = None
     variant: str | None = None
     approve: Approve | None = None
+    sandbox: SandboxMode | None = None
     follow_ups: FollowUps | None = None
     max_steps: Steps | None = None
     turn_budget: Budget | None = None
@@ -63,6 +66,7 @@ class TurnOverrides(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     model: str | None = None
     variant: str | None = None
     approve: Approve | None = None
+    sandbox: SandboxMode | None = None
     max_steps: Steps | None = None
     turn_budget: Budget | None = None
     tools: tuple[str, ...] | None = None

@@ -189,12 +189,24 @@ def test_what_was_chosen_on_the_command_line_reaches_the_daemon(
 ) -> None:
     schema = tmp_path / "schema.json"
     schema.write_text('{"type": "object"}')
-    options = ("-C", str(tmp_path), "-m", "p/m", "--agent", "plan", "--approve", "never")
+    options = (
+        "-C",
+        str(tmp_path),
+        "-m",
+        "p/m",
+        "--agent",
+        "plan",
+        "--approve",
+        "never",
+        "--sandbox",
+        "read_only",
+    )
     with FakeDaemon(places.runtime, play_hello) as daemon:
         assert tiller("exec", *options, "--output-schema", str(schema), "do it")[0] == 0
         created, asked = ops(daemon, SessionCreate), ops(daemon, UserInput)
     assert (created.workspace, created.model, created.agent) == (str(tmp_path), "p/m", "plan")
     assert created.settings.approve == "never"
+    assert created.settings.sandbox == "read_only"
     assert (asked.text, asked.delivery) == ("do it", "start")
     assert asked.overrides.output_schema == {"type": "object"}
 

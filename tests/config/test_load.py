@@ -243,6 +243,15 @@ def test_b60_a_project_that_is_not_trusted_changes_nothing_and_is_not_even_read(
     assert load(EXAMPLE, project=project) == load(EXAMPLE)
 
 
+def test_directories_of_the_sandbox_are_absolute_after_loading(load, places):
+    configuration = load("[sandbox]\nwritable = ['~/c', 'd']\nreadable = ['/e']")
+    assert configuration.sandbox.mode == "workspace_write"
+    assert configuration.sandbox.writable[0].endswith("/c")
+    assert configuration.sandbox.writable[1] == str(places.config / "d")
+    assert all(path.startswith("/") for path in configuration.sandbox.writable)
+    assert configuration.sandbox.readable == ("/e",)
+
+
 def test_a_trusted_project_may_narrow(load, tmp_path):
     text = """
 max_steps = 3
@@ -278,6 +287,8 @@ action = "deny"
         "permissions = [{permission='bash', pattern='*', action='ask'}]",
         "model = 'evil/x'",
         "hooks = 1",
+        "sandbox = { mode = 'full_access' }",
+        "sandbox.network = true",
         "agents.x.prompt_file = '/etc/passwd'",
     ],
 )

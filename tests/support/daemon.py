@@ -33,6 +33,7 @@ SLACK_S = 5.0
 
 CONFIG = """\
 model = "scripted/main"
+sandbox = { mode = "full_access" }
 
 [providers.scripted]
 api = "scripted"

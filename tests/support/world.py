@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import trio
 from msgspec import Struct, structs
 
-from tiller_daemon.config import Configuration
+from tiller_daemon.config import Configuration, SandboxPolicy
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.mcp.means import Means
@@ -40,6 +40,7 @@ from tiller_daemon.tools.question import QUESTION
 from tiller_daemon.tools.task import TASK
 from tiller_daemon.transport.memory import MemoryTransport
 from tiller_daemon.turn.context import CostOf, unpriced
+from tiller_daemon.workspace.sandbox import Confiner, Found
 from tiller_protocol.answers import (
     Accepted,
     AnyAnswer,
@@ -64,6 +65,8 @@ HARMLESS = (PLAN, QUESTION, TASK)
 """Built-in tools that touch nothing but the session."""
 
 NO_MEANS = Means({}, {}, (), lambda: (), Path("/"))
+
+NO_CONFINER = Confiner(lambda: Found(None, "this is a test"), Path("/nonexistent"), {})
 
 EPOCH = 1_700_000_000.0
 """Unix seconds at which every world begins."""
@@ -223,6 +226,7 @@ class World:
         self.configuration = Configuration(
             model=f"scripted/{next(iter(scripts))}",
             permissions=(_allow("test_change"),),
+            sandbox=SandboxPolicy("full_access"),
         )
         self.published: dict[str, list[Event]] = {}
         self.on_publish: Callable[[Event], None] = lambda event: None
@@ -233,6 +237,7 @@ class World:
         self._changed = trio.Event()
         self.workspace = "/"
         self.kills = 0
+        self.confiner = NO_CONFINER
         self.secrets: tuple[str, ...] = ()
         self.config_directory = Path("/nonexistent")
         self.context_window: int | None = None
@@ -273,6 +278,7 @@ class World:
             journals=Path("/nonexistent"),
             forget=lambda session_id: None,
             secrets=lambda: self.secrets,
+            confiner=self.confiner,
             platform="test",
             config_directory=self.config_directory,
             home=Path("/nonexistent"),

@@ -17,7 +17,12 @@ from tiller_client.runtime import check_runtime, lock_is_held, my_places, somebo
 from tiller_client.text import Paint, one_line
 from tiller_client.verbs.config import check
 from tiller_protocol import PROTOCOL_VERSION
-from tiller_protocol.answers import CatalogResult, LanguageServerSummary, ServerSummary
+from tiller_protocol.answers import (
+    CatalogResult,
+    LanguageServerSummary,
+    SandboxSummary,
+    ServerSummary,
+)
 from tiller_protocol.ops import Catalog
 from tiller_protocol.places import Places
 
@@ -118,9 +123,21 @@ def _daemon(places: Places) -> Iterator[Finding]:
     yield Finding(
         "ok", "daemon", f"tillerd {hello.daemon_version} answers, protocol {PROTOCOL_VERSION}"
     )
+    if catalog.sandbox:
+        yield _sandbox(catalog.sandbox)
     yield from _models(catalog)
     yield from map(_server, catalog.servers)
     yield from _language_servers(catalog.language_servers)
+
+
+def _sandbox(sandbox: SandboxSummary) -> Finding:
+    network = "with network" if sandbox.network else "no network"
+    if sandbox.mode == "full_access":
+        return Finding("warn", "sandbox", "none: commands may do what you may (full_access)")
+    if sandbox.problem:
+        why = one_line(sandbox.problem)
+        return Finding("warn", "sandbox", f"none, so that each command is asked about: {why}")
+    return Finding("ok", "sandbox", f"{sandbox.mode}, {network}, by {sandbox.name}")
 
 
 def _models(catalog: CatalogResult) -> Iterator[Finding]:

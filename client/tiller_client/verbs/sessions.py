@@ -83,7 +83,7 @@ def _id(connection: Connection, arguments: Namespace) -> str:
 
 def _new(connection: Connection, arguments: Namespace) -> None:
     workspace = read_workspace(arguments.directory)
-    settings = Settings(approve=arguments.approve)
+    settings = Settings(approve=arguments.approve, sandbox=arguments.sandbox)
     op = SessionCreate(workspace, arguments.agent, arguments.model, settings)
     _created(connection.ask(op, Created), json=arguments.json)
 

@@ -40,10 +40,11 @@ def run(arguments: Namespace) -> int:
                 agent=arguments.agent,
                 model=arguments.model,
                 approve=arguments.approve,
+                sandbox=arguments.sandbox,
                 output_schema=schema,
             )
         else:
-            settings = Settings(approve=arguments.approve)
+            settings = Settings(approve=arguments.approve, sandbox=arguments.sandbox)
             op = SessionCreate(workspace, arguments.agent, arguments.model, settings)
             session_id, after = connection.ask(op, Created).session_id, 0
             overrides = TurnOverrides(output_schema=schema)

@@ -14,6 +14,7 @@ from tiller_daemon.config.schema import (
     McpServer,
     Model,
     Provider,
+    SandboxPolicy,
     Timeouts,
 )
 
@@ -27,6 +28,7 @@ __all__ = [
     "McpServer",
     "Model",
     "Provider",
+    "SandboxPolicy",
     "Timeouts",
     "load_configuration",
 ]

@@ -177,6 +177,14 @@ def _with_absolute_paths(
     values = dict(values)
     if "record" in values:
         values["record"] = str(_absolute(values["record"], base, environ))
+    if "sandbox" in values:
+        lists = {name: values["sandbox"].get(name) for name in ("writable", "readable")}
+        found = {
+            name: [str(_absolute(path, base, environ)) for path in paths]
+            for name, paths in lists.items()
+            if paths is not None
+        }
+        values["sandbox"] = {**values["sandbox"], **found}
     for section, fields in _PATH_FIELDS.items():
         tables = {name: dict(table) for name, table in values.get(section, {}).items()}
         for name, table in tables.items():

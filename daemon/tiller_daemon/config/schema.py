@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from tiller_protocol.prices import Price
-from tiller_protocol.settings import Approve, Budget, FollowUps, Rule, Steps
+from tiller_protocol.settings import Approve, Budget, FollowUps, Rule, SandboxMode, Steps
 
 Api = Literal["openai_responses", "openai_chat", "anthropic_messages", "scripted"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -173,6 +173,20 @@ class LanguageServer(Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = True
 
 
+class SandboxPolicy(Struct, frozen=True, forbid_unknown_fields=True):
+    """What commands may do to the machine.
+
+    `writable` are directories beside the workspace that `workspace_write` covers, `readable` what
+    may be read although it is hidden from commands; both absolute after loading. `network` lets
+    commands reach others.
+    """
+
+    mode: SandboxMode = "workspace_write"
+    network: bool = False
+    writable: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
+
+
 class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that can be configured. Models are named `provider/model`.
 
@@ -196,5 +210,6 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     models: dict[str, Model] = {}
     agents: dict[str, Agent] = {}
     permissions: tuple[Rule, ...] = ()
+    sandbox: SandboxPolicy = SandboxPolicy()
     mcp: dict[str, McpServer] = {}
     lsp: dict[str, LanguageServer] = {}

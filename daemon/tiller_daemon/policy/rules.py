@@ -20,6 +20,9 @@ def _built_in(permission: str, *patterns: str, action: Action) -> tuple[Rule, ..
     return tuple(Rule(permission, pattern, action) for pattern in patterns)
 
 
+UNSANDBOXED = "unsandboxed"
+"""To run without a sandbox: by a rule, or where there is none, after a question."""
+
 BUILT_IN: tuple[Rule, ...] = (
     *_built_in("read", "*", action="allow"),
     *_built_in("read", "*.env", "*.env.*", "*.envrc", action="ask"),
@@ -107,6 +110,20 @@ def decide(needs: Sequence[Needed], rules: Sequence[Rule], approve: Approve) -> 
         return structs.replace(verdict, action="allow", reason=reason)
     reason = f"{verdict.reason} It is denied because `approve` is `never`: nobody is asked."
     return structs.replace(verdict, action="deny", reason=reason)
+
+
+def runs_unsandboxed(command: str, rules: Sequence[Rule]) -> bool:
+    """Whether rules for `UNSANDBOXED` by that very name let a command leave its sandbox.
+
+    All of it but for parts that only read. A rule for every permission does not: who allows a
+    command does not mean that.
+    """
+    named = [rule for rule in rules if rule.permission == UNSANDBOXED]
+    parsed = parse_command(command)
+    acting = [part.text for part in parsed.commands if not part.only_reads]
+    matches = [last_match(UNSANDBOXED, text, named) for text in acting]
+    named_all = all(rule is not None and rule.action == "allow" for rule in matches)
+    return parsed.certain and bool(matches) and named_all
 
 
 def rules_of_always(needs: Sequence[Needed]) -> tuple[Rule, ...]:

@@ -11,7 +11,7 @@ from functools import partial
 import structlog
 import trio
 
-from tiller_daemon.policy.rules import decide
+from tiller_daemon.policy.rules import UNSANDBOXED, decide
 from tiller_daemon.session.background import Background
 from tiller_daemon.session.delegation import Delegation, Errand, Sessions
 from tiller_daemon.session.freeze import FrozenTurn, with_grants
@@ -42,6 +42,9 @@ from tiller_protocol.settings import Rule
 from tiller_protocol.snapshot import OpenTurn
 
 log = structlog.get_logger()
+
+COMMAND_PERMISSIONS = ("bash", UNSANDBOXED)
+"""Those whose subjects are command lines."""
 
 
 Main = Callable[[TurnContext, History, Ports], Awaitable[Ending]]
@@ -247,6 +250,7 @@ class ActiveTurn:
             background=self._background,
             diagnostics=services.language_servers,
             withdraw=partial(self._requests.withdraw, turn_id=self.turn_id),
+            confiner=services.confiner,
         )
         return Ports(
             model=self._frozen.model.client,
@@ -274,6 +278,6 @@ class ActiveTurn:
     def _is_allowed(self, request: Request) -> bool:
         if request.kind == "question":
             return False
-        kind = "command" if request.permission == "bash" else "plain"
+        kind = "command" if request.permission in COMMAND_PERMISSIONS else "plain"
         need = Need(request.permission, request.subjects, kind=kind)
         return decide((need,), self._rules(), "ask").action == "allow"

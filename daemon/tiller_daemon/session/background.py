@@ -179,6 +179,7 @@ class Background:
                     timeout_s=float("inf"),
                     typed=command.typed,
                     secrets=start.secrets,
+                    confined=start.confined,
                 )
                 state, status = "exited", end.status
                 await command.capture.spill()

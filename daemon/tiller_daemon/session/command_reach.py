@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from tiller_daemon.policy.rules import UNSANDBOXED
 from tiller_daemon.policy.shell_commands import only_reads, places_read
 from tiller_daemon.tools.base import Need
 from tiller_daemon.workspace.git_programs import programs_named
@@ -28,6 +29,22 @@ def needs_beyond(needs: Iterable[Need], workspace: Path) -> tuple[Need, ...]:
     texts = [text for need in needs if need.kind == "command" for text in need.subjects]
     commands = [text for text in texts if only_reads(text)]
     return (*_needs_outside(commands, workspace), *_needs_programs(commands, workspace))
+
+
+def needs_without_sandbox(needs: Iterable[Need]) -> tuple[Need, ...]:
+    """What the commands among `needs` need where no sandbox can hold them: those that act, ask."""
+    texts = [text for need in needs if need.kind == "command" for text in need.subjects]
+    return tuple(
+        Need(
+            UNSANDBOXED,
+            (text,),
+            kind="command",
+            title=f"Run without a sandbox: {' '.join(text.split())}",
+            detail=text,
+        )
+        for text in texts
+        if not only_reads(text)
+    )
 
 
 def _needs_programs(commands: Iterable[str], workspace: Path) -> tuple[Need, ...]:

@@ -28,7 +28,7 @@ from tiller_protocol.events import (
     TurnEnded,
 )
 from tiller_protocol.items import Request, SubAgent, ToolCall, Usage
-from tiller_protocol.settings import Approve, Budget, Rule, Settings, TurnOverrides
+from tiller_protocol.settings import Approve, Budget, Rule, SandboxMode, Settings, TurnOverrides
 from tiller_protocol.snapshot import OpenTurn, Snapshot, add_cost
 
 DEPTH_MAX = 3
@@ -51,13 +51,15 @@ SHOWN_CALLS_MAX = 500
 class Inherited(Struct, frozen=True):
     """What a sub-agent's turn has from the turn it works for. `rules` stand below its own.
 
-    With `read_only` it changes nothing, whatever its agent may do. `depth` counts from 1. It
+    With `read_only` it changes nothing, whatever its agent may do; its `sandbox` is no looser.
+    `depth` counts from 1. It
     takes the `model`, with its `variant`, if its agent names none. `budget` is what was left.
     """
 
     rules: tuple[Rule, ...]
     approve: Approve
     read_only: bool
+    sandbox: SandboxMode
     depth: int
     model: str
     variant: str
@@ -334,6 +336,7 @@ class Delegation:
             rules=context.rules,
             approve=context.approve,
             read_only=context.read_only,
+            sandbox=context.sandbox.mode,
             depth=context.depth + 1,
             model=context.model,
             variant=context.variant,

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tiller_daemon.config import Agent
+from msgspec import structs
+
+from tiller_daemon.config import Agent, SandboxPolicy
 from tiller_daemon.config.options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.policy import globs
@@ -17,7 +19,8 @@ from tiller_daemon.tools.base import Tool
 from tiller_daemon.turn.budget import Spent
 from tiller_daemon.turn.context import DEFAULT_CONTEXT_WINDOW_TOKENS, SubAgentOffered, TurnContext
 from tiller_daemon.workspace.agents import FoundAgent
-from tiller_protocol.settings import Rule, Settings, TurnOverrides
+from tiller_daemon.workspace.sandbox import strictest
+from tiller_protocol.settings import Rule, SandboxMode, Settings, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
 MCP_PREFIX = "mcp__"
@@ -52,6 +55,8 @@ def freeze_context(
     compaction = services.model(chosen) if chosen else None
     variant = overrides.variant or settings.variant or ""
     read_only = bool(agent.read_only) or (inherited is not None and inherited.read_only)
+    chosen_sandbox = "read_only" if read_only else overrides.sandbox or settings.sandbox
+    sandbox = _sandbox(configuration.sandbox, chosen_sandbox, inherited)
     depth = inherited.depth if inherited else 0
     tools = choose_tools(services, agent.tools if overrides.tools is None else overrides.tools)
     tools = {name: tool for name, tool in tools.items() if _fits(tool, depth, read_only=read_only)}
@@ -63,7 +68,7 @@ def freeze_context(
         agent=agent_name,
         model=model.name,
         provider_model=model.provider_model,
-        system_prompt=write_prompt(services, snapshot.workspace, agent.prompt),
+        system_prompt=write_prompt(services, snapshot.workspace, agent.prompt, sandbox),
         tools=tool_specs(tools, sub_agents),
         rules=_rules(services, snapshot, agent, inherited),
         approve=overrides.approve or settings.approve or configuration.approve,
@@ -91,10 +96,21 @@ def freeze_context(
         max_output_tokens=model.max_output_tokens,
         output_schema=overrides.output_schema,
         read_only=read_only,
+        sandbox=sandbox,
         depth=depth,
         sub_agents=sub_agents,
     )
     return FrozenTurn(context, model, compaction, tools)
+
+
+def _sandbox(
+    configured: SandboxPolicy, chosen: SandboxMode | None, inherited: Inherited | None
+) -> SandboxPolicy:
+    """What commands may do; a sub-agent's no more than its owner's."""
+    mode = chosen or configured.mode
+    if inherited:
+        mode = strictest(mode, inherited.sandbox)
+    return structs.replace(configured, mode=mode)
 
 
 def _rules(

@@ -6,6 +6,7 @@ A few small files are read, all bounded; nothing is run.
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tiller_daemon.config import SandboxPolicy
 from tiller_daemon.session.services import Services
 from tiller_daemon.turn.prompt import Offered, Surroundings, Told, system_prompt
 from tiller_daemon.workspace.instructions import read_instructions
@@ -14,7 +15,9 @@ from tiller_daemon.workspace.repository import Repository, find_repository
 from tiller_daemon.workspace.skills import find_skills
 
 
-def write_prompt(services: Services, workspace: str, agent_prompt: str | None) -> str:
+def write_prompt(
+    services: Services, workspace: str, agent_prompt: str | None, policy: SandboxPolicy
+) -> str:
     """Return the system prompt of a turn that begins now."""
     place = Path(workspace).resolve()
     repository = find_repository(place)
@@ -26,6 +29,7 @@ def write_prompt(services: Services, workspace: str, agent_prompt: str | None) -
         _said(repository),
         services.platform,
         datetime.fromtimestamp(services.time(), UTC).date().isoformat(),
+        services.confiner.said(policy),
     )
     return system_prompt(
         agent_prompt,

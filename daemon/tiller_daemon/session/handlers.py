@@ -15,6 +15,7 @@ from tiller_daemon.session.freeze import FrozenTurn, freeze_context, merge_setti
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.session.state import Pending, SessionState
 from tiller_daemon.session.title import Titling, first_title
+from tiller_daemon.turn.context import TurnContext
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.loop import run_compaction, run_turn
 from tiller_daemon.turn.own_command import TOOL, OwnCommand
@@ -201,6 +202,7 @@ def _start_turn(
                 state.services, state.outbox, frozen.model, context.first_ordinal, first.text
             )
     bodies += _warnings_of_servers(state)
+    bodies += _warning_of_no_sandbox(state, context)
     state.put(pending, *bodies, turn_id=context.turn_id)
     turn = ActiveTurn(frozen, run_turn, state.hands, titling=titling, errand=errand)
     state.begin(turn, history)
@@ -216,6 +218,20 @@ def _warnings_of_servers(state: SessionState) -> list[AnyBody]:
         WarningRaised("mcp_server", f"The MCP server {name} can't be used: {why}.")
         for name, why in new.items()
     ]
+
+
+def _warning_of_no_sandbox(state: SessionState, context: TurnContext) -> list[AnyBody]:
+    """That nothing holds the session's commands, which is said once."""
+    confiner = state.services.confiner
+    if state.told_of_no_sandbox or not confiner.asks(context.sandbox):
+        return []
+    state.told_of_no_sandbox = True
+    why = confiner.found().problem
+    message = (
+        f"Commands can't be held to `{context.sandbox.mode}`, so that each one that does more than "
+        f"read is asked about: {why}."
+    )
+    return [WarningRaised("no_sandbox", message)]
 
 
 def _compact(state: SessionState, pending: Pending) -> AnyResult:

@@ -13,6 +13,7 @@ from tiller_daemon.session.outbox import Publish
 from tiller_daemon.store.base import Log
 from tiller_daemon.tools.base import Diagnostics, Tool
 from tiller_daemon.turn.context import CostOf, unpriced
+from tiller_daemon.workspace.sandbox import Confiner
 from tiller_protocol.answers import LanguageServerSummary, ServerSummary
 
 
@@ -68,7 +69,8 @@ class Services:
     environment of a command from a call id. `forget` removes the files of a deleted session.
     `journals` is the directory of what is being changed in several files at once.
     `secrets` are the keys in use: they are taken out of what a tool says.
-    `config_directory` and `home` are the user's; both absolute, with links followed.
+    `confiner` makes the sandboxes of commands. `config_directory` and `home` are the user's; both
+    absolute, with links followed.
     """
 
     log: Log
@@ -87,6 +89,7 @@ class Services:
     journals: Path
     forget: Callable[[str], None]
     secrets: Callable[[], tuple[str, ...]]
+    confiner: Confiner
     platform: str
     config_directory: Path
     home: Path

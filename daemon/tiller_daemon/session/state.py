@@ -42,7 +42,8 @@ class Pending:
 class SessionState:
     """The state of one loaded session. `begin` makes a turn run; the actor sets it.
 
-    `servers_told` are the MCP servers of which it was said that they can't be used.
+    `servers_told` are the MCP servers of which it was said that they can't be used;
+    `told_of_no_sandbox` says whether it was said that nothing holds its commands.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class SessionState:
             self.background,
         )
         self.servers_told: set[str] = set()
+        self.told_of_no_sandbox = False
         self.turn: ActiveTurn | None = None
         self.begin = begin
 

@@ -15,10 +15,10 @@ import trio
 from msgspec import Struct, structs
 
 from tiller_daemon.models.base import ToolSpec
-from tiller_daemon.policy.rules import decide, patterns_of_always
+from tiller_daemon.policy.rules import decide, patterns_of_always, runs_unsandboxed
 from tiller_daemon.policy.shell_commands import only_reads
 from tiller_daemon.session.arguments import BadArguments, decode_arguments, parameters
-from tiller_daemon.session.command_reach import needs_beyond
+from tiller_daemon.session.command_reach import needs_beyond, needs_without_sandbox
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.tools.base import (
     BackgroundCommands,
@@ -38,6 +38,7 @@ from tiller_daemon.tools.task import RESUMED
 from tiller_daemon.turn.context import SubAgentOffered, TurnContext
 from tiller_daemon.turn.ports import Emit, PreparedCall, Refusal
 from tiller_daemon.workspace.redaction import TAKEN_OUT
+from tiller_daemon.workspace.sandbox import Confined, Confiner
 from tiller_protocol.events import PlanUpdated
 from tiller_protocol.items import Effect, PlanEntry, Request, RequestKind, ToolCall
 from tiller_protocol.settings import Rule
@@ -100,6 +101,7 @@ class Toolbox:
     background: BackgroundCommands
     diagnostics: Diagnostics
     withdraw: Callable[[str], None]
+    confiner: Confiner
 
     def prepare(self, call: ToolCall) -> PreparedCall | Refusal:
         """Find the tool and validate the arguments, or say what is wrong with the call."""
@@ -109,7 +111,7 @@ class Toolbox:
         try:
             arguments = decode_arguments(tool, call.arguments)
             workspace = Path(self.context.workspace)
-            needs = _needs(tool, arguments, workspace)
+            needs = self._needs(tool, arguments, workspace)
         except BadArguments as bad:
             return Refusal("invalid", str(bad))
         except ToolFailure as failure:
@@ -139,7 +141,7 @@ class Toolbox:
         workspace = Path(self.context.workspace)
 
         def is_as_judged() -> bool:
-            return _needs(work.tool, work.arguments, workspace) == work.needs
+            return self._needs(work.tool, work.arguments, workspace) == work.needs
 
         return await self._permit(prepared.call, "approval", work.needs, is_as_judged)
 
@@ -175,6 +177,7 @@ class Toolbox:
             diagnostics=self.diagnostics,
             withdraw=partial(self.withdraw, prepared.call.id),
             secrets=self.secrets(),
+            confined=self._confined(prepared),
         )
         try:
             check = await self._check_of_changes(work)
@@ -206,6 +209,26 @@ class Toolbox:
             return None
         root, files = _to_be_written(work.needs, Path(self.context.workspace))
         return await self.diagnostics.before_change(root, files) if files else None
+
+    def _needs(self, tool: Tool, arguments: Any, workspace: Path) -> tuple[Need, ...]:  # noqa: ANN401
+        needs = tool.needs(arguments, workspace)
+        needs = (*needs, *needs_beyond(needs, workspace))
+        if self.confiner.asks(self.context.sandbox):
+            needs = (*needs, *needs_without_sandbox(needs))
+        return needs
+
+    def _confined(self, prepared: PreparedCall) -> Confined | None:
+        """The sandbox of a call: none for the user's own command, nor when a rule says so."""
+        work: _Work = prepared.work
+        commands = [s for need in work.needs if need.kind == "command" for s in need.subjects]
+        if not commands or prepared.call.by_user:
+            return None
+        if self.context.sandbox.mode == "workspace_write" and all(
+            runs_unsandboxed(command, self.rules()) for command in commands
+        ):
+            return None
+        workspace = Path(self.context.workspace)
+        return self.confiner.confined(self.context.sandbox, workspace, self.spill_directory)
 
     def _unknown_agent(self, tool: Tool, needs: tuple[Need, ...]) -> str:
         if tool.effect != "agent":
@@ -315,11 +338,6 @@ def _find(tools: Mapping[str, Tool], name: str) -> Tool | None:
         return tool
     meant = [tool for known, tool in tools.items() if known.casefold() == name.strip().casefold()]
     return meant[0] if len(meant) == 1 else None
-
-
-def _needs(tool: Tool, arguments: Any, workspace: Path) -> tuple[Need, ...]:  # noqa: ANN401
-    needs = tool.needs(arguments, workspace)
-    return (*needs, *needs_beyond(needs, workspace))
 
 
 async def _errors_of(check: FileCheck, result: ToolResult, environment: ToolEnvironment) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from tiller_daemon.workspace.sandbox import Confined
 from tiller_protocol.items import BackgroundCommand, Effect, Image, PlanEntry, SubAgent
 
 SubjectKind = Literal["path", "command", "plain"]
@@ -68,6 +69,7 @@ class BackgroundStart(Struct, frozen=True):
     spill_path: Path
     terminal: bool
     secrets: tuple[str, ...] = ()
+    confined: Confined | None = None
 
 
 class BackgroundLook(Struct, frozen=True):
@@ -167,7 +169,7 @@ class ToolEnvironment:
     of an agent or by the id of an earlier sub-agent, and returns what came of it. `secrets` are
     taken out of what a child process prints. `needs` is what was judged before the call ran,
     `journals` the directory of what is being changed. `withdraw` takes back what is still asked
-    of the user.
+    of the user. `confined` is the sandbox for commands, if they run in one.
     """
 
     workspace: Path
@@ -186,6 +188,7 @@ class ToolEnvironment:
     journals: Path = Path("/nonexistent")
     secrets: tuple[str, ...] = ()
     withdraw: Callable[[], None] = _nothing
+    confined: Confined | None = None
 
 
 def always(arguments: Struct) -> bool:  # noqa: ARG001

@@ -69,13 +69,17 @@ async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolRe
                 timeout_s=arguments.timeout_s,
                 typed=Input(terminal=True) if arguments.pty else None,
                 secrets=environment.secrets,
+                confined=environment.confined,
             )
         # A terminal ends its lines with two characters.
         output = (await _text(capture)).replace("\r\n", "\n" if arguments.pty else "\r\n")
     finally:
         capture.close()
+    notes = _notes(end, arguments.timeout_s)
+    if end.status and environment.confined and (why := environment.confined.explain(output)):
+        notes.append(why)
     return ToolResult(
-        _with_notes(output, _notes(end, arguments.timeout_s)),
+        _with_notes(output, notes),
         title=_title(arguments.command),
         failed=end.timed_out or end.status != 0,
         spill_path=capture.spill_path(),
@@ -94,6 +98,7 @@ async def _start(arguments: BashArguments, environment: ToolEnvironment) -> Tool
         spill_path=_spill_path(environment),
         terminal=arguments.pty,
         secrets=environment.secrets,
+        confined=environment.confined,
     )
     return report(await environment.background.start(start))
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from tiller_daemon.config import SandboxPolicy
 from tiller_daemon.models.base import ToolSpec
 from tiller_daemon.turn.budget import Spent
 from tiller_protocol.errors import ErrorInfo
@@ -44,7 +45,7 @@ class TurnContext(Struct, frozen=True):
     the permission rules above the built-in ones, weakest layer first. `spent_before` is what the
     session had spent before this turn. With `read_only` a call that may write is denied.
     `effort` is the variant, if configuration does not define it; else it is in `options`. `depth`
-    is 0 for a turn that works for no other one.
+    is 0 for a turn that works for no other one. `sandbox` is what its commands may do.
     """
 
     turn_id: str
@@ -72,6 +73,7 @@ class TurnContext(Struct, frozen=True):
     price: CostOf = unpriced
     compaction_price: CostOf = unpriced
     read_only: bool = False
+    sandbox: SandboxPolicy = SandboxPolicy("full_access")
     compaction_model: str = ""
     context_window: int = DEFAULT_CONTEXT_WINDOW_TOKENS
     max_output_tokens: int | None = None
@@ -94,6 +96,7 @@ class TurnContext(Struct, frozen=True):
             session_budget=self.session_budget,
             output_schema=self.output_schema,
             system_prompt=self.system_prompt,
+            sandbox=self.sandbox.mode,
         )
 
 

@@ -61,13 +61,14 @@ class Surroundings(NamedTuple):
     """Facts about where the turn runs.
 
     `repository` says what is known of the git repository around it and is empty without one;
-    `date` is ISO 8601.
+    `date` is ISO 8601, `sandbox` what commands are held to, if they are.
     """
 
     workspace: str
     repository: str
     platform: str
     date: str
+    sandbox: str = ""
 
 
 class Told(NamedTuple):
@@ -109,11 +110,13 @@ def system_prompt(
 
 
 def _environment(surroundings: Surroundings) -> str:
+    sandbox = f"sandbox of commands: {surroundings.sandbox}\n" if surroundings.sandbox else ""
     return (
         "<environment>\n"
         f"workspace: {surroundings.workspace}\n"
         f"git repository: {surroundings.repository or 'none'}\n"
         f"platform: {surroundings.platform}\n"
         f"date: {surroundings.date}\n"
+        f"{sandbox}"
         "</environment>"
     )

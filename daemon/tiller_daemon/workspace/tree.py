@@ -95,10 +95,12 @@ class Tree:
     Made before the command starts, for its `token`; `begin` names the shell. The shell must be
     waited for only after `end`, so that its pid means nothing else until then. One that is
     `lasting` serves many calls: what could be its or a command's is taken for the command's.
+    `helpers` processes are of the sandbox around it.
     """
 
-    def __init__(self, *, lasting: bool = False) -> None:
+    def __init__(self, *, lasting: bool = False, helpers: int = 0) -> None:
         self.token: Final = secrets.token_hex(8)
+        self.helpers: Final = helpers
         self._lasting: Final = lasting
         self._mark: Final = f"{COMMAND_MARKER}={self.token}".encode()
         self._leader = 0

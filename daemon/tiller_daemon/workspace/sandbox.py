@@ -1,0 +1,190 @@
+"""What a command may do to the machine, and who holds it to that.
+
+A `Confinement` says what it may, a `Sandbox` holds it; which one works here is found out in
+`sandbox_search`. The policy judges before: what it allows, and what the user approves, runs in the
+sandbox all the same.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from msgspec import Struct
+
+from tiller_daemon.config import SandboxPolicy
+from tiller_daemon.workspace.sandbox_paths import (
+    NEVER_MADE,
+    PROTECTED_FILES,
+    PROTECTED_FOLDERS,
+    PROTECTED_IF_THERE,
+    hidden_paths,
+    there,
+)
+from tiller_protocol.settings import SandboxMode
+
+TEMPORARY: Final = ("/tmp", "/var/tmp")  # noqa: S108
+"""Where every program expects to be able to write."""
+
+ORDER: Final[Sequence[SandboxMode]] = ("read_only", "workspace_write", "full_access")
+"""From the strictest to the loosest."""
+
+_DENIED: Final = re.compile(
+    r"Read-only file system|Network is unreachable|Could not resolve host|Operation not permitted"
+    r"|Temporary failure in name resolution|Name or service not known|getaddrinfo|EROFS|EAI_AGAIN"
+    r"|ENETUNREACH|Errno 30\b|Errno 101\b",
+    re.IGNORECASE,
+)
+"""What programs say when a sandbox is in their way; some say so for reasons of their own."""
+
+
+class Confinement(Struct, frozen=True):
+    """What one command may do. Every path is absolute.
+
+    It writes in `writable` alone, and not to what is `folders` and `files` in there, be they there
+    yet or not; `never_made` is taken away if it makes it. What is `hidden` it can't even read, but
+    for what is `shown`. Without `network` it reaches nobody.
+    """
+
+    workspace: Path
+    writable: tuple[Path, ...] = ()
+    folders: tuple[Path, ...] = ()
+    files: tuple[Path, ...] = ()
+    never_made: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()
+    shown: tuple[Path, ...] = ()
+    network: bool = False
+
+
+class Sandbox(Protocol):
+    """A mechanism that holds commands to a confinement."""
+
+    @property
+    def name(self) -> str:
+        """What people know it as."""
+        ...
+
+    @property
+    def helpers(self) -> int:
+        """How many processes of its own it has beside a command's."""
+        ...
+
+    def around(
+        self, arguments: Sequence[str], confinement: Confinement
+    ) -> AbstractContextManager[Sequence[str]]:
+        """What to run instead of `arguments`; to be left when the command has ended."""
+        ...
+
+
+class Found(NamedTuple):
+    """The sandbox that works here, or why there is none."""
+
+    sandbox: Sandbox | None
+    problem: str = ""
+
+
+class Confined(NamedTuple):
+    """The sandbox of one command: what a tool is handed."""
+
+    sandbox: Sandbox
+    confinement: Confinement
+    mode: SandboxMode
+
+    def around(self, arguments: Sequence[str]) -> AbstractContextManager[Sequence[str]]:
+        """What to run instead of `arguments`; to be left when the command has ended."""
+        return self.sandbox.around(arguments, self.confinement)
+
+    def explain(self, output: str) -> str:
+        """What may have stopped a command that failed with this output; empty if it can't tell."""
+        if not _DENIED.search(output):
+            return ""
+        writes = "writes only in the workspace and in /tmp, not to `.git/config`, hooks and agents'"
+        writes += " configuration" if self.mode == "workspace_write" else ""
+        may = "writes nothing" if self.mode == "read_only" else writes
+        network = "" if self.confinement.network else " and has no network"
+        return (
+            f"It ran in the sandbox ({self.mode}), where a command {may}{network}: that may be why "
+            "it failed. Find a way that needs neither, or tell the user what has to be run outside."
+        )
+
+
+class Confiner:
+    """Makes confinements, and knows the sandbox that works here, once `find` has looked for it.
+
+    `own` is what belongs to the daemon and nobody else, `kept` what only the user may write. In
+    `temporary` directories every command may write that may write at all.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[], Found],
+        home: Path,
+        environ: Mapping[str, str],
+        own: Sequence[Path] = (),
+        kept: Sequence[Path] = (),
+        temporary: Sequence[str] = TEMPORARY,
+    ) -> None:
+        self._find: Final = find
+        self._temporary: Final = (*temporary, environ.get("TMPDIR", ""))
+        self._always_hidden: Final = tuple(own)
+        self._named: Final = tuple(hidden_paths(home, environ, os.getuid()))
+        self._kept: Final = tuple(kept)
+        self._found: Found | None = None
+
+    def found(self) -> Found:
+        """The sandbox that works here; blocks for some 10 ms the first time."""
+        if self._found is None:
+            self._found = self._find()
+        return self._found
+
+    def asks(self, policy: SandboxPolicy) -> bool:
+        """Whether a command has to be asked about, because nothing holds it to the policy."""
+        return policy.mode != "full_access" and self.found().sandbox is None
+
+    def said(self, policy: SandboxPolicy) -> str:
+        """What a command may do, for the model; empty if nothing holds it to that."""
+        if policy.mode == "full_access" or self.asks(policy):
+            return ""
+        writes = "nothing can be written"
+        if policy.mode == "workspace_write":
+            places = ", ".join(("the workspace", *TEMPORARY[:1], *policy.writable))
+            writes = f"only {places} can be written, but not .git/config and .git/hooks"
+        return f"{policy.mode}: {writes}, {'' if policy.network else 'no '}network"
+
+    def confined(self, policy: SandboxPolicy, workspace: Path, shown: Path) -> Confined | None:
+        """The sandbox for a command, which may read what the daemon keeps in `shown`."""
+        sandbox = self.found().sandbox
+        if sandbox is None or policy.mode == "full_access":
+            return None
+        return Confined(sandbox, self.confinement(policy, workspace, shown), policy.mode)
+
+    def confinement(self, policy: SandboxPolicy, workspace: Path, shown: Path) -> Confinement:
+        """What a command may do under `policy`."""
+        place = workspace.resolve()
+        readable = tuple(there(map(Path, policy.readable)))
+        named = (path for path in there(self._named) if path not in readable)
+        hidden = tuple(there((*self._always_hidden, *named)))
+        shown_too = tuple(there((shown, *readable)))
+        if policy.mode == "read_only":
+            return Confinement(place, hidden=hidden, shown=shown_too, network=policy.network)
+        extra = [Path(path) for path in self._temporary if path.startswith("/")]
+        writable = tuple(there((place, *extra, *map(Path, policy.writable))))
+        if_there = (place / name for name in PROTECTED_IF_THERE)
+        kept = [path for path in (*if_there, *self._kept) if os.path.lexists(path)]
+        return Confinement(
+            place,
+            writable=tuple(path for path in writable if path != Path("/")),
+            folders=(*(place / name for name in PROTECTED_FOLDERS), *kept),
+            files=tuple(place / name for name in PROTECTED_FILES),
+            never_made=tuple(place / name for name in NEVER_MADE),
+            hidden=hidden,
+            shown=shown_too,
+            network=policy.network,
+        )
+
+
+def strictest(*modes: SandboxMode) -> SandboxMode:
+    """The one that allows least."""
+    return min(modes, key=ORDER.index)

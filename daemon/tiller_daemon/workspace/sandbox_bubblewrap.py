@@ -1,0 +1,175 @@
+"""Bubblewrap: a command sees the file system read-only, with what it may write bound over it.
+
+It gets namespaces of its own for processes, network and shared memory. `--die-with-parent` is not
+used: what the shell leaves behind would be killed before it could finish (the end of a pipe, a
+trap), and the guard and the next start find the namespace by its marks and end it as a whole.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from tiller_daemon.workspace.sandbox import Confinement
+from tiller_daemon.workspace.sandbox_paths import between, within
+
+ROOT_KEEPS: Final = (
+    "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_SETGID", "CAP_SETUID",
+)  # fmt: skip
+"""What root needs to work with the files of others and to install packages. It loses what would
+undo the sandbox: mounting, tracing, devices, file handles."""
+
+REMOVED: Final = ".removed-by-sandbox"
+"""Ends the new name of what a command made and may not make."""
+
+
+class Bubblewrap:
+    """The mechanism. Where something may not be made, a stand-in is put for as long as it takes.
+
+    `root` says whether commands run as root; by default as the daemon does.
+    """
+
+    def __init__(self, program: str, *, root: bool | None = None) -> None:
+        self.name: Final = "bubblewrap"
+        self.helpers: Final = 2
+        self._program: Final = program
+        self._root: Final = os.geteuid() == 0 if root is None else root
+        self._stand_ins: Final = Counter[Path]()
+
+    @contextmanager
+    def around(
+        self, arguments: Sequence[str], confinement: Confinement
+    ) -> Generator[Sequence[str]]:
+        """What to run instead of `arguments`; to be left when the command has ended."""
+        stand_ins = [path for path in _stand_ins(confinement) if self._is_missing(path)]
+        links = {path: _link(path) for path in _watched(confinement)}
+        self._stand_ins.update(stand_ins)
+        try:
+            yield [self._program, *options(confinement, root=self._root), "--", *arguments]
+        finally:
+            for path in stand_ins:
+                self._stand_ins[path] -= 1
+                if not self._stand_ins[path]:
+                    del self._stand_ins[path]
+                    _take_away(path)
+            for path, before in links.items():
+                _restore(path, before)
+
+    def _is_missing(self, path: Path) -> bool:
+        """Whether there is nothing, or a stand-in that another command needs too."""
+        return path in self._stand_ins or not os.path.lexists(path)
+
+
+def options(confinement: Confinement, *, root: bool) -> list[str]:
+    """The options for `bwrap`, in the order that it does things."""
+    mounts, at_end = _mounts(confinement)
+    found = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    for path in sorted(mounts, key=lambda path: len(path.parts)):
+        found += [*mounts[path], str(path)]
+    for path in at_end:
+        found += ["--remount-ro", str(path)]
+    found += ["--unshare-pid", "--unshare-ipc"]
+    if not confinement.network:
+        found.append("--unshare-net")
+    if root:
+        found += ["--cap-drop", "ALL"]
+        found += [word for capability in ROOT_KEEPS for word in ("--cap-add", capability)]
+    return [*found, "--chdir", str(confinement.workspace)]
+
+
+def _mounts(confinement: Confinement) -> tuple[dict[Path, list[str]], list[Path]]:
+    """How each path is mounted, without its last word, and what is made read-only at the end."""
+    writable = confinement.writable
+    mounts = {path: ["--bind", str(path)] for path in writable}
+    # Where the workspace lies in what is hidden, it is shown.
+    mounts.setdefault(confinement.workspace, ["--ro-bind", str(confinement.workspace)])
+    at_end: list[Path] = []
+    kept = [path for path in (*confinement.folders, *confinement.files) if within(path, writable)]
+    for path in kept:
+        if path.is_symlink():
+            continue
+        if os.path.lexists(path):
+            mounts[path] = ["--ro-bind", str(path)]
+        elif path in confinement.files:
+            if path.parent.is_dir():
+                mounts[path] = ["--ro-bind", "/dev/null"]
+        else:
+            # Also where `.git` is missing: an empty one is no repository, and can't be made one.
+            missing = path if path.parent.is_dir() else path.parent
+            mounts[missing] = ["--tmpfs"]
+            at_end.append(missing)
+    for path in confinement.hidden:
+        if path in confinement.shown or path == confinement.workspace:
+            continue
+        if path.is_dir():
+            mounts[path] = ["--tmpfs"]
+            at_end.append(path)
+        else:
+            mounts[path] = ["--ro-bind", "/dev/null"]
+    shown = (path for path in confinement.shown if path not in writable)
+    mounts |= {path: ["--ro-bind", str(path)] for path in shown}
+    return _pinned(mounts, writable), at_end
+
+
+def _pinned(mounts: dict[Path, list[str]], writable: Sequence[Path]) -> dict[Path, list[str]]:
+    """With the directories on the way mounted on themselves.
+
+    What is mounted can't be renamed: otherwise `.git` could be moved away with all that is kept
+    in it, and another one be made.
+    """
+    pins: dict[Path, list[str]] = {}
+    for path in mounts:
+        if root := within(path, writable):
+            pins |= {one: ["--bind", str(one)] for one in between(root, path)}
+    return pins | mounts
+
+
+def _stand_ins(confinement: Confinement) -> list[Path]:
+    """What would have to be mounted although it is not there."""
+    if not confinement.writable:
+        return []
+    folders = [path if path.parent.is_dir() else path.parent for path in confinement.folders]
+    return [*folders, *(path for path in confinement.files if path.parent.is_dir())]
+
+
+def _watched(confinement: Confinement) -> list[Path]:
+    """What no mount can protect: what may never be made, and links."""
+    if not confinement.writable:
+        return []
+    links = [path for path in (*confinement.folders, *confinement.files) if path.is_symlink()]
+    return [*links, *confinement.never_made]
+
+
+def _link(path: Path) -> str | None:
+    """Where a link leads; empty for something else, `None` for nothing."""
+    try:
+        return os.readlink(path)  # noqa: PTH115 - the text as it is
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return ""
+
+
+def _restore(path: Path, before: str | None) -> None:
+    """Put a link back, or away what has come; what is there is kept under another name."""
+    now = _link(path)
+    if now == before or before == "":
+        return
+    with suppress(OSError):
+        if now is not None:
+            path.rename(path.with_name(path.name + REMOVED))
+        if before is not None:
+            path.symlink_to(before)
+
+
+def _take_away(path: Path) -> None:
+    """Remove a stand-in; what somebody outside has put there meanwhile stays."""
+    with suppress(OSError):
+        if path.is_symlink():
+            return
+        if path.is_dir():
+            path.rmdir()
+        elif path.stat().st_size == 0:
+            path.unlink()

@@ -1,0 +1,80 @@
+"""Seatbelt, the sandbox of macOS: a profile in its language, run by `sandbox-exec`.
+
+The text is made here and tested as text; in a profile the last rule that matches wins.
+"""
+
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tiller_daemon.workspace.sandbox import Confinement
+from tiller_daemon.workspace.sandbox_paths import between, within
+
+PROGRAM: Final = "sandbox-exec"
+
+_ALWAYS: Final = """\
+(version 1)
+(allow default)
+(deny appleevent-send lsopen job-creation)
+(deny mach-lookup (global-name "com.apple.coreservices.launchservicesd"))
+(deny signal)
+(allow signal (target same-sandbox))
+(deny file-write*)
+(allow file-write* (regex #"^/dev/(null|zero|tty|ptmx|dtracehelper|ttys[0-9]*|fd/.*)$"))"""
+"""Opening an application, sending it a message or making a job of launchd would be a way out."""
+
+
+class Seatbelt:
+    """The mechanism."""
+
+    def __init__(self, program: str) -> None:
+        self.name: Final = PROGRAM
+        self.helpers: Final = 0
+        self._program: Final = program
+
+    @contextmanager
+    def around(
+        self, arguments: Sequence[str], confinement: Confinement
+    ) -> Generator[Sequence[str]]:
+        """What to run instead of `arguments`."""
+        yield [self._program, "-p", profile(confinement), *arguments]
+
+
+def profile(confinement: Confinement) -> str:
+    """The profile for a confinement."""
+    kept = [
+        path
+        for path in (*confinement.folders, *confinement.files, *confinement.never_made)
+        if within(path, confinement.writable)
+    ]
+    # Moving a directory away would take along what is kept in it.
+    pins = {
+        pin for path in kept if (root := _root(path, confinement)) for pin in between(root, path)
+    }
+    lines = [
+        _ALWAYS,
+        *_rules("allow file-write*", confinement.writable),
+        *_rules("deny file-write*", kept),
+        *(f"(deny file-write-unlink (literal {_quoted(path)}))" for path in sorted(pins)),
+        *_rules("deny file-read* file-write*", confinement.hidden),
+        *_rules("allow file-read*", confinement.shown),
+    ]
+    if confinement.network:
+        lines += _rules("deny network-outbound", confinement.hidden)
+    else:
+        lines.append("(deny network*)")
+    return "\n".join(lines) + "\n"
+
+
+def _root(path: Path, confinement: Confinement) -> Path | None:
+    return within(path, confinement.writable)
+
+
+def _rules(what: str, paths: Iterable[Path]) -> list[str]:
+    return [f"({what} (subpath {_quoted(path)}))" for path in paths]
+
+
+def _quoted(path: Path) -> str:
+    text = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'

@@ -1,0 +1,261 @@
+"""The sandbox of commands in a real daemon: what tries to get out, and what is let out."""
+
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from e2e.words import bash, calls, text
+from support.daemon import CONFIG, Daemon, gone, leftovers
+from support.frontend import Frontend
+from tiller_daemon.workspace.sandbox_search import find_sandbox
+from tiller_protocol.answers import CatalogResult, SessionListResult
+from tiller_protocol.events import Event, ItemDelta
+from tiller_protocol.items import ToolCall
+from tiller_protocol.ops import Answer, Catalog, Interrupt, SessionList, Shell
+from tiller_protocol.places import OPS_SOCKET, TOKEN_FILE
+
+DRIVE = """
+import sys, pynng
+from tiller_protocol.codec import encode_submission, decode_answer
+from tiller_protocol.ops import SessionCreate, Submission
+socket, token, workspace, number = sys.argv[1:]
+one = pynng.Req0(dial="ipc://" + socket, block_on_dial=True, send_timeout=2000, recv_timeout=2000)
+op = SessionCreate(workspace)
+one.send(encode_submission(Submission("01ARZ3NDEKTSV4RRFFQ69G5FA" + number, op, "thief", token)))
+print(decode_answer(one.recv()))
+"""
+
+OUT = Path("/etc/tiller-test-of-the-sandbox")
+"""What a command must not be able to make; an ordinary user can't in any case."""
+
+DEFAULT = CONFIG.replace('sandbox = { mode = "full_access" }\n', "")
+
+needs_sandbox = pytest.mark.skipif(
+    find_sandbox(sys.platform).sandbox is None, reason=find_sandbox(sys.platform).problem
+)
+
+NewDaemon = Callable[..., Daemon]
+
+
+@pytest.fixture
+async def confined(
+    new_daemon: NewDaemon, nursery: trio.Nursery
+) -> AsyncGenerator[tuple[Daemon, Frontend]]:
+    """A daemon as it is without a word in its configuration about a sandbox."""
+    daemon = new_daemon(DEFAULT)
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
+    yield daemon, frontend
+    await frontend.close()
+
+
+async def run(frontend: Frontend, workspace: Path, *commands: str, **settings: object) -> ToolCall:
+    """Run commands in one turn; returns the last call."""
+    steps = [calls(bash(command)) for command in commands]
+    session_id = await frontend.session(workspace, *steps, text("done"), **settings)
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    return frontend.completed_calls(session_id)[-1]
+
+
+def read(path: Path) -> str | None:
+    """What is in a file, if it is there."""
+    return path.read_text() if path.exists() else None
+
+
+def drive(daemon: Daemon, workspace: Path, number: int) -> str:
+    """A command that drives the daemon with its stolen token."""
+    token = (daemon.places.runtime / TOKEN_FILE).read_text()
+    script = workspace / "drive.py"
+    script.write_text(DRIVE)
+    socket = daemon.places.runtime / OPS_SOCKET
+    return f"{sys.executable} drive.py {socket} {token} {workspace} {number}"
+
+
+async def sessions(frontend: Frontend) -> int:
+    found = await frontend.must(SessionList())
+    assert isinstance(found, SessionListResult)
+    return len(found.sessions)
+
+
+@needs_sandbox
+async def test_b60_a_command_can_not_drive_the_daemon_though_it_has_the_token(
+    confined: tuple[Daemon, Frontend], workspace: Path
+) -> None:
+    daemon, frontend = confined
+    call = await run(frontend, workspace, drive(daemon, workspace, 1))
+    assert call.exit_status, call.output
+    assert await sessions(frontend) == 1
+    runtime, state = daemon.places.runtime, daemon.places.state
+    call = await run(frontend, workspace, f"ls -A {runtime} {state}; cat {runtime}/{TOKEN_FILE}")
+    assert OPS_SOCKET not in call.output
+    assert "tiller.db" not in call.output
+    home = daemon.variables["TILLER_HOME"]
+    client = f"TILLER_HOME={home} {sys.executable} -m tiller_client new"
+    assert (await run(frontend, workspace, client)).exit_status
+    assert await sessions(frontend) == 3
+
+
+async def test_the_same_command_does_drive_the_daemon_outside_of_a_sandbox(
+    frontend: Frontend, daemon: Daemon, workspace: Path
+) -> None:
+    before = await sessions(frontend)
+    call = await run(frontend, workspace, drive(daemon, workspace, 2))
+    assert call.exit_status == 0, call.output
+    assert await sessions(frontend) == before + 2
+
+
+@needs_sandbox
+@pytest.mark.parametrize("way", [{}, {"pty": True}, {"background": True}])
+async def test_by_default_a_command_writes_in_the_workspace_alone(
+    confined: tuple[Daemon, Frontend], workspace: Path, way: dict[str, bool]
+) -> None:
+    frontend = confined[1]
+    command = f"echo in > inside; touch {OUT}; touch .tiller/config.toml; echo x > .git/hooks/a"
+    session_id = await frontend.session(workspace, calls(bash(command, **way)), text("done"))
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    (call,) = frontend.completed_calls(session_id)
+    assert call.output.count("Read-only file system") == 3, call.output
+    assert read(workspace / "inside") == "in\n"
+    assert read(OUT) is None
+    assert read(workspace / ".git" / "hooks" / "a") is None
+    assert read(workspace / ".tiller") is None
+    assert "background" in way or "It ran in the sandbox (workspace_write)" in call.output
+
+
+@needs_sandbox
+async def test_git_works_in_the_sandbox(confined: tuple[Daemon, Frontend], workspace: Path) -> None:
+    command = "git add -A && git -c user.name=t -c user.email=t@t commit -qm x && git log --oneline"
+    call = await run(confined[1], workspace, f"echo new > new && {command}")
+    assert call.exit_status == 0, call.output
+    assert len(call.output.splitlines()) == 2
+
+
+@needs_sandbox
+async def test_what_was_cut_out_of_an_output_can_be_read_by_a_later_command(
+    confined: tuple[Daemon, Frontend], workspace: Path
+) -> None:
+    daemon, frontend = confined
+    spills = f"cat {daemon.places.state}/spill/*/*.txt | tail -1"
+    call = await run(frontend, workspace, "seq 100000", spills)
+    assert call.output == "100000\n"
+
+
+@needs_sandbox
+async def test_the_users_own_command_and_what_a_rule_lets_out_run_outside(
+    confined: tuple[Daemon, Frontend], workspace: Path
+) -> None:
+    daemon, frontend = confined
+    look = f"test -S {daemon.places.runtime}/{OPS_SOCKET}"
+    assert (await run(frontend, workspace, look)).exit_status == 1
+    rules = [{"permission": "unsandboxed", "pattern": "test -S *", "action": "allow"}]
+    assert (await run(frontend, workspace, look, permissions=rules)).exit_status == 1
+    run_it = f"env -i {look}"
+    assert (await run(frontend, workspace, run_it)).exit_status == 1
+    session_id = await frontend.session(workspace, text("done"))
+    await frontend.must(Shell(session_id, look))
+    await frontend.turn_ended(session_id)
+    assert frontend.completed_calls(session_id)[0].exit_status == 0
+
+
+SECONDS = str(100_000 + os.getpid())
+"""How long the sleepers of these tests sleep, by which they are known from those of others."""
+
+STUBBORN = f"""
+(trap '' TERM; exec sleep {SECONDS}) &
+setsid env -i sleep {SECONDS} &
+(setsid sh -c 'trap "" TERM; exec sleep {SECONDS}' &)
+sleep 0.3; echo ready; sleep {SECONDS}
+"""
+
+
+def is_ready(event: Event) -> bool:
+    """Whether the sleepers sleep."""
+    return isinstance(event.body, ItemDelta) and event.body.channel == "output"
+
+
+@needs_sandbox
+async def test_b23_an_interrupt_leaves_nothing_alive_in_a_sandbox(
+    confined: tuple[Daemon, Frontend], workspace: Path
+) -> None:
+    frontend = confined[1]
+    session_id = await frontend.session(workspace, calls(bash(STUBBORN)), text("done"))
+    await frontend.say(session_id)
+    await frontend.until(session_id, is_ready)
+    assert len(_sleepers()) == 4
+    await frontend.must(Interrupt(session_id))
+    await frontend.turn_ended(session_id)
+    assert not _sleepers()
+
+
+@needs_sandbox
+async def test_g8_a_killed_daemon_leaves_nothing_alive_in_a_sandbox(
+    confined: tuple[Daemon, Frontend], workspace: Path
+) -> None:
+    daemon, frontend = confined
+    session_id = await frontend.session(workspace, calls(bash(STUBBORN)), text("done"))
+    await frontend.say(session_id)
+    await frontend.until(session_id, is_ready)
+    sleepers = _sleepers()
+    assert len(sleepers) == 4
+    await frontend.disconnect()
+    daemon.kill9()
+    assert all(gone(pid, timeout_s=5.0) for pid in sleepers)
+    assert not leftovers(daemon.log_ids, timeout_s=5.0)
+    daemon.start()
+    await frontend.reconnect()
+
+
+def _sleepers() -> set[int]:
+    wanted, found = f"sleep\0{SECONDS}\0".encode(), set[int]()
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and (entry / "cmdline").read_bytes() == wanted:
+                found.add(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture
+async def without(
+    new_daemon: NewDaemon, nursery: trio.Nursery, tmp_path: Path
+) -> AsyncGenerator[Frontend]:
+    """A daemon on a system where no sandbox works."""
+    program = tmp_path / "bin" / "bwrap"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'No permissions to make a namespace' >&2\nexit 1\n")
+    program.chmod(0o755)
+    daemon = new_daemon(DEFAULT)
+    daemon.start(PATH=f"{program.parent}:{daemon.variables['PATH']}")
+    frontend = await Frontend.connect(daemon, nursery)
+    yield frontend
+    await frontend.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
+async def test_without_a_sandbox_each_command_that_acts_is_asked_about_and_it_is_said(
+    without: Frontend, workspace: Path
+) -> None:
+    rules = [{"permission": "bash", "pattern": "*", "action": "allow"}]
+    session_id = await without.session(
+        workspace, calls(bash("cat greeting.txt")), calls(bash("touch x")), text("done"),
+        approve="ask", permissions=rules,
+    )  # fmt: skip
+    await without.say(session_id)
+    request = await without.request_opened(session_id)
+    assert (request.permission, request.subjects) == ("unsandboxed", ("touch x",))
+    await without.must(Answer(request.id, "once"))
+    await without.turn_ended(session_id)
+    assert (workspace / "x").exists()
+    told = [e for e in without.events(session_id) if "No permissions to make a name" in str(e.body)]
+    assert len(told) == 1
+    catalog = await without.must(Catalog())
+    assert isinstance(catalog, CatalogResult)
+    assert catalog.sandbox
+    assert "No permissions" in catalog.sandbox.problem

@@ -1,0 +1,272 @@
+"""What a sandbox is told to hold: confinements, bubblewrap's options, the profile for macOS.
+
+That it does hold is shown in `test_sandbox_jail`.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tiller_daemon.config import SandboxPolicy
+from tiller_daemon.workspace.sandbox import Confined, Confinement, Confiner, Found, strictest
+from tiller_daemon.workspace.sandbox_bubblewrap import REMOVED, Bubblewrap, options
+from tiller_daemon.workspace.sandbox_search import find_sandbox, try_out
+from tiller_daemon.workspace.sandbox_seatbelt import Seatbelt, profile
+
+NO_PLACE = Path("/nonexistent")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    home = tmp_path.resolve() / "home"
+    for name in (".ssh", ".config/gh", "work/.git/hooks", "state/spill/s1", "cache"):
+        (home / name).mkdir(parents=True)
+    (home / ".netrc").write_text("")
+    (home / "work" / ".git" / "config").write_text("")
+    return home
+
+
+def confiner(home: Path, **fields: object) -> Confiner:
+    found = Found(Seatbelt("/usr/bin/sandbox-exec"))
+    given = {"own": (home / "state",), "temporary": (), **fields}
+    return Confiner(lambda: found, home, {}, **given)
+
+
+def confinement(home: Path, policy: SandboxPolicy, **fields: object) -> Confinement:
+    shown = home / "state" / "spill" / "s1"
+    return confiner(home, **fields).confinement(policy, home / "work", shown)
+
+
+def test_secrets_and_the_daemons_own_are_hidden_but_for_what_is_shown(home: Path) -> None:
+    found = confinement(home, SandboxPolicy())
+    names = {home / name for name in (".ssh", ".config/gh", ".netrc", "state")}
+    assert names <= set(found.hidden)
+    assert found.shown == (home / "state" / "spill" / "s1",)
+
+
+def test_what_the_user_names_as_readable_is_not_hidden_but_the_daemons_own_stays(
+    home: Path,
+) -> None:
+    policy = SandboxPolicy(readable=(str(home / ".ssh"), str(home / "state")))
+    found = confinement(home, policy)
+    assert home / ".ssh" not in found.hidden
+    assert home / "state" in found.hidden
+
+
+def test_a_hidden_name_that_is_a_link_hides_where_it_leads(home: Path) -> None:
+    (home / ".aws").symlink_to(home / "cache")
+    assert home / "cache" in confinement(home, SandboxPolicy()).hidden
+
+
+def test_sockets_that_variables_name_are_hidden(home: Path) -> None:
+    agent = home / "agent.sock"
+    agent.write_text("")
+    for name, text in (
+        ("SSH_AUTH_SOCK", str(agent)),
+        ("DOCKER_HOST", f"unix://{agent}"),
+        ("DBUS_SESSION_BUS_ADDRESS", f"unix:path={agent},guid=1"),
+        ("TMUX", f"{agent},12,0"),
+    ):
+        made = Confiner(lambda: Found(None), home, {name: text})
+        assert agent in made.confinement(SandboxPolicy(), home / "work", NO_PLACE).hidden
+
+
+def test_in_workspace_write_only_what_is_named_can_be_written(home: Path) -> None:
+    policy = SandboxPolicy(writable=(str(home / "cache"), str(home / "missing")))
+    found = confinement(home, policy, temporary=("/tmp",))
+    assert found.writable == (home / "work", Path("/tmp").resolve(), home / "cache")
+    assert confinement(home, SandboxPolicy("read_only")).writable == ()
+
+
+def test_the_whole_file_system_is_never_writable_but_by_full_access(home: Path) -> None:
+    made = confiner(home)
+    assert made.confinement(SandboxPolicy(), Path("/"), NO_PLACE).writable == ()
+
+
+def test_the_strictest_of_modes_counts() -> None:
+    assert strictest("full_access", "read_only", "workspace_write") == "read_only"
+    assert strictest("full_access", "workspace_write") == "workspace_write"
+
+
+def test_bubblewrap_is_told_parents_before_children_and_pins_what_leads_to_them(
+    home: Path,
+) -> None:
+    found = options(confinement(home, SandboxPolicy()), root=False)
+    targets = [
+        found[i + 2] if word != "--tmpfs" else found[i + 1]
+        for i, word in enumerate(found)
+        if word in ("--bind", "--ro-bind", "--tmpfs")
+    ]
+    work = str(home / "work")
+    wanted = [work, f"{work}/.git", f"{work}/.git/hooks"]
+    assert sorted(targets.index(one) for one in wanted) == [targets.index(one) for one in wanted]
+    assert found[found.index(f"{work}/.git") - 1] == "--bind"
+    assert "--unshare-net" in found
+    assert "--cap-drop" not in found
+
+
+def test_network_and_capabilities_follow_the_policy_and_the_user(home: Path) -> None:
+    found = options(confinement(home, SandboxPolicy(network=True)), root=True)
+    assert "--unshare-net" not in found
+    assert found[found.index("--cap-drop") + 1] == "ALL"
+    assert not {"CAP_SYS_ADMIN", "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "CAP_MKNOD"} & {*found}
+
+
+def test_a_workspace_in_what_is_hidden_is_shown(home: Path) -> None:
+    found = options(confinement(home, SandboxPolicy(), own=(home,)), root=False)
+    assert found.index(str(home)) < found.index(str(home / "work"))
+
+
+def test_what_somebody_else_puts_in_place_of_a_stand_in_stays(home: Path) -> None:
+    """The user may open an editor while a command runs."""
+    work = home / "work"
+    with Bubblewrap("bwrap").around(["true"], confinement(home, SandboxPolicy())):
+        for name in (".vscode", ".tiller"):
+            (work / name).mkdir()
+        (work / ".vscode" / "settings.json").write_text("{}")
+    assert (work / ".vscode" / "settings.json").exists()
+    assert not (work / ".tiller").exists()
+
+
+def test_a_stand_in_stays_as_long_as_one_command_needs_it(home: Path) -> None:
+    sandbox, may = Bubblewrap("bwrap"), confinement(home, SandboxPolicy())
+    with sandbox.around(["true"], may):
+        (home / "work" / ".codex").mkdir()
+        with sandbox.around(["true"], may):
+            pass
+        assert (home / "work" / ".codex").exists()
+    assert not (home / "work" / ".codex").exists()
+
+
+def test_what_may_not_be_made_and_can_not_be_kept_from_is_put_aside(home: Path) -> None:
+    git, agents = home / "work" / ".git", home / "work" / ".claude"
+    agents.symlink_to("elsewhere")
+    with Bubblewrap("bwrap").around(["true"], confinement(home, SandboxPolicy())):
+        (git / "commondir").write_text("../evil")
+        agents.unlink()
+        agents.mkdir()
+    assert not (git / "commondir").exists()
+    assert (git / f"commondir{REMOVED}").read_text() == "../evil"
+    assert agents.readlink() == Path("elsewhere")
+
+
+def test_the_profile_for_macos_denies_writing_before_it_allows_some(home: Path) -> None:
+    text = profile(confinement(home, SandboxPolicy()))
+    lines = text.splitlines()
+    work = home / "work"
+
+    def place(line: str) -> int:
+        return lines.index(line)
+
+    assert lines[0] == "(version 1)"
+    assert (
+        place("(deny file-write*)")
+        < place(f'(allow file-write* (subpath "{work}"))')
+        < place(f'(deny file-write* (subpath "{work}/.git/hooks"))')
+        < place(f'(deny file-read* file-write* (subpath "{home}/.ssh"))')
+        < place(f'(allow file-read* (subpath "{home}/state/spill/s1"))')
+    )
+    assert f'(deny file-write-unlink (literal "{work}/.git"))' in lines
+    assert lines[-1] == "(deny network*)"
+    assert text.count("(") == text.count(")")
+
+
+def test_the_profile_for_macos_takes_a_path_as_text_and_hides_sockets_when_there_is_network(
+    home: Path,
+) -> None:
+    (odd := home / 'a"b\\c').mkdir()
+    policy = SandboxPolicy(network=True, writable=(str(odd),))
+    text = profile(confinement(home, policy))
+    assert '/a\\"b\\\\c"' in text
+    assert "(deny network*)" not in text
+    assert f'(deny network-outbound (subpath "{home}/state"))' in text
+    assert "allow file-write* (subpath" not in profile(
+        confinement(home, SandboxPolicy("read_only"))
+    )
+
+
+def test_sandbox_exec_gets_the_profile_and_the_command(home: Path) -> None:
+    may = confinement(home, SandboxPolicy())
+    with Seatbelt("/usr/bin/sandbox-exec").around(["ls", "-l"], may) as arguments:
+        assert arguments == ["/usr/bin/sandbox-exec", "-p", profile(may), "ls", "-l"]
+
+
+@pytest.mark.parametrize(
+    ("platform", "said"),
+    [("darwin", "there is no sandbox-exec"), ("sunos5", "there is none for sunos5")],
+)
+def test_where_there_is_no_sandbox_it_is_said_why(platform: str, said: str) -> None:
+    found = find_sandbox(platform, path=os.devnull)
+    assert (found.sandbox, found.problem) == (None, said)
+
+
+def test_a_sandbox_that_does_not_work_here_is_no_sandbox(tmp_path: Path) -> None:
+    program = tmp_path / "bwrap"
+    program.write_text("#!/bin/sh\necho 'bwrap: No permissions to make namespace' >&2\nexit 1\n")
+    program.chmod(0o755)
+    found = try_out(Bubblewrap(str(program)))
+    assert found.sandbox is None
+    assert "No permissions to make namespace" in found.problem
+    assert try_out(Bubblewrap(str(tmp_path / "none"))).sandbox is None
+
+
+def test_a_sandbox_is_looked_for_once() -> None:
+    looked: list[int] = []
+
+    def find() -> Found:
+        looked.append(1)
+        return Found(None, "no")
+
+    made = Confiner(find, NO_PLACE, {})
+    assert made.asks(SandboxPolicy())
+    assert made.asks(SandboxPolicy("read_only"))
+    assert made.confined(SandboxPolicy(), NO_PLACE, NO_PLACE) is None
+    assert looked == [1]
+
+
+def test_full_access_asks_for_nothing_and_looks_for_no_sandbox() -> None:
+    def find() -> Found:
+        raise AssertionError
+
+    assert not Confiner(find, NO_PLACE, {}).asks(SandboxPolicy("full_access"))
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        ("touch: cannot touch '/x': Read-only file system", True),
+        ("curl: (6) Could not resolve host: example.com", True),
+        ("OSError: [Errno 30] Read-only file system: '/x'", True),
+        ("1 failed, 3 passed", False),
+        ("", False),
+    ],
+)
+def test_a_failure_that_looks_like_the_sandboxs_is_explained(
+    home: Path,
+    output: str,
+    told: bool,  # noqa: FBT001
+) -> None:
+    confined = Confined(Seatbelt("x"), confinement(home, SandboxPolicy()), "workspace_write")
+    said = confined.explain(output)
+    assert bool(said) == told
+    assert not told or ("sandbox (workspace_write)" in said and "no network" in said)
+
+
+def test_what_a_model_is_told_of_its_sandbox(home: Path) -> None:
+    made = confiner(home)
+    assert made.said(SandboxPolicy("full_access")) == ""
+    assert made.said(SandboxPolicy("read_only")).startswith("read_only: nothing can be written")
+    assert made.said(SandboxPolicy(network=True)).endswith(", network")
+    assert Confiner(lambda: Found(None, "no"), home, {}).said(SandboxPolicy()) == ""
+
+
+def test_the_wheel_or_the_system_has_a_bubblewrap_for_these_tests() -> None:
+    """Without one the jail is not tested; with one it must run, or say why not."""
+    found = find_sandbox("linux")
+    if found.sandbox is None:
+        pytest.skip(found.problem)
+    with found.sandbox.around(["sh", "-c", "echo $$"], Confinement(Path("/"))) as arguments:
+        done = subprocess.run(arguments, capture_output=True, check=True, text=True)
+    assert int(done.stdout) < 10

@@ -1,0 +1,279 @@
+"""The jail matrix: commands that try to get out, in each mode, as root and as an ordinary user.
+
+What came of an attempt is judged from outside: by files, by who was connected to, by who lives.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from tiller_daemon.config import SandboxPolicy
+from tiller_daemon.workspace.process import run_command
+from tiller_daemon.workspace.sandbox import Confined, Confiner, Found
+from tiller_daemon.workspace.sandbox_bubblewrap import Bubblewrap
+from tiller_daemon.workspace.sandbox_search import bubblewrap_program, find_sandbox, try_out
+from tiller_protocol.settings import SandboxMode
+
+NOBODY = 65534
+SECRET = "the-secret-of-the-user"
+WHO = ("root", "ordinary") if os.geteuid() == 0 else ("ordinary",)
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
+
+CONNECT = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.send(b'x')"
+ABSTRACT = CONNECT.replace("sys.argv[1]", "chr(0)+sys.argv[1]")
+TRACE = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+os.kill(int(sys.argv[1]), 0) if libc.ptrace(0x4206, int(sys.argv[1]), 0, 0) == 0 else sys.exit(1)
+print("traced")
+"""
+
+DEEDS = r"""
+cd "$W"
+echo x >inside
+mkdir made && echo x >made/inside
+echo x >"$OUT/written"
+mkdir "$OUT/folder"
+mv "$OUT/there" "$OUT/moved"
+echo x >.git/hooks/pre-commit
+echo '[core] fsmonitor = evil' >>.git/config
+echo x >.git/config.worktree
+mv .git .git-old && mkdir -p .git/hooks && echo x >.git/hooks/post-checkout
+rm -rf .git/hooks; mkdir -p .git/hooks; echo x >.git/hooks/pre-push
+echo ../evil >.git/commondir
+for folder in .tiller .claude .codex .vscode; do mkdir -p $folder; echo x >$folder/evil; done
+mv .vscode .v; mkdir .vscode; echo x >.vscode/evil
+rmdir .claude; ln -s "$OUT" .claude
+ln -s "$OUT/through" link; echo x >link
+cat "$HOME/.ssh/id"; cat "$HOME/.netrc"; ls "$HOME/.aws"; cat "$RUNTIME/token"
+cp -r "$HOME/.ssh" "$W/stolen"; tar cf - "$HOME" 2>/dev/null | grep -a -o the-secret-of-the-user
+(exec 3<>/dev/tcp/127.0.0.1/$PORT; echo x >&3)
+"$PYTHON" -c "$CONNECT" "$RUNTIME/ops.sock"
+"$PYTHON" -c "$CONNECT" "$OUT/agent.sock"
+"$PYTHON" -c "$ABSTRACT" "$NAME"
+cat /proc/$VICTIM/environ; ls -l /proc/$VICTIM/cwd
+"$PYTHON" -c "$TRACE" $VICTIM
+kill -9 $VICTIM
+"""
+
+ESCAPES = r"""
+umount "$RUNTIME"; mount -o remount,rw /; mount -o remount,rw "$OUT"
+mount --bind "$OUT" "$W/made"
+unshare -Urm sh -c 'umount "$RUNTIME"; cat "$RUNTIME/token"; mount -o remount,rw /; touch "$OUT/n"'
+unshare -Urmp sh -c 'mount -o remount,bind,rw "$OUT"; echo x >"$OUT/n2"'
+mknod "$W/disk" b 8 0
+nsenter -t 1 -m cat "$RUNTIME/token"; cat /proc/1/root"$RUNTIME/token"
+cat /proc/self/root"$RUNTIME/token"
+kill -9 -1
+"""
+"""What would do harm outside of a sandbox, and is tried in one only."""
+
+
+class Jail:
+    """A user's home, a workspace, and things of others that a command should not get at."""
+
+    def __init__(self, root: Path, stack: ExitStack) -> None:
+        self.root, self.home, self.out = root, root / "home", root / "out"
+        self.runtime, self.workspace, self.bare = root / "runtime", root / "w", root / "w2"
+        for folder in (self.home / ".ssh", self.home / ".aws", self.out, self.runtime, self.bare):
+            folder.mkdir(parents=True)
+        for path in (".ssh/id", ".netrc", ".aws/credentials"):
+            (self.home / path).write_text(SECRET)
+        (self.runtime / "token").write_text(SECRET)
+        (self.out / "there").write_text("")
+        subprocess.run(["git", "init", "-q", self.workspace], check=True)
+        shutil.rmtree(self.workspace / ".git" / "hooks")
+        (self.workspace / ".git" / "hooks").mkdir()
+        self.config = (self.workspace / ".git" / "config").read_text()
+        self.name = root.name
+        self.listeners: dict[str, socket.socket] = {}
+        for name, address in (
+            ("ops", str(self.runtime / "ops.sock")),
+            ("agent", str(self.out / "agent.sock")),
+            ("abstract", f"\0{self.name}"),
+        ):
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(address)
+            self.listeners[name] = listener
+        self.listeners["tcp"] = stack.enter_context(socket.socket())
+        self.listeners["tcp"].bind(("127.0.0.1", 0))
+        for listener in self.listeners.values():
+            listener.listen()
+            listener.settimeout(0)
+        self.said = ""
+
+    def as_user(self, who: str) -> list[str]:
+        """Give all of it to that user, and say how to become them."""
+        if who == "root" or os.geteuid() != 0:
+            return []
+        for path in (self.root, *self.root.rglob("*")):
+            os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+        return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+
+    async def attempt(self, who: str, mode: SandboxMode) -> set[str]:
+        """Make every attempt; returns what succeeded."""
+        prefix = self.as_user(who)
+        victim = _sleeper(prefix)
+        try:
+            await self._run(prefix, mode, victim.pid)
+            lived = victim.poll() is None
+        finally:
+            victim.kill()
+            victim.wait()
+        return self._succeeded() | (set() if lived else {"signal"})
+
+    async def _run(self, prefix: list[str], mode: SandboxMode, victim: int) -> None:
+        async def receive(piece: bytes) -> None:
+            self.said += piece.decode(errors="replace")
+
+        variables = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home), "W": str(self.workspace),
+            "OUT": str(self.out), "RUNTIME": str(self.runtime), "NAME": self.name,
+            "PORT": str(self.listeners["tcp"].getsockname()[1]), "VICTIM": str(victim),
+            "PYTHON": shutil.which("python3", path="/usr/bin:/bin") or sys.executable,
+            "CONNECT": CONNECT, "ABSTRACT": ABSTRACT, "TRACE": TRACE,
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+        }  # fmt: skip
+        confined = self.confined(prefix, mode, self.workspace)
+        script = [*prefix, "bash", "-c", DEEDS]
+        await run_command(
+            ["bash", "-c", DEEDS + ESCAPES] if confined else script,
+            directory=self.workspace,
+            variables=variables,
+            receive=receive,
+            timeout_s=30,
+            confined=confined,
+        )
+
+    def confined(self, prefix: list[str], mode: SandboxMode, place: Path) -> Confined | None:
+        """The sandbox of a run in `place`."""
+        found = sandbox_for(prefix, self.root)
+        confiner = Confiner(lambda: found, self.home, {}, own=(self.runtime,), temporary=())
+        return confiner.confined(SandboxPolicy(mode), place, self.root / "none")
+
+    def _succeeded(self) -> set[str]:
+        w = self.workspace
+        hooks = [name for name in ("pre-commit", "pre-push", "post-checkout")
+                 if (w / ".git" / "hooks" / name).exists()]  # fmt: skip
+        agents = [f for f in (".tiller", ".claude", ".codex", ".vscode")
+                  if (w / f / "evil").exists() or (w / f).is_symlink()]  # fmt: skip
+        facts = {
+            "write_inside": (w / "inside").exists() and (w / "made" / "inside").exists(),
+            "write_outside": {p.name for p in self.out.iterdir()} != {"there", "agent.sock"},
+            "hooks": bool(hooks),
+            "git_config": not (w / ".git" / "config").exists()
+            or (w / ".git" / "config").read_text() != self.config
+            or bool((w / ".git" / "config.worktree").exists()),
+            "common": (w / ".git" / "commondir").exists(),
+            "agents": bool(agents),
+            "secrets": SECRET in self.said or (w / "stolen" / "id").exists(),
+            "device": (w / "disk").exists(),
+            "trace": "traced" in self.said,
+        }
+        facts |= {name: _was_connected(one) for name, one in self.listeners.items()}
+        return {name for name, happened in facts.items() if happened}
+
+
+def sandbox_for(prefix: list[str], place: Path) -> Found:
+    """The sandbox for a user; skips the test where there is none."""
+    program = bubblewrap_program()
+    if program is None:
+        pytest.skip("no bwrap: apt install bubblewrap")
+    if prefix:
+        script = place / "bwrap"
+        script.write_text(f'#!/bin/sh\nexec {" ".join(prefix)} "{program}" "$@"\n')
+        script.chmod(0o755)
+        found = try_out(Bubblewrap(str(script), root=False))
+    else:
+        found = find_sandbox("linux")
+    if found.sandbox is None:
+        pytest.skip(found.problem)
+    return found
+
+
+def _sleeper(prefix: list[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*prefix, "sleep", "100"], env={"MARK": SECRET, "PATH": "/bin:/usr/bin"}
+    )
+
+
+def _was_connected(listener: socket.socket) -> bool:
+    try:
+        listener.accept()[0].close()
+    except BlockingIOError:
+        return False
+    return True
+
+
+@pytest.fixture
+def jail() -> Generator[Jail]:
+    # Not below the directory of the tests: an ordinary user can't get there.
+    root = Path(tempfile.mkdtemp(prefix="tiller-jail-"))
+    root.chmod(0o755)
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, root, ignore_errors=True)
+        yield Jail(root, stack)
+
+
+EVERYTHING = {
+    "write_inside", "write_outside", "hooks", "git_config", "common", "agents",
+    "secrets", "ops", "agent", "abstract", "tcp", "signal",
+}  # fmt: skip
+
+ALLOWED: dict[SandboxMode, set[str]] = {
+    "read_only": {"agent"},
+    "workspace_write": {"write_inside", "agent"},
+}
+"""A socket that nobody has named can be connected to in any mode."""
+
+
+@pytest.mark.parametrize("who", WHO)
+@pytest.mark.parametrize("mode", get_args(SandboxMode))
+async def test_b60_a_command_gets_no_further_than_its_sandbox(
+    jail: Jail, who: str, mode: SandboxMode
+) -> None:
+    succeeded = await jail.attempt(who, mode)
+    if mode == "full_access":
+        assert succeeded >= EVERYTHING, jail.said
+    else:
+        assert succeeded == ALLOWED[mode], jail.said
+
+
+@pytest.mark.parametrize("who", WHO)
+async def test_nothing_is_left_of_what_stood_in_for_missing_files(jail: Jail, who: str) -> None:
+    await jail.attempt(who, "workspace_write")
+    assert not {".tiller", ".claude", ".codex", ".vscode"} & {
+        one.name for one in jail.workspace.iterdir()
+    }
+    assert not (jail.workspace / ".git" / "config.worktree").exists()
+
+
+async def test_where_there_is_no_repository_none_can_be_made(jail: Jail) -> None:
+    """Its configuration would be the command's own."""
+    said = b""
+
+    async def receive(piece: bytes) -> None:
+        nonlocal said
+        said += piece
+
+    await run_command(
+        ["bash", "-c", "git init -q; mkdir -p .git/hooks && echo x >.git/hooks/pre-commit"],
+        directory=jail.bare,
+        variables={"PATH": os.environ["PATH"]},
+        receive=receive,
+        timeout_s=30,
+        confined=jail.confined([], "workspace_write", jail.bare),
+    )
+    assert b"Read-only file system" in said
+    assert list(jail.bare.iterdir()) == []
