@@ -84,6 +84,7 @@ def test_text_that_is_not_there_brings_the_likest_lines():
         substitute(data, "def connect(hots):", "x", every=False)
     said = explain_missing(data, "def connect(hots):")
     assert "     3\tdef connect(host):" in said
+    assert said.endswith("@@ -1 +1 @@\n-def connect(hots):\n+def connect(host):\n")
     assert "Nothing in it is like it" in explain_missing(data, "@@@@@")
 
 

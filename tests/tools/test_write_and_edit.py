@@ -125,8 +125,20 @@ async def test_an_edit_says_where_and_shows_what(bench):
 async def test_an_edit_of_what_is_not_there_shows_what_is(bench):
     bench.put("a.py", "def connect(host):\n    pass\n")
     await bench.call("read", path="a.py")
-    with pytest.raises(ToolFailure, match=r"(?s)exact, white space too.*1\tdef connect\(host\):"):
+    with pytest.raises(ToolFailure, match=r"(?s)likest lines are:\n     1\tdef connect\(host\):"):
         await bench.call("edit", path="a.py", old="def connect(hots):", new="x")
+
+
+async def test_an_edit_that_is_right_but_for_white_space_is_made_and_shown(bench):
+    bench.put("a.py", "def f():\n\tif x:\n\t\treturn 1\n")
+    await bench.call("read", path="a.py")
+    old, new = "    if x:\n        return 1\n", "    if x:\n        return 2\n    return 3\n"
+    (need,) = bench.needs("edit", path="a.py", old=old, new=new)
+    assert "-\t\treturn 1\n+\t\treturn 2\n+\treturn 3\n" in need.detail
+    result = await bench.call("edit", path="a.py", old=old, new=new)
+    assert (bench.workspace / "a.py").read_text() == "def f():\n\tif x:\n\t\treturn 2\n\treturn 3\n"
+    assert result.output.startswith("Edited a.py at line 2, where `old` was but for white space.")
+    assert result.output.endswith("     2\t\tif x:\n     3\t\t\treturn 2\n     4\t\treturn 3")
 
 
 async def test_all_places_are_replaced_when_asked(bench):

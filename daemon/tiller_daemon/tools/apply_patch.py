@@ -143,7 +143,7 @@ class _Files:
         match change:
             case AddFile(content=content):
                 self._look(location)
-                self.after[location.path] = _encode(content)
+                self.after[location.path] = content.encode()
                 self.done.append(f"A {location.text}")
             case DeleteFile():
                 self._content(location)
@@ -225,10 +225,3 @@ def _note(files: _Files, versions: FileVersions) -> None:
             versions.seen.pop(path, None)
         else:
             versions.seen[path] = fingerprint(after)
-
-
-def _encode(content: str) -> bytes:
-    try:
-        return content.encode()
-    except UnicodeEncodeError as error:
-        raise ToolFailure("The patch holds half a surrogate pair, which is no text.") from error

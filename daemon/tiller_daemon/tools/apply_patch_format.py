@@ -73,6 +73,10 @@ class BadPatch(ToolFailure):
 
 def parse_patch(text: str) -> tuple[FileChange, ...]:
     """Return what a patch says, in its order. Raises `BadPatch`."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadPatch("The patch holds half a surrogate pair, which is no text.") from None
     lines = _Lines(text)
     changes: list[FileChange] = []
     while (line := lines.next()) is not None:

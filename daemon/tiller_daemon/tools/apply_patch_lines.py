@@ -11,9 +11,8 @@ from typing import Final, NamedTuple
 
 from tiller_daemon.tools.apply_patch_format import Hunk, Mark
 from tiller_daemon.tools.base import ToolFailure
+from tiller_daemon.tools.lines import Line, end_at, join_text, split_text
 from tiller_daemon.tools.similar import show_lines, similar_lines
-
-_BYTE_ORDER_MARK: Final = "\ufeff"
 
 _PLAIN: Final = str.maketrans(
     {
@@ -59,17 +58,9 @@ def apply_hunks(data: bytes, hunks: Sequence[Hunk], name: str) -> bytes:
     """
     if b"\0" in data:
         raise ToolFailure(f"{name} is a binary file and can't be patched.")
-    text = data.decode(errors="surrogateescape")
-    start = len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0
-    whole = _lines(text[start:])
-    lines = [line for line, _ in whole]
-    after = "".join(line + end for line, end in _replaced(whole, _find_all(lines, hunks, name)))
-    if lines and not text.endswith("\n"):
-        after = after.removesuffix("\n").removesuffix("\r")
-    try:
-        return (text[:start] + after).encode(errors="surrogateescape")
-    except UnicodeEncodeError:
-        raise ToolFailure("The patch holds half a surrogate pair, which is no text.") from None
+    text = split_text(data)
+    found = _find_all([line for line, _ in text.lines], hunks, name)
+    return join_text(text, _replaced(text.lines, found))
 
 
 def explain_missing_hunk(missing: MissingHunk) -> str:
@@ -87,16 +78,6 @@ def explain_missing_hunk(missing: MissingHunk) -> str:
     if not near:
         return f"{missing}. Nothing in the file is like that; read it again."
     return f"{missing}. The likest lines are:\n{show_lines(near)}"
-
-
-def _lines(text: str) -> list[tuple[str, str]]:
-    """Return each line with its end; a last one without an end gets that of the line before."""
-    parts = text.split("\n")
-    last = parts.pop()
-    lines = [(part.removesuffix("\r"), "\r\n" if part.endswith("\r") else "\n") for part in parts]
-    if last:
-        lines.append((last, lines[-1][1] if lines else "\n"))
-    return lines
 
 
 def _find_all(lines: Sequence[str], hunks: Sequence[Hunk], name: str) -> list[_Replacement]:
@@ -148,10 +129,8 @@ def _seek(lines: Sequence[str], wanted: Sequence[str], place: int, *, at_end: bo
     return None
 
 
-def _replaced(
-    lines: Sequence[tuple[str, str]], found: Sequence[_Replacement]
-) -> list[tuple[str, str]]:
-    after: list[tuple[str, str]] = []
+def _replaced(lines: Sequence[Line], found: Sequence[_Replacement]) -> list[Line]:
+    after: list[Line] = []
     place = 0
     for start, length, new in found:
         after += lines[place:start]
@@ -164,11 +143,6 @@ def _replaced(
                 case "-":
                     place += 1
                 case "+":
-                    after.append((text, _end_at(lines, place)))
+                    after.append(Line(text, end_at(lines, place)))
         place = start + length
     return [*after, *lines[place:]]
-
-
-def _end_at(lines: Sequence[tuple[str, str]], place: int) -> str:
-    """How lines end at this place: like the one there, else like the last."""
-    return lines[min(place, len(lines) - 1)][1] if lines else "\n"

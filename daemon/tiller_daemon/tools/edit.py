@@ -1,4 +1,8 @@
-"""The tool `edit`: one exact replacement in a file that the model has read."""
+"""The tool `edit`: one replacement in a file that the model has read.
+
+`old` is looked for as it is; when it is nowhere, as whole lines that are the same but for white
+space, which must be one place; when those are nowhere either the model is shown the likest lines.
+"""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -10,6 +14,7 @@ from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, T
 from tiller_daemon.tools.changing import read_for_preview, require_seen, show_change, store
 from tiller_daemon.tools.diff import unified_diff
 from tiller_daemon.tools.reach import file_needs, reach, reach_as_judged, told
+from tiller_daemon.tools.similar import show_lines
 from tiller_daemon.tools.substitute import (
     PLACES_SHOWN_MAX,
     MissingText,
@@ -17,6 +22,7 @@ from tiller_daemon.tools.substitute import (
     explain_missing,
     substitute,
 )
+from tiller_daemon.tools.substitute_lines import substitute_lines
 from tiller_daemon.workspace.files import read_whole
 from tiller_daemon.workspace.paths import Location
 
@@ -41,24 +47,27 @@ def _needs(arguments: EditArguments, workspace: Path) -> tuple[Need, ...]:
 async def _run(arguments: EditArguments, environment: ToolEnvironment) -> ToolResult:
     location = reach_as_judged(environment, arguments.path)
 
-    def edit() -> tuple[Substituted, str]:
+    def edit() -> tuple[str, str]:
         before = read_whole(location)
         require_seen(environment.files, location, before)
-        after = _substitute(before, arguments)
-        store(environment.files, location, after.data)
-        return after, show_change(location, before, after.data)
+        try:
+            after, done = _edit(before, arguments, location)
+        except MissingText as missing:
+            raise ToolFailure(explain_missing(before, arguments.old)) from missing
+        store(environment.files, location, after)
+        return done, show_change(location, before, after)
 
     with told():
-        after, diff = await trio.to_thread.run_sync(edit)
-    return ToolResult(_done(location, after), title=location.text, diff=diff)
+        done, diff = await trio.to_thread.run_sync(edit)
+    return ToolResult(done, title=location.text, diff=diff)
 
 
 EDIT: Final = Tool(
     name="edit",
     description=(
-        "Replace a piece of text in a file that was read before. `old` must match exactly, white "
-        "space included, without line numbers, and must be there once: give some lines around it, "
-        "or set `all`. Line ends and encoding of the file are kept."
+        "Replace a piece of text in a file that was read before. Give `old` exactly as it is "
+        "there, white space included, without line numbers. It must be there once: give some lines "
+        "around it, or set `all`. Line ends and encoding of the file are kept."
     ),
     arguments=EditArguments,
     effect="write",
@@ -68,11 +77,21 @@ EDIT: Final = Tool(
 )
 
 
-def _substitute(before: bytes, arguments: EditArguments) -> Substituted:
+def _edit(before: bytes, arguments: EditArguments, location: Location) -> tuple[bytes, str]:
+    """Return the new bytes, and what to tell the model. Raises `MissingText`, `ToolFailure`."""
+    old, new = arguments.old, arguments.new
     try:
-        return substitute(before, arguments.old, arguments.new, every=arguments.all)
-    except MissingText as failure:
-        raise ToolFailure(explain_missing(before, arguments.old)) from failure
+        after = substitute(before, old, new, every=arguments.all)
+    except MissingText:
+        lines = None if arguments.all else substitute_lines(before, old, new)
+        if lines is None:
+            raise
+        now = show_lines([(lines.line, lines.now)]) if lines.now else "(none)"
+        return lines.data, (
+            f"Edited {location.text} at line {lines.line}, where `old` was but for white space. "
+            f"What is there now, indented as the file is:\n{now}"
+        )
+    return after.data, _done(location, after)
 
 
 def _preview(location: Location, arguments: EditArguments) -> str:
@@ -80,8 +99,8 @@ def _preview(location: Location, arguments: EditArguments) -> str:
     before = read_for_preview(location)
     if before is not None:
         try:
-            after = substitute(before, arguments.old, arguments.new, every=arguments.all)
-            return show_change(location, before, after.data)
+            after, _ = _edit(before, arguments, location)
+            return show_change(location, before, after)
         except ToolFailure:
             # An earlier call of the same response may put the text there yet.
             pass

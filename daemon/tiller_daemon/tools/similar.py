@@ -1,6 +1,7 @@
 """What somebody may have meant: names and lines like the ones that were asked for.
 
-Only for the text of failures; nothing is ever changed on a guess.
+Only for the text of failures; nothing is ever changed on a guess. `rapidfuzz` is imported with the
+first failure.
 """
 
 import os
@@ -8,9 +9,6 @@ import re
 from collections.abc import Iterable
 from itertools import islice
 from typing import Final
-
-from rapidfuzz import fuzz, process
-from rapidfuzz.distance import OSA
 
 from tiller_daemon.workspace.paths import Location, printable
 
@@ -69,6 +67,8 @@ def did_you_mean_path(location: Location) -> str:
 
 def similar_lines(wanted: str, text: str) -> list[tuple[int, list[str]]]:
     """Return places in `text` that are like `wanted`: the number of the first line, the lines."""
+    from rapidfuzz import fuzz, process
+
     asked = wanted.strip("\n").split("\n")[:LINES_COMPARED]
     lines = text.split("\n")[:LINES_LOOKED_AT]
     windows = ["\n".join(lines[i : i + len(asked)]) for i in range(len(lines) - len(asked) + 1)]
@@ -100,6 +100,8 @@ def _distance(asked: str, known: str) -> int | None:
     What stands behind the last dot is no reason to allow more mistakes, and if it is all that
     differs it is none.
     """
+    from rapidfuzz.distance import OSA
+
     one, other = asked.casefold(), known.casefold()
     allowed = len(_stem(one)) // CHARS_PER_MISTAKE
     distance = OSA.distance(one, other)

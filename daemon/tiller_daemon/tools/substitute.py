@@ -8,6 +8,7 @@ import re
 from typing import Final, NamedTuple
 
 from tiller_daemon.tools.base import ToolFailure
+from tiller_daemon.tools.diff import unified_diff
 from tiller_daemon.tools.similar import show_lines, similar_lines
 
 PLACES_SHOWN_MAX: Final = 10
@@ -57,10 +58,16 @@ def explain_missing(data: bytes, old: str) -> str:
     said = "`old` was not found in the file."
     if _NUMBERED.match(old):
         return f"{said} Leave out the line numbers that `read` puts before each line."
-    near = similar_lines(old, data.decode(errors="replace").replace("\r\n", "\n"))
+    plain = old.replace("\r\n", "\n").removesuffix("\n")
+    near = similar_lines(plain, data.decode(errors="replace").replace("\r\n", "\n"))
     if not near:
         return f"{said} Nothing in it is like it; read the file again."
-    return f"{said} It must be exact, white space too. The likest lines are:\n{show_lines(near)}"
+    first = "\n".join(near[0][1])
+    change = unified_diff(f"{plain}\n", f"{first}\n", "").split("\n", 2)[2]
+    return (
+        f"{said} The likest lines are:\n{show_lines(near)}\n"
+        f"From `old` to the first of them (`-` is only in `old`, `+` only in the file):\n{change}"
+    )
 
 
 def _plain(text: str) -> bytes:
