@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -35,8 +36,9 @@ def run(arguments: Sequence[str]) -> int:
     places = find_places(
         os.environ, sys.platform, os.getuid(), state=parsed.state, runtime=parsed.runtime
     )
+    load = partial(load_configuration, places, os.environ, parsed.override, file=parsed.config)
     try:
-        configuration = load_configuration(places, os.environ, parsed.override, file=parsed.config)
+        configuration = load()
     except ConfigurationError as error:
         return _fail(error, EXIT_USAGE)
     if parsed.check_config:
@@ -44,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     _set_up_logging(configuration, console=parsed.log_format == "console")
     try:
-        trio.run(serve, Options(places, configuration))
+        trio.run(serve, Options(places, configuration, load, parsed.config))
     except AlreadyRunning as error:
         return _fail(error, 0)
     except (LogError, RuntimeDirectoryError, TransportError) as error:

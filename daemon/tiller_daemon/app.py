@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import trio
 from msgspec import Struct
 
 from tiller_daemon import DAEMON_VERSION
-from tiller_daemon.config import Configuration
+from tiller_daemon.config import Configuration, LiveConfiguration
 from tiller_daemon.lsp.recipes import list_recipes
 from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.mcp.means import Means
@@ -41,6 +42,7 @@ from tiller_daemon.workspace.guard import Guard
 from tiller_daemon.workspace.sandbox import Confiner
 from tiller_daemon.workspace.sandbox_search import find_sandbox
 from tiller_daemon.workspace.tree import become_subreaper, close_to_others, sweep
+from tiller_protocol.answers import ModelSummary
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
 from tiller_protocol.ids import ULID_RANDOM_BYTES, ulid
 from tiller_protocol.places import CONFIG_FILE, LOG_FILE, Places
@@ -67,6 +69,10 @@ class Options(Struct, frozen=True):
 
     places: Places
     configuration: Configuration
+    load: Callable[[], Configuration]
+    """Reads the configuration again; raises `ConfigurationError`."""
+    file: Path | None = None
+    """Where that is; by default in `places`."""
 
 
 async def serve(
@@ -97,11 +103,13 @@ async def serve(
         servers = _mcp_servers(options, opened, providers)
         recipes = list_recipes(options.configuration.lsp)
         languages = LanguageServers(recipes, servers.means.inherited, servers.means.home)
-        services = _services(options, opened, transport, providers, servers, languages)
+        live = _LiveParts(options, opened, providers, servers, languages)
+        services = _services(options, opened, transport, live)
         async with trio.open_nursery() as server_nursery:
             await server_nursery.start(servers.run)
             await server_nursery.start(languages.run)
-            await _serve_sessions(services, runtime.token, transport, providers, task_status)
+            server_nursery.start_soon(live.refresh_on_signal)
+            await _serve_sessions(services, runtime.token, transport, live, task_status)
             server_nursery.cancel_scope.cancel()
     log.info("stopped")
 
@@ -116,14 +124,14 @@ async def _serve_sessions(
     services: Services,
     token: str,
     transport: NngTransport,
-    providers: Providers,
+    live: "_LiveParts",
     task_status: trio.TaskStatus[None],
 ) -> None:
     supervisor = Supervisor(services)
-    server = Server(services, supervisor, token, providers.summaries)
+    server = Server(services, supervisor, token, live.models)
     async with trio.open_nursery() as session_nursery:
         await session_nursery.start(supervisor.run)
-        session_nursery.start_soon(providers.run)
+        session_nursery.start_soon(live.providers.run)
         async with trio.open_nursery() as socket_nursery:
             socket_nursery.start_soon(transport.serve, server.handle)
             socket_nursery.start_soon(_stop_on_signal, server)
@@ -170,40 +178,86 @@ async def _stop_on_signal(server: Server) -> None:
             server.stop(drain=False)
 
 
+class _LiveParts:
+    """What follows the configuration; a change of its file counts from the next turn on."""
+
+    def __init__(
+        self,
+        options: Options,
+        opened: Log,
+        providers: Providers,
+        servers: McpServers,
+        languages: LanguageServers,
+    ) -> None:
+        file = options.file or options.places.config / CONFIG_FILE
+        self.configuration = LiveConfiguration(options.configuration, options.load, file)
+        self.providers = providers
+        self.servers = servers
+        self.languages = languages
+        self.confiner = _confiner(options)
+        self._log_id = opened.log_id
+        self._refreshing = trio.Lock()
+
+    async def refresh(self) -> None:
+        """Take over what has changed in the configuration's file."""
+        async with self._refreshing:
+            if not await self.configuration.refresh():
+                return
+            now = self.configuration.now
+            self.providers.configure(now)
+            means = _means(now, self._log_id, self.providers)
+            self.servers.configure(now.mcp, means)
+            self.languages.configure(list_recipes(now.lsp), means.inherited)
+            self.confiner.hide(_key_files(now))
+
+    async def refresh_on_signal(self) -> None:
+        """Do so at SIGHUP too, as service managers ask for it."""
+        with trio.open_signal_receiver(signal.SIGHUP) as signals:
+            async for _ in signals:
+                await self.refresh()
+
+    async def discover(self) -> None:
+        """Make ready what a turn needs."""
+        await self.refresh()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.servers.ready)
+            await self.providers.discover()
+
+    async def models(self, *, ask: bool) -> tuple[ModelSummary, ...]:
+        """The models there are."""
+        await self.refresh()
+        return await self.providers.summaries(ask=ask)
+
+
 def _mcp_servers(options: Options, opened: Log, providers: Providers) -> McpServers:
-    configured = options.configuration.mcp
-    keys = {one.api_key_env for one in configured.values() if one.api_key_env}
-    means = Means(
-        inherited=child_environment(
-            os.environ, providers.secret_names | keys, opened.log_id, call_id=""
-        ),
+    configuration = options.configuration
+    return McpServers(configuration.mcp, _means(configuration, opened.log_id, providers))
+
+
+def _means(configuration: Configuration, log_id: str, providers: Providers) -> Means:
+    keys = {one.api_key_env for one in configuration.mcp.values() if one.api_key_env}
+    hidden = providers.secret_names | keys
+    return Means(
+        inherited=child_environment(os.environ, hidden, log_id, call_id=""),
         environ=os.environ,
         provider_names=providers.secret_names,
         provider_values=providers.secret_values,
         home=_home(),
     )
-    return McpServers(configured, means)
 
 
 def _services(
     options: Options,
     opened: Log,
     transport: NngTransport,
-    providers: Providers,
-    servers: McpServers,
-    languages: LanguageServers,
+    live: _LiveParts,
 ) -> Services:
     spill = options.places.state / SPILL_FOLDER
     built_in = {tool.name: tool for tool in BUILT_IN}
-    inherited = servers.means.inherited
+    providers, servers = live.providers, live.servers
 
     def variables(call_id: str) -> dict[str, str]:
-        return {**inherited, CALL_MARKER: call_id}
-
-    async def discover() -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(servers.ready)
-            await providers.discover()
+        return {**servers.means.inherited, CALL_MARKER: call_id}
 
     def forget(session_id: str) -> None:
         shutil.rmtree(spill / session_id, ignore_errors=True)
@@ -214,18 +268,19 @@ def _services(
         time=time.time,
         random=secrets.SystemRandom().random,
         new_id=_new_id,
-        configuration=lambda: options.configuration,
+        configuration=lambda: live.configuration.now,
+        problem=lambda: live.configuration.problem,
         model=providers.choose,
-        discover=discover,
+        discover=live.discover,
         tools=lambda: {**built_in, **servers.tools()},
         servers=servers,
-        language_servers=languages,
+        language_servers=live.languages,
         variables=variables,
         spill_directory=lambda session_id: spill / session_id,
         journals=options.places.state / JOURNALS_FOLDER,
         forget=forget,
         secrets=lambda: (*providers.secret_values(), *servers.secrets()),
-        confiner=_confiner(options),
+        confiner=live.confiner,
         platform=sys.platform,
         config_directory=options.places.config.resolve(),
         home=_home(),
@@ -234,16 +289,21 @@ def _services(
 
 def _confiner(options: Options) -> Confiner:
     """The maker of sandboxes; they hide what is the daemon's own: log, sockets, token, keys."""
-    places, configured = options.places, options.configuration
-    owners = (*configured.providers.values(), *configured.mcp.values())
-    keys = (Path(owner.api_key_file) for owner in owners if owner.api_key_file)
-    return Confiner(
+    places = options.places
+    confiner = Confiner(
         lambda: find_sandbox(sys.platform),
         _home(),
         os.environ,
-        own=(places.runtime, places.state, *keys),
+        own=(places.runtime, places.state),
         kept=(places.config,),
     )
+    confiner.hide(_key_files(options.configuration))
+    return confiner
+
+
+def _key_files(configuration: Configuration) -> tuple[Path, ...]:
+    owners = (*configuration.providers.values(), *configuration.mcp.values())
+    return tuple(Path(owner.api_key_file) for owner in owners if owner.api_key_file)
 
 
 def _home() -> Path:

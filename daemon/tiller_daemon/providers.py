@@ -77,7 +77,7 @@ NO_MODEL = (
 
 
 class Providers:
-    """The providers of one configuration. `run` looks up what is not known of their models.
+    """The providers of the configuration. `run` looks up what is not known of their models.
 
     `config` is the configuration file, for messages; `catalog` the file of what is known.
     """
@@ -89,31 +89,40 @@ class Providers:
         config: Path,
         catalog: Path | None = None,
     ) -> None:
-        self._configuration = configuration
         self._environ = environ
         self._config = config
-        self.secret_names = frozenset(
-            {usual.variable for usual in USUAL_KEYS}
-            | {p.api_key_env for p in configuration.providers.values() if p.api_key_env}
-        )
-        """The variables that hold keys: no command may see them."""
+        self.secret_names = {usual.variable for usual in USUAL_KEYS}
+        """The variables that hold keys, or held one: no command may see them."""
         self._in_use: dict[str, ProviderInUse] = {}
+        self._given_up: list[ProviderInUse] = []
         self._usual = tuple(usual for usual in USUAL_KEYS if environ.get(usual.variable))
-        for usual in self._usual:
-            self._use(usual.provider, usual.provider_found())
-        for name, provider in configuration.providers.items():
-            self._use(name, provider)
+        self._catalog = Catalog(catalog, self._list, environ)
+        self.configure(configuration)
+
+    def configure(self, configuration: Configuration) -> None:
+        """Take over another configuration; turns that run keep the clients they have."""
+        self._configuration = configuration
+        providers = {one.provider: one.provider_found() for one in self._usual}
+        providers |= configuration.providers
+        self.secret_names |= {p.api_key_env for p in providers.values() if p.api_key_env}
+        before, self._in_use = self._in_use, {}
+        for name, provider in providers.items():
+            if name in before and before[name].provider == provider:
+                self._in_use[name] = before.pop(name)
+            else:
+                self._use(name, provider)
+        self._given_up += before.values()
         first = next((f"{one.provider}/{one.model}" for one in self._usual), None)
         self._default = configuration.model or first
-        self._catalog = Catalog(catalog, self._list, environ)
 
     def secret_values(self) -> tuple[str, ...]:
         """The keys themselves, the longest first; shorter ones may be ordinary words."""
         values = {self._environ.get(name, "") for name in self.secret_names}
-        values.update(*(provider.key.secrets for provider in self._in_use.values()))
+        providers = (*self._in_use.values(), *self._given_up)
+        values.update(*(provider.key.secrets for provider in providers))
         values.update(
             value
-            for provider in self._in_use.values()
+            for provider in providers
             for name, value in provider.provider.headers.items()
             if is_secret_header(name)
         )
@@ -193,14 +202,15 @@ class Providers:
 
     async def aclose(self) -> None:
         """Close every client's connections."""
-        for provider in self._in_use.values():
+        for provider in (*self._in_use.values(), *self._given_up):
             await provider.aclose()
 
     def _use(self, name: str, provider: Provider) -> None:
         self._in_use[name] = ProviderInUse(name, provider, self._environ, self.secret_names)
 
     async def _list(self, provider_name: str) -> Listing:
-        return await self._in_use[provider_name].list_models()
+        provider = self._in_use.get(provider_name)
+        return await provider.list_models() if provider else {}
 
     async def _survey(
         self, provider: ProviderInUse, listed: dict[str, Listing], problems: dict[str, str]

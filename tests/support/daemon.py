@@ -84,7 +84,7 @@ class Daemon:
         self._output = home / "said"
         self.scripts.mkdir()
         self.places.config.mkdir(parents=True)
-        (self.places.config / "config.toml").write_text(config.replace("../", f"{home}/"))
+        self.configure(config)
 
     def __enter__(self) -> Self:
         self.start()
@@ -106,6 +106,12 @@ class Daemon:
             os.kill(pid, signal.SIGKILL)
         assert not late, f"the daemon was still there {STOP_S + SLACK_S} s after SIGTERM"
         assert not survivors, f"left behind: {survivors}"
+
+    def configure(self, config: str) -> None:
+        """Write `config.toml`, in one step, as editors do."""
+        written = self.places.config / "config.toml.new"
+        written.write_text(config.replace("../", f"{self.home}/"))
+        written.rename(self.places.config / "config.toml")
 
     def start(self, **variables: str) -> None:
         """Start the daemon and return when it says that it is ready; raises `DaemonEnded`."""

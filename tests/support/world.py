@@ -268,6 +268,7 @@ class World:
             random=self.random.random,
             new_id=self.new_id,
             configuration=lambda: self.configuration,
+            problem=lambda: "",
             model=self._choose,
             discover=_nothing,
             tools=lambda: tools,

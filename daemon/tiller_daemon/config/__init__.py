@@ -1,8 +1,10 @@
 """The daemon's configuration: what it is (`schema`), where it comes from (`load`).
 
-Read once at start and again on a reload, never in between: a turn sees one configuration.
+Read at start, and again before a turn when the file has changed (`live`): a turn sees one
+configuration.
 """
 
+from tiller_daemon.config.live import LiveConfiguration
 from tiller_daemon.config.load import load_configuration
 from tiller_daemon.config.schema import (
     Agent,
@@ -24,6 +26,7 @@ __all__ = [
     "Configuration",
     "ConfigurationError",
     "LanguageServer",
+    "LiveConfiguration",
     "LogLevel",
     "McpServer",
     "Model",

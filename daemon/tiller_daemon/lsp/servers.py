@@ -104,6 +104,14 @@ class LanguageServers:
         self._crashes: defaultdict[tuple[Path, str], deque[float]] = defaultdict(deque)
         self._nursery: trio.Nursery | None = None
 
+    def configure(self, recipes: Sequence[Recipe], variables: Mapping[str, str]) -> None:
+        """Take over another configuration; servers that it changes are ended."""
+        kept = {recipe.name: recipe for recipe in recipes}
+        for (_, name), server in list(self._servers.items()):
+            if server.found.recipe != kept.get(name):
+                server.end()
+        self._recipes, self._variables = recipes, variables
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own the servers until cancelled; then they are ended, with all that they started."""
         async with trio.open_nursery() as self._nursery:

@@ -22,6 +22,8 @@ AGAIN_S_MIN = 30.0
 AGAIN_S_MAX = 600.0
 """A server that could not be started is tried again by a turn after so long, and then rarer."""
 
+TAKEN_OUT = "the configuration has changed since the turn began"
+
 CONNECTION = "tiller_daemon.mcp.connection"
 
 
@@ -31,8 +33,6 @@ class Server:
     `listed` are the tools that it was last known to have, `problem` is why it is not `up`.
     """
 
-    nursery: trio.Nursery
-
     def __init__(self, name: str, settings: McpServer, means: Means) -> None:
         self.name = name
         self.settings = settings
@@ -41,6 +41,8 @@ class Server:
         self.problem = ""
         self.listed: tuple[ListedTool, ...] = ()
         self.was_tried = False
+        self.nursery: trio.Nursery | None = None
+        self._taken_out = False
         self._connection: Connection | None = None
         self._settled = trio.Event()
         self._over = trio.Event()
@@ -61,11 +63,17 @@ class Server:
 
     def start(self) -> None:
         """Begin to start it, unless it is starting or up."""
-        if self.state in ("starting", "up"):
+        if self.state in ("starting", "up") or self._taken_out or self.nursery is None:
             return
         self.state = "starting"
         self._settled, self._over = trio.Event(), trio.Event()
         self.nursery.start_soon(self._live)
+
+    def take_out(self) -> None:
+        """End it for good, as the configuration names it no more, or another one by its name."""
+        self._taken_out = True
+        self.problem = TAKEN_OUT
+        self._starting.cancel()
 
     async def settled(self) -> None:
         """Wait until it is up, or has failed."""
@@ -98,7 +106,8 @@ class Server:
         while self._connection and self._connection.is_over:
             await self._over.wait()
         self.start()
-        await self._settled.wait()
+        if not self._taken_out:
+            await self._settled.wait()
         if self._connection is None:
             raise ToolFailure(f"The MCP server {self.name} can't be used: {self.problem}.")
         return self._connection
@@ -115,7 +124,9 @@ class Server:
                     importlib.import_module, CONNECTION, abandon_on_cancel=True
                 )
                 await room.hold(self)
-            if self._starting.cancelled_caught:
+            if self._taken_out:
+                problem = TAKEN_OUT
+            elif self._starting.cancelled_caught:
                 problem = f"it was not ready after {limit_s:g} s (`start_timeout_s`)"
         except ServerProblem as error:
             problem = str(error)

@@ -26,17 +26,31 @@ class McpServers:
     def __init__(self, configured: Mapping[str, McpServer], means: Means) -> None:
         self._configured = configured
         self.means = means
-        self._servers = {
-            name: Server(name, settings, means)
-            for name, settings in configured.items()
-            if settings.enabled
-        }
+        self._servers: dict[str, Server] = {}
+        self._nursery: trio.Nursery | None = None
+        self.configure(configured, means)
+
+    def configure(self, configured: Mapping[str, McpServer], means: Means) -> None:
+        """Take over another configuration: servers that it changes or leaves out are ended."""
+        self._configured, self.means = configured, means
         self._table: dict[str, Tool] = {}
         self._made_of: tuple[tuple[ListedTool, ...], ...] = ()
+        before, self._servers = self._servers, {}
+        for name, settings in configured.items():
+            if settings.enabled:
+                old = before.get(name)
+                if old is not None and old.settings == settings:
+                    self._servers[name] = before.pop(name)
+                else:
+                    self._servers[name] = Server(name, settings, means)
+                    self._servers[name].nursery = self._nursery
+        for server in before.values():
+            server.take_out()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own the servers until cancelled; then they are ended, with all that they started."""
         async with trio.open_nursery() as nursery:
+            self._nursery = nursery
             for server in self._servers.values():
                 server.nursery = nursery
             task_status.started()

@@ -201,12 +201,23 @@ def _start_turn(
             titling = Titling(
                 state.services, state.outbox, frozen.model, context.first_ordinal, first.text
             )
+    bodies += _warning_of_configuration(state)
     bodies += _warnings_of_servers(state)
     bodies += _warning_of_no_sandbox(state, context)
     state.put(pending, *bodies, turn_id=context.turn_id)
     turn = ActiveTurn(frozen, run_turn, state.hands, titling=titling, errand=errand)
     state.begin(turn, history)
     return context.turn_id
+
+
+def _warning_of_configuration(state: SessionState) -> list[AnyBody]:
+    """That the configuration was changed and can't be read, once for each way."""
+    problem = state.services.problem()
+    if problem == state.told_of_problem:
+        return []
+    state.told_of_problem = problem
+    kept = "The configuration has changed; what was read before stays in use, for it has a mistake"
+    return [WarningRaised("configuration", f"{kept}: {problem}")] if problem else []
 
 
 def _warnings_of_servers(state: SessionState) -> list[AnyBody]:

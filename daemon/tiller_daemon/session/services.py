@@ -63,14 +63,14 @@ class LanguageServers(Diagnostics, Protocol):
 class Services:
     """`time` is Unix seconds, `random` in [0, 1), `new_id` a fresh ULID.
 
-    `model` finds a model by its full name (`None`: the default) and raises `RejectionError` with
-    what to do; `discover` looks for what a turn needs beyond the configuration: a model when none
-    is configured, the tools of `servers`. `tools` are those there are now. `variables` makes the
-    environment of a command from a call id. `forget` removes the files of a deleted session.
-    `journals` is the directory of what is being changed in several files at once.
-    `secrets` are the keys in use: they are taken out of what a tool says.
-    `confiner` makes the sandboxes of commands. `config_directory` and `home` are the user's; both
-    absolute, with links followed.
+    `problem` says why the configuration is not the one in the file, if so. `model` finds a model by
+    its full name (`None`: the default) and raises `RejectionError` with what to do; `discover`
+    looks for what a turn needs beyond the configuration: a model when none is configured, the tools
+    of `servers`. `tools` are those there are now. `variables` makes the environment of a command
+    from a call id. `forget` removes the files of a deleted session. `journals` is the directory of
+    what is being changed in several files at once. `secrets` are the keys in use: they are taken
+    out of what a tool says. `confiner` makes the sandboxes of commands. `config_directory` and
+    `home` are the user's; both absolute, with links followed.
     """
 
     log: Log
@@ -79,6 +79,7 @@ class Services:
     random: Callable[[], float]
     new_id: Callable[[], str]
     configuration: Callable[[], Configuration]
+    problem: Callable[[], str]
     model: Callable[[str | None], ChosenModel]
     discover: Callable[[], Awaitable[None]]
     tools: Callable[[], Mapping[str, Tool]]

@@ -43,6 +43,7 @@ class SessionState:
     """The state of one loaded session. `begin` makes a turn run; the actor sets it.
 
     `servers_told` are the MCP servers of which it was said that they can't be used;
+    `told_of_problem` is what was last said of a configuration that can't be read, and
     `told_of_no_sandbox` says whether it was said that nothing holds its commands.
     """
 
@@ -68,6 +69,7 @@ class SessionState:
             self.background,
         )
         self.servers_told: set[str] = set()
+        self.told_of_problem = ""
         self.told_of_no_sandbox = False
         self.turn: ActiveTurn | None = None
         self.begin = begin

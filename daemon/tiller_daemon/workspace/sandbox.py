@@ -128,10 +128,15 @@ class Confiner:
     ) -> None:
         self._find: Final = find
         self._temporary: Final = (*temporary, environ.get("TMPDIR", ""))
-        self._always_hidden: Final = tuple(own)
+        self._own: Final = tuple(own)
+        self._always_hidden = self._own
         self._named: Final = tuple(hidden_paths(home, environ, os.getuid()))
         self._kept: Final = tuple(kept)
         self._found: Found | None = None
+
+    def hide(self, files: Sequence[Path]) -> None:
+        """From the next command on, let none read these files, beside what is the daemon's own."""
+        self._always_hidden = (*self._own, *files)
 
     def found(self) -> Found:
         """The sandbox that works here; blocks for some 10 ms the first time."""
