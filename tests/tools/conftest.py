@@ -46,6 +46,8 @@ class Bench:
         self.spills = directory / "spills"
         self.journals = directory / "journals"
         self.files = FileVersions()
+        self.private_addresses = False
+        self.secrets: tuple[str, ...] = ()
         self._news = trio.Event()
 
     def put(self, path: str, content: bytes | str) -> Path:
@@ -97,6 +99,8 @@ class Bench:
             background=_Nothing(),
             needs=needs,
             journals=self.journals,
+            private_addresses=self.private_addresses,
+            secrets=self.secrets,
             diagnostics=_Nothing(),
         )
 

@@ -187,6 +187,16 @@ class SandboxPolicy(Struct, frozen=True, forbid_unknown_fields=True):
     readable: tuple[str, ...] = ()
 
 
+class Fetch(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the tool `fetch` may ask.
+
+    With `private_addresses` also machines that are not on the public internet: this one, and those
+    in its network.
+    """
+
+    private_addresses: bool = False
+
+
 class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that can be configured. Models are named `provider/model`.
 
@@ -212,4 +222,5 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     permissions: tuple[Rule, ...] = ()
     sandbox: SandboxPolicy = SandboxPolicy()
     mcp: dict[str, McpServer] = {}
+    fetch: Fetch = Fetch()
     lsp: dict[str, LanguageServer] = {}

@@ -2,19 +2,14 @@
 
 import base64
 import binascii
-import hashlib
-import re
-from pathlib import Path
 from typing import Any
 
 import mcp_types as types
 import msgspec
 
 from tiller_daemon.tools.base import ToolEnvironment, ToolResult
-from tiller_daemon.tools.output import cut_parts, fits
-from tiller_daemon.workspace.capture import Capture
+from tiller_daemon.tools.spill import cut_to_fit
 from tiller_daemon.workspace.images import ImageProblem, fit_image
-from tiller_daemon.workspace.redaction import TAKEN_OUT
 from tiller_protocol.items import Image
 
 IMAGES_MAX = 20
@@ -40,7 +35,7 @@ async def make_result(answer: types.CallToolResult, environment: ToolEnvironment
     said = [text for text in texts if text]
     if not said and not images and answer.structured_content is not None:
         said.append(_json(answer.structured_content))
-    output, spill_path = await _cut("\n".join(said), environment)
+    output, spill_path = await cut_to_fit("\n".join(said), environment)
     return ToolResult(
         output or ("(An image.)" if images else "(Nothing was said.)"),
         failed=answer.is_error,
@@ -82,29 +77,3 @@ def _link(link: types.ResourceLink) -> str:
 
 def _json(value: Any) -> str:  # noqa: ANN401 - any JSON
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-
-
-async def _cut(text: str, environment: ToolEnvironment) -> tuple[str, str]:
-    """The text as a model gets it, and the file with the whole if it was cut."""
-    if fits(text):
-        return text, ""
-    for secret in environment.secrets:
-        text = text.replace(secret, TAKEN_OUT)
-    capture = Capture(_spill_path(environment))
-    try:
-        await capture.add(text.encode(errors="replace"))
-        await capture.spill()
-        kept = capture.result()
-    finally:
-        capture.close()
-    cut = cut_parts(
-        kept.head, kept.tail, lines=kept.lines, size_bytes=kept.size_bytes, where=kept.where
-    )
-    return cut, capture.spill_path()
-
-
-def _spill_path(environment: ToolEnvironment) -> Path:
-    # A call's id comes from the provider: as a name of a file it must not lead anywhere else.
-    safe = re.sub(r"[^A-Za-z0-9_-]", "_", environment.call_id)[:64]
-    digest = hashlib.sha256(environment.call_id.encode(errors="replace")).hexdigest()[:8]
-    return environment.spill_directory / f"{safe}-{digest}.txt"

@@ -6,9 +6,9 @@ import ssl
 from functools import cache
 from typing import cast
 
+from tiller_daemon.config.http_proxy import Proxy
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.http_failure import Endpoint
-from tiller_daemon.models.http_proxy import Proxy
 
 PROXY_WANTS_NAME = (
     "it wants another name and password than it was shown; they stand in its address in the "

@@ -17,6 +17,7 @@ import msgspec
 import trio
 
 from tiller_daemon.config import Provider
+from tiller_daemon.config.http_proxy import Proxy, parse_proxy, proxy_of_environment
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.connection_failure import (
     PROXY_WANTS_NAME,
@@ -26,7 +27,6 @@ from tiller_daemon.models.connection_failure import (
 )
 from tiller_daemon.models.http_failure import Endpoint, error_of_answer
 from tiller_daemon.models.http_head import RequestHead, can_be_sent
-from tiller_daemon.models.http_proxy import Proxy, parse_proxy, proxy_of_environment
 from tiller_daemon.models.keys import Key, KeyProblem, NoKey
 
 if TYPE_CHECKING:

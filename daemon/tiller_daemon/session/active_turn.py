@@ -244,6 +244,7 @@ class ActiveTurn:
             files=self._files,
             spill_directory=services.spill_directory(self.context.session_id),
             journals=services.journals,
+            private_addresses=services.configuration().fetch.private_addresses,
             variables=services.variables,
             secrets=services.secrets,
             delegate=self._delegation.run,

@@ -95,6 +95,7 @@ class Toolbox:
     files: FileVersions
     spill_directory: Path
     journals: Path
+    private_addresses: bool
     variables: Callable[[str], Mapping[str, str]]
     secrets: Callable[[], tuple[str, ...]]
     delegate: Delegate
@@ -174,6 +175,7 @@ class Toolbox:
             background=self.background,
             needs=work.needs,
             journals=self.journals,
+            private_addresses=self.private_addresses,
             diagnostics=self.diagnostics,
             withdraw=partial(self.withdraw, prepared.call.id),
             secrets=self.secrets(),

@@ -10,6 +10,7 @@ from tiller_daemon.tools.bash_kill import BASH_KILL
 from tiller_daemon.tools.bash_output import BASH_OUTPUT
 from tiller_daemon.tools.diagnostics import DIAGNOSTICS
 from tiller_daemon.tools.edit import EDIT
+from tiller_daemon.tools.fetch import FETCH
 from tiller_daemon.tools.glob import GLOB
 from tiller_daemon.tools.grep import GREP
 from tiller_daemon.tools.ls import LS
@@ -32,6 +33,7 @@ BUILT_IN: Final[tuple[Tool, ...]] = (
     BASH_KILL,
     BASH_INPUT,
     DIAGNOSTICS,
+    FETCH,
     PLAN,
     QUESTION,
     TASK,

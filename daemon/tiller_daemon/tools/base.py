@@ -168,7 +168,8 @@ class ToolEnvironment:
     raises `ToolFailure` when nobody is there. `delegate` gives a prompt to a sub-agent, by the name
     of an agent or by the id of an earlier sub-agent, and returns what came of it. `secrets` are
     taken out of what a child process prints. `needs` is what was judged before the call ran,
-    `journals` the directory of what is being changed. `withdraw` takes back what is still asked
+    `journals` the directory of what is being changed. With `private_addresses` machines that
+    are not on the public internet may be asked for pages. `withdraw` takes back what is still asked
     of the user. `confined` is the sandbox for commands, if they run in one.
     """
 
@@ -186,6 +187,7 @@ class ToolEnvironment:
     diagnostics: Diagnostics
     needs: tuple[Need, ...] = ()
     journals: Path = Path("/nonexistent")
+    private_addresses: bool = False
     secrets: tuple[str, ...] = ()
     withdraw: Callable[[], None] = _nothing
     confined: Confined | None = None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tiller_daemon.models.http_proxy import parse_proxy, proxy_of_environment
+from tiller_daemon.config.http_proxy import parse_proxy, proxy_of_environment
 
 P = "http://p:3128"
 

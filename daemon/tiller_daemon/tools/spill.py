@@ -1,0 +1,36 @@
+"""A result that is too long for a model: its ends, and a file with the whole of it."""
+
+import hashlib
+import re
+from pathlib import Path
+
+from tiller_daemon.tools.base import ToolEnvironment
+from tiller_daemon.tools.output import cut_parts, fits
+from tiller_daemon.workspace.capture import Capture
+from tiller_daemon.workspace.redaction import TAKEN_OUT
+
+
+async def cut_to_fit(text: str, environment: ToolEnvironment) -> tuple[str, str]:
+    """Return the text as a model gets it, and the file with the whole if it was cut."""
+    if fits(text):
+        return text, ""
+    for secret in environment.secrets:
+        text = text.replace(secret, TAKEN_OUT)
+    capture = Capture(_spill_path(environment))
+    try:
+        await capture.add(text.encode(errors="replace"))
+        await capture.spill()
+        kept = capture.result()
+    finally:
+        capture.close()
+    cut = cut_parts(
+        kept.head, kept.tail, lines=kept.lines, size_bytes=kept.size_bytes, where=kept.where
+    )
+    return cut, capture.spill_path()
+
+
+def _spill_path(environment: ToolEnvironment) -> Path:
+    # A call's id comes from the provider: as a name of a file it must not lead anywhere else.
+    safe = re.sub(r"[^A-Za-z0-9_-]", "_", environment.call_id)[:64]
+    digest = hashlib.sha256(environment.call_id.encode(errors="replace")).hexdigest()[:8]
+    return environment.spill_directory / f"{safe}-{digest}.txt"
