@@ -152,14 +152,18 @@ def _add_requests(add: _AddParser) -> None:
 def _add_history(add: _AddParser) -> None:
     parser = _verb(add, "history", "compact", "summarise a session's history now")
     _session(parser)
-    parser = _verb(add, "history", "revert", "put history back to before a turn")
+    parser = _verb(add, "history", "revert", "put history and files back to before a turn")
     parser.add_argument("--step", type=_positive, metavar="N", help="to before step N of it")
     _session(parser)
     parser.add_argument("turn", metavar="TURN", nargs="?", default="last", help="its id, or: last")
     parser = _verb(add, "history", "unrevert", "undo the last revert")
     _session(parser)
-    parser = _verb(add, "history", "diff", "show what the session's calls changed in files")
+    parser = _verb(add, "history", "diff", "show what a session changed in files")
+    parser.add_argument("--step", type=_positive, metavar="N", help="in step N of the turn")
     _session(parser, default="last")
+    parser.add_argument(
+        "turn", metavar="TURN", nargs="?", help="only in this one; its id, or: last"
+    )
     parser = _verb(add, "history", "shell", "run your own command in the workspace")
     _session(parser)
     parser.add_argument("command", metavar="COMMAND")

@@ -20,6 +20,7 @@ from tiller_protocol.items import (
     AssistantMessage,
     BackgroundCommand,
     Compaction,
+    FileChange,
     Image,
     Item,
     Notice,
@@ -163,9 +164,25 @@ def item_block(item: Item, paint: Paint, width: int) -> str:
         case Notice():
             return paint.dim(cut(f"▪ {one_line(item.text)}", width - 1))
         case Patch():
-            return paint.dim(cut(f"± {', '.join(map(one_line, item.files))}", width - 1))
+            return paint.dim(cut(f"± {_changed(item)}", width - 1))
         case _:
             assert_never(item)
+
+
+def change_line(change: FileChange, paint: Paint) -> str:
+    """A file that was changed, in one line."""
+    mark = {"added": "A", "removed": "D", "modified": "M"}[change.kind]
+    counts = ""
+    if change.added_lines is not None and change.removed_lines is not None:
+        counts = paint.dim(f"  +{change.added_lines} -{change.removed_lines}")
+    return f"{mark} {one_line(change.path)}{counts}"
+
+
+def _changed(patch: Patch) -> str:
+    if not patch.tree_after:
+        return "what this step changed in files is not known"
+    more = f" and {patch.more} more" if patch.more else ""
+    return ", ".join(map(one_line, patch.files)) + more
 
 
 def input_line(queued: QueuedInput) -> str:

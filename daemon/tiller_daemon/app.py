@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -26,6 +27,8 @@ from tiller_daemon.lsp.recipes import list_recipes
 from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.mcp.means import Means
 from tiller_daemon.mcp.servers import McpServers
+from tiller_daemon.policy.rules import BUILT_IN as BUILT_IN_RULES
+from tiller_daemon.policy.rules import evaluate
 from tiller_daemon.providers import Providers
 from tiller_daemon.ready import tell_service_manager
 from tiller_daemon.server import Server
@@ -37,10 +40,11 @@ from tiller_daemon.tools import BUILT_IN
 from tiller_daemon.transport.nng import NngTransport
 from tiller_daemon.transport.runtime import RuntimeDirectory
 from tiller_daemon.workspace.changes import recover_changes
-from tiller_daemon.workspace.environment import CALL_MARKER, child_environment
+from tiller_daemon.workspace.environment import CALL_MARKER, DAEMON_MARKER, child_environment
 from tiller_daemon.workspace.guard import Guard
 from tiller_daemon.workspace.sandbox import Confiner
 from tiller_daemon.workspace.sandbox_search import find_sandbox
+from tiller_daemon.workspace.snapshots import Snapshots
 from tiller_daemon.workspace.tree import become_subreaper, close_to_others, sweep
 from tiller_protocol.answers import ModelSummary
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
@@ -59,6 +63,8 @@ SPILL_FOLDER = "spill"
 
 JOURNALS_FOLDER = "journals"
 """What is being changed in several files at once."""
+
+SNAPSHOTS_FOLDER = "snapshots"
 
 GC_THRESHOLDS = (20_000, 50, 100)
 """Fewer collections than Python's default: streams make many small objects and few cycles."""
@@ -128,10 +134,14 @@ async def _serve_sessions(
     task_status: trio.TaskStatus[None],
 ) -> None:
     supervisor = Supervisor(services)
+    snapshots = services.snapshots
+    assert snapshots
+    await snapshots.repair()
     server = Server(services, supervisor, token, live.models)
     async with trio.open_nursery() as session_nursery:
         await session_nursery.start(supervisor.run)
         session_nursery.start_soon(live.providers.run)
+        session_nursery.start_soon(snapshots.run, partial(_has_session, services.log))
         async with trio.open_nursery() as socket_nursery:
             socket_nursery.start_soon(transport.serve, server.handle)
             socket_nursery.start_soon(_stop_on_signal, server)
@@ -259,8 +269,20 @@ def _services(
     def variables(call_id: str) -> dict[str, str]:
         return {**servers.means.inherited, CALL_MARKER: call_id}
 
+    def secret_values() -> tuple[str, ...]:
+        return (*providers.secret_values(), *servers.secrets())
+
+    snapshots = Snapshots(
+        options.places.state / SNAPSHOTS_FOLDER,
+        {"PATH": os.environ.get("PATH", os.defpath), DAEMON_MARKER: opened.log_id},
+        is_secret=partial(_is_secret, live),
+        secrets=secret_values,
+        is_settled=partial(_has_submission, opened),
+    )
+
     def forget(session_id: str) -> None:
         shutil.rmtree(spill / session_id, ignore_errors=True)
+        snapshots.forget(session_id)
 
     return Services(
         log=opened,
@@ -279,11 +301,12 @@ def _services(
         spill_directory=lambda session_id: spill / session_id,
         journals=options.places.state / JOURNALS_FOLDER,
         forget=forget,
-        secrets=lambda: (*providers.secret_values(), *servers.secrets()),
+        secrets=secret_values,
         confiner=live.confiner,
         platform=sys.platform,
         config_directory=options.places.config.resolve(),
         home=_home(),
+        snapshots=snapshots,
     )
 
 
@@ -304,6 +327,20 @@ def _confiner(options: Options) -> Confiner:
 def _key_files(configuration: Configuration) -> tuple[Path, ...]:
     owners = (*configuration.providers.values(), *configuration.mcp.values())
     return tuple(Path(owner.api_key_file) for owner in owners if owner.api_key_file)
+
+
+def _is_secret(live: _LiveParts, workspace: Path, name: str) -> bool:
+    """Whether a file is never in a snapshot: one that a model must ask to read, or a key's."""
+    keys = {os.path.realpath(file) for file in _key_files(live.configuration.now)}
+    return evaluate("read", name, BUILT_IN_RULES) != "allow" or f"{workspace}/{name}" in keys
+
+
+async def _has_submission(opened: Log, submission_id: str) -> bool:
+    return await opened.submission(submission_id) is not None
+
+
+async def _has_session(opened: Log, session_id: str) -> bool:
+    return await opened.session(session_id) is not None
 
 
 def _home() -> Path:

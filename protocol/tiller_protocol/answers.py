@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from tiller_protocol.errors import RejectionCode
 from tiller_protocol.events import Event, StatusName
-from tiller_protocol.items import Request
+from tiller_protocol.items import FileChange, Request
 from tiller_protocol.prices import Price
 from tiller_protocol.settings import SandboxMode
 from tiller_protocol.snapshot import Snapshot
@@ -76,6 +76,29 @@ class ReplayResult(Result, frozen=True, tag="replay"):
     events: tuple[Event, ...]
     upto: int
     head: int
+
+
+class SessionDiffResult(Result, frozen=True, tag="session_diff"):
+    """The files that differ, and `diff`, a unified diff of them; with `cut` its end is missing.
+
+    With `partial` more was changed, of which no snapshot tells.
+    """
+
+    files: tuple[FileChange, ...]
+    diff: str
+    cut: bool = False
+    partial: bool = False
+
+
+class RevertResult(Result, frozen=True, tag="revert"):
+    """What became of files, relative to the workspace: those put back, and those left as they are.
+
+    With `partial` there may be more that are left, as no snapshot tells of them.
+    """
+
+    files: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    partial: bool = False
 
 
 class Started(Result, frozen=True, tag="started"):
@@ -220,6 +243,8 @@ AnyResult = (
     | SessionListResult
     | SessionResult
     | ReplayResult
+    | SessionDiffResult
+    | RevertResult
     | Started
     | Steered
     | Queued

@@ -158,13 +158,28 @@ class Notice(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="not
     text: str
 
 
+class FileChange(Struct, frozen=True, omit_defaults=True):
+    """A file that was changed. The counts of lines are `None` for what is not text."""
+
+    path: str
+    kind: Literal["added", "removed", "modified"]
+    added_lines: int | None = None
+    removed_lines: int | None = None
+
+
 class Patch(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="patch"):
-    """Files that one step changed, and the snapshot trees before and after."""
+    """Files that one step changed, and the snapshot trees before and after.
+
+    `files` are relative to the workspace, `changes` say more of each; `more` are changed as well
+    and not named. Without trees it is not known what the step changed.
+    """
 
     id: ItemId
     files: tuple[str, ...]
     tree_before: str = ""
     tree_after: str = ""
+    changes: tuple[FileChange, ...] = ()
+    more: int = 0
 
 
 Item = UserMessage | AssistantMessage | Reasoning | ToolCall | Compaction | Notice | Patch

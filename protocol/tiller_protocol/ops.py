@@ -62,6 +62,17 @@ class SessionGet(Op, frozen=True, tag="session_get"):
     session_id: IdText
 
 
+class SessionDiff(Op, frozen=True, tag="session_diff"):
+    """What a session changed in files, all of it or in one turn or step.
+
+    Answered by `SessionDiffResult`.
+    """
+
+    session_id: IdText
+    turn_id: IdText | None = None
+    step: Annotated[int, Meta(ge=1)] | None = None
+
+
 class SessionConfigure(Op, frozen=True, tag="session_configure"):
     """Changes settings from the next turn on; fields that are `None` stay as they are."""
 
@@ -155,7 +166,10 @@ class Compact(Op, frozen=True, tag="compact"):
 
 
 class Revert(Op, frozen=True, tag="revert"):
-    """Puts files and history back to before a turn, or before a step of it."""
+    """Puts files and history back to before a turn, or before a step of it.
+
+    A file that somebody else has changed since is left as it is. Answered by `RevertResult`.
+    """
 
     session_id: IdText
     turn_id: IdText
@@ -163,7 +177,7 @@ class Revert(Op, frozen=True, tag="revert"):
 
 
 class Unrevert(Op, frozen=True, tag="unrevert"):
-    """Undoes the last revert, as long as no turn has begun since."""
+    """Undoes the last revert, as long as no turn has begun since. Answered by `RevertResult`."""
 
     session_id: IdText
 
@@ -206,6 +220,7 @@ AnyOp = (
     | SessionCreate
     | SessionList
     | SessionGet
+    | SessionDiff
     | SessionConfigure
     | SessionFork
     | SessionArchive

@@ -40,6 +40,7 @@ from tiller_protocol.items import (
     AssistantMessage,
     BackgroundCommand,
     Item,
+    Patch,
     PlanEntry,
     QueuedInput,
     Reasoning,
@@ -79,11 +80,15 @@ class Mark(Struct, frozen=True, omit_defaults=True):
 
 
 class Reverted(Struct, frozen=True, omit_defaults=True):
-    """What a revert took away, after the first `position` items."""
+    """What a revert took away, after the first `position` items.
+
+    `conflicts` are files that it left as they were.
+    """
 
     position: int
     items: tuple[Item, ...]
     marks: tuple[Mark, ...]
+    conflicts: tuple[str, ...] = ()
 
 
 class Snapshot(Struct, omit_defaults=True):
@@ -255,7 +260,7 @@ def _revert(snapshot: Snapshot, body: HistoryReverted) -> None:
     position = snapshot.marks[found].items
     items, marks = tuple(snapshot.items[position:]), tuple(snapshot.marks[found:])
     del snapshot.items[position:], snapshot.marks[found:]
-    snapshot.reverted = [*snapshot.reverted, Reverted(position, items, marks)]
+    snapshot.reverted = [*snapshot.reverted, Reverted(position, items, marks, body.conflicts)]
     snapshot.context_tokens = snapshot.context_items = 0
 
 
@@ -360,6 +365,8 @@ def _end_step(snapshot: Snapshot, body: StepEnded) -> None:
 def _first_call_of_last_step(snapshot: Snapshot) -> int:
     """Where the calls of the last response begin: when it was counted they had no output."""
     position = len(snapshot.items)
+    if position and isinstance(snapshot.items[position - 1], Patch):
+        position -= 1  # no model is sent it
     while position and _is_call_of(snapshot.items[position - 1], snapshot.steps - 1):
         position -= 1
     return position

@@ -6,6 +6,7 @@ and the next request is one that every provider takes.
 
 import os
 from copy import deepcopy
+from itertools import count
 
 import pytest
 import trio
@@ -58,7 +59,9 @@ async def _cut_everywhere(session: SessionSeen, log: Log) -> None:
 
 def _recover(snapshot: Snapshot, state: LifecycleState) -> None:
     """Close what is open as the daemon does, and see that it is closed by the rules."""
-    recovery = recovery_of(snapshot, snapshot.updated_at + 1.0, lambda: "new")
+    recovery = recovery_of(
+        snapshot, snapshot.updated_at + 1.0, map("new{}".format, count()).__next__
+    )
     if recovery is not None:
         bodies = [(body, recovery.turn_id) for body in recovery.of_turn]
         bodies += [(body, None) for body in recovery.of_session]

@@ -4,15 +4,16 @@ from argparse import Namespace
 
 from tiller_client import choose
 from tiller_client.connection import Connection
-from tiller_client.console import print_json, say, stdout_paint, stdout_width
+from tiller_client.console import complain, print_json, say, stdout_paint, stdout_width
 from tiller_client.errors import UsageError
-from tiller_client.render_item import call_label, diff_lines
+from tiller_client.render_item import call_label, change_line, diff_lines
 from tiller_client.runtime import my_places
+from tiller_client.text import one_line
 from tiller_client.verbs.plain import submit
 from tiller_client.verbs.turns import follow_turn, join
-from tiller_protocol.answers import SessionResult
+from tiller_protocol.answers import RevertResult, SessionDiffResult, SessionResult
 from tiller_protocol.items import ToolCall
-from tiller_protocol.ops import AnyOp, Compact, Revert, SessionGet, Shell, Unrevert
+from tiller_protocol.ops import AnyOp, Compact, Revert, SessionDiff, SessionGet, Shell, Unrevert
 
 DIFF_LINES_MAX = 10_000
 
@@ -26,10 +27,12 @@ def run(arguments: Namespace) -> int:
             return follow_turn(connection, command, after, json=arguments.json)
         session_id = choose.session_id(connection, arguments.session)
         if arguments.verb == "diff":
-            _diff(connection, session_id, json=arguments.json)
+            _diff(connection, session_id, arguments)
         else:
             op = _op(connection, session_id, arguments)
-            submit(connection, op, json=arguments.json)
+            accepted = submit(connection, op, json=arguments.json)
+            if isinstance(accepted.result, RevertResult) and not arguments.json:
+                _tell_of_files(accepted.result)
     return 0
 
 
@@ -55,16 +58,51 @@ def _last_turn(connection: Connection, session_id: str) -> str:
     return marks[-1].turn_id
 
 
-def _diff(connection: Connection, session_id: str, *, json: bool) -> None:
-    """Print the calls that changed files; what a command changed is not known."""
+def _tell_of_files(result: RevertResult) -> None:
+    """What became of the files; the daemon's warning says the same to who watches the session."""
+    for path in result.files:
+        say(f"put back: {one_line(path)}")
+    for path in result.conflicts:
+        complain(f"left as it is, as somebody else had a hand in it: {one_line(path)}")
+    if result.partial:
+        complain("there may be more that was changed: no snapshot tells of it")
+
+
+def _diff(connection: Connection, session_id: str, arguments: Namespace) -> None:
+    """Print what snapshots tell; where there are none, the calls that edited files."""
+    turn_id = arguments.turn
+    if arguments.step and turn_id is None:
+        raise UsageError("a step is one of a turn: name the turn as well, or say `last`")
+    if turn_id == choose.LAST:
+        turn_id = _last_turn(connection, session_id)
+    op = SessionDiff(session_id, turn_id, arguments.step)
+    result = connection.ask(op, SessionDiffResult)
+    if arguments.json:
+        print_json(result)
+        return
+    if not result.files and result.partial:
+        _print_edits(connection, session_id)
+        return
+    paint, width = stdout_paint(), stdout_width()
+    for change in result.files:
+        say(change_line(change, paint))
+    if result.diff:
+        say(diff_lines(result.diff, paint, width, DIFF_LINES_MAX))
+    if result.cut:
+        complain("the end of the diff is left out, as it is too long")
+    if result.partial:
+        complain("there may be more that was changed: no snapshot tells of it")
+    if not result.files:
+        say("no file was changed")
+
+
+def _print_edits(connection: Connection, session_id: str) -> None:
+    """Print the calls that edited files; what a command changed is not known."""
     items = connection.ask(SessionGet(session_id), SessionResult).snapshot.items
     calls = [item for item in items if isinstance(item, ToolCall) and item.diff]
     paint, width = stdout_paint(), stdout_width()
     for call in calls:
-        if json:
-            print_json(call)
-        else:
-            say(paint.bold(call_label(call)))
-            say(diff_lines(call.diff, paint, width, DIFF_LINES_MAX))
-    if not calls and not json:
+        say(paint.bold(call_label(call)))
+        say(diff_lines(call.diff, paint, width, DIFF_LINES_MAX))
+    if not calls:
         say("no call of this session changed a file by an edit")

@@ -201,8 +201,9 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that can be configured. Models are named `provider/model`.
 
     `approve`, `follow_ups` and `max_steps` are what a session has that chose nothing else. `resume`
-    says what becomes of a turn that was running when the daemon died. `record` is a directory that
-    gets a recording of what models say in each session; absolute after loading.
+    says what becomes of a turn that was running when the daemon died. With `snapshots` a revert
+    puts files back as well. `record` is a directory that gets a recording of what models say in
+    each session; absolute after loading.
     """
 
     model: str | None = None
@@ -215,6 +216,7 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     session_budget: Budget = Budget()
     resume: Literal["never", "auto"] = "never"
     log_level: LogLevel = "info"
+    snapshots: bool = True
     record: str | None = None
     providers: dict[str, Provider] = {}
     models: dict[str, Model] = {}

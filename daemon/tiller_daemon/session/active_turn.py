@@ -13,6 +13,7 @@ import trio
 
 from tiller_daemon.policy.rules import UNSANDBOXED, decide
 from tiller_daemon.session.background import Background
+from tiller_daemon.session.changes import TurnChanges
 from tiller_daemon.session.delegation import Delegation, Errand, Sessions
 from tiller_daemon.session.freeze import FrozenTurn, with_grants
 from tiller_daemon.session.mailbox import InputQueue
@@ -32,6 +33,8 @@ from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
     AnyBody,
     HistoryCompacted,
+    ItemCompleted,
+    ItemStarted,
     QueueChanged,
     SessionConfigured,
     StatusChanged,
@@ -67,6 +70,8 @@ class Hands:
 class ActiveTurn:
     """One turn of one session. `takes_input` is false from its last decision on.
 
+    It `is_over` when its end is in the log; what it did to files may then still be looked at.
+
     A turn that is not `steerable` takes no input at all: what comes waits for its end. `titling` is
     a task of the session that runs beside its first turn, `errand` is what a sub-agent's turn is
     for. To its own sub-agents the turn is their `Owner`.
@@ -99,6 +104,10 @@ class ActiveTurn:
         self._streamed = Usage()
         self._errand = errand
         budget = self._services.configuration().turn_budget
+        self._changes = TurnChanges(
+            self._services, self.context.workspace, self.context.session_id, self._outbox.put
+        )
+        self.is_over = False
         self._delegation = Delegation(self, hands.sessions, budget)
         self._requests.mirror = errand
         if errand:
@@ -192,6 +201,8 @@ class ActiveTurn:
             if self._errand:
                 self._errand.end(ended)
             self._delegation.close()
+        if patch := await self._changes.settle():
+            self._outbox.put(ItemStarted(patch), ItemCompleted(patch))
 
     async def _run(self, history: History) -> TurnEnded | None:
         ending = self._interrupted
@@ -208,6 +219,7 @@ class ActiveTurn:
             ending = self._interrupted
         ended = self._close(ending)
         await self._outbox.committed()
+        self.is_over = True
         return ended
 
     def _close(self, ending: Ending) -> TurnEnded | None:
@@ -260,6 +272,7 @@ class ActiveTurn:
             emit=emit,
             committed=self._outbox.committed,
             mailbox=self._queue,
+            changes=self._changes,
             new_id=services.new_id,
             time=services.time,
             random=services.random,

@@ -15,6 +15,7 @@ from tiller_daemon.session.handlers import handle, overloaded
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.rejections import record_rejection
 from tiller_daemon.session.requests import CANCELLED, NobodyWaits, no_request, too_late
+from tiller_daemon.session.reverting import put_back
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.state import Pending, SessionState
 from tiller_daemon.store.base import LogError, SubmissionRow
@@ -22,7 +23,7 @@ from tiller_daemon.turn.history import History
 from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Rejected
 from tiller_protocol.codec import encode_answer
 from tiller_protocol.errors import ErrorInfo
-from tiller_protocol.ops import UserInput
+from tiller_protocol.ops import Compact, Revert, Shell, Unrevert, UserInput
 from tiller_protocol.settings import TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
@@ -30,6 +31,9 @@ log = structlog.get_logger()
 
 SUBMISSIONS_WAITING_MAX = 64
 """Most submissions that wait for one session's loop; one more is rejected as `overloaded`."""
+
+AT_REST = (UserInput, Revert, Unrevert, Compact, Shell)
+"""Ops that wait while a turn that is over still looks at the files."""
 
 SHUTTING_DOWN = ErrorInfo(
     "shutting_down", "The daemon was stopped while this turn ran. Send a message to go on."
@@ -66,12 +70,18 @@ class Session:
     def is_idle(self) -> bool:
         """Whether nothing would be lost by unloading the session now."""
         at_work = self.is_at_work or self._state.background.is_running
-        return not at_work and not self._pending and self.outbox.is_committed
+        return (
+            self._resting.is_set()
+            and not at_work
+            and not self._pending
+            and self.outbox.is_committed
+        )
 
     @property
     def is_at_work(self) -> bool:
         """Whether a turn runs, or an op waits."""
-        return self._state.turn is not None or bool(self._pending)
+        turn = self._state.turn
+        return (turn is not None and not turn.is_over) or bool(self._pending)
 
     @property
     def turn_runs(self) -> bool:
@@ -158,6 +168,7 @@ class Session:
             self._deferred.append(pending)
             return
         try:
+            await self._put_files_back(pending)
             result = handle(self._state, pending)
         except RejectionError as rejection:
             await self._reject(pending, rejection)
@@ -165,6 +176,16 @@ class Session:
             await self._reject(pending, await self._why_not_open(answer.request_id))
         else:
             await self._accept(pending, result)
+            if pending.files and self._services.snapshots:
+                self._services.snapshots.settled(self.snapshot.workspace)
+
+    async def _put_files_back(self, pending: Pending) -> None:
+        """Do what a revert does to files; no turn can begin meanwhile, as the loop stands still."""
+        if self._state.turn is None and isinstance(pending.op, (Revert, Unrevert)):
+            snapshot = self.outbox.settle()
+            pending.files = await put_back(
+                self._services, snapshot, pending.op, pending.submission_id
+            )
 
     async def _why_not_open(self, request_id: str) -> RejectionError:
         """Why an answer has nobody to go to.
@@ -181,8 +202,10 @@ class Session:
         return too_late(request_id, rows[0].resolution or CANCELLED.resolution, rows[0].by)
 
     def _must_wait(self, pending: Pending) -> bool:
-        """Whether this is input for after a turn that has begun to end, or takes none."""
+        """Whether this is for after a turn that has begun to end, or takes no input."""
         turn, op = self._state.turn, pending.op
+        if turn and turn.is_over:
+            return isinstance(op, AT_REST)
         if turn is None or turn.takes_input or not isinstance(op, UserInput):
             return False
         return turn.steerable or op.delivery != "steer"

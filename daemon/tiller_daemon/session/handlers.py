@@ -13,6 +13,7 @@ from tiller_daemon.session.checks import check_input, check_settings, check_work
 from tiller_daemon.session.commands import expand_input
 from tiller_daemon.session.freeze import FrozenTurn, freeze_context, merge_settings, with_grants
 from tiller_daemon.session.requests import Reply
+from tiller_daemon.session.reverting import files_kept
 from tiller_daemon.session.state import Pending, SessionState
 from tiller_daemon.session.title import Titling, first_title
 from tiller_daemon.turn.context import TurnContext
@@ -50,8 +51,6 @@ from tiller_protocol.ops import (
 from tiller_protocol.settings import TurnOverrides
 from tiller_protocol.snapshot import find_mark
 
-FILES_KEPT = "History was put back. Files are as they are: look at them before you go on."
-
 
 def handle(state: SessionState, pending: Pending) -> AnyResult | None:
     """Do what the op asks; returns what the answer holds beyond yes. Raises `RejectionError`."""
@@ -75,9 +74,9 @@ def handle(state: SessionState, pending: Pending) -> AnyResult | None:
         case Compact():
             return _compact(state, pending)
         case Revert() as op:
-            _revert(state, op, pending)
+            return _revert(state, op, pending)
         case Unrevert():
-            _unrevert(state, pending)
+            return _unrevert(state, pending)
         case Shell() as op:
             return _run_own_command(state, op, pending)
         case _ as op:
@@ -255,28 +254,32 @@ def _compact(state: SessionState, pending: Pending) -> AnyResult:
     return _start_without_input(state, frozen, run_compaction, pending)
 
 
-def _revert(state: SessionState, op: Revert, pending: Pending) -> None:
+def _revert(state: SessionState, op: Revert, pending: Pending) -> AnyResult:
     if state.turn:
         raise _busy(state.turn)
+    assert pending.files
     snapshot = state.outbox.settle()
     found = find_mark(snapshot, op.turn_id, op.step or 0)
-    if found is None:
-        where = f"step {op.step} of turn {op.turn_id}" if op.step else f"turn {op.turn_id}"
-        raise RejectionError("not_found", f"There is no {where} in the history of this session.")
-    seq = snapshot.marks[found].seq
-    reverted = HistoryReverted(seq, before_turn=op.turn_id, before_step=op.step or 0)
+    assert found is not None
+    reverted = HistoryReverted(
+        snapshot.marks[found].seq,
+        conflicts=pending.files.conflicts,
+        before_turn=op.turn_id,
+        before_step=op.step or 0,
+    )
     state.hands.files.told.clear()
-    state.put(pending, reverted, WarningRaised("files_kept", FILES_KEPT))
+    state.put(pending, reverted, *files_kept(pending.files))
+    return pending.files
 
 
-def _unrevert(state: SessionState, pending: Pending) -> None:
+def _unrevert(state: SessionState, pending: Pending) -> AnyResult:
     if state.turn:
         raise _busy(state.turn)
-    snapshot = state.outbox.settle()
-    if not snapshot.reverted:
-        message = "There is no revert to undo, or a turn has begun since."
-        raise RejectionError("not_found", message)
-    state.put(pending, HistoryReverted(snapshot.seq, undone=True))
+    assert pending.files
+    conflicts = pending.files.conflicts
+    back = HistoryReverted(state.outbox.settle().seq, undone=True, conflicts=conflicts)
+    state.put(pending, back, *files_kept(pending.files))
+    return pending.files
 
 
 def _start_without_input(
@@ -306,7 +309,7 @@ def _interrupt(state: SessionState, op: Interrupt) -> None:
             message = f"No background command {op.background_id} runs in this session."
             raise RejectionError("not_found", message)
         return
-    if state.turn is None:
+    if state.turn is None or state.turn.is_over:
         raise RejectionError("no_active_turn", "No turn is running, so none was interrupted.")
     if op.turn_id not in (None, state.turn.turn_id):
         raise _mismatch(state.turn, op.turn_id)

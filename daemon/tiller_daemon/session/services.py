@@ -14,6 +14,7 @@ from tiller_daemon.store.base import Log
 from tiller_daemon.tools.base import Diagnostics, Tool
 from tiller_daemon.turn.context import CostOf, unpriced
 from tiller_daemon.workspace.sandbox import Confiner
+from tiller_daemon.workspace.snapshots import Snapshots
 from tiller_protocol.answers import LanguageServerSummary, ServerSummary
 
 
@@ -71,6 +72,7 @@ class Services:
     what is being changed in several files at once. `secrets` are the keys in use: they are taken
     out of what a tool says. `confiner` makes the sandboxes of commands. `config_directory` and
     `home` are the user's; both absolute, with links followed.
+    `snapshots` None means that files are never put back.
     """
 
     log: Log
@@ -94,3 +96,4 @@ class Services:
     platform: str
     config_directory: Path
     home: Path
+    snapshots: Snapshots | None = None

@@ -14,7 +14,7 @@ from tiller_daemon.session.requests import OpenRequests
 from tiller_daemon.session.services import Services
 from tiller_daemon.tools.base import FileVersions
 from tiller_daemon.turn.history import History
-from tiller_protocol.answers import AnyAnswer
+from tiller_protocol.answers import AnyAnswer, RevertResult
 from tiller_protocol.events import AnyBody
 from tiller_protocol.items import Image
 from tiller_protocol.ops import AnyOp
@@ -26,7 +26,7 @@ class Pending:
     """A submission on its way through the loop. `answer` is there once `answered` is set.
 
     `errand` is there when the input is the prompt of a sub-agent; `images` are those of the input
-    as a model gets them.
+    as a model gets them, `files` what became of those that a revert is about.
     """
 
     submission_id: str
@@ -35,6 +35,7 @@ class Pending:
     digest: bytes
     errand: Errand | None = None
     images: tuple[Image, ...] = ()
+    files: RevertResult | None = None
     answered: trio.Event = field(default_factory=trio.Event)
     answer: AnyAnswer | None = None
 

@@ -19,6 +19,7 @@ from tiller_daemon.session.loaded import LoadedSessions, no_session
 from tiller_daemon.session.recovery import load_snapshot
 from tiller_daemon.session.rejections import record_rejection
 from tiller_daemon.session.requests import no_request
+from tiller_daemon.session.reverting import session_diff
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.state import Pending
 from tiller_daemon.store.base import BadCursor, LogError, SessionRow, SubmissionRow, cursor_of
@@ -40,6 +41,7 @@ from tiller_protocol.ops import (
     Replay,
     SessionCreate,
     SessionDelete,
+    SessionDiff,
     SessionFork,
     SessionGet,
     SessionList,
@@ -90,6 +92,9 @@ class Supervisor:
                     return Accepted(submission_id, await self._list(op))
                 case SessionGet():
                     return Accepted(submission_id, await self._get(op))
+                case SessionDiff():
+                    snapshot = (await self._sessions.find(op.session_id)).outbox.settle()
+                    return Accepted(submission_id, await session_diff(self._services, snapshot, op))
                 case Replay():
                     return Accepted(submission_id, await self._replay(op))
                 case _:

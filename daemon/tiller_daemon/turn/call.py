@@ -1,6 +1,6 @@
 """One call: announcing and running it, and what it looks like when it has ended.
 
-Which calls run, and when, is in `dispatch`; here nothing is looked up in history.
+And what calls changed in files. Which calls run, and when, is in `dispatch`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 from msgspec import structs
 
 from tiller_daemon.tools.base import ToolFailure, ToolResult
+from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports, PreparedCall, Refusal
-from tiller_protocol.events import AnyBody, ItemCompleted, ItemDelta, ToolCallUpdated
+from tiller_protocol.events import AnyBody, ItemCompleted, ItemDelta, ItemStarted, ToolCallUpdated
 from tiller_protocol.items import ToolCall, ToolErrorKind
 
 LIVE_OUTPUT_BYTES_MAX = 256 * 1024
@@ -21,6 +22,8 @@ async def run_call(prepared: PreparedCall, ports: Ports) -> ToolCall:
 
     One that may write is in the log as running before it begins. A cancelled one stays running.
     """
+    if prepared.effect == "write":
+        await ports.changes.before()
     call = structs.replace(prepared.call, state="running", started_at=ports.time())
     await ports.emit(ToolCallUpdated(call.id, "running", title=call.title))
     if prepared.effect == "write":
@@ -30,6 +33,13 @@ async def run_call(prepared: PreparedCall, ports: Ports) -> ToolCall:
         return _with_result(call, result, ports.time())
     except ToolFailure as failure:
         return _with_error(call, "failed", str(failure), ports.time())
+
+
+async def note_changes(history: History, ports: Ports) -> None:
+    """Put into history what calls changed in files since the last time."""
+    if patch := await ports.changes.after():
+        history.add(patch)
+        await ports.emit(ItemStarted(patch), ItemCompleted(patch))
 
 
 def refuse_call(call: ToolCall, refusal: Refusal) -> ToolCall:

@@ -26,6 +26,7 @@ from tiller_protocol.items import (
     AssistantMessage,
     Item,
     Notice,
+    Patch,
     Reasoning,
     ToolCall,
     ToolErrorKind,
@@ -77,6 +78,9 @@ def closing_bodies(
     for item in snapshot.items:
         if item.id in snapshot.open_items:
             bodies += _close_item(item, now, lost=lost)
+    if lost and _may_have_written(snapshot):
+        patch = Patch(ItemId(new_id()), ())
+        bodies += [ItemStarted(patch), ItemCompleted(patch)]
     if turn.step_open:
         bodies.append(StepEnded(turn.step, _finish_reason(ending), streamed, cost))
     open_step = (streamed, cost) if turn.step_open else (Usage(), None)
@@ -85,6 +89,14 @@ def closing_bodies(
         notice = Notice(ItemId(new_id()), "interrupted", text)
         bodies += [ItemStarted(notice), ItemCompleted(notice)]
     return (*bodies, _turn_ended(turn, ending, now, *open_step))
+
+
+def _may_have_written(snapshot: Snapshot) -> bool:
+    """Whether the last step began to write and did not come to say what it changed."""
+    last = snapshot.items[snapshot.marks[-1].items :]
+    return any(
+        isinstance(item, ToolCall) and item.effect == "write" and item.started_at for item in last
+    ) and not any(isinstance(item, Patch) for item in last)
 
 
 def _close_item(item: Item, now: float, *, lost: bool) -> list[AnyBody]:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from tiller_daemon.models.base import ModelError, ModelRequest
 from tiller_daemon.models.images import images_hint
 from tiller_daemon.turn.budget import Spent, spent_by, used_up, used_up_next
+from tiller_daemon.turn.call import note_changes
 from tiller_daemon.turn.compaction import ContextFull, Room, prune
 from tiller_daemon.turn.context import Ending, TurnContext
 from tiller_daemon.turn.history import History
@@ -63,6 +64,7 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
         room.count(response.usage, frozen.request, len(response.calls))
         ended = response.ended(step, context.price(response.usage))
         purse.spend(ended)
+        await note_changes(history, ports)
         await ports.emit(ended)
         if ending := _ending(frozen, done, ports):
             return ending

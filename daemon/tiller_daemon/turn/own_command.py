@@ -2,7 +2,7 @@
 
 import msgspec
 
-from tiller_daemon.turn.call import completion, refuse_call, run_call
+from tiller_daemon.turn.call import completion, note_changes, refuse_call, run_call
 from tiller_daemon.turn.context import Ending, TurnContext
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports, PreparedCall
@@ -50,4 +50,5 @@ class OwnCommand:
             ended = refuse_call(call, prepared)
         history.replace(ended)
         await ports.emit(*completion(ended))
+        await note_changes(history, ports)
         return Ending("completed", last_message=ended.output)

@@ -14,7 +14,7 @@ from tiller_daemon.models.base import ModelClient
 from tiller_daemon.tools.base import ToolResult
 from tiller_daemon.turn.budget import Spent
 from tiller_protocol.events import AnyBody
-from tiller_protocol.items import Effect, QueuedInput, ToolCall, ToolErrorKind, Usage
+from tiller_protocol.items import Effect, Patch, QueuedInput, ToolCall, ToolErrorKind, Usage
 from tiller_protocol.settings import FollowUps
 
 
@@ -98,6 +98,18 @@ class ToolRuntime(Protocol):
         ...
 
 
+class Changes(Protocol):
+    """Notices what a step changes in the workspace. A problem with that never ends a turn."""
+
+    async def before(self) -> None:
+        """Call before each call that may write; only the first one in a step takes time."""
+        ...
+
+    async def after(self) -> Patch | None:
+        """Return what was changed since `before`; None when that is nothing, or was not called."""
+        ...
+
+
 @dataclass(frozen=True)
 class Ports:
     """The turn's hands. `time` is Unix seconds, `committed` waits until all emitted is durable.
@@ -112,6 +124,7 @@ class Ports:
     emit: Emit
     committed: Callable[[], Awaitable[None]]
     mailbox: Mailbox
+    changes: Changes
     new_id: Callable[[], str]
     time: Callable[[], float]
     random: Callable[[], float]

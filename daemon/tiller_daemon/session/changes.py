@@ -1,0 +1,108 @@
+"""What turns change in files: noticed by snapshots before and after, and told as `Patch` items.
+
+Implements the turn's `Changes`. How snapshots are taken is in `workspace.snapshots`; how one gets
+back is in `reverting`.
+"""
+
+from collections.abc import Callable
+
+import trio
+
+from tiller_daemon.session.services import Services
+from tiller_daemon.workspace.paths import printable
+from tiller_daemon.workspace.snapshots import Change, SnapshotProblem, Snapshots
+from tiller_protocol.events import WarningRaised
+from tiller_protocol.ids import ItemId
+from tiller_protocol.items import FileChange, Patch
+
+FILES_NAMED_MAX = 1_000
+"""Most files that one patch names: a turn that unpacks an archive must not fill the log."""
+
+SETTLE_S_MAX = 3.0
+"""How long the look after an interrupted turn may take; a daemon that stops waits for it."""
+
+FAILED = (
+    "No snapshot of {workspace} could be taken: {reason}. The turn goes on; what it changes in "
+    "files can't be reverted."
+)
+
+
+class TurnChanges:
+    """The changes of one turn, a step at a time; does nothing where there are no snapshots.
+
+    When snapshots are switched off, or fail, a step that may have written has a patch without
+    trees: nobody knows what it changed.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        workspace: str,
+        session_id: str,
+        warn: Callable[[WarningRaised], None],
+    ) -> None:
+        self._snapshots = services.snapshots
+        self._enabled = services.configuration().snapshots
+        self._new_id = services.new_id
+        self._workspace = workspace
+        self._session_id = session_id
+        self._warn = warn
+        self._is_open = False
+        self._before = ""
+
+    async def before(self) -> None:
+        """Take a snapshot, unless this step has one; see `Changes`."""
+        if self._snapshots is None or self._is_open:
+            return
+        # When this is cancelled, the call that it is for does not begin.
+        self._before = await self._take(self._snapshots) if self._enabled else ""
+        self._is_open = True
+
+    async def after(self) -> Patch | None:
+        """Compare with the snapshot before; see `Changes`. If cancelled it can be called again."""
+        if self._snapshots is None or not self._is_open:
+            return None
+        patch = await self._compare(self._snapshots)
+        self._is_open = False
+        return patch
+
+    async def settle(self) -> Patch | None:
+        """`after`, for a turn that was cancelled or crashed; at most `SETTLE_S_MAX`."""
+        with trio.move_on_after(SETTLE_S_MAX):
+            return await self.after()
+        return Patch(ItemId(self._new_id()), ())
+
+    async def _compare(self, snapshots: Snapshots) -> Patch | None:
+        after = await self._take(snapshots) if self._before else ""
+        item_id = ItemId(self._new_id())
+        if not after:
+            return Patch(item_id, ())
+        if after == self._before:
+            return None
+        try:
+            changes = await snapshots.changes(self._workspace, self._before, after)
+        except SnapshotProblem as problem:
+            self._tell(problem)
+            return Patch(item_id, ())
+        named = tuple(map(file_change, changes[:FILES_NAMED_MAX]))
+        files = tuple(change.path for change in named)
+        return Patch(item_id, files, self._before, after, named, len(changes) - len(named))
+
+    async def _take(self, snapshots: Snapshots) -> str:
+        """A snapshot, or '' when there can't be one: said once, and the work goes on."""
+        try:
+            return await snapshots.take(self._workspace, self._session_id)
+        except SnapshotProblem as problem:
+            self._tell(problem)
+            return ""
+
+    def _tell(self, problem: SnapshotProblem) -> None:
+        if not problem.known:
+            message = FAILED.format(workspace=self._workspace, reason=problem)
+            self._warn(WarningRaised("snapshot_failed", message))
+
+
+def file_change(change: Change) -> FileChange:
+    """A change as frontends see it."""
+    kind = "added" if change.before is None else "removed" if change.after is None else "modified"
+    return FileChange(printable(change.path), kind, change.added, change.removed)

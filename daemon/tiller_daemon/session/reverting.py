@@ -1,0 +1,196 @@
+"""Which files go back when history does, and what a session changed in files.
+
+A file goes back when all that happened to it since was done by the steps that are taken back. Where
+somebody else had a hand in it, it is left as it is and named. What is done to the files themselves
+is in `workspace.restoring`.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.changes import file_change
+from tiller_daemon.session.services import Services
+from tiller_daemon.workspace.paths import printable
+from tiller_daemon.workspace.restoring import Entry, Move
+from tiller_daemon.workspace.snapshots import Change, SnapshotProblem, Snapshots
+from tiller_protocol.answers import RevertResult, SessionDiffResult
+from tiller_protocol.events import WarningRaised
+from tiller_protocol.items import Item, Patch, ToolCall
+from tiller_protocol.ops import Revert, SessionDiff, Unrevert
+from tiller_protocol.snapshot import Snapshot, find_mark
+
+log = structlog.get_logger()
+
+DIFF_CHARS_MAX = 1024 * 1024
+"""Longest diff in an answer; what is longer is cut."""
+
+FILES_TOLD_MAX = 1_000
+"""Most files that come with a diff."""
+
+FILES_SAID_MAX = 10
+"""Most files that a sentence names."""
+
+UNKNOWN_KEPT = (
+    "Some of what was done to files is not known, as there are no snapshots of it, and was left: "
+    "look at them before you go on."
+)
+
+EDITS = frozenset({"write", "edit", "apply_patch"})
+"""Tools whose calls say by their title which file they changed."""
+
+
+class Plan(NamedTuple):
+    """What a revert does to files: `moves`, and the files that are left as they are.
+
+    With `partial` steps are taken back of which nobody knows what they changed.
+    """
+
+    moves: tuple[Move, ...]
+    left: tuple[str, ...]
+    partial: bool
+
+
+async def put_back(
+    services: Services, snapshot: Snapshot, op: Revert | Unrevert, submission_id: str
+) -> RevertResult:
+    """Put the files back for a revert, or bring them again; raises `RejectionError`.
+
+    What can't be put back is left as it is, and told. The caller says `settled` when all of it is
+    in the log.
+    """
+    if isinstance(op, Unrevert) and not snapshot.reverted:
+        message = "There is no revert to undo, or a turn has begun since."
+        raise RejectionError("not_found", message)
+    items = _items_after(snapshot, op) if isinstance(op, Revert) else snapshot.reverted[-1].items
+    spared = frozenset[str]() if isinstance(op, Revert) else {*snapshot.reverted[-1].conflicts}
+    if services.snapshots is None:
+        return RevertResult(partial=True)
+    try:
+        plan = await _plan(services.snapshots, snapshot.workspace, items)
+        moves = [move for move in plan.moves if printable(move.path) not in spared]
+        if isinstance(op, Unrevert):
+            moves = [move.reversed() for move in moves]
+        left = await services.snapshots.put_back(snapshot.workspace, moves, submission_id)
+    except SnapshotProblem as problem:
+        log.warning("files_not_put_back", session_id=snapshot.session_id, reason=str(problem))
+        named = {file for item in items if isinstance(item, Patch) for file in item.files}
+        return RevertResult(conflicts=tuple(sorted(named)), partial=True)
+    conflicts = {*map(printable, left), *(plan.left if isinstance(op, Revert) else ())}
+    done = {printable(move.path) for move in moves} - conflicts
+    return RevertResult(tuple(sorted(done)), tuple(sorted(conflicts)), plan.partial)
+
+
+def files_kept(result: RevertResult) -> tuple[WarningRaised, ...]:
+    """What the user is told of files that were not put back."""
+    said: list[str] = []
+    if result.conflicts:
+        named = ", ".join(result.conflicts[:FILES_SAID_MAX])
+        more = len(result.conflicts) - FILES_SAID_MAX
+        named += f" and {more} more" if more > 0 else ""
+        said.append(f"Left as they are, as somebody else had a hand in them: {named}.")
+    if result.partial:
+        said.append(UNKNOWN_KEPT)
+    return (WarningRaised("files_kept", " ".join(said)),) if said else ()
+
+
+async def session_diff(
+    services: Services, snapshot: Snapshot, op: SessionDiff
+) -> SessionDiffResult:
+    """What the session, or a turn or step of it, changed; raises `RejectionError`."""
+    items = _items_of(snapshot, op)
+    patches = [item for item in items if isinstance(item, Patch)]
+    known = [patch for patch in patches if patch.tree_after]
+    partial = services.snapshots is None or len(known) < len(patches)
+    if not known or services.snapshots is None:
+        return SessionDiffResult((), "", partial=partial)
+    first, last = known[0].tree_before, known[-1].tree_after
+    snapshots, workspace = services.snapshots, snapshot.workspace
+    try:
+        touched = {
+            change.path
+            for patch in known
+            for change in await snapshots.changes(workspace, patch.tree_before, patch.tree_after)
+        }
+        changes = await snapshots.changes(workspace, first, last)
+        mine = [change for change in changes if change.path in touched]
+        text = await snapshots.diff(workspace, first, last, [change.path for change in mine])
+    except SnapshotProblem as problem:
+        raise RejectionError("unavailable", f"There is no diff: {problem}.") from problem
+    files = tuple(map(file_change, mine))
+    return SessionDiffResult(
+        files[:FILES_TOLD_MAX],
+        text[:DIFF_CHARS_MAX],
+        cut=len(text) > DIFF_CHARS_MAX or len(files) > FILES_TOLD_MAX,
+        partial=partial,
+    )
+
+
+async def _plan(snapshots: Snapshots, workspace: str, items: Sequence[Item]) -> Plan:
+    patches = [item for item in items if isinstance(item, Patch)]
+    steps = [
+        await snapshots.changes(workspace, patch.tree_before, patch.tree_after)
+        for patch in patches
+        if patch.tree_after
+    ]
+    moves, broken = moves_back(steps)
+    touched = {change.path for step in steps for change in step}
+    unseen = {path for path in _edited(items, workspace) if path not in touched}
+    left = {*map(printable, broken), *map(printable, unseen)}
+    return Plan(moves, tuple(left), any(not patch.tree_after for patch in patches))
+
+
+def moves_back(steps: Iterable[Sequence[Change]]) -> tuple[tuple[Move, ...], tuple[str, ...]]:
+    """What takes steps back, oldest first; and the files that somebody else changed in between."""
+    begins: dict[str, Entry | None] = {}
+    ends: dict[str, Entry | None] = {}
+    broken: set[str] = set()
+    for step in steps:
+        for change in step:
+            begins.setdefault(change.path, change.before)
+            if ends.get(change.path, change.before) != change.before:
+                broken.add(change.path)
+            ends[change.path] = change.after
+    moves = tuple(
+        Move(path, ends[path], begin)
+        for path, begin in begins.items()
+        if path not in broken and ends[path] != begin
+    )
+    return moves, tuple(broken)
+
+
+def _edited(items: Iterable[Item], workspace: str) -> set[str]:
+    """The files that calls of tools have changed, in the workspace or not."""
+    done = [
+        item.title
+        for item in items
+        if isinstance(item, ToolCall) and item.name in EDITS and item.diff and item.title
+    ]
+    return {path for path in done if Path(path).is_absolute() or (Path(workspace) / path).exists()}
+
+
+def _items_after(snapshot: Snapshot, op: Revert) -> Sequence[Item]:
+    found = find_mark(snapshot, op.turn_id, op.step or 0)
+    if found is None:
+        raise _no_place(op.turn_id, op.step)
+    return snapshot.items[snapshot.marks[found].items :]
+
+
+def _items_of(snapshot: Snapshot, op: SessionDiff) -> Sequence[Item]:
+    if op.turn_id is None:
+        return snapshot.items
+    found = find_mark(snapshot, op.turn_id, op.step or 0)
+    if found is None:
+        raise _no_place(op.turn_id, op.step)
+    for mark in snapshot.marks[found + 1 :]:
+        if op.step or mark.turn_id != op.turn_id:
+            return snapshot.items[snapshot.marks[found].items : mark.items]
+    return snapshot.items[snapshot.marks[found].items :]
+
+
+def _no_place(turn_id: str, step: int | None) -> RejectionError:
+    where = f"step {step} of turn {turn_id}" if step else f"turn {turn_id}"
+    return RejectionError("not_found", f"There is no {where} in the history of this session.")
