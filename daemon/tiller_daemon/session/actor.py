@@ -184,7 +184,7 @@ class Session:
         if self._state.turn is None and isinstance(pending.op, (Revert, Unrevert)):
             snapshot = self.outbox.settle()
             pending.files = await put_back(
-                self._services, snapshot, pending.op, pending.submission_id
+                self._services.snapshots, snapshot, pending.op, pending.submission_id
             )
 
     async def _why_not_open(self, request_id: str) -> RejectionError:

@@ -13,7 +13,6 @@ import structlog
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.changes import file_change
-from tiller_daemon.session.services import Services
 from tiller_daemon.workspace.paths import printable
 from tiller_daemon.workspace.restoring import Entry, Move
 from tiller_daemon.workspace.snapshots import Change, SnapshotProblem, Snapshots
@@ -55,7 +54,7 @@ class Plan(NamedTuple):
 
 
 async def put_back(
-    services: Services, snapshot: Snapshot, op: Revert | Unrevert, submission_id: str
+    snapshots: Snapshots | None, snapshot: Snapshot, op: Revert | Unrevert, submission_id: str
 ) -> RevertResult:
     """Put the files back for a revert, or bring them again; raises `RejectionError`.
 
@@ -67,14 +66,14 @@ async def put_back(
         raise RejectionError("not_found", message)
     items = _items_after(snapshot, op) if isinstance(op, Revert) else snapshot.reverted[-1].items
     spared = frozenset[str]() if isinstance(op, Revert) else {*snapshot.reverted[-1].conflicts}
-    if services.snapshots is None:
+    if snapshots is None:
         return RevertResult(partial=True)
     try:
-        plan = await _plan(services.snapshots, snapshot.workspace, items)
+        plan = await _plan(snapshots, snapshot.workspace, items)
         moves = [move for move in plan.moves if printable(move.path) not in spared]
         if isinstance(op, Unrevert):
             moves = [move.reversed() for move in moves]
-        left = await services.snapshots.put_back(snapshot.workspace, moves, submission_id)
+        left = await snapshots.put_back(snapshot.workspace, moves, submission_id)
     except SnapshotProblem as problem:
         log.warning("files_not_put_back", session_id=snapshot.session_id, reason=str(problem))
         named = {file for item in items if isinstance(item, Patch) for file in item.files}
@@ -98,17 +97,17 @@ def files_kept(result: RevertResult) -> tuple[WarningRaised, ...]:
 
 
 async def session_diff(
-    services: Services, snapshot: Snapshot, op: SessionDiff
+    snapshots: Snapshots | None, snapshot: Snapshot, op: SessionDiff
 ) -> SessionDiffResult:
     """What the session, or a turn or step of it, changed; raises `RejectionError`."""
     items = _items_of(snapshot, op)
     patches = [item for item in items if isinstance(item, Patch)]
     known = [patch for patch in patches if patch.tree_after]
-    partial = services.snapshots is None or len(known) < len(patches)
-    if not known or services.snapshots is None:
+    partial = snapshots is None or len(known) < len(patches)
+    if not known or snapshots is None:
         return SessionDiffResult((), "", partial=partial)
     first, last = known[0].tree_before, known[-1].tree_after
-    snapshots, workspace = services.snapshots, snapshot.workspace
+    workspace = snapshot.workspace
     try:
         touched = {
             change.path

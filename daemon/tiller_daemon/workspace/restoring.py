@@ -72,6 +72,8 @@ def put_back(
                 _remove_empty(path.parent, workspace)
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
+                if path.is_dir() and not path.is_symlink():
+                    path.rmdir()
                 _replace(path, move.wanted.mode, content)
         except OSError:
             left.append(move.path)
@@ -79,7 +81,10 @@ def put_back(
 
 
 def found_at(workspace: Path, path: str) -> Entry | NotOurs | None:
-    """What is there now; no link is followed, neither at the end nor on the way."""
+    """What is there now; no link is followed, neither at the end nor on the way.
+
+    An empty directory is nothing, as no snapshot tells of one.
+    """
     whole = workspace / path
     if os.path.realpath(whole.parent) != str(whole.parent):
         return NotOurs()
@@ -87,6 +92,8 @@ def found_at(workspace: Path, path: str) -> Entry | NotOurs | None:
         state = os.lstat(whole)
         if stat.S_ISLNK(state.st_mode):
             return Entry(LINK, blob_id(os.fsencode(os.readlink(whole))))  # noqa: PTH115 - bytes
+        if stat.S_ISDIR(state.st_mode):
+            return NotOurs() if any(whole.iterdir()) else None
         if not stat.S_ISREG(state.st_mode) or state.st_size > FILE_BYTES_MAX:
             return NotOurs()
         mode = EXECUTABLE if state.st_mode & stat.S_IXUSR else PLAIN

@@ -1,0 +1,212 @@
+"""B55 as a property: whatever the agent and others do to files, and however often it is reverted.
+
+The model is a dictionary of files. Nobody's content but the agent's is ever lost, an `unrevert` is
+the inverse of its `revert`, and the project's own `.git` stays as it is, byte by byte.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import trio
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from tiller_daemon.session.reverting import put_back
+from tiller_daemon.workspace.snapshots import Snapshots
+from tiller_protocol.answers import RevertResult
+from tiller_protocol.events import (
+    AnyBody,
+    Event,
+    HistoryReverted,
+    ItemCompleted,
+    ItemStarted,
+    SessionCreated,
+    StepEnded,
+    StepStarted,
+    TurnContextShown,
+    TurnEnded,
+    TurnStarted,
+)
+from tiller_protocol.items import ItemId, Patch, Usage
+from tiller_protocol.ops import Revert, Unrevert
+from tiller_protocol.settings import Settings
+from tiller_protocol.snapshot import Snapshot, fold
+
+PATHS = ("a", "b", "d", "d/a", "d/b", "d/e/f")
+CONTEXT = TurnContextShown("/w", "build", "p/m", "", "ask", 9, (), 1000)
+Deeds = list[tuple[str, bool]]
+DEEDS = st.lists(st.tuples(st.sampled_from(PATHS), st.booleans()), min_size=1, max_size=3)
+
+Files = dict[str, str]
+
+
+class Reverts(RuleBasedStateMachine):
+    """One workspace, one session of which only the events that matter are told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place = Path(tempfile.mkdtemp())
+        self.workspace = self.place / "w"
+        self.workspace.mkdir()
+        subprocess.run(["git", "init", "-q"], cwd=self.workspace, check=True)
+        self.its_git = self._git()
+        variables = {"PATH": os.environ["PATH"]}
+        self.snapshots = Snapshots(
+            self.place / "s", variables, lambda *_: False, lambda: (), _never_settled
+        )
+        self.session = Snapshot("S")
+        self.tell(SessionCreated(str(self.workspace), Settings()))
+        self.number = 0
+        self.turn = ""
+        self.before_reverts: list[tuple[Files, set[str]]] = []
+
+    def teardown(self) -> None:
+        assert self._git() == self.its_git
+        shutil.rmtree(self.place)
+
+    @initialize(deeds=DEEDS)
+    def begin(self, deeds: Deeds) -> None:
+        self.do(deeds, "user")
+
+    @rule(deeds=DEEDS)
+    def somebody_else_changes_files(self, deeds: Deeds) -> None:
+        self.do(deeds, "user")
+
+    @rule(steps=st.lists(DEEDS, min_size=1, max_size=3), between=st.lists(DEEDS, max_size=2))
+    def the_agent_has_a_turn(self, steps: list[Deeds], between: list[Deeds]) -> None:
+        self.turn = self.name("t")
+        self.tell(TurnStarted(CONTEXT))
+        for step, deeds in enumerate(steps, 1):
+            self.tell(StepStarted(step))
+            before = self.take()
+            self.do(deeds, "agent")
+            after = self.take()
+            if after != before:
+                patch = Patch(ItemId(self.name("i")), (), before, after)
+                self.tell(ItemStarted(patch))
+                self.tell(ItemCompleted(patch))
+            self.tell(StepEnded(step, "stop", Usage()))
+            if step <= len(between):
+                self.do(between[step - 1], "user")
+        self.tell(TurnEnded("completed", len(steps), Usage(), 0.0))
+        self.before_reverts.clear()
+
+    @precondition(lambda self: self.session.marks)
+    @rule(choose=st.randoms(use_true_random=False))
+    def it_is_reverted(self, choose: Any) -> None:
+        mark = choose.choice(self.session.marks)
+        before = self.files()
+        result = self.put_back(Revert("S", mark.turn_id, mark.step or None))
+        after = self.files()
+        for path, content in before.items():
+            if content.startswith("user"):
+                assert after.get(path) == content, f"{path} was the user's"
+        for path in result.files:
+            assert before.get(path) != after.get(path)
+        for path in (before.keys() | after.keys()) - set(result.files):
+            assert before.get(path) == after.get(path), f"{path} was not said to go back"
+        self.tell(
+            HistoryReverted(
+                mark.seq,
+                undone=False,
+                conflicts=result.conflicts,
+                before_turn=mark.turn_id,
+                before_step=mark.step,
+            )
+        )
+        self.before_reverts.append((before, set(result.files)))
+
+    @precondition(lambda self: self.session.reverted)
+    @rule()
+    def the_revert_is_undone(self) -> None:
+        now = self.files()
+        result = self.put_back(Unrevert("S"))
+        after = self.files()
+        before, put_back = self.before_reverts.pop()
+        for path in put_back - set(result.conflicts):
+            assert after.get(path) == before.get(path), f"{path} did not come again"
+        for path, content in now.items():
+            if content.startswith("user") and path not in put_back:
+                assert after.get(path) == content, f"{path} was the user's"
+        for path in result.conflicts:
+            assert now.get(path) == after.get(path), f"{path} was said to be left"
+        self.tell(HistoryReverted(self.session.seq, undone=True, conflicts=result.conflicts))
+
+    @precondition(lambda self: self.session.marks)
+    @rule(choose=st.randoms(use_true_random=False))
+    def a_revert_and_its_undoing_change_nothing(self, choose: Any) -> None:
+        before = self.files()
+        self.it_is_reverted(choose)
+        self.the_revert_is_undone()
+        assert self.files() == before
+
+    def do(self, deeds: Deeds, who: str) -> None:
+        for path, writes in deeds:
+            self.remove(path)
+            if writes:
+                for parent in (self.workspace / path).parents:
+                    if parent.is_file():
+                        parent.unlink()
+                (self.workspace / path).parent.mkdir(parents=True, exist_ok=True)
+                (self.workspace / path).write_text(self.name(f"{who} "))
+
+    def remove(self, path: str) -> None:
+        whole = self.workspace / path
+        if whole.is_dir():
+            shutil.rmtree(whole)
+        else:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                whole.unlink()
+
+    def files(self) -> Files:
+        return {
+            path.relative_to(self.workspace).as_posix(): path.read_text()
+            for path in self.workspace.rglob("*")
+            if path.is_file() and ".git" not in path.parts
+        }
+
+    def take(self) -> str:
+        return _run(lambda: self.snapshots.take(str(self.workspace), "S"))
+
+    def put_back(self, op: Revert | Unrevert) -> RevertResult:
+        result = _run(lambda: put_back(self.snapshots, self.session, op, "X"))
+        self.snapshots.settled(str(self.workspace))
+        assert not result.partial
+        return result
+
+    def tell(self, body: AnyBody) -> None:
+        number = self.session.seq + 1
+        fold(
+            self.session, Event(number, "S", float(number), body, getattr(self, "turn", "") or None)
+        )
+
+    def name(self, kind: str) -> str:
+        self.number += 1
+        return f"{kind}{self.number}"
+
+    def _git(self) -> dict[str, bytes]:
+        git = self.workspace / ".git"
+        return {str(path): path.read_bytes() for path in git.rglob("*") if path.is_file()}
+
+
+async def _never_settled(submission_id: str) -> bool:
+    await trio.lowlevel.checkpoint()
+    return False
+
+
+def _run(work: Callable[[], Awaitable[Any]]) -> Any:
+    async def main() -> Any:
+        return await work()
+
+    return trio.run(main)
+
+
+TestB55Reverts = Reverts.TestCase
+TestB55Reverts.settings = settings(max_examples=30, stateful_step_count=10, deadline=None)
