@@ -174,6 +174,9 @@ async def measure_streams(root: Path, model: Model, *, quick: bool) -> list[Row]
     return rows
 
 
+IN_SANDBOX = "the same, in the sandbox"
+
+
 async def measure_steps(root: Path, model: Model, *, quick: bool) -> list[Row]:
     """The time between the end of a response and the next request, with tools in between."""
     steps = 50 if quick else 200
@@ -186,10 +189,12 @@ async def measure_steps(root: Path, model: Model, *, quick: bool) -> list[Row]:
             await _turn(frontend, model, await frontend.create(), Play("warm", rounds=2, path="."))
             for name, play, budget in (
                 ("step with one echo in bash", echo, 4),
+                (IN_SANDBOX, echo, 20),
                 ("step with one read of 20 lines", read, 1.5),
                 ("step with eight reads at once", eight, 6),
             ):
-                session_id = await frontend.create()
+                sandboxed = name == IN_SANDBOX
+                session_id = await frontend.create("workspace_write" if sandboxed else None)
                 play.id = name
                 begun = daemon.cpu_s()
                 await _turn(frontend, model, session_id, play)

@@ -33,7 +33,7 @@ from tiller_protocol.events import AnyBody, Event
 from tiller_protocol.ids import ULID_RANDOM_BYTES, ulid
 from tiller_protocol.ops import AnyOp, Hello, SessionCreate, Submission, UserInput
 from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET, TOKEN_FILE, Places, find_places
-from tiller_protocol.settings import Settings
+from tiller_protocol.settings import SandboxMode, Settings
 
 PATIENCE_S = 120.0
 """Longest wait for anything; only a defect takes so long."""
@@ -44,6 +44,7 @@ CONFIG = """\
 model = "bench/play"
 approve = "always"
 max_steps = {max_steps}
+sandbox = {{ mode = "full_access" }}
 [providers.bench]
 api = "openai_chat"
 base_url = "{url}/v1"
@@ -211,9 +212,10 @@ class Frontend:
         """Introduce this frontend."""
         await self.ask(Hello(PROTOCOL_VERSION, "bench"))
 
-    async def create(self) -> str:
-        """Make a session and listen to it."""
-        created = await self.ask(SessionCreate(self._workspace, settings=Settings()))
+    async def create(self, sandbox: SandboxMode | None = None) -> str:
+        """Make a session and listen to it; without a word its commands run in no sandbox."""
+        settings = Settings(sandbox=sandbox)
+        created = await self.ask(SessionCreate(self._workspace, settings=settings))
         assert isinstance(created, Created)
         self._events.subscribe(created.session_id.encode() + b"\0")
         self.seen[created.session_id] = []
