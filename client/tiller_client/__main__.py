@@ -72,6 +72,8 @@ def run(arguments: Namespace) -> int:
             from tiller_client.verbs import catalog as family
         case "config":
             from tiller_client.verbs import config as family
+        case "trust":
+            from tiller_client.verbs import trust as family
         case "doctor":
             from tiller_client.verbs import doctor as family
         case "daemon":

@@ -184,6 +184,14 @@ def _add_catalog(add: _AddParser) -> None:
     parser.add_argument(
         "action", nargs="?", choices=("path", "show", "check"), default="show", help="default: show"
     )
+    for name, text in (
+        ("trust", "let what a project's .tiller brings count, as it is now"),
+        ("untrust", "let it count no more"),
+    ):
+        parser = _verb(add, "trust", name, text)
+        parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
+        if name == "trust":
+            parser.add_argument("--yes", action="store_true", help="without being asked")
     _verb(add, "doctor", "doctor", "look for what is wrong")
 
 

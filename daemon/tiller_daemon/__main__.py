@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -36,7 +35,13 @@ def run(arguments: Sequence[str]) -> int:
     places = find_places(
         os.environ, sys.platform, os.getuid(), state=parsed.state, runtime=parsed.runtime
     )
-    load = partial(load_configuration, places, os.environ, parsed.override, file=parsed.config)
+
+    def load(project: Path | None = None) -> Configuration:
+        overrides, trusted = parsed.override, project is not None
+        return load_configuration(
+            places, os.environ, overrides, project, trusted=trusted, file=parsed.config
+        )
+
     try:
         configuration = load()
     except ConfigurationError as error:
@@ -46,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     _set_up_logging(configuration, console=parsed.log_format == "console")
     try:
-        trio.run(serve, Options(places, configuration, load, parsed.config))
+        trio.run(serve, Options(places, configuration, load, load, parsed.config))
     except AlreadyRunning as error:
         return _fail(error, 0)
     except (LogError, RuntimeDirectoryError, TransportError) as error:

@@ -22,7 +22,7 @@ import trio
 from msgspec import Struct
 
 from tiller_daemon import DAEMON_VERSION
-from tiller_daemon.config import Configuration, LiveConfiguration
+from tiller_daemon.config import Configuration, LiveConfiguration, Projects
 from tiller_daemon.lsp.recipes import list_recipes
 from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.mcp.means import Means
@@ -59,6 +59,9 @@ STOP_S = 5.0
 CATALOG_FILE = "catalog.json"
 """What is known of the models in use."""
 
+TRUST_FILE = "trust.json"
+"""Which projects the user trusts."""
+
 SPILL_FOLDER = "spill"
 
 JOURNALS_FOLDER = "journals"
@@ -77,6 +80,8 @@ class Options(Struct, frozen=True):
     configuration: Configuration
     load: Callable[[], Configuration]
     """Reads the configuration again; raises `ConfigurationError`."""
+    load_project: Callable[[Path], Configuration]
+    """Likewise, with that of a trusted project on top of it."""
     file: Path | None = None
     """Where that is; by default in `places`."""
 
@@ -302,6 +307,9 @@ def _services(
         journals=options.places.state / JOURNALS_FOLDER,
         forget=forget,
         secrets=secret_values,
+        projects=Projects(
+            options.places.state / TRUST_FILE, lambda: live.configuration.now, options.load_project
+        ),
         confiner=live.confiner,
         platform=sys.platform,
         config_directory=options.places.config.resolve(),

@@ -6,7 +6,6 @@ everything about sessions to the supervisor. Knows no socket.
 
 import hmac
 import os
-from pathlib import Path
 from typing import Protocol
 
 import structlog
@@ -18,6 +17,7 @@ from tiller_daemon.session.agents import list_agents
 from tiller_daemon.session.checks import check_workspace
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.supervisor import Supervisor
+from tiller_daemon.session.trust import answer_project, trusted_place
 from tiller_daemon.workspace.commands import list_commands
 from tiller_protocol import PROTOCOL_VERSION
 from tiller_protocol.answers import (
@@ -50,6 +50,7 @@ from tiller_protocol.ops import (
     Compact,
     DaemonStatus,
     Hello,
+    Project,
     Revert,
     SessionCreate,
     SessionFork,
@@ -141,6 +142,9 @@ class Server:
                     await self._services.servers.ready(every=True)
                 models = await self._list_models(ask=op.ask)
                 return Accepted(submission_id, self._catalog(op.workspace, models))
+            case Project():
+                check_workspace(op.workspace)
+                return Accepted(submission_id, answer_project(self._services, op))
             case DaemonStatus():
                 return Accepted(submission_id, await self._status())
             case Shutdown():
@@ -174,7 +178,7 @@ class Server:
             AgentSummary(name, one.description, one.model, bool(one.read_only), problem)
             for name, (one, problem) in list_agents(self._services, workspace).items()
         )
-        place = Path(workspace).resolve() if workspace is not None else None
+        place = trusted_place(self._services, workspace)
         commands = tuple(
             CommandSummary(one.name, one.description, one.agent, one.model, one.problem)
             for one in list_commands(place, self._services.config_directory)

@@ -223,6 +223,20 @@ class CatalogResult(Result, frozen=True, tag="catalog"):
     sandbox: SandboxSummary | None = None
 
 
+class ProjectResult(Result, frozen=True, tag="project"):
+    """What a workspace brings: `files`, relative to it, that count only if it is `trusted`.
+
+    `digest` is of their content; it is empty when there are none. With a `problem` they can't be
+    trusted.
+    """
+
+    workspace: str
+    digest: str
+    files: tuple[str, ...]
+    trusted: bool
+    problem: str = ""
+
+
 class DaemonStatusResult(Result, frozen=True, tag="daemon_status"):
     """Figures about the process. `rss_bytes` is 0 where the system does not tell."""
 
@@ -249,6 +263,7 @@ AnyResult = (
     | Steered
     | Queued
     | CatalogResult
+    | ProjectResult
     | DaemonStatusResult
 )
 

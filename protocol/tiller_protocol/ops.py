@@ -205,6 +205,17 @@ class Catalog(Op, frozen=True, tag="catalog"):
     ask: bool = False
 
 
+class Project(Op, frozen=True, tag="project"):
+    """What a workspace's `.tiller` brings. Answered by `ProjectResult`.
+
+    With `trust` true what has this `digest` counts from the next turn on, with false nothing does.
+    """
+
+    workspace: str
+    trust: bool | None = None
+    digest: str = ""
+
+
 class DaemonStatus(Op, frozen=True, tag="daemon_status"):
     """Figures about the process. Answered by `DaemonStatusResult`."""
 
@@ -235,6 +246,7 @@ AnyOp = (
     | Unrevert
     | Shell
     | Catalog
+    | Project
     | DaemonStatus
     | Shutdown
 )

@@ -95,6 +95,8 @@ JSON_VERBS = [
     ("commands",),
     ("config", "path"),
     ("config", "show"),
+    ("trust",),
+    ("untrust",),
     ("doctor",),
     ("daemon", "status"),
     ("daemon", "start"),

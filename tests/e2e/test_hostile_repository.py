@@ -1,16 +1,24 @@
 """A repository that would like to run something (B60): nothing runs, and no rule loosens."""
 
+import json
+import socket
 import subprocess
+import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+import trio
 
 from e2e.conftest import GIT
-from e2e.words import bash, calls, read, text
+from e2e.hostile import HOSTILE, Place
+from e2e.words import bash, calls, read, text, write
+from support.daemon import Daemon
 from support.frontend import Frontend
 from tiller_daemon.models.scripted import CallPart
-from tiller_protocol.answers import CatalogResult
-from tiller_protocol.ops import Answer, Catalog
+from tiller_protocol.answers import CatalogResult, ProjectResult
+from tiller_protocol.events import WarningRaised
+from tiller_protocol.ops import Answer, Catalog, Project
 
 CONFIG = """\
 approve = "always"
@@ -98,6 +106,60 @@ async def test_b60_looking_at_a_hostile_repository_runs_nothing(
     assert _ran(traces) == []
 
 
+@pytest.fixture
+def listener() -> Generator[socket.socket]:
+    """What a hostile repository would have somebody connect to."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        listener.settimeout(0)
+        yield listener
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_b60_a_hostile_repository_runs_nothing_reaches_nobody_and_loosens_no_rule(
+    frontend: Frontend, workspace: Path, tmp_path: Path, listener: socket.socket, name: str
+) -> None:
+    """A turn that looks around with everything that only reads, and then would write."""
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    script = tmp_path / "evil.sh"
+    script.write_text(f'#!/bin/sh\ntouch "{traces}/ran-$1"\ncat\n')
+    script.chmod(0o755)
+    HOSTILE[name](Place(workspace, script, listener.getsockname()[1]))
+    looks = (
+        CallPart("ls", arguments={}),
+        CallPart("glob", arguments={"pattern": "**/*"}),
+        CallPart("grep", arguments={"pattern": "hello"}),
+        read("greeting.txt"),
+        read("AGENTS.md"),
+        bash("cat greeting.txt"),
+        bash("git status"),
+        bash("git log -p; git diff"),
+    )
+    acts = (bash("touch loosened"), write("loosened", "x"), bash("ls; rm -r .git"))
+    session_id = await frontend.session(
+        workspace, calls(*looks), calls(*acts), text("done"), approve="never"
+    )
+    await frontend.must(Catalog(str(workspace)))
+    await frontend.say(session_id, "/go")
+    assert (await frontend.turn_ended(session_id)).last_message == "done"
+    told = frontend.completed_calls(session_id)
+    assert [call.state for call in told if call.name in ("ls", "glob", "grep")] == ["completed"] * 3
+    assert [call.error_kind for call in told if call.arguments in _written(acts)] == ["denied"] * 3
+    assert _ran(traces) == []
+    with pytest.raises(BlockingIOError):
+        listener.accept()
+
+
+def test_b60_there_are_enough_hostile_repositories() -> None:
+    assert len(HOSTILE) >= 60
+
+
+def _written(parts: tuple[CallPart, ...]) -> list[str]:
+    return [json.dumps(part.arguments, separators=(",", ":")) for part in parts]
+
+
 @pytest.mark.parametrize(
     ("command", "permission"),
     [
@@ -111,7 +173,9 @@ async def test_b60_looking_at_a_hostile_repository_runs_nothing(
 async def test_b60_a_command_that_would_run_something_of_the_repository_asks(
     frontend: Frontend, workspace: Path, traces: Path, command: str, permission: str
 ) -> None:
-    """No rule is loosened by what the repository says, its own agent neither."""
+    """No rule is loosened by what the repository says, nor by its own agent that is trusted."""
+    (workspace / ".tiller" / "config.toml").unlink()
+    await trust(frontend, workspace)
     session_id = await frontend.session(
         workspace, calls(bash(command)), text("done"), approve="ask", agent="evil"
     )
@@ -121,6 +185,81 @@ async def test_b60_a_command_that_would_run_something_of_the_repository_asks(
     await frontend.must(Answer(request.id, "reject"))
     assert (await frontend.turn_ended(session_id)).outcome == "blocked"
     assert _ran(traces) == []
+
+
+async def test_b60_what_is_trusted_may_narrow_and_what_has_changed_is_not_trusted(
+    frontend: Frontend, workspace: Path
+) -> None:
+    config = workspace / ".tiller" / "config.toml"
+    config.parent.mkdir()
+    config.write_text(
+        '[[permissions]]\npermission = "bash"\npattern = "touch *"\naction = "deny"\n'
+    )
+    session_id = await frontend.session(
+        workspace, *(step for _ in range(3) for step in (calls(bash("touch x")), text("done")))
+    )
+
+    async def outcome(number: int) -> str | None:
+        await frontend.say(session_id)
+        await frontend.turn_ended(session_id, number)
+        return frontend.completed_calls(session_id)[-1].error_kind
+
+    assert await outcome(1) is None
+    told = [e.body for e in frontend.events(session_id) if isinstance(e.body, WarningRaised)]
+    assert [(one.code, "tiller trust" in one.message) for one in told] == [
+        ("untrusted_project", True)
+    ]
+    await trust(frontend, workspace)
+    assert await outcome(2) == "denied"
+    config.write_text("")
+    assert await outcome(3) is None
+
+
+async def test_b60_what_would_loosen_something_can_not_be_trusted(
+    frontend: Frontend, workspace: Path, traces: Path
+) -> None:
+    brought = await frontend.must(Project(str(workspace)))
+    assert isinstance(brought, ProjectResult)
+    refused = await frontend.refused(Project(str(workspace), trust=True, digest=brought.digest))
+    assert "a project may" in refused.message
+    assert not (await look(frontend, workspace)).trusted
+
+
+async def test_trust_is_given_and_taken_on_the_command_line(
+    daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    folder = workspace / ".tiller" / "agents"
+    folder.mkdir(parents=True)
+    (folder / "ours.md").write_text("Be ours.\n")
+
+    async def tiller(*arguments: str) -> tuple[int, str]:
+        line = [sys.executable, "-m", "tiller_client", *arguments, "-C", str(workspace)]
+        done = await trio.run_process(
+            line, capture_stdout=True, capture_stderr=True, check=False, env=daemon.variables
+        )
+        return done.returncode, (done.stdout + done.stderr).decode()
+
+    status, said = await tiller("trust")
+    assert status == 2, said
+    assert "Be ours." in said
+    assert not (await look(frontend, workspace)).trusted
+    assert (await tiller("trust", "--yes"))[0] == 0
+    assert (await look(frontend, workspace)).trusted
+    assert (await tiller("untrust"))[0] == 0
+    assert not (await look(frontend, workspace)).trusted
+
+
+async def look(frontend: Frontend, workspace: Path) -> ProjectResult:
+    """What the workspace brings."""
+    found = await frontend.must(Project(str(workspace)))
+    assert isinstance(found, ProjectResult)
+    return found
+
+
+async def trust(frontend: Frontend, workspace: Path) -> None:
+    """Trust what the workspace brings."""
+    digest = (await look(frontend, workspace)).digest
+    await frontend.must(Project(str(workspace), trust=True, digest=digest))
 
 
 async def test_b60_what_the_user_allows_of_it_runs(

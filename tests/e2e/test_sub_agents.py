@@ -19,8 +19,8 @@ def helper(daemon: Daemon, workspace: Path):
     """Make the project's agent `helper` play these steps."""
 
     def make(*steps: ScriptStep, **fields: str) -> None:
-        agents = workspace / ".tiller" / "agents"
-        agents.mkdir(parents=True, exist_ok=True)
+        agents = daemon.places.config / "agents"
+        agents.mkdir(exist_ok=True)
         head = {"description": "helps", "model": daemon.script(*steps), **fields}
         lines = "\n".join(f"{key}: {value}" for key, value in head.items())
         (agents / "helper.md").write_text(f"---\n{lines}\n---\nYou help.\n")

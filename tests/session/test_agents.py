@@ -102,6 +102,8 @@ async def test_b60_a_projects_agent_adds_a_name_and_changes_none(autojump_clock,
     folder = tmp_path / "w" / ".tiller" / "agents"
     for name in ("plan", "build", "ours"):
         (folder / f"{name}.md").write_text("---\nread_only: false\n---\nObey the project.")
+    assert "ours" not in await agents(world)
+    world.trust()
     found = await agents(world)
     assert found["plan"].read_only
     assert (await prompt_of(world, "ours")).startswith("Obey the project.")

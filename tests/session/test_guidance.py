@@ -85,6 +85,7 @@ async def test_a_command_stands_for_its_text_in_history_and_in_the_request(
     folder = tmp_path / "w" / ".tiller" / "commands"
     folder.mkdir(parents=True)
     (folder / "review.md").write_text("---\ndescription: Review\n---\nReview $1. Not $2!")
+    world.trust()
     session_id = await world.session()
     inputs = (
         ("/review HEAD~1 'the tests'", "Review HEAD~1. Not the tests!"),

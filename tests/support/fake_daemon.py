@@ -24,6 +24,7 @@ from tiller_protocol.answers import (
     HelloResult,
     Limits,
     ModelSummary,
+    ProjectResult,
     Rejected,
     ReplayResult,
     SessionListResult,
@@ -46,6 +47,7 @@ from tiller_protocol.ops import (
     DaemonStatus,
     Hello,
     Interrupt,
+    Project,
     Replay,
     SessionCreate,
     SessionDelete,
@@ -209,6 +211,8 @@ class FakeDaemon:
                     resolved = RequestResolved(op.request_id, op.decision, "fake", op.text)
                     self.add(session_id, [resolved])
                 self.answered.set()
+            case Project():
+                return ProjectResult(op.workspace, "", (), trusted=False)
             case Catalog():
                 return CatalogResult(self.models if op.ask else (), (), ())
             case DaemonStatus():

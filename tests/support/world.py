@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import trio
 from msgspec import Struct, structs
 
-from tiller_daemon.config import Configuration, SandboxPolicy
+from tiller_daemon.config import Configuration, Projects, SandboxPolicy
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.mcp.means import Means
@@ -238,6 +238,7 @@ class World:
         self.workspace = "/"
         self.kills = 0
         self.confiner = NO_CONFINER
+        self.projects = Projects(None, lambda: self.configuration, lambda _: self.configuration)
         self.secrets: tuple[str, ...] = ()
         self.config_directory = Path("/nonexistent")
         self.context_window: int | None = None
@@ -279,6 +280,7 @@ class World:
             journals=Path("/nonexistent"),
             forget=lambda session_id: None,
             secrets=lambda: self.secrets,
+            projects=self.projects,
             confiner=self.confiner,
             platform="test",
             config_directory=self.config_directory,
@@ -319,6 +321,10 @@ class World:
         answer = await self.ask(op)
         assert isinstance(answer, Rejected), answer
         return answer
+
+    def trust(self) -> None:
+        """Trust what the workspace brings as it is now."""
+        self.projects.trust(self.workspace, self.projects.look(self.workspace).digest)
 
     async def session(self, script: str | None = None, **settings: object) -> str:
         """Make a session whose model plays `script`."""

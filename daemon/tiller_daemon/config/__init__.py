@@ -1,4 +1,4 @@
-"""The daemon's configuration: what it is (`schema`), where it comes from (`load`).
+"""The daemon's configuration: what it is, where it comes from, which projects may add to it.
 
 Read at start, and again before a turn when the file has changed (`live`): a turn sees one
 configuration.
@@ -6,6 +6,7 @@ configuration.
 
 from tiller_daemon.config.live import LiveConfiguration
 from tiller_daemon.config.load import load_configuration
+from tiller_daemon.config.projects import Project, Projects, TrustError
 from tiller_daemon.config.schema import (
     Agent,
     Api,
@@ -30,8 +31,11 @@ __all__ = [
     "LogLevel",
     "McpServer",
     "Model",
+    "Project",
+    "Projects",
     "Provider",
     "SandboxPolicy",
     "Timeouts",
+    "TrustError",
     "load_configuration",
 ]

@@ -1,16 +1,16 @@
 """Which agent a name means: those built in, the user's own, the project's.
 
-The user's files and configuration add to what is built in under the same name. A project can only
-add names.
+The user's files and configuration add to what is built in under the same name. A project that is
+trusted can only add names.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from tiller_daemon.config import Agent
 from tiller_daemon.config.options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.services import Services
+from tiller_daemon.session.trust import trusted_place
 from tiller_daemon.tools.similar import did_you_mean
 from tiller_daemon.turn.prompt import DEFAULT_PROMPT, EXPLORE_PROMPT, GENERAL_PROMPT, PLAN_PROMPT
 from tiller_daemon.workspace.agents import FoundAgent, project_agents, user_agents
@@ -45,8 +45,8 @@ def list_agents(services: Services, workspace: str | None) -> dict[str, FoundAge
         file = written.get(name, FoundAgent(Agent()))
         agent = _layered(BUILT_IN.get(name, Agent()), file.agent)
         agents[name] = FoundAgent(_layered(agent, configured.get(name, Agent())), file.problem)
-    if workspace is not None:
-        agents = project_agents(Path(workspace).resolve()) | agents
+    if place := trusted_place(services, workspace):
+        agents = project_agents(place) | agents
     return agents
 
 

@@ -13,6 +13,7 @@ from tiller_daemon.policy.rules import decide
 from tiller_daemon.session.agents import DEFAULT_AGENT, find_agent
 from tiller_daemon.session.checks import check_input, handed_back
 from tiller_daemon.session.services import ChosenModel, Services
+from tiller_daemon.session.trust import configuration_for
 from tiller_daemon.tools.reach import file_needs
 from tiller_daemon.tools.similar import did_you_mean_path
 from tiller_daemon.workspace.images import ImageProblem, fit_image
@@ -88,7 +89,7 @@ def _refer(services: Services, snapshot: Snapshot, op: UserInput, path: str) -> 
             raise _refused(op, "not_found", message)
     except PathProblem as problem:
         raise _refused(op, "bad_message", str(problem)) from None
-    settings, configuration = snapshot.settings, services.configuration()
+    settings, configuration = snapshot.settings, configuration_for(services, snapshot.workspace)
     name = op.overrides.agent or settings.agent or DEFAULT_AGENT
     agent = find_agent(services, snapshot.workspace, name)
     rules = (*configuration.permissions, *agent.permissions, *(settings.permissions or ()))

@@ -1,12 +1,11 @@
 """What a user typed as `/NAME arguments`: the text and the choices that it stands for."""
 
-from pathlib import Path
-
 from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.checks import check_input, handed_back
 from tiller_daemon.session.services import Services
+from tiller_daemon.session.trust import trusted_place
 from tiller_daemon.workspace.commands import expand, find_command, read_call
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.ops import UserInput
@@ -21,7 +20,7 @@ def expand_input(services: Services, workspace: str, op: UserInput) -> UserInput
     call = read_call(op.text)
     if call is None:
         return op
-    command = find_command(call.name, Path(workspace).resolve(), services.config_directory)
+    command = find_command(call.name, trusted_place(services, workspace), services.config_directory)
     if command is None:
         return op
     if command.problem:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from tiller_daemon.config import Agent, SandboxPolicy
+from tiller_daemon.config import Agent, Configuration, SandboxPolicy
 from tiller_daemon.config.options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.policy import globs
@@ -15,6 +15,7 @@ from tiller_daemon.session.delegation import DEPTH_MAX, Inherited
 from tiller_daemon.session.guidance import write_prompt
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.toolbox import no_tool, tool_specs
+from tiller_daemon.session.trust import configuration_for
 from tiller_daemon.tools.base import Tool
 from tiller_daemon.turn.budget import Spent
 from tiller_daemon.turn.context import DEFAULT_CONTEXT_WINDOW_TOKENS, SubAgentOffered, TurnContext
@@ -46,7 +47,7 @@ def freeze_context(
 
     The layers, weakest first: configuration, whom the turn works for, agent, session, turn.
     """
-    settings, configuration = snapshot.settings, services.configuration()
+    settings, configuration = snapshot.settings, configuration_for(services, snapshot.workspace)
     agents = list_agents(services, snapshot.workspace)
     agent_name = overrides.agent or settings.agent or DEFAULT_AGENT
     agent = choose_agent(agents, agent_name)
@@ -70,7 +71,7 @@ def freeze_context(
         provider_model=model.provider_model,
         system_prompt=write_prompt(services, snapshot.workspace, agent.prompt, sandbox),
         tools=tool_specs(tools, sub_agents),
-        rules=_rules(services, snapshot, agent, inherited),
+        rules=_rules(services, configuration, snapshot, agent, inherited),
         approve=overrides.approve or settings.approve or configuration.approve,
         follow_ups=settings.follow_ups or configuration.follow_ups,
         max_steps=overrides.max_steps or settings.max_steps or configuration.max_steps,
@@ -114,10 +115,14 @@ def _sandbox(
 
 
 def _rules(
-    services: Services, snapshot: Snapshot, agent: Agent, inherited: Inherited | None
+    services: Services,
+    configuration: Configuration,
+    snapshot: Snapshot,
+    agent: Agent,
+    inherited: Inherited | None,
 ) -> tuple[Rule, ...]:
     """The permission rules above the built-in ones, weakest layer first."""
-    below = inherited.rules if inherited else services.configuration().permissions
+    below = inherited.rules if inherited else configuration.permissions
     return (
         *_own_output(services.spill_directory(snapshot.session_id)),
         *below,

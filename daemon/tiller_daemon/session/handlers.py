@@ -16,6 +16,7 @@ from tiller_daemon.session.requests import Reply
 from tiller_daemon.session.reverting import files_kept
 from tiller_daemon.session.state import Pending, SessionState
 from tiller_daemon.session.title import Titling, first_title
+from tiller_daemon.session.trust import warning_of_trust
 from tiller_daemon.turn.context import TurnContext
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.loop import run_compaction, run_turn
@@ -203,6 +204,7 @@ def _start_turn(
     bodies += _warning_of_configuration(state)
     bodies += _warnings_of_servers(state)
     bodies += _warning_of_no_sandbox(state, context)
+    bodies += warning_of_trust(state.services, snapshot.workspace, state.projects_told)
     state.put(pending, *bodies, turn_id=context.turn_id)
     turn = ActiveTurn(frozen, run_turn, state.hands, titling=titling, errand=errand)
     state.begin(turn, history)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from tiller_daemon.config import Configuration
+from tiller_daemon.config import Configuration, Projects
 from tiller_daemon.models.base import ModelClient
 from tiller_daemon.session.outbox import Publish
 from tiller_daemon.store.base import Log
@@ -70,9 +70,9 @@ class Services:
     of `servers`. `tools` are those there are now. `variables` makes the environment of a command
     from a call id. `forget` removes the files of a deleted session. `journals` is the directory of
     what is being changed in several files at once. `secrets` are the keys in use: they are taken
-    out of what a tool says. `confiner` makes the sandboxes of commands. `config_directory` and
-    `home` are the user's; both absolute, with links followed.
-    `snapshots` None means that files are never put back.
+    out of what a tool says. `projects` knows which projects are trusted, `confiner` makes the
+    sandboxes of commands. `config_directory` and `home` are the user's; both absolute, with links
+    followed. `snapshots` None means that files are never put back.
     """
 
     log: Log
@@ -92,6 +92,7 @@ class Services:
     journals: Path
     forget: Callable[[str], None]
     secrets: Callable[[], tuple[str, ...]]
+    projects: Projects
     confiner: Confiner
     platform: str
     config_directory: Path

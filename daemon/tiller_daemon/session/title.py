@@ -13,6 +13,7 @@ from tiller_daemon.errors import RejectionError
 from tiller_daemon.models.base import ModelError, ModelRequest, TextDelta, UsageReported
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.services import ChosenModel, Services
+from tiller_daemon.session.trust import configuration_for
 from tiller_protocol.events import SessionTitled
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Usage, UserMessage
@@ -80,7 +81,8 @@ class Titling:
         self._scope.deadline = min(self._scope.deadline, trio.current_time() + seconds)
 
     async def _ask(self) -> tuple[str, Usage, float | None]:
-        small = self._services.configuration().small_model
+        workspace = self._outbox.snapshot.workspace
+        small = configuration_for(self._services, workspace).small_model
         model = self._services.model(small) if small else self._turn_model
         asked = f"Name this request:\n\n<request>\n{self._text[:INPUT_CHARS_MAX]}\n</request>"
         request = ModelRequest(

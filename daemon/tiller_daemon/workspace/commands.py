@@ -59,13 +59,15 @@ def read_call(text: str) -> Call | None:
     return Call(found[1], (found[2] or "").strip()) if found else None
 
 
-def find_command(name: str, workspace: Path, config: Path) -> Command | None:
-    """Return the user's command of that name, or else the project's.
+def find_command(name: str, workspace: Path | None, config: Path) -> Command | None:
+    """Return the user's command of that name, or else that of the workspace, if one is given.
 
     A project's names no agent: it could choose one that may do more than the session's.
     """
     if document := read_document(config / USER_FOLDER / f"{name}{SUFFIX}", None, FILE_BYTES_MAX):
         return _parse(name, document.text, cut=document.cut)
+    if workspace is None:
+        return None
     path = workspace / PROJECT_FOLDER / f"{name}{SUFFIX}"
     if document := read_document(path, workspace, FILE_BYTES_MAX):
         return _parse(name, document.text, cut=document.cut)._replace(agent=None)
@@ -77,7 +79,7 @@ def list_commands(workspace: Path | None, config: Path) -> tuple[Command, ...]:
     folders = [config / USER_FOLDER] + ([workspace / PROJECT_FOLDER] if workspace else [])
     names = {name.removesuffix(SUFFIX) for f in folders for name in names_in(f) if SUFFIX in name}
     usable = sorted(name for name in names if NAME.fullmatch(name))[:LISTED_MAX]
-    found = (find_command(name, workspace or config, config) for name in usable)
+    found = (find_command(name, workspace, config) for name in usable)
     return tuple(command for command in found if command)
 
 

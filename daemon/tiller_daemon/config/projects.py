@@ -1,0 +1,196 @@
+"""Which projects the user trusts: only then counts what a workspace's `.tiller` brings.
+
+Trust is bound to the content, not to the place alone: what has changed is not trusted any more.
+What a trusted project's configuration may say is in `load`; agents and commands are found in
+`workspace`.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tiller_daemon.config.load import PROJECT_FILE
+from tiller_daemon.config.schema import Configuration, ConfigurationError
+
+FOLDERS: Final = ("agents", "commands", "hooks")
+"""What counts beside `config.toml`, all below `.tiller`."""
+
+FILES_MAX: Final = 1_000
+FILE_BYTES_MAX: Final = 1024 * 1024
+"""More files, or larger ones, are not looked through; such a project can't be trusted."""
+
+TOO_MUCH: Final = "it has more than can be looked through, or something that is no file"
+
+
+class Project(NamedTuple):
+    """What a workspace brings. Without a `digest` it brings nothing, or with a `problem` too much.
+
+    `files` are relative to the workspace.
+    """
+
+    workspace: Path
+    digest: str = ""
+    files: tuple[str, ...] = ()
+    trusted: bool = False
+    problem: str = ""
+
+
+class TrustError(Exception):
+    """A project that can't be trusted as asked; the message says why."""
+
+
+class _Kept(msgspec.Struct):
+    """What is in the file: the digest of each workspace that is trusted."""
+
+    projects: dict[str, str] = {}
+
+
+class _Loaded(NamedTuple):
+    """The configuration for a project, on top of the user's own as it was."""
+
+    digest: str
+    base: Configuration
+    configuration: Configuration
+
+
+class Projects:
+    """The projects that are trusted, kept in `file`; without one in memory.
+
+    `base` is the user's own configuration, `load` that with a trusted project's on top of it.
+    """
+
+    def __init__(
+        self,
+        file: Path | None,
+        base: Callable[[], Configuration],
+        load: Callable[[Path], Configuration],
+    ) -> None:
+        self._file: Final = file
+        self._base: Final = base
+        self._load: Final = load
+        self._trusted: Final = _read(file)
+        self._loaded: dict[Path, _Loaded] = {}
+
+    def look(self, workspace: str | Path) -> Project:
+        """What a workspace brings now; quick when it brings nothing."""
+        place = Path(os.path.realpath(workspace))
+        if not os.path.lexists(place / PROJECT_FILE.parent):
+            return Project(place)
+        try:
+            found = dict(_contents(place))
+        except (OSError, _TooMuch):
+            return Project(place, problem=TOO_MUCH)
+        if not found:
+            return Project(place)
+        digest = _digest(found)
+        return Project(place, digest, tuple(found), self._trusted.get(str(place)) == digest)
+
+    def configuration(self, workspace: str | Path) -> Configuration:
+        """The configuration for a workspace; raises `ConfigurationError` for a trusted one's."""
+        project = self.look(workspace)
+        if not project.trusted or str(PROJECT_FILE) not in project.files:
+            return self._base()
+        base, known = self._base(), self._loaded.get(project.workspace)
+        if known is None or known.digest != project.digest or known.base is not base:
+            known = _Loaded(project.digest, base, self._load(project.workspace))
+            # What was loaded must be what is trusted, whoever writes to it meanwhile.
+            if self.look(workspace).digest != project.digest:
+                return base
+            self._loaded[project.workspace] = known
+        return known.configuration
+
+    def trust(self, workspace: str | Path, digest: str) -> Project:
+        """Trust what has this digest; raises `TrustError` when it is not what is there."""
+        project = self.look(workspace)
+        if project.problem:
+            raise TrustError(f"{project.workspace} can't be trusted: {project.problem}.")
+        if not project.digest or project.digest != digest:
+            raise TrustError(
+                f"What {project.workspace} brings is not what you were shown: look at it again."
+            )
+        try:
+            self._load(project.workspace)
+        except ConfigurationError as error:
+            raise TrustError(f"It can't be used: {error.message}.") from None
+        self._keep({**self._trusted, str(project.workspace): digest})
+        return project._replace(trusted=True)
+
+    def untrust(self, workspace: str | Path) -> Project:
+        """Trust a workspace no more, whatever it brings."""
+        place = os.path.realpath(workspace)
+        self._keep({path: kept for path, kept in self._trusted.items() if path != place})
+        return self.look(workspace)
+
+    def _keep(self, trusted: dict[str, str]) -> None:
+        if self._file is not None:
+            _write(self._file, msgspec.json.format(msgspec.json.encode(_Kept(trusted))) + b"\n")
+        self._trusted.clear()
+        self._trusted.update(trusted)
+
+
+class _TooMuch(Exception):
+    pass
+
+
+def _contents(workspace: Path) -> Iterator[tuple[str, bytes]]:
+    """Every file that would count, in order; a link counts as where it leads and what is there."""
+    paths = [workspace / PROJECT_FILE]
+    for name in FOLDERS:
+        folder = workspace / PROJECT_FILE.parent / name
+        for parent, folders, names in os.walk(folder, followlinks=False):
+            folders.sort()
+            links = [one for one in folders if Path(parent, one).is_symlink()]
+            paths += [Path(parent, one) for one in (*sorted(names), *links)]
+            if len(paths) > FILES_MAX:
+                raise _TooMuch
+    for path in paths:
+        if os.path.lexists(path):
+            yield str(path.relative_to(workspace)), _content(path)
+
+
+def _content(path: Path) -> bytes:
+    found = b""
+    if path.is_symlink():
+        found = os.fsencode(path.readlink()) + b"\0"
+        if not path.exists():
+            return found
+    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    with os.fdopen(opened, "rb") as stream:
+        state = os.fstat(opened)
+        if not stat.S_ISREG(state.st_mode) or state.st_size > FILE_BYTES_MAX:
+            raise _TooMuch
+        return found + stream.read(FILE_BYTES_MAX)
+
+
+def _digest(contents: dict[str, bytes]) -> str:
+    whole = hashlib.sha256()
+    for name, content in contents.items():
+        for part in (os.fsencode(name), content):
+            whole.update(len(part).to_bytes(8, "big") + part)
+    return whole.hexdigest()
+
+
+def _read(file: Path | None) -> dict[str, str]:
+    """Who is trusted; nobody when the file is not there or can't be understood."""
+    if file is None:
+        return {}
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=_Kept).projects
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+
+
+def _write(file: Path, data: bytes) -> None:
+    draft = file.with_name(f".{file.name}.new")
+    draft.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(draft, flags, 0o600), "wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    draft.replace(file)

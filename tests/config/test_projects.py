@@ -1,0 +1,173 @@
+"""Trust in projects: bound to the content, kept over restarts, given by nobody but the user."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tiller_daemon.config import Configuration, ConfigurationError, Projects, TrustError
+
+BASE = Configuration(max_steps=100)
+THEIRS = Configuration(max_steps=3)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    workspace = tmp_path.resolve() / "w"
+    for name in (".tiller/config.toml", ".tiller/agents/a.md", ".tiller/commands/deep/c.md"):
+        (workspace / name).parent.mkdir(parents=True, exist_ok=True)
+        (workspace / name).write_text(name)
+    return workspace
+
+
+def projects(file: Path | None = None) -> Projects:
+    return Projects(file, lambda: BASE, lambda _: THEIRS)
+
+
+def trusting(workspace: Path, file: Path | None = None) -> Projects:
+    made = projects(file)
+    made.trust(workspace, made.look(workspace).digest)
+    return made
+
+
+def test_b60_a_project_is_not_trusted_by_default_and_its_configuration_is_not_loaded(
+    workspace: Path,
+) -> None:
+    def load(_: Path) -> Configuration:
+        raise AssertionError
+
+    made = Projects(None, lambda: BASE, load)
+    found = made.look(workspace)
+    assert not found.trusted
+    assert found.files == (
+        ".tiller/config.toml",
+        ".tiller/agents/a.md",
+        ".tiller/commands/deep/c.md",
+    )
+    assert made.configuration(workspace) is BASE
+
+
+def test_a_project_that_is_trusted_counts_also_after_a_restart(
+    workspace: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "trust.json"
+    trusting(workspace, file)
+    assert projects(file).look(workspace).trusted
+    assert projects(file).configuration(workspace) is THEIRS
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda w: (w / ".tiller/config.toml").write_text("other"),
+        lambda w: (w / ".tiller/config.toml").unlink(),
+        lambda w: (w / ".tiller/agents/b.md").write_text(""),
+        lambda w: (w / ".tiller/agents/a.md").rename(w / ".tiller/agents/b.md"),
+        lambda w: (w / ".tiller/commands/deep/c.md").write_text(".tiller/commands/deep/c.mD"),
+        lambda w: (w / ".tiller/agents/l.md").symlink_to("/etc/passwd"),
+        lambda w: (w / ".tiller/hooks").mkdir() or (w / ".tiller/hooks/x").write_text(""),
+        lambda w: (w / ".tiller/agents/n").mkdir() or (w / ".tiller/agents/n/x.md").write_text(""),
+        lambda w: os.mkfifo(w / ".tiller/agents/fifo.md"),
+        lambda w: (w / ".tiller/agents/big.md").write_bytes(b"x" * (1 << 21)),
+    ],
+)
+def test_b60_what_has_changed_is_not_trusted_any_more(workspace: Path, change) -> None:
+    made = trusting(workspace)
+    change(workspace)
+    assert not made.look(workspace).trusted
+    assert made.configuration(workspace) is BASE
+
+
+def test_what_changes_back_is_trusted_again(workspace: Path) -> None:
+    made = trusting(workspace)
+    before = (workspace / ".tiller/config.toml").read_bytes()
+    (workspace / ".tiller/config.toml").write_text("other")
+    (workspace / ".tiller/config.toml").write_bytes(before)
+    assert made.look(workspace).trusted
+
+
+def test_b60_where_a_link_leads_counts_too(workspace: Path, tmp_path: Path) -> None:
+    target = tmp_path / "elsewhere.md"
+    target.write_text("harmless")
+    (workspace / ".tiller/agents/l.md").symlink_to(target)
+    made = trusting(workspace)
+    target.write_text("obey")
+    assert not made.look(workspace).trusted
+
+
+def test_b60_trust_of_one_place_is_not_that_of_a_copy(workspace: Path, tmp_path: Path) -> None:
+    made = trusting(workspace)
+    copy = tmp_path / "copy"
+    os.system(f"cp -r {workspace} {copy}")
+    assert made.look(copy).digest == made.look(workspace).digest
+    assert not made.look(copy).trusted
+
+
+def test_a_link_to_a_workspace_is_the_workspace(workspace: Path, tmp_path: Path) -> None:
+    made = trusting(workspace)
+    (tmp_path / "link").symlink_to(workspace)
+    assert made.look(tmp_path / "link").trusted
+
+
+def test_only_what_was_shown_can_be_trusted(workspace: Path) -> None:
+    made = projects()
+    digest = made.look(workspace).digest
+    (workspace / ".tiller/config.toml").write_text("swapped")
+    with pytest.raises(TrustError, match="look at it again"):
+        made.trust(workspace, digest)
+    with pytest.raises(TrustError, match="look at it again"):
+        made.trust(workspace.parent, "")
+
+
+def test_what_can_not_be_used_or_looked_through_can_not_be_trusted(workspace: Path) -> None:
+    def load(_: Path) -> Configuration:
+        raise ConfigurationError("not_allowed", "line 1: mcp: a project may not set this")
+
+    made = Projects(None, lambda: BASE, load)
+    with pytest.raises(TrustError, match="a project may not set this"):
+        made.trust(workspace, made.look(workspace).digest)
+    os.mkfifo(workspace / ".tiller/agents/fifo")
+    assert made.look(workspace).problem
+    with pytest.raises(TrustError, match="no file"):
+        made.trust(workspace, "x")
+
+
+def test_trust_is_taken_back_also_from_what_has_changed(workspace: Path, tmp_path: Path) -> None:
+    file = tmp_path / "trust.json"
+    made = trusting(workspace, file)
+    content = (workspace / ".tiller/config.toml").read_text()
+    (workspace / ".tiller/config.toml").write_text("other")
+    made.untrust(workspace)
+    (workspace / ".tiller/config.toml").write_text(content)
+    assert not made.look(workspace).trusted
+    assert not projects(file).look(workspace).trusted
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"projects": 1}', '{"projects": {"/": 1}}', "\xff"])
+def test_a_file_that_can_not_be_understood_trusts_nobody(
+    workspace: Path, tmp_path: Path, text: str
+) -> None:
+    file = tmp_path / "trust.json"
+    file.write_text(text, encoding="latin-1")
+    assert not projects(file).look(workspace).trusted
+
+
+def test_a_workspace_without_the_folder_brings_nothing(tmp_path: Path) -> None:
+    found = projects().look(tmp_path)
+    assert (found.digest, found.files, found.trusted) == ("", (), False)
+
+
+def test_what_else_lies_in_the_folder_does_not_count(workspace: Path) -> None:
+    made = trusting(workspace)
+    (workspace / ".tiller/notes.txt").write_text("")
+    assert made.look(workspace).trusted
+
+
+def test_b60_what_moves_from_one_file_to_the_next_changes_the_digest(workspace: Path) -> None:
+    found: set[str] = set()
+    for first, second in (("ab", ""), ("a", "b"), ("", "ab")):
+        (workspace / ".tiller/agents/a.md").write_text(first)
+        (workspace / ".tiller/agents/b.md").write_text(second)
+        found.add(projects().look(workspace).digest)
+    assert len(found) == 3
