@@ -16,7 +16,7 @@ from tiller_protocol.ops import Answer, Interrupt, SessionList
 
 @pytest.fixture
 def helper(daemon: Daemon, workspace: Path):
-    """Make the project's agent `helper` play these steps."""
+    """Make the user's agent `helper` play these steps."""
 
     def make(*steps: ScriptStep, **fields: str) -> None:
         agents = daemon.places.config / "agents"
