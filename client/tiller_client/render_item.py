@@ -99,7 +99,8 @@ def call_state(call: ToolCall) -> str:
 def call_lines(call: ToolCall, paint: Paint, width: int) -> str:
     """A call that has ended: a line with its state, then its diff or its output.
 
-    The output of a call is shown if it failed, and if it is the user's own.
+    The output of a call is shown if it failed, and if it is the user's own; of a change, the errors
+    that it made.
     """
     failed = call.state == "error" or bool(call.exit_status)
     state = call_state(call)
@@ -110,6 +111,9 @@ def call_lines(call: ToolCall, paint: Paint, width: int) -> str:
     below.extend(paint.dim(f"    {label}") for label in attached((), call.images))
     if call.diff:
         below.append(diff_lines(call.diff, paint, width, DIFF_LINES_SHOWN))
+        # Behind the first blank line stands what is wrong with the files now.
+        if found := call.output.partition("\n\n")[2]:
+            below.append(paint.dim(_tail(found, width, call.spill_path)))
     elif (failed or call.by_user) and call.output.strip():
         below.append(paint.dim(_tail(call.output, width, call.spill_path)))
     return "\n".join(below)

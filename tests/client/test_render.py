@@ -131,6 +131,16 @@ def test_an_edit_shows_its_changed_lines_without_file_headers() -> None:
     ]
 
 
+def test_an_edit_shows_the_errors_that_it_made_below_its_lines() -> None:
+    output = "Edited x.py at line 2.\n\nNew errors in x.py (ruff):\n  2:5 error: Undefined name `b`"
+    text = rendered(tool_call("i", "edit", "x.py", diff=DIFF, output=output))
+    assert text.splitlines()[-2:] == [
+        "    New errors in x.py (ruff):",
+        "      2:5 error: Undefined name `b`",
+    ]
+    assert "Edited" not in text
+
+
 def test_a_long_diff_says_how_much_is_left_out() -> None:
     diff = "\n".join(f"+{number}" for number in range(30))
     assert diff_lines(diff, PLAIN, 80, 5).splitlines()[-1] == "    … 25 more lines"
