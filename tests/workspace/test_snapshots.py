@@ -11,7 +11,7 @@ import pytest
 
 from tiller_daemon.session.reverting import moves_back
 from tiller_daemon.workspace.restoring import FILE_BYTES_MAX
-from tiller_daemon.workspace.snapshots import JOURNAL, SnapshotProblem, Snapshots
+from tiller_daemon.workspace.snapshots import JOURNAL, PACKED_FROM, SnapshotProblem, Snapshots
 
 VARIABLES = {"PATH": os.environ["PATH"]}
 GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "gc.auto=0")
@@ -137,6 +137,26 @@ async def test_added_changed_and_removed_files_come_back_byte_by_byte(
     assert (workspace / "link").readlink() == Path("crlf")
     assert (workspace / "run").stat().st_mode & 0o777 == 0o750
     assert await take(snapshots, workspace) == before
+
+
+async def test_many_new_files_come_back_as_well(snapshots: Snapshots, workspace: Path):
+    before = await take(snapshots, workspace)
+    (workspace / ".gitattributes").write_text("* text=auto eol=crlf\n")
+    for number in range(PACKED_FROM):
+        (workspace / f"f{number}").write_bytes(b"%d\r\n\n" % number)
+    many = await take(snapshots, workspace)
+    kept = all_bytes(workspace)
+    for number in range(PACKED_FROM):
+        (workspace / f"f{number}").write_text("other")
+    await take(snapshots, workspace)
+    for number in range(1, PACKED_FROM):
+        (workspace / f"f{number}").unlink()
+    last = await take(snapshots, workspace)
+    assert await undo(snapshots, workspace, many, last) == ()
+    snapshots.settled(str(workspace))
+    assert all_bytes(workspace) == kept
+    assert await undo(snapshots, workspace, before, many) == ()
+    assert all_bytes(workspace) == {}
 
 
 async def test_ignored_large_and_secret_files_and_repositories_inside_are_not_kept(

@@ -112,7 +112,7 @@ class Shadow:
         With `on_files` it works on the workspace, and paths are relative to that.
         """
         directory = self.workspace if on_files else self.store
-        name = next(argument for argument in arguments if not argument.startswith("-"))
+        name = next(word for word in arguments if word[:1] != "-" and "=" not in word)
         try:
             process = await trio.lowlevel.open_process(
                 ["git", *arguments],

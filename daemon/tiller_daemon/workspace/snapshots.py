@@ -45,8 +45,13 @@ TRY_AGAIN_S: Final = 600.0
 KEEP_S: Final = 30 * 86_400.0
 """How long the snapshots of a session that is still there can be gone back to."""
 
+PACKED_FROM: Final = 200
+"""From so many new files on they go into one pack, as git does with large ones: to write 5,000
+files of their own takes four times as long."""
+
 LOOSE_FILES_MAX: Final = 6_700
-"""As many loose objects git itself takes for a reason to clean up (`gc.auto`)."""
+PACKS_MAX: Final = 50
+"""As many loose objects, or packs, git itself takes for a reason to clean up (`gc.auto`)."""
 
 CLEAN_S_MAX: Final = 600.0
 """How long packing one workspace's snapshots may take."""
@@ -218,7 +223,8 @@ class Snapshots:
     async def _stage(self, store: _Store, names: Sequence[str], *how: str) -> None:
         if names:
             given = b"".join(os.fsencode(name) + b"\0" for name in names)
-            arguments = ("update-index", "--add", *how, "-z", "--stdin")
+            packed = ("-c", "core.bigFileThreshold=1") if len(names) >= PACKED_FROM else ()
+            arguments = (*packed, "update-index", "--add", *how, "-z", "--stdin")
             await store.shadow.run(*arguments, given=given, on_files=True)
             store.tree = ""
 
@@ -305,7 +311,7 @@ class Snapshots:
             if not any((path / _REFERENCES).glob("*/*")):
                 await trio.to_thread.run_sync(shutil.rmtree, path, True)  # noqa: FBT003
                 return
-            if not everything and _loose_files(path) < LOOSE_FILES_MAX:
+            if not everything and not _is_untidy(path):
                 return
             try:
                 shadow = Shadow(path, path, self._variables)
@@ -315,9 +321,11 @@ class Snapshots:
                 log.warning("snapshots_not_cleaned", store=str(path), reason=str(error))
 
 
-def _loose_files(store: Path) -> int:
-    """About how many, by one of the 256 folders that they are spread over."""
-    return 256 * sum(1 for _ in store.glob("objects/17/*"))
+def _is_untidy(store: Path) -> bool:
+    """Whether there is much to gain; loose files by one of the 256 folders that they are in."""
+    loose = 256 * sum(1 for _ in store.glob("objects/17/*"))
+    packs = sum(1 for _ in store.glob("objects/pack/*.pack"))
+    return loose > LOOSE_FILES_MAX or packs > PACKS_MAX
 
 
 def _size(path: Path) -> int:

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""What snapshots of a workspace of 5,000 files cost, and what a revert of ten files does.
+
+    .venv/bin/python scripts/bench/snapshots.py [FILES]
+
+Beside each a step pays: one look before its first call that may write, one after its last one, and
+the comparison if they differ. Loop lag is the longest that another task of the loop had to wait
+while the first snapshot was taken.
+"""
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+import trio
+from table import Row, print_rows
+
+from tiller_daemon.policy.rules import BUILT_IN, evaluate
+from tiller_daemon.session.reverting import moves_back
+from tiller_daemon.workspace.snapshots import Snapshots
+
+FILES = 5_000
+FILE_BYTES = 2_000
+FOLDERS = 100
+CHANGED = 10
+ROUNDS = 15
+TICK_S = 0.001
+
+
+async def main() -> None:
+    """Measure the life of one workspace."""
+    files = int(sys.argv[1]) if len(sys.argv) > 1 else FILES
+    with tempfile.TemporaryDirectory() as place:
+        workspace = Path(place, "w")
+        _fill(workspace, files)
+        snapshots = _snapshots(Path(place, "s"))
+        take = partial(snapshots.take, str(workspace), "S")
+        lags: list[float] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_watch, lags)
+            first = await _timed(take)
+            nursery.cancel_scope.cancel()
+        unchanged = [await _timed(take) for _ in range(ROUNDS)]
+        changed: list[float] = []
+        compared: list[float] = []
+        reverted: list[float] = []
+        for number in range(ROUNDS):
+            before = await take()
+            _change(workspace, number)
+            changed.append(await _timed(take))
+            after = await take()
+            compare = partial(snapshots.changes, str(workspace), before, after)
+            compared.append(await _timed(compare))
+            moves, _ = moves_back([await compare()])
+            reverted.append(await _timed(partial(snapshots.put_back, str(workspace), moves, "X")))
+            snapshots.settled(str(workspace))
+        print_rows(
+            (
+                Row(f"first snapshot of {files} files", "ms", (first,)),
+                Row("longest wait of the loop meanwhile", "ms", (max(lags),)),
+                Row("snapshot, nothing changed", "ms", tuple(unchanged)),
+                Row(f"snapshot, {CHANGED} files changed", "ms", tuple(changed)),
+                Row("comparison of two", "ms", tuple(compared)),
+                Row(f"putting {CHANGED} files back", "ms", tuple(reverted)),
+            )
+        )
+        step = statistics.median(unchanged) + statistics.median(changed)
+        print(f"a step that changes {CHANGED} files: {step + statistics.median(compared):.0f} ms")
+
+
+def _fill(workspace: Path, files: int) -> None:
+    for number in range(files):
+        folder = workspace / f"folder{number % FOLDERS}"
+        folder.mkdir(parents=True, exist_ok=True)
+        line = f"line of file {number}\n"
+        (folder / f"file{number}.py").write_text(line * (FILE_BYTES // len(line)))
+
+
+def _change(workspace: Path, number: int) -> None:
+    for folder in range(CHANGED):
+        with next((workspace / f"folder{folder}").iterdir()).open("a") as stream:
+            stream.write(f"more {number}\n")
+
+
+def _snapshots(directory: Path) -> Snapshots:
+    def is_secret(workspace: Path, name: str) -> bool:
+        del workspace
+        return evaluate("read", name, BUILT_IN) != "allow"
+
+    def secrets() -> Iterable[str]:
+        return ("sk-0123456789abcdef",)
+
+    async def is_settled(submission_id: str) -> bool:
+        await trio.lowlevel.checkpoint()
+        return submission_id == "X"
+
+    return Snapshots(directory, {"PATH": os.environ["PATH"]}, is_secret, secrets, is_settled)
+
+
+async def _timed(work: Callable[[], Awaitable[object]]) -> float:
+    began = time.perf_counter()
+    await work()
+    return (time.perf_counter() - began) * 1e3
+
+
+async def _watch(lags: list[float]) -> None:
+    while True:
+        began = time.perf_counter()
+        await trio.sleep(TICK_S)
+        lags.append((time.perf_counter() - began - TICK_S) * 1e3)
+
+
+if __name__ == "__main__":
+    trio.run(main)
