@@ -2,11 +2,13 @@
 
 import gzip
 import socket
+import time
 import zlib
 from ipaddress import ip_address
 
 import pytest
 import trio
+import trio.lowlevel
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +20,9 @@ from tiller_daemon.tools.fetch_address import is_public, parse_address
 from tiller_daemon.tools.fetch_http import BODY_BYTES_MAX, REDIRECTS_MAX, get_page
 
 __all__ = ["certificate"]
+
+STALL_S_MAX = 0.5
+"""How long the loop may stand still: much more than it does, much less than such a page takes."""
 
 HTML = {"Content_Type": "text/html; charset=utf-8"}
 TEXT = {"Content_Type": "text/plain"}
@@ -51,6 +56,40 @@ async def test_html_becomes_markdown_with_whole_links(near):
     assert "- one\n- two" in result.output
     assert "a dot" in result.output
     assert not any(word in result.output for word in ("alert", "a {}", "base64"))
+
+
+HOSTILE = {
+    "deep": b"<div>" * 1_000_000,
+    "tables": b"<table><tr><td>" * 300_000,
+    "links": b"<a href=x>" * 500_000,
+    "comments": b"<!--" * 1_000_000,
+    "signs": b"&amp;" * 1_000_000,
+    "no text": bytes(range(256)) * 20_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_b59_a_hostile_page_holds_nobody_up(near, name):
+    """A page that takes the library long, or breaks it, is the business of a process apart."""
+    longest_s = 0.0
+
+    async def watch() -> None:
+        nonlocal longest_s
+        while True:
+            before = time.perf_counter()
+            await trio.lowlevel.checkpoint()
+            longest_s = max(longest_s, time.perf_counter() - before)
+            await trio.sleep(0.005)
+
+    async with (
+        serving(status(200, HOSTILE[name], **HTML)) as server,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(watch)
+        result = await near.call("fetch", url=f"http://127.0.0.1:{server.port}/{'x' * 4000}")
+        nursery.cancel_scope.cancel()
+    assert len(result.output.encode()) < 60_000
+    assert longest_s < STALL_S_MAX
 
 
 async def test_nothing_is_sent_that_says_who_asks(near):

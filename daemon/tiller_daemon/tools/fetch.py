@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 
 from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
 from tiller_daemon.tools.fetch_address import is_any, is_public, parse_address
+from tiller_daemon.tools.fetch_markdown import to_markdown
 from tiller_daemon.tools.spill import cut_to_fit
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ TEXT_KINDS: Final = re.compile(
     r"|ecmascript|typescript|x-ndjson|jsonl|sql|graphql|x-sh|x-httpd-php|rtf|x-tex|x-latex)"
 )
 
-_DATA: Final = re.compile(r"!\[([^\]]*)\]\(<?data:[^)]*\)")
 _CHARSET: Final = re.compile(
     rb"""<meta[^>]+charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]+)""", re.IGNORECASE
 )
@@ -69,7 +69,7 @@ async def _run(arguments: FetchArguments, environment: ToolEnvironment) -> ToolR
     http = await trio.to_thread.run_sync(_load)
     may_reach = is_any if environment.private_addresses else is_public
     page: Page = await http.get_page(address, environment.variables, may_reach)
-    text = await trio.to_thread.run_sync(_text, page, abandon_on_cancel=True)
+    text = await _text(page, environment)
     if page.status >= HTTPStatus.BAD_REQUEST:
         raise ToolFailure(_refusal(page, text))
     output, spill_path = await cut_to_fit(f"{_about(page)}\n\n{text}", environment)
@@ -97,13 +97,14 @@ def _load() -> ModuleType:
     return fetch_http
 
 
-def _text(page: "Page") -> str:
+async def _text(page: "Page", environment: ToolEnvironment) -> str:
     kind, charset = _kind(page)
     is_text = TEXT_KINDS.fullmatch(kind) or not kind
     if kind in HTML_KINDS:
         declared = _CHARSET.search(page.body[:CHARSET_LOOK_BYTES])
         html = _decode(page.body, charset or (declared[1].decode() if declared else ""))
-        return _markdown(html, str(page.address))
+        text = await to_markdown(html, str(page.address), environment.variables)
+        return html if text is None else text or "(The page has no text.)"
     if page.status >= HTTPStatus.BAD_REQUEST and not is_text:
         return ""
     if not is_text or (not charset and b"\0" in page.body[:NUL_LOOK_BYTES]):
@@ -130,18 +131,6 @@ def _decode(data: bytes, charset: str) -> str:
     except (LookupError, ValueError):
         text = data.decode(errors="replace")
     return text.removeprefix("\ufeff")
-
-
-def _markdown(html: str, base_url: str) -> str:
-    import html_to_markdown
-
-    options = html_to_markdown.ConversionOptions(base_url=base_url, extract_metadata=False)
-    try:
-        text = html_to_markdown.convert(html, options).content or ""
-    except html_to_markdown.ConversionError:
-        return html
-    # Pictures within a page are long, and nothing to read.
-    return _DATA.sub(r"\1", text).strip() or "(The page has no text.)"
 
 
 def _about(page: "Page") -> str:
