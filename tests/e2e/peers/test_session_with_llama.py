@@ -1,0 +1,55 @@
+"""The whole daemon with a real model, over each wire: streamed, counted, interrupted, resumed."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from support.daemon import CONFIG, Daemon
+from support.frontend import Frontend
+from support.peers import Llama
+from tiller_protocol.events import ItemDelta, StepEnded
+from tiller_protocol.ops import Interrupt
+from tiller_protocol.settings import TurnOverrides
+
+pytestmark = pytest.mark.peer
+
+NO_TOOLS = TurnOverrides(tools=(), options={"max_tokens": 40})
+"""The weights are small and their context too: tools would fill it."""
+
+
+@pytest.mark.parametrize("api", ["openai_chat", "openai_responses", "anthropic_messages"])
+async def test_a_session_with_a_real_model_goes_on_after_an_interrupt_and_a_restart(
+    llama: Llama,
+    new_daemon: Callable[..., Daemon],
+    nursery: trio.Nursery,
+    workspace: Path,
+    api: str,
+) -> None:
+    daemon = new_daemon(
+        f'{CONFIG}[providers.real]\napi = "{api}"\nbase_url = "{llama.base_url}"\n'
+        f'[models."real/{llama.model}"]\ncontext_window = 8192\nmax_output = 200\n'
+    )
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
+    model = f"real/{llama.model}"
+    session_id = await frontend.session(workspace, model=model)
+    await frontend.say(session_id, "Count from one to one hundred.", overrides=NO_TOOLS)
+    await frontend.until(session_id, lambda event: isinstance(event.body, ItemDelta))
+    await frontend.must(Interrupt(session_id))
+    assert (await frontend.turn_ended(session_id)).outcome == "interrupted"
+    await frontend.say(session_id, "Now say hello.", overrides=NO_TOOLS)
+    answered = await frontend.turn_ended(session_id, 2)
+    assert (answered.outcome, bool(answered.last_message)) == ("completed", True)
+    assert answered.usage.input_tokens > 0
+    assert answered.usage.output_tokens > 0
+    await frontend.close()
+    daemon.restart()
+    frontend = await Frontend.connect(daemon, nursery)
+    frontend.follow(session_id)
+    await frontend.say(session_id, "And goodbye.", overrides=NO_TOOLS)
+    assert (await frontend.turn_ended(session_id, 3)).outcome == "completed"
+    steps = [e.body for e in frontend.events(session_id) if isinstance(e.body, StepEnded)]
+    assert steps[-1].usage.input_tokens > steps[-2].usage.input_tokens
+    await frontend.close()
