@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.config import Configuration, LiveConfiguration, Projects
+from tiller_daemon.hooks.runner import HookRunner
 from tiller_daemon.lsp.recipes import list_recipes
 from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.mcp.means import Means
@@ -115,10 +116,12 @@ async def serve(
         recipes = list_recipes(options.configuration.lsp)
         languages = LanguageServers(recipes, servers.means.inherited, servers.means.home)
         live = _LiveParts(options, opened, providers, servers, languages)
-        services = _services(options, opened, transport, live)
+        hooks = HookRunner(live.variables)
+        services = _services(options, opened, transport, live, hooks)
         async with trio.open_nursery() as server_nursery:
             await server_nursery.start(servers.run)
             await server_nursery.start(languages.run)
+            await server_nursery.start(hooks.run)
             server_nursery.start_soon(live.refresh_on_signal)
             await _serve_sessions(services, runtime.token, transport, live, task_status)
             server_nursery.cancel_scope.cancel()
@@ -231,6 +234,11 @@ class _LiveParts:
             async for _ in signals:
                 await self.refresh()
 
+    def variables(self, call_id: str) -> Mapping[str, str]:
+        """The environment of a process that works for a call, or for none."""
+        inherited = self.servers.means.inherited
+        return {**inherited, CALL_MARKER: call_id} if call_id else inherited
+
     async def discover(self) -> None:
         """Make ready what a turn needs."""
         await self.refresh()
@@ -266,13 +274,11 @@ def _services(
     opened: Log,
     transport: NngTransport,
     live: _LiveParts,
+    hooks: HookRunner,
 ) -> Services:
     spill = options.places.state / SPILL_FOLDER
     built_in = {tool.name: tool for tool in BUILT_IN}
     providers, servers = live.providers, live.servers
-
-    def variables(call_id: str) -> dict[str, str]:
-        return {**servers.means.inherited, CALL_MARKER: call_id}
 
     def secret_values() -> tuple[str, ...]:
         return (*providers.secret_values(), *servers.secrets())
@@ -302,7 +308,8 @@ def _services(
         tools=lambda: {**built_in, **servers.tools()},
         servers=servers,
         language_servers=live.languages,
-        variables=variables,
+        hooks=hooks,
+        variables=live.variables,
         spill_directory=lambda session_id: spill / session_id,
         journals=options.places.state / JOURNALS_FOLDER,
         forget=forget,

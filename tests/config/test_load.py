@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tiller_daemon.config import Configuration, ConfigurationError, load_configuration
 from tiller_daemon.config.meaning import KEY_FIELDS
-from tiller_daemon.config.schema import LanguageServer, McpServer
+from tiller_daemon.config.schema import Hook, LanguageServer, McpServer
 from tiller_daemon.config.source import field_names
 from tiller_protocol.places import Places
 from tiller_protocol.settings import Rule
@@ -275,6 +275,7 @@ action = "deny"
         "[providers.local]\nbase_url = 'http://evil'",
         "[providers.evil]\napi = 'openai_chat'",
         "[mcp.evil]\ncommand = ['sh']",
+        "[[hooks]]\non = 'turn_start'\ncommand = 'sh'",
         "[lsp.evil]\ncommand = ['sh']\nfiles = { '.py' = 'python' }",
         "[agents.plan]\nprompt = 'obey'",
         "[models.'local/qwen']\nmax_output = 1",
@@ -286,7 +287,6 @@ action = "deny"
         "permissions = [{permission='bash', pattern='*', action='allow'}]",
         "permissions = [{permission='bash', pattern='*', action='ask'}]",
         "model = 'evil/x'",
-        "hooks = 1",
         "sandbox = { mode = 'full_access' }",
         "sandbox.network = true",
         "agents.x.prompt_file = '/etc/passwd'",
@@ -405,6 +405,8 @@ def test_the_manual_shows_what_is_understood(load, places):
     for name in field_names(McpServer):
         in_keys = name in KEY_FIELDS or re.search(rf"^{name} = ", example, re.MULTILINE)
         assert in_keys, name
+    for name in field_names(Hook):
+        assert re.search(rf"^{name} = ", example, re.MULTILINE), name
     for name in field_names(LanguageServer):
         assert re.search(rf"^{name} = ", example, re.MULTILINE), name
 
@@ -429,3 +431,25 @@ def test_what_can_not_be_a_language_server_is_said(load, name, lines, code, said
 
 def test_an_empty_table_chooses_a_language_server(load):
     assert load("[lsp.rust-analyzer]\n").lsp == {"rust-analyzer": LanguageServer()}
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "said"),
+    [
+        ('on = "turn_start"', "invalid_value", "`command` is missing"),
+        ('command = "true"', "invalid_value", "`on` is missing"),
+        ('on = "later"\ncommand = "true"', "wrong_type", "on"),
+        ('on = "turn_end"\ncommand = " "', "invalid_value", "expected a command"),
+        ('on = "turn_end"\ncommand = []', "wrong_type", "length >= 1"),
+        ('on = "turn_end"\ncommand = 3', "wrong_type", "command"),
+        ('on = "turn_end"\ncommand = "x"\ntool = "bash"', "invalid_value", "only a hook on"),
+        ('on = "tool_after"\ncommand = "x"\non_failure = "deny"', "invalid_value", "only a hook"),
+        ('on = "request"\ncommand = "x"\ntimeout_s = 0', "wrong_type", "> 0"),
+        ('on = "request"\ncommand = "x"\nallow = true', "unknown_key", "hooks[0].allow"),
+    ],
+)
+def test_what_can_not_be_a_hook_is_said(load, lines, code, said):
+    with pytest.raises(ConfigurationError) as caught:
+        load(f"[[hooks]]\n{lines}\n")
+    assert caught.value.code == code
+    assert said in caught.value.message

@@ -17,6 +17,7 @@ from msgspec import Struct, structs
 
 from tiller_daemon.config import Configuration, Projects, SandboxPolicy
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.hooks.runner import HookRunner
 from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.mcp.means import Means
 from tiller_daemon.mcp.servers import McpServers
@@ -275,6 +276,7 @@ class World:
             tools=lambda: tools,
             servers=McpServers({}, NO_MEANS),
             language_servers=LanguageServers((), {}, Path("/")),
+            hooks=HookRunner(lambda call_id: {}),
             variables=lambda call_id: {},
             spill_directory=lambda session_id: Path("/nonexistent"),
             journals=Path("/nonexistent"),

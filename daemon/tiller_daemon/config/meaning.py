@@ -19,6 +19,12 @@ SERVER_NAME_CHARS_MAX = 32
 
 NO_URL = "expected a URL that begins with http:// or https:// and holds no password"
 
+_HOOK_FIELDS = {
+    "tool": ("tool_before", "tool_after"),
+    "on_failure": ("turn_start", "tool_before"),
+}
+"""Fields that only hooks on some moments have."""
+
 _SERVER_NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{SERVER_NAME_CHARS_MAX}}}\Z")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -44,6 +50,8 @@ def check_meaning(values: Table, source: Source) -> None:
         _check_server(name, server, source)
     for name, server in values.get("lsp", {}).items():
         _check_language_server(name, server, source)
+    for index, hook in enumerate(values.get("hooks", [])):
+        _check_hook(index, hook, source)
     for name in values.get("models", {}):
         _check_model_name(name, ("models", name), source)
     for options_key, options in _options_in(values):
@@ -88,6 +96,17 @@ def _check_language_server(name: str, server: Table, source: Source) -> None:
         known = ", ".join(sorted(KNOWN))
         problem = f"a server that is none of {known} needs `command` and `files`"
         raise source.error("invalid_value", key, problem)
+
+
+def _check_hook(index: int, hook: Table, source: Source) -> None:
+    moment = hook.get("on", "")
+    for field, moments in _HOOK_FIELDS.items():
+        if field in hook and moment not in moments:
+            problem = "only a hook on " + " or ".join(f"`{one}`" for one in moments) + " has it"
+            raise source.error("invalid_value", ("hooks", index, field), problem)
+    if not "".join(hook.get("command", "x")).strip():
+        problem = "expected a command"
+        raise source.error("invalid_value", ("hooks", index, "command"), problem)
 
 
 def _options_in(values: Table) -> Iterator[tuple[Key, Table]]:

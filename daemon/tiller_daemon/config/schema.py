@@ -28,6 +28,9 @@ MCP_CALL_S = 120.0
 MCP_START_S = 60.0
 """The first start of a server from a package registry takes so long on a slow line."""
 
+HOOK_S = 10.0
+"""How long a hook may take: a turn waits for most of them."""
+
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Command = Annotated[tuple[str, ...], Meta(min_length=1)]
 Tokens = Annotated[int, Meta(ge=1, le=2**31)]
@@ -197,6 +200,24 @@ class Fetch(Struct, frozen=True, forbid_unknown_fields=True):
     private_addresses: bool = False
 
 
+HookMoment = Literal["turn_start", "turn_end", "tool_before", "tool_after", "request"]
+
+
+class Hook(Struct, frozen=True, forbid_unknown_fields=True):
+    """A command that is told of a moment of a turn, and at some may say no.
+
+    `command` is text for the shell, or words that are run without one, in the workspace. `tool` is
+    a pattern for the names of tools. With `on_failure` of `deny` a hook that fails says no.
+    """
+
+    on: HookMoment
+    command: str | Command
+    name: str = ""
+    tool: str = "*"
+    timeout_s: Seconds = HOOK_S
+    on_failure: Literal["go_on", "deny"] = "go_on"
+
+
 class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that can be configured. Models are named `provider/model`.
 
@@ -226,3 +247,4 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     mcp: dict[str, McpServer] = {}
     fetch: Fetch = Fetch()
     lsp: dict[str, LanguageServer] = {}
+    hooks: tuple[Hook, ...] = ()

@@ -16,6 +16,7 @@ from tiller_daemon.session.background import Background
 from tiller_daemon.session.changes import TurnChanges
 from tiller_daemon.session.delegation import Delegation, Errand, Sessions
 from tiller_daemon.session.freeze import FrozenTurn, with_grants
+from tiller_daemon.session.hooks import TurnHooks
 from tiller_daemon.session.mailbox import InputQueue
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import OpenRequests, Reply
@@ -196,6 +197,8 @@ class ActiveTurn:
             if self._errand:
                 # Nobody but the turn that it worked for knows what a sub-agent has left running.
                 await self._background.end_all()
+            if ended and self.steerable:
+                self._hooks().turn_ended(ended)
         finally:
             self._requests.mirror = None
             if self._errand:
@@ -238,20 +241,13 @@ class ActiveTurn:
         return next((body for body in bodies if isinstance(body, TurnEnded)), None)
 
     def _ports(self) -> Ports:
-        async def emit(*bodies: AnyBody) -> None:
-            if any(isinstance(body, HistoryCompacted) for body in bodies):
-                self._files.told.clear()
-            if self._errand:
-                self._errand.saw(*bodies)
-            await self._outbox.emit(*bodies, turn_id=self.turn_id)
-
-        services = self._services
+        services, hooks = self._services, self._hooks()
         toolbox = Toolbox(
             context=self.context,
             tools=self._frozen.tools,
             rules=self._rules,
             ask=self._ask,
-            emit=emit,
+            emit=self._emit,
             new_id=services.new_id,
             files=self._files,
             spill_directory=services.spill_directory(self.context.session_id),
@@ -262,6 +258,7 @@ class ActiveTurn:
             delegate=self._delegation.run,
             background=self._background,
             diagnostics=services.language_servers,
+            hooks=hooks,
             withdraw=partial(self._requests.withdraw, turn_id=self.turn_id),
             confiner=services.confiner,
         )
@@ -269,16 +266,28 @@ class ActiveTurn:
             model=self._frozen.model.client,
             compaction_model=self._frozen.compaction and self._frozen.compaction.client,
             tools=toolbox,
-            emit=emit,
+            emit=self._emit,
             committed=self._outbox.committed,
             mailbox=self._queue,
             changes=self._changes,
+            hooks=hooks,
             new_id=services.new_id,
             time=services.time,
             random=services.random,
             spent_by_others=self.spent_by_others,
             streamed=self._note_streamed,
         )
+
+    def _hooks(self) -> TurnHooks:
+        """What tells the user's hooks of this turn; not kept, as it leads back here."""
+        return TurnHooks(self._services.hooks, self.context, self._emit)
+
+    async def _emit(self, *bodies: AnyBody) -> None:
+        if any(isinstance(body, HistoryCompacted) for body in bodies):
+            self._files.told.clear()
+        if self._errand:
+            self._errand.saw(*bodies)
+        await self._outbox.emit(*bodies, turn_id=self.turn_id)
 
     def _note_streamed(self, usage: Usage) -> None:
         self._streamed = usage
@@ -287,6 +296,7 @@ class ActiveTurn:
         return (*self.context.rules, *self.live_rules())
 
     async def _ask(self, request: Request) -> Reply:
+        self._hooks().requested(request)
         return await self._requests.ask(request, self.turn_id)
 
     def _is_allowed(self, request: Request) -> bool:

@@ -100,6 +100,7 @@ def freeze_context(
         sandbox=sandbox,
         depth=depth,
         sub_agents=sub_agents,
+        hooks=configuration.hooks,
     )
     return FrozenTurn(context, model, compaction, tools)
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from tiller_daemon.config import Configuration, Projects
 from tiller_daemon.models.base import ModelClient
+from tiller_daemon.session.hooks import Hooks
 from tiller_daemon.session.outbox import Publish
 from tiller_daemon.store.base import Log
 from tiller_daemon.tools.base import Diagnostics, Tool
@@ -87,6 +88,7 @@ class Services:
     tools: Callable[[], Mapping[str, Tool]]
     servers: ToolServers
     language_servers: LanguageServers
+    hooks: Hooks
     variables: Callable[[str], Mapping[str, str]]
     spill_directory: Callable[[str], Path]
     journals: Path

@@ -19,7 +19,9 @@ from tiller_daemon.policy.rules import decide, patterns_of_always, runs_unsandbo
 from tiller_daemon.policy.shell_commands import only_reads
 from tiller_daemon.session.arguments import BadArguments, decode_arguments, parameters
 from tiller_daemon.session.command_reach import needs_beyond, needs_without_sandbox
+from tiller_daemon.session.hooks import TurnHooks
 from tiller_daemon.session.requests import Reply
+from tiller_daemon.session.result import or_keep, to_be_written
 from tiller_daemon.tools.base import (
     BackgroundCommands,
     Diagnostics,
@@ -101,6 +103,7 @@ class Toolbox:
     delegate: Delegate
     background: BackgroundCommands
     diagnostics: Diagnostics
+    hooks: TurnHooks
     withdraw: Callable[[str], None]
     confiner: Confiner
 
@@ -124,8 +127,13 @@ class Toolbox:
         return PreparedCall(prepared, prepared.effect, _Work(tool, arguments, needs))
 
     def may_begin_early(self, prepared: PreparedCall) -> bool:
-        """Whether the call only reads, can be made again, and needs no question."""
+        """Whether the call only reads, can be made again, and needs no question.
+
+        A hook would notice that it is made again.
+        """
         work: _Work = prepared.work
+        if self.hooks.watch(work.tool.name):
+            return False
         if prepared.effect != "read" or not work.tool.repeatable(work.arguments):
             return False
         return decide(work.needs, self.rules(), self.context.approve).action == "allow"
@@ -135,10 +143,14 @@ class Toolbox:
         return self.files.remember()
 
     async def permit(self, prepared: PreparedCall) -> Refusal | None:
-        """Ask the policy, then the user if it says so."""
+        """Ask the policy, then the user's hooks, then the user if the policy says so."""
         work: _Work = prepared.work
         if self.context.read_only and prepared.effect != "read":
             return Refusal("denied", READ_ONLY.format(agent=self.context.agent))
+        if decide(work.needs, self.rules(), self.context.approve).action != "deny" and (
+            denied := await self.hooks.before(prepared.call)
+        ):
+            return Refusal("denied", self._without_secrets(denied))
         workspace = Path(self.context.workspace)
 
         def is_as_judged() -> bool:
@@ -159,7 +171,21 @@ class Toolbox:
     async def run(
         self, prepared: PreparedCall, output: Callable[[str], Awaitable[None]]
     ) -> ToolResult:
-        """Run the call within its tool's time limit; every failure is a `ToolFailure`."""
+        """Run the call, then tell the user's hooks; every failure is a `ToolFailure`."""
+        call = prepared.call
+        try:
+            result = await self._run(prepared, output)
+        except ToolFailure as failure:
+            told = await self.hooks.after(call, str(failure), failed=True)
+            raise ToolFailure(str(failure) + self._without_secrets(told)) from failure
+        after = partial(self.hooks.after, call, result.output, failed=result.failed)
+        told = await or_keep(after, result, output)
+        return structs.replace(result, output=result.output + self._without_secrets(told))
+
+    async def _run(
+        self, prepared: PreparedCall, output: Callable[[str], Awaitable[None]]
+    ) -> ToolResult:
+        """Run the call within its tool's time limit, and say what it broke."""
         work: _Work = prepared.work
         environment = ToolEnvironment(
             workspace=Path(self.context.workspace),
@@ -187,7 +213,7 @@ class Toolbox:
                 result = await work.tool.run(work.arguments, environment)
             told = tell_instructions(work.needs, environment.workspace, self.files)
             if check:
-                told += await _errors_of(check, result, environment)
+                told += await or_keep(check.new_errors, result, environment.output)
             return structs.replace(
                 result,
                 output=self._without_secrets(result.output + told),
@@ -209,7 +235,7 @@ class Toolbox:
         """The check of the files that a tool will change by itself; a command may change any."""
         if work.tool.effect != "write":
             return None
-        root, files = _to_be_written(work.needs, Path(self.context.workspace))
+        root, files = to_be_written(work.needs, Path(self.context.workspace))
         return await self.diagnostics.before_change(root, files) if files else None
 
     def _needs(self, tool: Tool, arguments: Any, workspace: Path) -> tuple[Need, ...]:  # noqa: ANN401
@@ -340,23 +366,6 @@ def _find(tools: Mapping[str, Tool], name: str) -> Tool | None:
         return tool
     meant = [tool for known, tool in tools.items() if known.casefold() == name.strip().casefold()]
     return meant[0] if len(meant) == 1 else None
-
-
-async def _errors_of(check: FileCheck, result: ToolResult, environment: ToolEnvironment) -> str:
-    """What a change broke. Interrupted, the change is said all the same: it has been made."""
-    try:
-        return await check.new_errors()
-    except BaseException:
-        await environment.output(result.output)
-        raise
-
-
-def _to_be_written(needs: tuple[Need, ...], workspace: Path) -> tuple[Path, list[Path]]:
-    """The workspace, links followed, and the files in it that are to be written."""
-    wanted = [need for need in needs if need.permission == "write" and need.kind == "path"]
-    inside = [s for need in wanted for s in need.subjects if not s.startswith("/")]
-    root = workspace.resolve() if inside else workspace
-    return root, [root / subject for subject in inside]
 
 
 def _title(tool: Tool, needs: tuple[Need, ...]) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from tiller_daemon.config import SandboxPolicy
+from tiller_daemon.config import Hook, SandboxPolicy
 from tiller_daemon.models.base import ToolSpec
 from tiller_daemon.turn.budget import Spent
 from tiller_protocol.errors import ErrorInfo
@@ -80,6 +80,7 @@ class TurnContext(Struct, frozen=True):
     output_schema: dict[str, Any] | None = None
     depth: int = 0
     sub_agents: tuple[SubAgentOffered, ...] = ()
+    hooks: tuple[Hook, ...] = ()
 
     def shown(self) -> TurnContextShown:
         """Return what frontends are told of it."""

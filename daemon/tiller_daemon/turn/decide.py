@@ -26,6 +26,11 @@ def is_doom_loop(before: Sequence[ToolCall], call: ToolCall) -> bool:
     return any(_repeats(marks, length) for length in range(1, DOOM_CYCLE_CALLS_MAX + 1))
 
 
+def last_said(items: Sequence[Item]) -> str:
+    """What the user said last."""
+    return next((item.text for item in reversed(items) if isinstance(item, UserMessage)), "")
+
+
 def latest_calls(items: Sequence[Item]) -> list[ToolCall]:
     """The newest calls, as many as decide about the next one, since the user said something.
 

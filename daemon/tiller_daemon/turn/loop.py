@@ -15,6 +15,7 @@ from tiller_daemon.turn.budget import Spent, spent_by, used_up, used_up_next
 from tiller_daemon.turn.call import note_changes
 from tiller_daemon.turn.compaction import ContextFull, Room, prune
 from tiller_daemon.turn.context import Ending, TurnContext
+from tiller_daemon.turn.decide import last_said
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.output_schema import message_problem, repair_notice, without_fences
 from tiller_daemon.turn.ports import Ports
@@ -45,6 +46,11 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
     purse = _Purse(context, ports)
     if reached := purse.session_limit():
         return Ending("limit_reached", ErrorInfo("session_budget", f"No turn: {reached}."))
+    said = await ports.hooks.turn_started(last_said(history.items))
+    if said.denied:
+        return Ending("blocked", ErrorInfo("hook", said.denied))
+    if said.context:
+        await _tell("hook", said.context, history, ports)
     room = Room(context, history, ports)
     step = 0
     repaired = False

@@ -110,6 +110,21 @@ class Changes(Protocol):
         ...
 
 
+class HookSaid(Struct, frozen=True):
+    """What the user's hooks say at a moment: `denied` is the reason for a no, else empty."""
+
+    denied: str = ""
+    context: str = ""
+
+
+class Hooks(Protocol):
+    """The user's commands that are told what a turn does."""
+
+    async def turn_started(self, given: str) -> HookSaid:
+        """Tell those on the start of a turn what the user said."""
+        ...
+
+
 @dataclass(frozen=True)
 class Ports:
     """The turn's hands. `time` is Unix seconds, `committed` waits until all emitted is durable.
@@ -125,6 +140,7 @@ class Ports:
     committed: Callable[[], Awaitable[None]]
     mailbox: Mailbox
     changes: Changes
+    hooks: Hooks
     new_id: Callable[[], str]
     time: Callable[[], float]
     random: Callable[[], float]

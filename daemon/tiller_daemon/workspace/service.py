@@ -64,11 +64,11 @@ class Service:
         """Wait until its first process has exited."""
         await exited(self._process)
 
-    async def end(self) -> Ended:
+    async def end(self, leave_s: float = LEAVE_S, grace_s: float = TERM_GRACE_S) -> Ended:
         """End it and all that it has started; when this returns they are dead.
 
-        It is first let to leave by itself. Cancellation does not shorten that; it takes `LEAVE_S` +
-        `TERM_GRACE_S`, and what SIGKILL takes. Again: no effect.
+        It is first let to leave by itself. Cancellation does not shorten that; it takes `leave_s` +
+        `grace_s`, and what SIGKILL takes. Again: no effect.
         """
         ended = Ended(0, 0)
         if self._process.returncode is not None:
@@ -76,9 +76,9 @@ class Service:
         with trio.move_on_after(END_SHIELD_S, shield=True):
             await self.stdin.aclose()
             # Its last words must not kill it: the other pipes stay open until it has left.
-            with trio.move_on_after(LEAVE_S):
+            with trio.move_on_after(leave_s):
                 await self.exited()
-            ended = await self._tree.end(TERM_GRACE_S)
+            ended = await self._tree.end(grace_s)
             for pipe in (self.stdout, self.stderr):
                 await pipe.aclose()
         self._tree.close()

@@ -1,0 +1,127 @@
+"""Running one hook: what it is told goes to its standard input, what it says comes back bounded."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+import trio
+from msgspec import Struct
+
+from tiller_daemon.config import Hook
+from tiller_daemon.workspace.process import CommandProblem
+from tiller_daemon.workspace.service import Service
+
+OUTPUT_BYTES_MAX: Final = 32 * 1024
+"""How much of what a hook says is used; a model would not read more of it."""
+
+READ_BYTES: Final = 1 << 16
+
+SETTLE_S: Final = 0.15
+"""How long what is in its pipes may take to come after it has exited."""
+
+END_GRACE_S: Final = 0.2
+"""From SIGTERM to SIGKILL when the turn was interrupted, or time is up."""
+
+DENY_STATUS: Final = 2
+"""The exit status that says no; 0 says nothing against it, any other one is a failure."""
+
+NAME_CHARS_MAX: Final = 60
+
+
+class HookProblem(Exception):
+    """A hook that failed; the message is a clause that says how."""
+
+
+class Said(Struct, frozen=True):
+    """What one hook says: whether it says no and why, and text for the model."""
+
+    denies: bool = False
+    reason: str = ""
+    context: str = ""
+
+
+class _Spoken(Struct, frozen=True, forbid_unknown_fields=True):
+    """The JSON that a hook may print."""
+
+    decision: Literal["go_on", "deny"] = "go_on"
+    reason: str = ""
+    context: str = ""
+
+
+async def run_hook(hook: Hook, told: bytes, directory: Path, variables: Mapping[str, str]) -> Said:
+    """Run a hook to its end; raises `HookProblem`. Cancelled, nothing of it is left alive."""
+    command = hook.command
+    arguments = ("/bin/sh", "-c", command) if isinstance(command, str) else command
+    try:
+        service = Service(arguments, directory, variables)
+    except CommandProblem as problem:
+        raise HookProblem(str(problem).rstrip(".")) from problem
+    out, err = bytearray(), bytearray()
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_tell, service, told)
+            reading = trio.CancelScope()
+            nursery.start_soon(_read_both, service, out, err, reading)
+            with trio.move_on_after(hook.timeout_s) as limit:
+                await service.exited()
+            reading.deadline = trio.current_time() + SETTLE_S
+    finally:
+        status = service.status()
+        await service.end(leave_s=0, grace_s=END_GRACE_S)
+    if limit.cancelled_caught:
+        raise HookProblem(f"it was stopped after its time limit of {hook.timeout_s:g} s")
+    return _understood(status, bytes(out), bytes(err))
+
+
+def name_of(hook: Hook) -> str:
+    """What a hook is called: its name, else the beginning of its command."""
+    if hook.name:
+        return hook.name
+    command = hook.command if isinstance(hook.command, str) else " ".join(hook.command)
+    line = " ".join(command.split())
+    return line if len(line) <= NAME_CHARS_MAX else line[: NAME_CHARS_MAX - 1] + "…"
+
+
+async def _tell(service: Service, told: bytes) -> None:
+    try:
+        await service.stdin.send_all(told)
+        await service.stdin.aclose()
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        pass  # it does not want to know
+
+
+async def _read_both(
+    service: Service, out: bytearray, err: bytearray, scope: trio.CancelScope
+) -> None:
+    with scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_read, service.stdout, out)
+            nursery.start_soon(_read, service.stderr, err)
+
+
+async def _read(pipe: trio.lowlevel.FdStream, said: bytearray) -> None:
+    """Take what comes and keep the beginning: one that says too much must not stand still."""
+    while piece := await pipe.receive_some(READ_BYTES):
+        said += piece[: OUTPUT_BYTES_MAX - len(said)]
+
+
+def _understood(status: int | None, out: bytes, err: bytes) -> Said:
+    if status == DENY_STATUS:
+        return Said(denies=True, reason=_text(err) or _text(out))
+    if status != 0:
+        how = f"was killed by signal {-status}" if status and status < 0 else f"ended with {status}"
+        said = " ".join(_text(err).split())[-200:]
+        raise HookProblem(f"it {how}" + (f": {said}" if said else ""))
+    text = _text(out)
+    if not text.startswith("{"):
+        return Said(context=text)
+    try:
+        spoken = msgspec.json.decode(text, type=_Spoken)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise HookProblem(f"it printed JSON that can't be understood: {error}") from error
+    return Said(spoken.decision == "deny", spoken.reason.strip(), spoken.context.strip())
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace").replace("\0", "").strip()

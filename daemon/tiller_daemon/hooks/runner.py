@@ -1,0 +1,88 @@
+"""Running the hooks of a moment: what comes of them together, and those that nobody waits for."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+import trio
+
+from tiller_daemon.config import Hook
+from tiller_daemon.hooks.process import HookProblem, Said, name_of, run_hook
+from tiller_daemon.session.hooks import Heard, Told
+
+log = structlog.get_logger()
+
+BESIDE_MAX: Final = 16
+"""How many hooks may run that nobody waits for; more than that are left out, and logged."""
+
+MAY_DENY: Final = ("turn_start", "tool_before")
+"""Moments at which a no comes before what it is about."""
+
+Variables = Callable[[str], Mapping[str, str]]
+"""Makes the environment of a process from the id of the call that it works for, or none."""
+
+
+class HookRunner:
+    """Implements the sessions' `Hooks`. `run` owns what nobody waits for."""
+
+    def __init__(self, variables: Variables) -> None:
+        self._variables = variables
+        self._beside = 0
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Own the hooks that run beside turns until cancelled; then they are ended."""
+        async with trio.open_nursery() as self._nursery:
+            task_status.started()
+            await trio.sleep_forever()
+
+    async def ask(self, hooks: Sequence[Hook], told: Told, call_id: str) -> Heard:
+        """Run hooks, one after the other, until one says no."""
+        context: list[str] = []
+        problems: list[str] = []
+        for hook in hooks:
+            name = name_of(hook)
+            try:
+                said = await self._run(hook, told, call_id)
+            except HookProblem as problem:
+                problems.append(_failed(hook, str(problem)))
+                if hook.on_failure == "deny":
+                    denied = f"denied by the hook `{name}`, which failed: {problem}"
+                    return Heard(denied, (), tuple(problems))
+                continue
+            if said.denies and told.on in MAY_DENY:
+                reason = f": {said.reason}" if said.reason else ", which gave no reason"
+                return Heard(f"denied by the hook `{name}`{reason}", (), tuple(problems))
+            if text := said.context or (said.reason if said.denies else ""):
+                context.append(f"The user's hook `{name}` says: {text}")
+        return Heard("", tuple(context), tuple(problems))
+
+    def notify(self, hooks: Sequence[Hook], told: Told) -> None:
+        """Run hooks beside everything else; nobody waits for them."""
+        for hook in hooks:
+            if self._nursery is None or self._beside >= BESIDE_MAX:
+                log.warning("hook_left_out", hook=name_of(hook), running=self._beside)
+                continue
+            self._beside += 1
+            self._nursery.start_soon(self._run_beside, hook, told)
+
+    async def _run(self, hook: Hook, told: Told, call_id: str) -> Said:
+        told_bytes = msgspec.json.encode(told)
+        return await run_hook(hook, told_bytes, Path(told.workspace), self._variables(call_id))
+
+    async def _run_beside(self, hook: Hook, told: Told) -> None:
+        try:
+            await self._run(hook, told, "")
+        except HookProblem as problem:
+            log.warning("hook_failed", hook=name_of(hook), on=hook.on, reason=str(problem))
+        except Exception:
+            log.exception("hook_crashed", hook=name_of(hook), on=hook.on)
+        finally:
+            self._beside -= 1
+
+
+def _failed(hook: Hook, problem: str) -> str:
+    went = "it counts as a no" if hook.on_failure == "deny" else "the turn goes on without it"
+    return f"The hook `{name_of(hook)}` on {hook.on} failed: {problem}; {went}."

@@ -1,0 +1,178 @@
+"""Hooks as a turn sees them: what they are told at which moment, and what becomes of what they say.
+
+A hook can only tighten: it may say no to what the policy would let pass, never yes to what it would
+not. How the commands are run is in the room `hooks`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from tiller_daemon.config import Hook, HookMoment
+from tiller_daemon.policy import globs
+from tiller_daemon.turn.context import TurnContext
+from tiller_daemon.turn.ports import Emit, HookSaid
+from tiller_protocol.events import TurnEnded, WarningRaised
+from tiller_protocol.items import Request, ToolCall
+
+
+class ToolTold(Struct, frozen=True, omit_defaults=True):
+    """A call, and its result when it has one. `arguments` are as the model gave them."""
+
+    name: str
+    arguments: Any
+    call_id: str
+    effect: str
+    title: str = ""
+    failed: bool | None = None
+    output: str = ""
+
+
+class RequestTold(Struct, frozen=True, omit_defaults=True):
+    """What the user is asked."""
+
+    id: str
+    kind: str
+    title: str
+    permission: str = ""
+    subjects: tuple[str, ...] = ()
+    detail: str = ""
+    choices: tuple[str, ...] = ()
+
+
+class Told(Struct, frozen=True, omit_defaults=True):
+    """What a hook is told, as JSON on its standard input; empty fields are left out."""
+
+    on: HookMoment
+    session_id: str
+    turn_id: str
+    workspace: str
+    agent: str
+    model: str
+    input: str = ""
+    tool: ToolTold | None = None
+    request: RequestTold | None = None
+    outcome: str = ""
+    last_message: str = ""
+
+
+class Heard(Struct, frozen=True):
+    """What all hooks of a moment said: a reason for a no, text for the model, what went wrong."""
+
+    denied: str = ""
+    context: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class Hooks(Protocol):
+    """Who runs hooks."""
+
+    async def ask(self, hooks: Sequence[Hook], told: Told, call_id: str) -> Heard:
+        """Run hooks, one after the other, until one says no.
+
+        Cancelled, it ends what runs; no process is left.
+        """
+        ...
+
+    def notify(self, hooks: Sequence[Hook], told: Told) -> None:
+        """Run hooks beside everything else; nobody waits for them."""
+        ...
+
+
+class TurnHooks:
+    """The hooks of one turn."""
+
+    def __init__(self, hooks: Hooks, context: TurnContext, emit: Emit) -> None:
+        self._hooks = hooks
+        self._context = context
+        self._emit = emit
+        self._before: dict[str, str] = {}
+
+    def watch(self, tool: str) -> bool:
+        """Whether a call of this tool is told to any hook."""
+        return bool(self._on("tool_before", tool) or self._on("tool_after", tool))
+
+    async def turn_started(self, given: str) -> HookSaid:
+        """Tell those on the start of a turn; see `turn.ports.Hooks`."""
+        if not (hooks := self._on("turn_start")):
+            return HookSaid()
+        heard = await self._ask(hooks, self._told("turn_start", input=given), "")
+        return HookSaid(heard.denied, "\n\n".join(heard.context))
+
+    async def before(self, call: ToolCall) -> str:
+        """Tell those before a call; returns the reason why it may not run, else nothing.
+
+        What they add is told with the call's result.
+        """
+        if not (hooks := self._on("tool_before", call.name)):
+            return ""
+        heard = await self._ask(hooks, self._told("tool_before", tool=_tool_told(call)), call.id)
+        if heard.context:
+            self._before[call.id] = _added(heard)
+        return heard.denied
+
+    async def after(self, call: ToolCall, output: str, *, failed: bool) -> str:
+        """Tell those after a call; returns what the model is told behind its result."""
+        told_before = self._before.pop(call.id, "")
+        hooks = self._on("tool_after", call.name)
+        if call.by_user or not hooks:
+            return told_before
+        told = self._told("tool_after", tool=_tool_told(call, output, failed=failed))
+        return told_before + _added(await self._ask(hooks, told, call.id))
+
+    def turn_ended(self, ended: TurnEnded) -> None:
+        """Notify those on the end of a turn."""
+        if hooks := self._on("turn_end"):
+            outcome, said = ended.outcome, ended.last_message
+            self._hooks.notify(hooks, self._told("turn_end", outcome=outcome, last_message=said))
+
+    def requested(self, request: Request) -> None:
+        """Notify those on a request: the user is asked something."""
+        if hooks := self._on("request"):
+            asked = RequestTold(
+                request.id,
+                request.kind,
+                request.title,
+                request.permission,
+                request.subjects,
+                request.detail,
+                request.choices,
+            )
+            self._hooks.notify(hooks, self._told("request", request=asked))
+
+    def _on(self, moment: HookMoment, tool: str = "") -> tuple[Hook, ...]:
+        """The hooks on a moment, of this tool if it is one of a call."""
+        on = (hook for hook in self._context.hooks if hook.on == moment)
+        return tuple(hook for hook in on if not tool or globs.matches(hook.tool, tool))
+
+    async def _ask(self, hooks: Sequence[Hook], told: Told, call_id: str) -> Heard:
+        heard = await self._hooks.ask(hooks, told, call_id)
+        if heard.problems:
+            await self._emit(*(WarningRaised("hook_failed", one) for one in heard.problems))
+        return heard
+
+    def _told(self, moment: HookMoment, **fields: Any) -> Told:  # noqa: ANN401 - fields of Told
+        context = self._context
+        return Told(
+            moment,
+            context.session_id,
+            context.turn_id,
+            context.workspace,
+            context.agent,
+            context.model,
+            **fields,
+        )
+
+
+def _tool_told(call: ToolCall, output: str = "", *, failed: bool | None = None) -> ToolTold:
+    try:
+        arguments: Any = msgspec.json.decode(call.arguments or "{}")
+    except msgspec.DecodeError:
+        arguments = call.arguments
+    return ToolTold(call.name, arguments, call.id, call.effect, call.title, failed, output)
+
+
+def _added(heard: Heard) -> str:
+    return "".join(f"\n\n{one}" for one in heard.context)

@@ -1,0 +1,183 @@
+"""Hooks as processes: what they are told, what they may say, how they fail, and nothing left."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from support.daemon import gone
+from tiller_daemon.config import Hook
+from tiller_daemon.hooks.process import OUTPUT_BYTES_MAX
+from tiller_daemon.hooks.runner import BESIDE_MAX, HookRunner
+from tiller_daemon.session.hooks import Heard, Told, ToolTold
+from tiller_daemon.workspace.environment import child_environment
+from tiller_daemon.workspace.tree import become_subreaper
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _subreaper() -> None:
+    become_subreaper()
+
+
+@pytest.fixture
+def clock() -> MockClock:
+    return MockClock(rate=1.0)
+
+
+def variables(call_id: str) -> dict[str, str]:
+    return child_environment({**os.environ, "MY_TOKEN": "secret"}, [], "LOG-OF-TESTS", call_id)
+
+
+def before(workspace: Path, tool: str = "bash") -> Told:
+    call = ToolTold(tool, {"command": "ls"}, "call/1", "read")
+    return Told("tool_before", "s", "t", str(workspace), "default", "p/m", tool=call)
+
+
+async def hear(workspace: Path, *hooks: Hook, told: Told | None = None) -> Heard:
+    return await HookRunner(variables).ask(hooks, told or before(workspace), "call/1")
+
+
+def hook(command: Any, **fields: Any) -> Hook:
+    return Hook(fields.pop("on", "tool_before"), command, **fields)
+
+
+async def test_a_hook_is_told_as_json_in_the_workspace_with_a_clean_environment(
+    tmp_path: Path,
+) -> None:
+    heard = await hear(tmp_path, hook("cat >told; env >env; pwd"))
+    assert json.loads((tmp_path / "told").read_text()) == {
+        "on": "tool_before",
+        "session_id": "s",
+        "turn_id": "t",
+        "workspace": str(tmp_path),
+        "agent": "default",
+        "model": "p/m",
+        "tool": {
+            "name": "bash",
+            "arguments": {"command": "ls"},
+            "call_id": "call/1",
+            "effect": "read",
+        },
+    }
+    environment = (tmp_path / "env").read_text()
+    assert "TILLER_CALL=call/1" in environment
+    assert "MY_TOKEN" not in environment
+    assert heard.context == (f"The user's hook `cat >told; env >env; pwd` says: {tmp_path}",)
+
+
+@pytest.mark.parametrize(
+    ("command", "denied", "context"),
+    [
+        ("true", "", ""),
+        ("echo '  look out '", "", "look out"),
+        ("echo not now >&2; exit 2", "denied by the hook `h`: not now", ""),
+        ("exit 2", "denied by the hook `h`, which gave no reason", ""),
+        ('echo \'{"decision": "deny", "reason": "no"}\'', "denied by the hook `h`: no", ""),
+        ('echo \'{"decision": "go_on", "context": "hm"}\'', "", "hm"),
+        ("echo '{}'", "", ""),
+        (("/bin/echo", "a b", "$HOME"), "", "a b $HOME"),
+    ],
+)
+async def test_what_it_says_counts(tmp_path: Path, command: Any, denied: str, context: str) -> None:
+    heard = await hear(tmp_path, hook(command, name="h"))
+    said = f"The user's hook `h` says: {context}"
+    assert heard == Heard(denied, (said,) if context else ())
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ("echo broken >&2; exit 1", "it ended with 1: broken"),
+        ("kill -9 $$", "it was killed by signal 9"),
+        ("sleep 100", "stopped after its time limit of 0.3 s"),
+        ('echo \'{"decision": "allow"}\'', "JSON that can't be understood"),
+        ("echo '{'", "JSON that can't be understood"),
+        (("no-such-program",), "The program no-such-program is not found"),
+    ],
+)
+async def test_a_failure_is_told_and_the_call_goes_on_unless_it_is_to_deny(
+    tmp_path: Path, command: Any, problem: str
+) -> None:
+    heard = await hear(tmp_path, hook(command, name="h", timeout_s=0.3))
+    assert (heard.denied, heard.context) == ("", ())
+    (told,) = heard.problems
+    assert problem in told
+    assert told.endswith("the turn goes on without it.")
+    heard = await hear(tmp_path, hook(command, name="h", timeout_s=0.3, on_failure="deny"))
+    assert heard.denied.startswith("denied by the hook `h`, which failed: ")
+    assert problem in heard.denied
+
+
+async def test_hooks_run_in_order_until_one_says_no(tmp_path: Path) -> None:
+    heard = await hear(
+        tmp_path,
+        hook("echo 1 >>order"),
+        hook("echo 2 >>order; exit 1"),
+        hook("echo 3 >>order; exit 2"),
+        hook("echo 4 >>order"),
+    )
+    assert heard.denied
+    assert (tmp_path / "order").read_text().split() == ["1", "2", "3"]
+
+
+async def test_a_no_that_comes_too_late_is_something_to_tell(tmp_path: Path) -> None:
+    call = ToolTold("bash", {}, "call/1", "read", output="x", failed=False)
+    told = Told("tool_after", "s", "t", str(tmp_path), "a", "m", tool=call)
+    heard = await hear(tmp_path, hook("echo bad >&2; exit 2", on="tool_after", name="h"), told=told)
+    assert heard == Heard("", ("The user's hook `h` says: bad",))
+
+
+async def test_what_it_prints_is_bounded_and_it_need_not_listen(tmp_path: Path) -> None:
+    call = ToolTold("bash", {"command": "x" * 2**20}, "call/1", "read")
+    told = Told("tool_before", "s", "t", str(tmp_path), "a", "m", tool=call)
+    flood = hook("exec <&-; head -c 10000000 /dev/zero | tr '\\0' x", name="h")
+    heard = await hear(tmp_path, flood, told=told)
+    assert not heard.problems
+    assert OUTPUT_BYTES_MAX <= len(heard.context[0]) < OUTPUT_BYTES_MAX + 100
+
+
+@pytest.mark.parametrize("shape", ["sleep 100", "trap '' TERM; sleep 100", "setsid sleep 100"])
+async def test_g8_nothing_of_it_is_left_when_it_is_cancelled(tmp_path: Path, shape: str) -> None:
+    pids = tmp_path / "pids"
+    began = trio.current_time()
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            inner = f"({shape}) & echo $! >>pids; echo $$ >>pids; wait"
+            nursery.start_soon(hear, tmp_path, hook(inner))
+            while not pids.exists() or len(pids.read_text().split()) < 2:  # noqa: ASYNC110
+                await trio.sleep(0.01)
+            scope.cancel()
+    assert trio.current_time() - began < 3
+    assert all(gone(int(pid), timeout_s=0.0) for pid in pids.read_text().split())
+
+
+async def test_what_it_leaves_behind_is_ended_and_does_not_hold_anybody(tmp_path: Path) -> None:
+    began = trio.current_time()
+    await hear(tmp_path, hook("sleep 100 & echo $! >pid"))
+    assert trio.current_time() - began < 2
+    assert gone(int((tmp_path / "pid").read_text()))
+
+
+async def test_notifications_are_waited_for_by_nobody_and_bounded(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
+    os.mkfifo(tmp_path / "gate")
+    told = Told("turn_end", "s", "t", str(tmp_path), "a", "m", outcome="completed")
+    hooks = (hook("echo >>ran; read x <gate", on="turn_end", timeout_s=60),)
+    runner = HookRunner(variables)
+    await nursery.start(runner.run)
+    for _ in range(BESIDE_MAX + 5):
+        runner.notify(hooks, told)
+    with trio.fail_after(20):
+        while _lines(tmp_path / "ran") < BESIDE_MAX:  # noqa: ASYNC110
+            await trio.sleep(0.01)
+    nursery.cancel_scope.cancel()
+    await trio.lowlevel.checkpoint_if_cancelled()
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text().splitlines()) if path.exists() else 0
