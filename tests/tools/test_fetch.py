@@ -77,9 +77,8 @@ async def test_b59_a_hostile_page_holds_nobody_up(near, name):
         nonlocal longest_s
         while True:
             before = time.perf_counter()
-            await trio.lowlevel.checkpoint()
-            longest_s = max(longest_s, time.perf_counter() - before)
             await trio.sleep(0.005)
+            longest_s = max(longest_s, time.perf_counter() - before)
 
     async with (
         serving(status(200, HOSTILE[name], **HTML)) as server,
