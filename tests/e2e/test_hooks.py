@@ -222,8 +222,8 @@ async def test_a_hook_can_not_allow_what_the_policy_denies_or_asks(
 async def test_a_request_of_a_sub_agent_is_notified_once_though_two_sessions_show_it(
     frontend: Frontend, workspace: Path, daemon: Daemon, traces: Path
 ) -> None:
-    agents = workspace / ".tiller" / "agents"
-    agents.mkdir(parents=True)
+    agents = daemon.places.config / "agents"
+    agents.mkdir()
     plays = daemon.script(calls(bash("touch asked")), text("helped"))
     head = f"description: helps\nmodel: {plays}"
     (agents / "helper.md").write_text(f"---\n{head}\n---\nYou help.\n")
