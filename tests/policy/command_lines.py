@@ -1,5 +1,6 @@
 """Command lines as data: ways around an allowed `ls` and `git status`, and honest everyday ones."""
 
+from policy.bypasses import MORE
 from tiller_protocol.settings import Rule
 
 _APPENDED = r"""
@@ -295,6 +296,12 @@ def _lines(block: str) -> list[str]:
             ("\\u2028", "\u2028"),
             ("\\x00", "\0"),
             ("\\r", "\r"),
+            ("\\t", "\t"),
+            ("\\v", "\v"),
+            ("\\f", "\f"),
+            ("\\u200b", "\u200b"),
+            ("\\u202e", "\u202e"),
+            ("\\u3000", "\u3000"),
             ("\\n", "\n"),
         ):
             line = line.replace(escape, meant)
@@ -302,7 +309,7 @@ def _lines(block: str) -> list[str]:
     return found
 
 
-BYPASSES = _lines(_APPENDED) + _lines(_WRITING)
+BYPASSES = [text for block in (_APPENDED, _WRITING, *MORE) for text in _lines(block)]
 
 _PROJECT = ("git *", "npm *", "pytest *", "python -m pytest *", "cargo *", "make *", "uv run *")
 HONEST_RULES = [Rule("bash", pattern, "allow") for pattern in _PROJECT]

@@ -20,7 +20,7 @@ def verdict(text, rules):
 
 
 def test_there_are_enough_examples_to_mean_something():
-    assert len(set(BYPASSES)) >= 150
+    assert len(set(BYPASSES)) >= 500
     assert len(set(HONEST)) >= 100
 
 

@@ -280,7 +280,9 @@ def _tree(words: Sequence[Word]) -> bool:
 
 
 def _file(words: Sequence[Word]) -> bool:
-    return _plain(words) and not _refuses(words, ["--compile"], "C")
+    return _plain(words) and not _refuses(
+        words, ["--compile", "--uncompress", "--uncompress-noreport"], "CzZ"
+    )
 
 
 def _tar(words: Sequence[Word]) -> bool:

@@ -315,6 +315,10 @@ class _Reader:
             case "simple_expansion" | "expansion":
                 self._expansion(node, source, depth)
             case "command_substitution" | "process_substitution":
+                if source.startswith("`") and re.search(r"[\\`]", source[1:-1]):
+                    # The shell ends it at the next backtick, quoted or not, and takes backslashes
+                    # off what is in it before it looks at that.
+                    self.doubt("it holds backslashes or backticks between backticks")
                 for child in self.children(node):
                     self.visit(child, depth + 1)
             case _:

@@ -1,0 +1,106 @@
+"""Judges the command lines of the shell scripts that are installed on this machine.
+
+Nobody wrote them for this: they show how much of what people write is understood, and how fast.
+What is judged to only read is printed with `--reads`, for somebody to look for what does not.
+"""
+
+import argparse
+import os
+import random
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "daemon"))
+
+from tiller_daemon.policy.shell_commands import parse_command
+
+PLACES = ("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/share", "/etc", "/var/lib/dpkg/info")
+SHEBANG = re.compile(rb"#! ?/(?:usr/)?bin/(?:env )?(?:ba|da)?sh\b")
+CHARS_MIN, CHARS_MAX = 3, 400
+PIECE = re.compile(
+    r"\b(?:then|do|else|in)$|[|&\\({]$|^(?:fi|done|else|esac|elif|then|do)\b|^[|&})]"
+)
+"""Lines that are a piece of a statement."""
+
+
+def command_lines(places: tuple[str, ...] = PLACES) -> Iterator[str]:
+    """Every line of every script that can stand for itself, each once."""
+    seen: set[str] = set()
+    for place in places:
+        for parent, _, names in os.walk(place):
+            for name in sorted(names):
+                for line in _lines(Path(parent, name)):
+                    if line not in seen:
+                        seen.add(line)
+                        yield line
+
+
+def _lines(path: Path) -> Iterator[str]:
+    try:
+        if path.is_symlink() or not path.is_file():
+            return
+        with path.open("rb") as stream:
+            data = stream.read(64)
+            if not SHEBANG.match(data):
+                return
+            data += stream.read(1 << 20)
+    except OSError:
+        return
+    for line in data.decode(errors="replace").splitlines():
+        text = line.strip()
+        if CHARS_MIN <= len(text) <= CHARS_MAX and text[0] != "#" and not PIECE.search(text):
+            yield text
+
+
+def is_valid(text: str) -> bool:
+    """Whether bash takes it for whole statements."""
+    done = subprocess.run(["bash", "-n"], input=text.encode(), capture_output=True, check=False)
+    return done.returncode == 0 and not done.stderr
+
+
+def main() -> None:
+    """Judge and print figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--reads", action="store_true", help="print what only reads")
+    parser.add_argument("--doubts", action="store_true", help="print why others are uncertain")
+    arguments = parser.parse_args()
+    lines = sorted(command_lines())
+    random.Random(arguments.seed).shuffle(lines)
+    chosen: list[str] = []
+    for line in lines:
+        if is_valid(line):
+            chosen.append(line)
+        if len(chosen) == arguments.count:
+            break
+    took_us: list[float] = []
+    certain = reads = 0
+    doubts: dict[str, int] = {}
+    for line in chosen:
+        began = time.perf_counter()
+        parsed = parse_command(line)
+        took_us.append((time.perf_counter() - began) * 1e6)
+        certain += parsed.certain
+        reads += parsed.only_reads
+        if not parsed.certain:
+            doubts[parsed.doubt] = doubts.get(parsed.doubt, 0) + 1
+        if arguments.reads and parsed.only_reads:
+            print(line)
+    count = len(chosen)
+    print(f"{count} of {len(lines)} lines: {certain} taken apart ({certain / count:.0%}), of which")
+    print(
+        f"{reads} only read; the others are asked about. {statistics.median(took_us):.0f} us each"
+    )
+    if arguments.doubts:
+        for doubt, number in sorted(doubts.items(), key=lambda one: -one[1])[:20]:
+            print(f"{number:6} {doubt}")
+
+
+if __name__ == "__main__":
+    main()
