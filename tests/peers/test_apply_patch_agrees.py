@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 import trio
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tiller_daemon.tools.apply_patch import APPLY_PATCH
@@ -29,6 +29,8 @@ pytestmark = pytest.mark.peer
 NAMES = ("a", "b", "d/c")
 LINES = ("x", "y", "z", "", " x", "x ", "\ty", "é", "“z”", "@@", "+", "-x", "*** x", "def f():")
 RUNS = 400
+
+TWICE_AT_THE_END = "*** Begin Patch\n*** Update File: a\n@@\n+1\n@@\n x\n+2\n*** End Patch\n"
 
 line = st.sampled_from(LINES)
 content = st.lists(line, max_size=8).map(lambda lines: "".join(f"{one}\n" for one in lines))
@@ -141,6 +143,7 @@ def test_random_patches_leave_the_trees_that_codex_leaves(codex_apply_patch, tmp
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(case())
+    @example(Case({"a": "x\n"}, TWICE_AT_THE_END))
     def agree(one: Case) -> None:
         nonlocal taken, refused
         theirs, ours = put(one.files, tmp_path / "theirs"), put(one.files, tmp_path / "ours")

@@ -6,7 +6,8 @@ context keep what they are in the file. So do a byte order mark, bytes that are 
 and a missing last one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from tiller_daemon.tools.apply_patch_format import Hunk, Mark
@@ -97,7 +98,7 @@ def _find_all(lines: Sequence[str], hunks: Sequence[Hunk], name: str) -> list[_R
         if one.length:
             place = one.start + one.length
         found.append(one)
-    return sorted(found, key=lambda one: one.start)
+    return found
 
 
 def _find(lines: Sequence[str], hunk: Hunk, place: int) -> _Replacement | None:
@@ -132,17 +133,24 @@ def _seek(lines: Sequence[str], wanted: Sequence[str], place: int, *, at_end: bo
 def _replaced(lines: Sequence[Line], found: Sequence[_Replacement]) -> list[Line]:
     after: list[Line] = []
     place = 0
-    for start, length, new in found:
+    # What two hunks add at one place, the end of the file, comes in the order of the patch.
+    for start, new in sorted(_changes(found), key=lambda change: change[0]):
         after += lines[place:start]
         place = start
         for mark, text in new:
-            match mark:
-                case " ":
-                    after.append(lines[place])
-                    place += 1
-                case "-":
-                    place += 1
-                case "+":
-                    after.append(Line(text, end_at(lines, place)))
-        place = start + length
+            if mark == "-":
+                place += 1
+            else:
+                after.append(Line(text, end_at(lines, place)))
     return [*after, *lines[place:]]
+
+
+def _changes(found: Sequence[_Replacement]) -> Iterator[tuple[int, list[tuple[Mark, str]]]]:
+    """Give each run of lines that go or come, and where it begins."""
+    for replacement in found:
+        place = replacement.start
+        for is_context, run in groupby(replacement.lines, key=lambda line: line[0] == " "):
+            new = list(run)
+            if not is_context:
+                yield place, new
+            place += sum(mark != "+" for mark, _ in new)
