@@ -159,7 +159,7 @@ async def test_many_new_files_come_back_as_well(snapshots: Snapshots, workspace:
     assert all_bytes(workspace) == {}
 
 
-async def test_ignored_large_and_secret_files_and_repositories_inside_are_not_kept(
+async def test_g13_secrets_and_ignored_large_and_others_repositories_files_are_not_kept(
     snapshots: Snapshots, workspace: Path, tmp_path: Path
 ):
     git(workspace, "init", "-q")

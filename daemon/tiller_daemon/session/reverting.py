@@ -109,13 +109,9 @@ async def session_diff(
     first, last = known[0].tree_before, known[-1].tree_after
     workspace = snapshot.workspace
     try:
-        touched = {
-            change.path
-            for patch in known
-            for change in await snapshots.changes(workspace, patch.tree_before, patch.tree_after)
-        }
+        touched = {path for patch in known for path in await _paths_of(patch, snapshots, workspace)}
         changes = await snapshots.changes(workspace, first, last)
-        mine = [change for change in changes if change.path in touched]
+        mine = [change for change in changes if printable(change.path) in touched]
         text = await snapshots.diff(workspace, first, last, [change.path for change in mine])
     except SnapshotProblem as problem:
         raise RejectionError("unavailable", f"There is no diff: {problem}.") from problem
@@ -126,6 +122,13 @@ async def session_diff(
         cut=len(text) > DIFF_CHARS_MAX or len(files) > FILES_TOLD_MAX,
         partial=partial,
     )
+
+
+async def _paths_of(patch: Patch, snapshots: Snapshots, workspace: str) -> set[str]:
+    if not patch.more:
+        return {*patch.files}
+    changes = await snapshots.changes(workspace, patch.tree_before, patch.tree_after)
+    return {printable(change.path) for change in changes}
 
 
 async def _plan(snapshots: Snapshots, workspace: str, items: Sequence[Item]) -> Plan:

@@ -26,6 +26,9 @@ EDITABLE_BYTES_MAX: Final = 16 * 1024 * 1024
 SMALL_BYTES: Final = 64 * 1024
 """Up to here a file is read on the loop: some 20 us, where a thread would cost 100."""
 
+TEMPORARY: Final = ".tiller-"
+"""How the names of files begin that are about to take another one's place."""
+
 _READ_BYTES: Final = 1024 * 1024
 
 
@@ -96,7 +99,7 @@ def replace(location: Location, data: bytes) -> None:
 
 def temporary_name() -> str:
     """Return a name, beside a file, for what is to take its place."""
-    return f".tiller-{secrets.token_hex(8)}"
+    return f"{TEMPORARY}{secrets.token_hex(8)}"
 
 
 def writable_state(parent: int, name: str, location: Location) -> os.stat_result | None:

@@ -8,14 +8,14 @@ of it. Everything here blocks for as long as the disk takes. Where contents come
 
 import hashlib
 import os
-import secrets
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tiller_daemon.workspace.files import EDITABLE_BYTES_MAX
+from tiller_daemon.workspace.files import EDITABLE_BYTES_MAX, temporary_name, write_new
+from tiller_daemon.workspace.paths import Location, PathProblem, opened_parent
 
 FILE_BYTES_MAX: Final = EDITABLE_BYTES_MAX
 """The largest file that is kept, and so can be put back: what tools may edit."""
@@ -60,48 +60,11 @@ def put_back(
     room for a file. A directory that has become empty is removed as well.
     """
     left: list[str] = []
-    moves = sorted(moves, key=lambda move: (move.wanted is not None, move.path))
-    for move in moves:
-        path = workspace / move.path
+    for move in sorted(moves, key=lambda move: (move.wanted is not None, move.path)):
         content = contents.get(move.wanted.blob) if move.wanted else b""
-        try:
-            if content is None or found_at(workspace, move.path) != move.expected:
-                left.append(move.path)
-            elif move.wanted is None:
-                path.unlink()
-                _remove_empty(path.parent, workspace)
-            else:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                if path.is_dir() and not path.is_symlink():
-                    path.rmdir()
-                _replace(path, move.wanted.mode, content)
-        except OSError:
+        if content is None or not _is_done(workspace, move, content):
             left.append(move.path)
     return tuple(left)
-
-
-def found_at(workspace: Path, path: str) -> Entry | NotOurs | None:
-    """What is there now; no link is followed, neither at the end nor on the way.
-
-    An empty directory is nothing, as no snapshot tells of one.
-    """
-    whole = workspace / path
-    if os.path.realpath(whole.parent) != str(whole.parent):
-        return NotOurs()
-    try:
-        state = os.lstat(whole)
-        if stat.S_ISLNK(state.st_mode):
-            return Entry(LINK, blob_id(os.fsencode(os.readlink(whole))))  # noqa: PTH115 - bytes
-        if stat.S_ISDIR(state.st_mode):
-            return NotOurs() if any(whole.iterdir()) else None
-        if not stat.S_ISREG(state.st_mode) or state.st_size > FILE_BYTES_MAX:
-            return NotOurs()
-        mode = EXECUTABLE if state.st_mode & stat.S_IXUSR else PLAIN
-        return Entry(mode, blob_id(whole.read_bytes()))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError:
-        return NotOurs()
 
 
 def blob_id(data: bytes) -> str:
@@ -147,43 +110,79 @@ def _is_unkept(path: Path, secret_values: Sequence[bytes]) -> bool:
     return any(value in data for value in secret_values)
 
 
-def _replace(path: Path, mode: int, content: bytes) -> None:
-    temporary = path.with_name(f".tiller-{secrets.token_hex(8)}")
+def _is_done(workspace: Path, move: Move, content: bytes) -> bool:
+    """Do a move if its file is as expected; no link is followed, not even on the way."""
+    location = Location(workspace / move.path, inside=True, text=move.path)
+    try:
+        with opened_parent(location, make=move.expected is None) as (parent, name):
+            if _found(parent, name) != move.expected:
+                return False
+            if move.wanted is None:
+                os.unlink(name, dir_fd=parent)
+            else:
+                _replace(parent, name, move.wanted.mode, content)
+    except (OSError, PathProblem):
+        return False
+    if move.wanted is None:
+        _remove_empty(location.path.parent, workspace)
+    return True
+
+
+def _found(parent: int, name: str) -> Entry | NotOurs | None:
+    """What is there now. An empty directory is nothing, as no snapshot tells of one."""
+    try:
+        state = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISLNK(state.st_mode):
+        return Entry(LINK, blob_id(os.readlink(os.fsencode(name), dir_fd=parent)))
+    how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    if stat.S_ISDIR(state.st_mode):
+        opened = os.open(name, how, dir_fd=parent)
+        try:
+            return NotOurs() if os.listdir(opened) else None  # noqa: PTH208 - by descriptor
+        finally:
+            os.close(opened)
+    if not stat.S_ISREG(state.st_mode) or state.st_size > FILE_BYTES_MAX:
+        return NotOurs()
+    with os.fdopen(os.open(name, how, dir_fd=parent), "rb") as stream:
+        mode = EXECUTABLE if state.st_mode & stat.S_IXUSR else PLAIN
+        return Entry(mode, blob_id(stream.read(FILE_BYTES_MAX + 1)))
+
+
+def _replace(parent: int, name: str, mode: int, content: bytes) -> None:
+    temporary = temporary_name()
     try:
         if mode == LINK:
-            temporary.symlink_to(os.fsdecode(content))
+            os.symlink(content, os.fsencode(temporary), dir_fd=parent)
         else:
-            _write_new(temporary, path, mode, content)
-        temporary.replace(path)
+            before = _plain_state(parent, name)
+            write_new(parent, temporary, content, before)
+            _set_executable(parent, temporary, executable=mode == EXECUTABLE)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            os.rmdir(name, dir_fd=parent)
+        os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
     except BaseException:
         with suppress(FileNotFoundError):
-            temporary.unlink()
+            os.unlink(temporary, dir_fd=parent)
         raise
 
 
-def _write_new(temporary: Path, path: Path, mode: int, content: bytes) -> None:
-    how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    opened = os.open(temporary, how, 0o777 if mode == EXECUTABLE else 0o666)
-    with os.fdopen(opened, "wb") as stream:
-        with suppress(FileNotFoundError):
-            before = os.lstat(path)
-            if stat.S_ISREG(before.st_mode):
-                _take_over(opened, before, mode)
-        stream.write(content)
-        stream.flush()
-        os.fsync(opened)
+def _plain_state(parent: int, name: str) -> os.stat_result | None:
+    """Owner and permissions to take over, where there is a file."""
+    with suppress(FileNotFoundError):
+        state = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        return state if stat.S_ISREG(state.st_mode) else None
+    return None
 
 
-def _take_over(opened: int, before: os.stat_result, mode: int) -> None:
-    """Give a file the owner and the permissions that it had, but for who may run it."""
-    with suppress(PermissionError):
-        os.fchown(opened, before.st_uid, before.st_gid)
-    kept = stat.S_IMODE(before.st_mode)
-    if mode == PLAIN:
-        kept &= ~_ANY_X
-    elif not kept & stat.S_IXUSR:
-        kept |= (kept & _ANY_R) >> 2
-    os.fchmod(opened, kept)
+def _set_executable(parent: int, name: str, *, executable: bool) -> None:
+    """Let those run a file who may read it, or nobody; left as it is when that holds already."""
+    mode = stat.S_IMODE(os.stat(name, dir_fd=parent).st_mode)
+    if executable and not mode & stat.S_IXUSR:
+        os.chmod(name, mode | (mode & _ANY_R) >> 2, dir_fd=parent)
+    elif not executable and mode & _ANY_X:
+        os.chmod(name, mode & ~_ANY_X, dir_fd=parent)
 
 
 def _remove_empty(directory: Path, workspace: Path) -> None:

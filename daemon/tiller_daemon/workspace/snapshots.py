@@ -20,6 +20,7 @@ import msgspec
 import structlog
 import trio
 
+from tiller_daemon.workspace.files import TEMPORARY
 from tiller_daemon.workspace.restoring import (
     FILE_BYTES_MAX,
     Entry,
@@ -38,6 +39,10 @@ Read = TypeVar("Read")
 NEW_BYTES_MAX: Final = 512 * 1024 * 1024
 NEW_FILES_MAX: Final = 100_000
 """Most that one snapshot takes in; a workspace with more to keep is too large for snapshots."""
+
+LIST_S_MAX: Final = 15.0
+"""How long looking through the workspace may take; 5,000 files take 0.02 s. In somebody's whole
+home directory the first call that may write waits so long, and then there are no snapshots."""
 
 TRY_AGAIN_S: Final = 600.0
 """How long a workspace goes without snapshots after one failed: each try may take a minute."""
@@ -183,7 +188,9 @@ class Snapshots:
 
     async def run(self, exists: Callable[[str], Awaitable[bool]]) -> None:
         """Remove what nobody needs any more: now, and whenever a session was deleted."""
-        dropped = await self._drop_old(exists)
+        names = await trio.to_thread.run_sync(self._holders)
+        gone = frozenset([name for name in names if not await exists(name)])
+        dropped = await trio.to_thread.run_sync(self._drop_old, gone)
         while True:
             for path in sorted(self._directory.glob("*.git")):
                 await self._clean(path, everything=dropped)
@@ -210,7 +217,9 @@ class Snapshots:
 
     async def _take(self, store: _Store) -> str:
         listed = await store.shadow.run(
-            "ls-files", "-z", "-t", "-o", "-m", "-d", "--exclude-standard", on_files=True
+            *("ls-files", "-z", "-t", "-o", "-m", "-d", "--exclude-standard"),
+            on_files=True,
+            timeout_s=LIST_S_MAX,
         )
         if listed:
             gone, kept = await trio.to_thread.run_sync(self._sort_out, store.shadow, listed)
@@ -225,8 +234,8 @@ class Snapshots:
             given = b"".join(os.fsencode(name) + b"\0" for name in names)
             packed = ("-c", "core.bigFileThreshold=1") if len(names) >= PACKED_FROM else ()
             arguments = (*packed, "update-index", "--add", *how, "-z", "--stdin")
+            store.tree = ""  # before: who is cancelled does not know whether git was done
             await store.shadow.run(*arguments, given=given, on_files=True)
-            store.tree = ""
 
     def _sort_out(self, shadow: Shadow, listed: bytes) -> tuple[list[str], list[str]]:
         """What is to be forgotten and what is to be kept, of the names that git lists.
@@ -236,7 +245,7 @@ class Snapshots:
         files = {(r[:1], os.fsdecode(r[2:])) for r in listed.split(b"\0") if r}
         known = {name for tag, name in files if tag != b"?"}
         # A name with a slash at its end is a repository inside the workspace.
-        names = {name for _, name in files if not name.endswith("/")}
+        names = {name for _, name in files if not name.endswith("/") and not _is_temporary(name)}
         sizes = {name: _size(shadow.workspace / name) for name in names}
         wanted = [
             name
@@ -257,9 +266,8 @@ class Snapshots:
     def _refer(self, store: _Store, tree: str, session_id: str) -> None:
         """Hold the tree for as long as the session may want to go back to it."""
         path = store.shadow.store / _REFERENCES / session_id / tree
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"{tree}\n")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{tree}\n")
 
     def _write_journal(self, store: _Store, moves: Sequence[Move], submission_id: str) -> None:
         told = [(os.fsencode(move.path), move.expected, move.wanted) for move in moves]
@@ -288,18 +296,23 @@ class Snapshots:
             left += await trio.to_thread.run_sync(put_back, store.shadow.workspace, some, wanted)
         return tuple(left)
 
-    async def _drop_old(self, exists: Callable[[str], Awaitable[bool]]) -> bool:
-        """Let go of what belongs to no session, and of what is old; whether there was any."""
+    def _holders(self) -> set[str]:
+        """The sessions that hold snapshots. Blocks, as there may be thousands."""
+        return {held.name for held in self._directory.glob(f"*.git/{_REFERENCES}/*")}
+
+    def _drop_old(self, gone: frozenset[str]) -> bool:
+        """Let go of what belongs to `gone` sessions, and of what is old; whether there was any."""
         dropped = False
         for held in self._directory.glob(f"*.git/{_REFERENCES}/*"):
-            if not await exists(held.name):
+            if held.name in gone:
                 shutil.rmtree(held, ignore_errors=True)
                 dropped = True
                 continue
-            for reference in held.iterdir():
-                if reference.stat().st_mtime < time.time() - KEEP_S:
-                    reference.unlink(missing_ok=True)
-                    dropped = True
+            with suppress(FileNotFoundError):  # a session that is deleted just now
+                for reference in held.iterdir():
+                    if reference.stat().st_mtime < time.time() - KEEP_S:
+                        reference.unlink(missing_ok=True)
+                        dropped = True
         return dropped
 
     async def _clean(self, path: Path, *, everything: bool) -> None:
@@ -326,6 +339,10 @@ def _is_untidy(store: Path) -> bool:
     loose = 256 * sum(1 for _ in store.glob("objects/17/*"))
     packs = sum(1 for _ in store.glob("objects/pack/*.pack"))
     return loose > LOOSE_FILES_MAX or packs > PACKS_MAX
+
+
+def _is_temporary(name: str) -> bool:
+    return name.rpartition("/")[2].startswith(TEMPORARY)
 
 
 def _size(path: Path) -> int:
