@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tiller_daemon.policy.rules import decide, rules_of_always
 from tiller_daemon.session.command_reach import UNKNOWN, needs_beyond
 from tiller_daemon.tools.base import Need
+from tiller_protocol.settings import Rule
 
 
 def subjects(command: str, workspace: Path) -> tuple[str, ...]:
@@ -79,3 +81,33 @@ def test_what_only_the_run_will_tell_is_said_so_and_never_allowed_for_good(
     (need,) = needs_beyond([Need("bash", ('cat "$file"',), kind="command")], workspace)
     assert need.subjects == (UNKNOWN,)
     assert need.always == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "asks"),
+    [
+        (".git/hooks/pre-commit", True),
+        (".git/config", True),
+        ("sub/.git/hooks/x", True),
+        (".GIT/hooks/x", True),
+        (".tiller/config.toml", True),
+        (".vscode/tasks.json", True),
+        (".claude/settings.json", True),
+        (".envrc", True),
+        ("/home/u/.codex/config.toml", True),
+        (".gitignore", False),
+        ("src/git/hooks.py", False),
+        (".github/workflows/x.yml", False),
+    ],
+)
+def test_b60_leave_to_write_is_no_leave_to_write_what_makes_programs_run(path, asks):
+    """An agent's way out of its sandbox would be a hook that the user's own git runs."""
+    write = Need("write", (path,), kind="path")
+    needs = (write, *needs_beyond((write,), Path("/w")))
+    rules = (Rule("write", "*", "allow"), Rule("bash", "*", "allow"))
+    verdict = decide(needs, rules, "ask")
+    assert verdict.action == ("ask" if asks else "allow")
+    if asks:
+        assert verdict.permission == "protected_path"
+        granted = (*rules, *rules_of_always(needs))
+        assert decide(needs, granted, "ask").action == "allow"

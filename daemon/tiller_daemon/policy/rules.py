@@ -23,6 +23,9 @@ def _built_in(permission: str, *patterns: str, action: Action) -> tuple[Rule, ..
 UNSANDBOXED = "unsandboxed"
 """To run without a sandbox: by a rule, or where there is none, after a question."""
 
+PROTECTED_PATH = "protected_path"
+"""To write a file that makes another program run something, such as a hook of git."""
+
 BUILT_IN: tuple[Rule, ...] = (
     *_built_in("read", "*", action="allow"),
     *_built_in("read", "*.env", "*.env.*", "*.envrc", action="ask"),
@@ -34,6 +37,7 @@ BUILT_IN: tuple[Rule, ...] = (
     *_built_in("write", "*", action="ask"),
     *_built_in("external_directory", "*", action="ask"),
     *_built_in("repository_programs", "*", action="ask"),
+    *_built_in(PROTECTED_PATH, "*", action="ask"),
     *_built_in("doom_loop", "*", action="ask"),
     *_built_in("task", "*", action="allow"),
 )

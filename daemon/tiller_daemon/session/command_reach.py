@@ -7,14 +7,16 @@ through links; a word that only its run will tell asks.
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tiller_daemon.policy.rules import UNSANDBOXED
+from tiller_daemon.policy import globs
+from tiller_daemon.policy.rules import PROTECTED_PATH, UNSANDBOXED
 from tiller_daemon.policy.shell_commands import only_reads, places_read
 from tiller_daemon.tools.base import Need
 from tiller_daemon.workspace.git_programs import programs_named
 from tiller_daemon.workspace.paths import PathProblem, locate, printable
+from tiller_daemon.workspace.sandbox_paths import is_protected
 
 HARMLESS = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/zero"})
 """Files outside of every workspace that hold nothing of anybody's."""
@@ -24,11 +26,15 @@ UNKNOWN = "(known only when it runs)"
 _OPTION = re.compile(r"-[^/=~]*=?")
 
 
-def needs_beyond(needs: Iterable[Need], workspace: Path) -> tuple[Need, ...]:
-    """What the reading commands among `needs` need besides."""
+def needs_beyond(needs: Sequence[Need], workspace: Path) -> tuple[Need, ...]:
+    """What the reading commands among `needs` need besides, and who writes where programs begin."""
     texts = [text for need in needs if need.kind == "command" for text in need.subjects]
     commands = [text for text in texts if only_reads(text)]
-    return (*_needs_outside(commands, workspace), *_needs_programs(commands, workspace))
+    return (
+        *_needs_outside(commands, workspace),
+        *_needs_programs(commands, workspace),
+        *_needs_protected(needs),
+    )
 
 
 def needs_without_sandbox(needs: Iterable[Need]) -> tuple[Need, ...]:
@@ -45,6 +51,21 @@ def needs_without_sandbox(needs: Iterable[Need]) -> tuple[Need, ...]:
         for text in texts
         if not only_reads(text)
     )
+
+
+def _needs_protected(needs: Iterable[Need]) -> tuple[Need, ...]:
+    """A file that makes git, tiller, another agent or an editor run something is not like others.
+
+    No command in a sandbox can write it; for a tool it is a question of its own, so that leave to
+    write in the workspace is no leave to get out of the sandbox.
+    """
+    written = (n for n in needs if n.permission == "write" and n.kind == "path")
+    found = [text for need in written for text in need.subjects if is_protected(text)]
+    if not found:
+        return ()
+    title = f"Write what may make other programs run something: {', '.join(found)}"
+    always = tuple(globs.escape(text) for text in found)
+    return (Need(PROTECTED_PATH, tuple(found), always, "path", title),)
 
 
 def _needs_programs(commands: Iterable[str], workspace: Path) -> tuple[Need, ...]:

@@ -56,6 +56,17 @@ NEVER_MADE: Final = (".git/commondir",)
 """Leads git to another configuration, and no stand-in is possible: taken away after a command."""
 
 
+_PROTECTED_NAMES: Final = frozenset(
+    path.partition("/")[0]
+    for path in (*PROTECTED_FOLDERS, *PROTECTED_FILES, *PROTECTED_IF_THERE, *NEVER_MADE)
+)
+
+
+def is_protected(path: str) -> bool:
+    """Whether a path leads to or through one of these names, at any depth and in any case."""
+    return not _PROTECTED_NAMES.isdisjoint(path.casefold().split("/"))
+
+
 def hidden_paths(home: Path, environ: Mapping[str, str], uid: int) -> Iterator[Path]:
     """What is to be hidden, be it there or not."""
     yield from (home / name for name in HIDDEN_IN_HOME)
