@@ -167,16 +167,24 @@ async def test_notifications_are_waited_for_by_nobody_and_bounded(
 ) -> None:
     os.mkfifo(tmp_path / "gate")
     told = Told("turn_end", "s", "t", str(tmp_path), "a", "m", outcome="completed")
-    hooks = (hook("echo >>ran; read x <gate", on="turn_end", timeout_s=60),)
+    hooks = (hook("echo >>ran; read x <gate; echo >>done", on="turn_end", timeout_s=60),)
     runner = HookRunner(variables)
     await nursery.start(runner.run)
     for _ in range(BESIDE_MAX + 5):
         runner.notify(hooks, told)
-    with trio.fail_after(20):
-        while _lines(tmp_path / "ran") < BESIDE_MAX:  # noqa: ASYNC110
-            await trio.sleep(0.01)
+    await _until_lines(tmp_path / "ran", BESIDE_MAX)
+    gate = os.open(tmp_path / "gate", os.O_RDWR)
+    os.write(gate, b"\n" * (BESIDE_MAX + 5))
+    await _until_lines(tmp_path / "done", BESIDE_MAX)
+    os.close(gate)
+    assert _lines(tmp_path / "ran") == BESIDE_MAX
     nursery.cancel_scope.cancel()
-    await trio.lowlevel.checkpoint_if_cancelled()
+
+
+async def _until_lines(path: Path, count: int) -> None:
+    with trio.fail_after(20):
+        while _lines(path) < count:  # noqa: ASYNC110 - nobody announces them
+            await trio.sleep(0.01)
 
 
 def _lines(path: Path) -> int:

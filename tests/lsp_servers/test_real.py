@@ -75,6 +75,8 @@ async def test_typescript(room: Room, typescript: str) -> None:
     told = await room.edit("lib.ts", "export function size(of: number) { return of; }\n")
     assert told == ""
     assert "app.ts: nothing found" in await room.look(), "it sees what else has changed"
+    (room.workspace / "lib.ts").write_text("export const length = 1;\n")
+    assert "app.ts (typescript):" in await room.look("app.ts"), "by a command, too"
 
 
 @pytest.mark.peer

@@ -92,11 +92,12 @@ def publish(uri: str, version: int) -> None:
         return
     diagnostics = found(texts[uri]) * (MANY if HOW == "many" else 1)
     params = {"uri": uri, "diagnostics": diagnostics}
-    if HOW == "stale":
-        send({"method": "textDocument/publishDiagnostics", "params": {**params, "version": 0}})
     if HOW != "unversioned":
         params["version"] = version
     send({"method": "textDocument/publishDiagnostics", "params": params})
+    if HOW == "stale":
+        wrong = {"uri": uri, "diagnostics": found("bad\nbad\n"), "version": version - 1}
+        send({"method": "textDocument/publishDiagnostics", "params": wrong})
 
 
 def pull(message: dict) -> None:

@@ -13,7 +13,7 @@ import trio
 from msgspec import Raw
 
 from tiller_daemon.lsp.connection import Answer, Connection, Lost, Refused
-from tiller_daemon.lsp.documents import Diagnostics, Document, Documents
+from tiller_daemon.lsp.documents import OPEN_MAX, Diagnostics, Document, Documents
 from tiller_daemon.lsp.messages import (
     CLIENT,
     CONTENT_MODIFIED,
@@ -87,14 +87,26 @@ class Server:
         finally:
             self.is_over, self._connection = True, None
             self._ready.set()
+            self.untold.clear()
             for document in self.documents:
                 self.documents.remove(document.path)
         if self.problem:
             log.warning("language_server_ended", server=self.name, reason=self.problem)
 
+    @property
+    def is_of_use(self) -> bool:
+        """Whether it lives, and was not told to end."""
+        return not self.is_over and not self._life.cancel_called
+
     def end(self) -> None:
         """Begin to end it."""
         self._life.cancel()
+
+    def owe(self, path: Path, before: str) -> str:
+        """Note how a file was before a change; returns how it was when something was last told."""
+        if len(self.untold) >= OPEN_MAX and path not in self.untold:
+            del self.untold[next(iter(self.untold))]
+        return self.untold.setdefault(path, before)
 
     async def diagnose(self, path: Path, text: str, *, fresh: bool = False) -> Diagnostics | None:
         """What is wrong in a file with that text; `None` if the server can't say.

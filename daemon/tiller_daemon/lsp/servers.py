@@ -173,7 +173,7 @@ class LanguageServers:
     def _server(self, found: Found) -> Server | None:
         key = (found.root, found.recipe.name)
         server = self._servers.get(key)
-        if server and not server.is_over:
+        if server and server.is_of_use:
             return server
         crashes = self._crashes[key]
         while crashes and crashes[0] < trio.current_time() - CRASH_FORGOTTEN_S:
@@ -191,7 +191,7 @@ class LanguageServers:
             self._crashes[key].append(trio.current_time())
 
     def _make_room(self) -> None:
-        alive = [one for one in self._servers.values() if not one.is_over]
+        alive = [one for one in self._servers.values() if one.is_of_use]
         if len(alive) >= SERVERS_MAX:
             min(alive, key=lambda one: one.used_at).end()
         gone = [key for key, one in self._servers.items() if one.is_over and not one.problem]
@@ -201,7 +201,7 @@ class LanguageServers:
 
 async def _news(server: Server, file: _File, after: str) -> list[Diagnostic] | None:
     """The errors that a change has made, by what was last told; `None` if nobody can say."""
-    before = server.untold.setdefault(file.path, file.text)
+    before = server.owe(file.path, file.text)
     known: Diagnostics | None = ()
     try:
         await _refresh(server, file.path)
@@ -213,7 +213,7 @@ async def _news(server: Server, file: _File, after: str) -> list[Diagnostic] | N
     if known is None or found is None:
         return None
     server.is_late = False
-    del server.untold[file.path]
+    server.untold.pop(file.path, None)
     return new_errors(known, before, found, after)
 
 
