@@ -4,6 +4,8 @@ import os
 import stat
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tiller_daemon.tools.apply_patch_format import BadPatch, parse_patch
 from tiller_daemon.tools.base import ToolFailure
@@ -194,6 +196,23 @@ def test_what_is_wrong_with_a_patch_is_said_with_its_line(text, said):
     with pytest.raises(BadPatch) as bad:
         parse_patch(text)
     assert said in str(bad.value)
+
+
+PIECES = st.sampled_from(
+    ["*** Begin Patch", "*** End Patch", "*** Add File: a", "*** Update File: a", "*** Move to: b",
+     "*** Delete File: a", "*** End of File", "@@", "@@ x", "+x", "-x", " x", "", "x", "\ud800"]
+)  # fmt: skip
+
+
+@given(st.lists(PIECES, max_size=12).map("\n".join) | st.text())
+def test_any_text_is_a_patch_or_is_refused_with_a_sentence(text):
+    for patch_text in (text, patch(f"{text}\n")):
+        said = ""
+        try:
+            assert parse_patch(patch_text)
+        except BadPatch as bad:
+            said = str(bad)
+        assert said == "" or said.endswith(".")
 
 
 def test_one_approval_shows_all_files_and_the_way_out(bench, tmp_path):

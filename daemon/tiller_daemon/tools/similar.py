@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-from tiller_daemon.workspace.paths import Location, printable
+from tiller_daemon.workspace.paths import Location, PathProblem, opened_parent, printable
 
 NAMES_MAX: Final = 3
 NAMES_LOOKED_AT: Final = 5000
@@ -56,9 +56,9 @@ def close_names(name: str, known: Iterable[str]) -> list[str]:
 def did_you_mean_path(location: Location) -> str:
     """Return a question with the paths beside a missing one that have a name like its own."""
     try:
-        with os.scandir(location.path.parent) as found:
-            names = [one.name for one in islice(found, NAMES_LOOKED_AT)]
-    except OSError:
+        with opened_parent(location) as (parent, _):
+            names = _names(parent)
+    except PathProblem:
         return ""
     directory = location.text.rpartition("/")[0]
     near = close_names(location.path.name, names)
@@ -88,6 +88,15 @@ def show_lines(places: Iterable[tuple[int, list[str]]]) -> str:
         "\n".join(f"{first + i:>6}\t{line}" for i, line in enumerate(lines))
         for first, lines in places
     )
+
+
+def _names(directory: int) -> list[str]:
+    opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        with os.scandir(opened) as found:
+            return [one.name for one in islice(found, NAMES_LOOKED_AT)]
+    finally:
+        os.close(opened)
 
 
 def _question(names: list[str]) -> str:
