@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
@@ -52,15 +52,15 @@ def freeze_context(
     agent_name = overrides.agent or settings.agent or DEFAULT_AGENT
     agent = choose_agent(agents, agent_name)
     model = services.model(overrides.model or settings.model or agent.model or configuration.model)
-    chosen = configuration.compaction_model
-    compaction = services.model(chosen) if chosen else None
+    named = configuration.compaction_model
+    compaction = services.model(named) if named else None
     variant = overrides.variant or settings.variant or ""
     read_only = bool(agent.read_only) or (inherited is not None and inherited.read_only)
     chosen_sandbox = "read_only" if read_only else overrides.sandbox or settings.sandbox
     sandbox = _sandbox(configuration.sandbox, chosen_sandbox, inherited)
     depth = inherited.depth if inherited else 0
-    tools = choose_tools(services, agent.tools if overrides.tools is None else overrides.tools)
-    tools = {name: tool for name, tool in tools.items() if _fits(tool, depth, read_only=read_only)}
+    offered = choose_tools(services, agent.tools if overrides.tools is None else overrides.tools)
+    tools = {n: tool for n, tool in offered.items() if _fits(tool, depth, read_only=read_only)}
     sub_agents = _offered(agents) if any(t.effect == "agent" for t in tools.values()) else ()
     context = TurnContext(
         turn_id=services.new_id(),
@@ -84,12 +84,7 @@ def freeze_context(
         compaction_model=compaction.provider_model if compaction else "",
         variant=variant,
         effort="" if variant in model.variants else variant,
-        options=merge_options(
-            model.options,
-            agent.options,
-            model.variants.get(variant, {}),
-            overrides.options or {},
-        ),
+        options=_options(model, agent, variant, overrides),
         compaction_options=(compaction or model).options,
         price=model.price,
         compaction_price=(compaction or model).price,
@@ -103,6 +98,14 @@ def freeze_context(
         hooks=configuration.hooks,
     )
     return FrozenTurn(context, model, compaction, tools)
+
+
+def _options(
+    model: ChosenModel, agent: Agent, variant: str, overrides: TurnOverrides
+) -> dict[str, Any]:
+    """The fields of the provider's own request, weakest layer first."""
+    of_variant = model.variants.get(variant, {})
+    return merge_options(model.options, agent.options, of_variant, overrides.options or {})
 
 
 def _sandbox(
