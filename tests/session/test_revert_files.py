@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ class Reverts(RuleBasedStateMachine):
         self.number = 0
         self.turn = ""
         self.before_reverts: list[tuple[Files, set[str]]] = []
+        self.steps: dict[tuple[str, int], tuple[Files, Files]] = {}
 
     def teardown(self) -> None:
         assert self._git() == self.its_git
@@ -85,9 +87,10 @@ class Reverts(RuleBasedStateMachine):
         self.tell(TurnStarted(CONTEXT))
         for step, deeds in enumerate(steps, 1):
             self.tell(StepStarted(step))
-            before = self.take()
+            before, files = self.take(), self.files()
             self.do(deeds, "agent")
             after = self.take()
+            self.steps[self.turn, step] = (files, self.files())
             if after != before:
                 patch = Patch(ItemId(self.name("i")), (), before, after)
                 self.tell(ItemStarted(patch))
@@ -103,8 +106,15 @@ class Reverts(RuleBasedStateMachine):
     def it_is_reverted(self, choose: Any) -> None:
         mark = choose.choice(self.session.marks)
         before = self.files()
+        expected = self.expected(before, self.session.marks.index(mark))
         result = self.put_back(Revert("S", mark.turn_id, mark.step or None))
         after = self.files()
+        for path in before.keys() | expected.keys():
+            if after.get(path) != expected.get(path):
+                assert after.get(path) == before.get(path)
+                others = before.keys() | after.keys()
+                assert any(_in_the_way(path, other) for other in others)
+                assert path in result.conflicts
         for path, content in before.items():
             if content.startswith("user"):
                 assert after.get(path) == content, f"{path} was the user's"
@@ -146,6 +156,19 @@ class Reverts(RuleBasedStateMachine):
         self.it_is_reverted(choose)
         self.the_revert_is_undone()
         assert self.files() == before
+
+    def expected(self, now: Files, first: int) -> Files:
+        """The files as they should be when the steps from mark `first` on are taken back."""
+        found = dict(now)
+        marks = self.session.marks[first:]
+        steps = [self.steps[m.turn_id, m.step] for m in marks if m.step]
+        for path in PATHS:
+            told = [(b.get(path), a.get(path)) for b, a in steps if b.get(path) != a.get(path)]
+            whole = all(end == begin for (_, end), (begin, _) in pairwise(told))
+            if told and whole and now.get(path) == told[-1][1]:
+                found.pop(path, None)
+                found |= {path: told[0][0]} if told[0][0] is not None else {}
+        return found
 
     def do(self, deeds: Deeds, who: str) -> None:
         for path, writes in deeds:
@@ -194,6 +217,11 @@ class Reverts(RuleBasedStateMachine):
     def _git(self) -> dict[str, bytes]:
         git = self.workspace / ".git"
         return {str(path): path.read_bytes() for path in git.rglob("*") if path.is_file()}
+
+
+def _in_the_way(path: str, other: str) -> bool:
+    """Whether one is a directory where the other is a file."""
+    return path.startswith(f"{other}/") or other.startswith(f"{path}/")
 
 
 async def _never_settled(submission_id: str) -> bool:
