@@ -67,6 +67,9 @@ class ProcTable:
         # The name in parentheses may hold anything, so the fields are counted from its end.
         fields = text[text.rindex(b")") + 2 :].split()
         parent, group, session = int(fields[1]), int(fields[2]), int(fields[3])
+        if session < 0:
+            # It is being reaped just now: it is in no session and no group any more.
+            return None
         # A process whose first thread has ended looks dead while its other threads run on.
         dead = fields[0] in b"ZX" and int(fields[17]) <= 1
         return Entry(pid, parent, group, session, int(fields[19]), dead)
