@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""What a call waits for a hook that has nothing to say, and how soon an interrupt ends one.
+
+    .venv/bin/python scripts/bench/hooks.py [--count 200]
+
+The hooks are run as a session runs them, in this process.
+"""
+
+import argparse
+import os
+import time
+
+import trio
+from table import Row, print_rows
+
+from tiller_daemon.config import Hook
+from tiller_daemon.hooks.runner import HookRunner
+from tiller_daemon.session.hooks import Told, ToolTold
+from tiller_daemon.workspace.environment import child_environment
+from tiller_daemon.workspace.tree import become_subreaper
+
+HOOKS = {
+    "words, without a shell": Hook("tool_before", ("/bin/true",)),
+    "text for the shell": Hook("tool_before", "true"),
+    "text that reads what it is told": Hook("tool_before", "cat >/dev/null"),
+}
+TOLD = Told(
+    "tool_before",
+    "session",
+    "turn",
+    "/",
+    "build",
+    "bench/model",
+    tool=ToolTold("bash", {"command": "ls"}, "call", "read"),
+)
+
+
+async def main(count: int) -> None:
+    """Measure each hook, then the end of one that hangs."""
+    become_subreaper()
+    runner = HookRunner(lambda call_id: child_environment(os.environ, (), "bench", call_id))
+    rows: list[Row] = []
+    for name, hook in HOOKS.items():
+        taken = [await _one_ms(runner, hook) for _ in range(count)]
+        rows.append(Row(f"a hook: {name}", "ms", tuple(taken)))
+    ended = [await _end_ms(runner) for _ in range(count // 4)]
+    rows.append(Row("interrupt of a hook to its death", "ms", tuple(ended)))
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    print_rows(rows)
+
+
+async def _one_ms(runner: HookRunner, hook: Hook) -> float:
+    began = time.monotonic()
+    heard = await runner.ask((hook,), TOLD, "call")
+    assert not heard.problems, heard
+    return (time.monotonic() - began) * 1000
+
+
+async def _end_ms(runner: HookRunner) -> float:
+    hook = Hook("tool_before", "sleep 100")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(runner.ask, (hook,), TOLD, "call")
+        await trio.sleep(0.02)
+        began = time.monotonic()
+        nursery.cancel_scope.cancel()
+    return (time.monotonic() - began) * 1000
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Measure hooks.")
+    parser.add_argument("--count", type=int, default=200, help="how often each one is run")
+    trio.run(main, parser.parse_args().count)
