@@ -257,12 +257,12 @@ async def test_the_diff_of_a_turn_is_that_of_its_steps_together(
 async def test_the_changes_of_a_sub_agent_go_back_with_the_turn_it_worked_for(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
-    agents = workspace / ".tiller" / "agents"
-    agents.mkdir(parents=True)
+    agents = daemon.places.config / "agents"
+    agents.mkdir(exist_ok=True)
     model = daemon.script(calls(bash("echo 1 > one")), always("did it"))
     head = f"---\ndescription: helps\nmodel: {model}\n---\nYou help.\n"
-    (agents / "helper.md").write_text(head)
-    task = CallPart("task", arguments={"prompt": "go", "agent": "helper"})
+    (agents / "writer.md").write_text(head)
+    task = CallPart("task", arguments={"prompt": "go", "agent": "writer"})
     session_id = await frontend.session(workspace, calls(task), always("done"))
     await frontend.say(session_id)
     await frontend.turn_ended(session_id)
