@@ -77,9 +77,11 @@ def change_all(changes: Sequence[Change], journals: Path) -> None:
             _keep(change, step)
         for step in journal.steps:
             _put_in_place(step)
+        for step in {os.path.dirname(step.path): step for step in journal.steps}.values():  # noqa: PTH120
+            with opened_parent(_location(step)) as (parent, _):
+                _sync_directory(".", parent)
         done = place.with_suffix(DONE)
         place.rename(done)
-        _sync_directory(journals)
     except BaseException as failure:
         _take_back(journal)
         place.unlink(missing_ok=True)
@@ -88,8 +90,12 @@ def change_all(changes: Sequence[Change], journals: Path) -> None:
         if isinstance(failure, PathProblem):
             raise PathProblem(f"{failure} No file was changed.") from failure
         raise
+    # From here on it is done; what fails now only leaves something to tidy up at the next start.
+    with suppress(OSError):
+        _sync_directory(journals)
     _clear(journal)
-    done.unlink(missing_ok=True)
+    with suppress(OSError):
+        done.unlink(missing_ok=True)
 
 
 def recover_changes(journals: Path) -> list[str]:
@@ -194,7 +200,6 @@ def _put_in_place(step: _Step) -> None:
             os.unlink(name, dir_fd=parent)
         else:
             os.rename(step.staged, name, src_dir_fd=parent, dst_dir_fd=parent)
-        _sync_directory(".", parent)
 
 
 def _take_back(journal: _Journal) -> None:
