@@ -259,3 +259,20 @@ async def test_without_a_sandbox_each_command_that_acts_is_asked_about_and_it_is
     assert isinstance(catalog, CatalogResult)
     assert catalog.sandbox
     assert "No permissions" in catalog.sandbox.problem
+    assert "warn  sandbox        none, so that each command is asked about" in await doctor(without)
+
+
+@needs_sandbox
+async def test_doctor_says_what_holds_commands(confined: tuple[Daemon, Frontend]) -> None:
+    assert "ok    sandbox        workspace_write, no network, by" in await doctor(confined[1])
+
+
+async def doctor(frontend: Frontend) -> str:
+    """What `tiller doctor` says."""
+    done = await trio.run_process(
+        [sys.executable, "-m", "tiller_client", "doctor"],
+        capture_stdout=True,
+        check=False,
+        env=frontend.daemon.variables,
+    )
+    return done.stdout.decode()
