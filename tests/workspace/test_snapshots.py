@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import trio
 
 from tiller_daemon.session.reverting import moves_back
 from tiller_daemon.workspace.restoring import FILE_BYTES_MAX
@@ -339,6 +340,21 @@ async def test_a_lock_that_a_killed_git_left_does_not_stop_the_next_one(
     (workspace / "a").write_text("1")
     (next((tmp_path / "s").glob("*.git")) / "index.lock").touch()
     await take(snapshots, workspace)
+
+
+async def test_a_snapshot_that_is_given_up_anywhere_leaves_the_next_one_right(
+    snapshots: Snapshots, workspace: Path
+):
+    """Whatever was cancelled, and however far git was: what is looked at next is what is there."""
+    before = await take(snapshots, workspace)
+    for number in range(15):
+        (workspace / "a").write_text(str(number))
+        (workspace / f"new{number}").write_text("x")
+        with trio.move_on_after(0.002 * number):
+            await take(snapshots, workspace)
+        after = await take(snapshots, workspace)
+        assert await changed(snapshots, workspace, before, after) == {"a", f"new{number}"}
+        before = after
 
 
 async def test_snapshots_of_deleted_sessions_are_removed_and_the_others_stay(
