@@ -101,7 +101,10 @@ async def test_b5_a_close_tool_is_offered_and_never_called_instead(
     await frontend.turn_ended(session_id)
     first, second = calls_in(frontend.requests(session_id)[1].items)
     assert first.error_kind == second.error_kind == "invalid"
-    assert "There is no tool 'bahs'. Did you mean `bash`? Tools: bash, bash_input," in first.output
+    assert (
+        "There is no tool 'bahs'. Did you mean `bash`? Tools: apply_patch, bash, bash_input,"
+        in first.output
+    )
     assert "Did you mean `read`?" in second.output
     assert not (workspace / "ran").exists()
 
