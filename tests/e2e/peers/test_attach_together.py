@@ -67,7 +67,9 @@ def test_b49_after_kill_9_in_a_call_the_next_verb_starts_a_daemon_that_closes_th
 ) -> None:
     """G8, G11: the process of the call is gone, it is not run again, and the session goes on."""
     runs(aimock, "apples", "echo $$ >> pids; touch began; sleep 1000")
-    turn = home.start("exec", "-C", str(workspace), "--approve", "always", "--json", "apples")
+    # A process in a sandbox does not know what it is called outside.
+    options = ("--approve", "always", "--sandbox", "full_access", "--json")
+    turn = home.start("exec", "-C", str(workspace), *options, "apples")
     wait_for(workspace / "began")
     home.kill9()
     listed = home.tiller("ls")
