@@ -10,7 +10,7 @@ from e2e.words import bash, calls, hang, text
 from support.daemon import Daemon, gone
 from support.frontend import Frontend
 from tiller_daemon.models.scripted import CallPart
-from tiller_protocol.events import BackgroundChanged, Event
+from tiller_protocol.events import BackgroundChanged, Event, ItemDelta
 from tiller_protocol.items import BackgroundCommand, ToolCall
 from tiller_protocol.ops import Interrupt, SessionArchive, SessionDelete, Shutdown
 from tiller_protocol.settings import Rule
@@ -80,7 +80,9 @@ async def test_an_interrupt_lets_it_live_and_bash_kill_ends_all_of_its_processes
         workspace, calls(start(STUBBORN)), hang("working"), calls(kill()), text("ended")
     )
     await frontend.say(session_id)
-    await frontend.until_call(session_id, "completed")
+    await frontend.until(
+        session_id, lambda e: isinstance(e.body, ItemDelta) and e.body.delta == "working"
+    )
     await frontend.must(Interrupt(session_id))
     assert (await frontend.turn_ended(session_id)).outcome == "interrupted"
     (started,) = frontend.completed_calls(session_id)
