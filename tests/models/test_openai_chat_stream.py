@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from support.providers import fixed_key
@@ -295,6 +295,7 @@ def test_nothing_is_lost_by_a_cut_after_the_finish_reason() -> None:
 pieces = st.text(min_size=1, max_size=6)
 
 
+@example(plan=[(0, " "), (1, "0")], cuts=[], with_done=b"")
 @given(
     plan=st.lists(
         st.tuples(st.sampled_from(["text", "reasoning_content", 0, 1, 2]), pieces), max_size=30

@@ -213,7 +213,14 @@ class ChatDecoder:
         if call.started:
             self._argue(call, piece)
         elif call.name and call.arguments.strip():
-            self._start(call)
+            self._start_until(call)
+
+    def _start_until(self, call: Call) -> None:
+        """Say that a call has begun, and before it those that began earlier: their order counts."""
+        for earlier in self._calls.all[: self._calls.all.index(call)]:
+            if earlier.name and not earlier.started:
+                self._start(earlier)
+        self._start(call)
 
     def _start(self, call: Call) -> None:
         call_id, call.number = call.sent_id, len(self._call_ids)
