@@ -7,7 +7,8 @@ import stat
 import struct
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pynng
@@ -34,6 +35,9 @@ from transport.wire import (
     serving,
     until,
 )
+
+ASKED = 3000
+"""Many more than nng and the kernel keep of one connection."""
 
 
 @pytest.fixture
@@ -388,17 +392,10 @@ def is_hung_up(stream: trio.SocketStream) -> bool:
     return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
-async def ask_in_a_row(stream: trio.SocketStream, number: int) -> None:
-    await stream.send_all(greeting(REQ))
-    for index in range(number):
-        await stream.send_all(frame(struct.pack(">I", 1 << 31 | index) + b"x"))
-
-
-async def test_no_answer_is_lost_by_a_frontend_that_asks_much_before_it_reads(
-    runtime: Path,
-) -> None:
-    """T19: nng drops what it can't write to a slow reader; no more than it keeps is given to it."""
-    asked, handled = 3000, 0
+@asynccontextmanager
+async def asked_without_reading(runtime: Path) -> AsyncGenerator[trio.SocketStream]:
+    """A frontend that has asked `ASKED` times, all of which was handled, and read no answer."""
+    handled = 0
 
     async def handler(submission: bytes) -> bytes:
         nonlocal handled
@@ -406,9 +403,19 @@ async def test_no_answer_is_lost_by_a_frontend_that_asks_much_before_it_reads(
         return submission
 
     async with serving(runtime, handler), await connect(runtime) as stream:
-        await ask_in_a_row(stream, asked)
-        await until(lambda: handled == asked)
-        expected = len(greeting(REQ)) + asked * len(frame(b"....x"))
+        await stream.send_all(greeting(REQ))
+        for index in range(ASKED):
+            await stream.send_all(frame(struct.pack(">I", 1 << 31 | index) + b"x"))
+        await until(lambda: handled == ASKED)
+        yield stream
+
+
+async def test_no_answer_is_lost_by_a_frontend_that_asks_much_before_it_reads(
+    runtime: Path,
+) -> None:
+    """T19: nng drops what it can't write to a slow reader; no more than it keeps is given to it."""
+    async with asked_without_reading(runtime) as stream:
+        expected = len(greeting(REQ)) + ASKED * len(frame(b"....x"))
         received = b""
         with trio.fail_after(PATIENCE_S):
             while len(received) < expected:
@@ -420,15 +427,6 @@ async def test_no_answer_is_lost_by_a_frontend_that_asks_much_before_it_reads(
 async def test_a_frontend_that_reads_no_answer_is_sent_away_and_others_are_served(
     runtime: Path,
 ) -> None:
-    asked, handled = 3000, 0
-
-    async def handler(submission: bytes) -> bytes:
-        nonlocal handled
-        handled += 1
-        return submission
-
-    async with serving(runtime, handler), await connect(runtime) as stream:
-        await ask_in_a_row(stream, asked)
-        await until(lambda: handled == asked)
+    async with asked_without_reading(runtime) as stream:
         assert await ask_once(runtime, b"other") == b"other"
         await until(lambda: is_hung_up(stream))

@@ -3,8 +3,6 @@
 How processes are started and ended is in `workspace.process`; what may run at all is the policy's.
 """
 
-import hashlib
-import re
 import shutil
 from pathlib import Path
 from typing import Annotated, Final
@@ -13,8 +11,8 @@ from msgspec import Meta, Struct
 
 from tiller_daemon.tools.background import report
 from tiller_daemon.tools.base import BackgroundStart, Need, Tool, ToolEnvironment, ToolResult
-from tiller_daemon.tools.output import cut_parts, fits
 from tiller_daemon.tools.reach import told
+from tiller_daemon.tools.spill import shown_to_model, spill_path
 from tiller_daemon.workspace.capture import Capture
 from tiller_daemon.workspace.process import CommandEnd, Input, run_command
 
@@ -53,7 +51,7 @@ def _needs(arguments: BashArguments, workspace: Path) -> tuple[Need, ...]:  # no
 async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolResult:
     if arguments.background:
         return await _start(arguments, environment)
-    capture = Capture(_spill_path(environment))
+    capture = Capture(spill_path(environment))
 
     async def receive(piece: bytes) -> None:
         if shown := await capture.add(piece):
@@ -72,7 +70,7 @@ async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolRe
                 confined=environment.confined,
             )
         # A terminal ends its lines with two characters.
-        output = (await _text(capture)).replace("\r\n", "\n" if arguments.pty else "\r\n")
+        output = (await shown_to_model(capture)).replace("\r\n", "\n" if arguments.pty else "\r\n")
     finally:
         capture.close()
     notes = _notes(end, arguments.timeout_s)
@@ -95,7 +93,7 @@ async def _start(arguments: BashArguments, environment: ToolEnvironment) -> Tool
         arguments=(_shell(), "-c", arguments.command),
         directory=environment.workspace,
         variables=environment.variables,
-        spill_path=_spill_path(environment),
+        spill_path=spill_path(environment),
         terminal=arguments.pty,
         secrets=environment.secrets,
         confined=environment.confined,
@@ -133,24 +131,6 @@ def _shell() -> str:
 def _title(command: str) -> str:
     first = command.strip().partition("\n")[0]
     return first if len(first) <= TITLE_CHARS_MAX else f"{first[:TITLE_CHARS_MAX]}..."
-
-
-def _spill_path(environment: ToolEnvironment) -> Path:
-    # A call's id comes from the provider: as a name of a file it must not lead anywhere else.
-    safe = re.sub(r"[^A-Za-z0-9_-]", "_", environment.call_id)[:64]
-    digest = hashlib.sha256(environment.call_id.encode(errors="replace")).hexdigest()[:8]
-    return environment.spill_directory / f"{safe}-{digest}.txt"
-
-
-async def _text(capture: Capture) -> str:
-    kept = capture.result()
-    if not kept.tail and fits(kept.head):
-        return kept.head
-    await capture.spill()
-    kept = capture.result()
-    return cut_parts(
-        kept.head, kept.tail, lines=kept.lines, size_bytes=kept.size_bytes, where=kept.where
-    )
 
 
 def _notes(end: CommandEnd, timeout_s: float) -> list[str]:

@@ -4,6 +4,7 @@ What gets the page is in `fetch_http`, and imported with the first one.
 """
 
 import codecs
+import importlib
 import re
 from email.message import Message
 from http import HTTPStatus
@@ -92,9 +93,7 @@ FETCH: Final = Tool(
 
 def _load() -> ModuleType:
     """Import what gets a page: some 100 ms, so not on the loop."""
-    from tiller_daemon.tools import fetch_http
-
-    return fetch_http
+    return importlib.import_module("tiller_daemon.tools.fetch_http")
 
 
 async def _text(page: "Page", environment: ToolEnvironment) -> str:

@@ -16,20 +16,28 @@ async def cut_to_fit(text: str, environment: ToolEnvironment) -> tuple[str, str]
         return text, ""
     for secret in environment.secrets:
         text = text.replace(secret, TAKEN_OUT)
-    capture = Capture(_spill_path(environment))
+    capture = Capture(spill_path(environment))
     try:
         await capture.add(text.encode(errors="replace"))
-        await capture.spill()
-        kept = capture.result()
+        return await shown_to_model(capture), capture.spill_path()
     finally:
         capture.close()
-    cut = cut_parts(
+
+
+async def shown_to_model(capture: Capture) -> str:
+    """The captured output as a model gets it; what is too long for that is kept whole in a file."""
+    kept = capture.result()
+    if not kept.tail and fits(kept.head):
+        return kept.head
+    await capture.spill()
+    kept = capture.result()
+    return cut_parts(
         kept.head, kept.tail, lines=kept.lines, size_bytes=kept.size_bytes, where=kept.where
     )
-    return cut, capture.spill_path()
 
 
-def _spill_path(environment: ToolEnvironment) -> Path:
+def spill_path(environment: ToolEnvironment) -> Path:
+    """The file for the whole of what a call says."""
     # A call's id comes from the provider: as a name of a file it must not lead anywhere else.
     safe = re.sub(r"[^A-Za-z0-9_-]", "_", environment.call_id)[:64]
     digest = hashlib.sha256(environment.call_id.encode(errors="replace")).hexdigest()[:8]
