@@ -45,8 +45,8 @@ LOOP = (
     Fault(
         "G6 the limit of the turn's own context counts",
         TURN + "loop.py",
-        "        if step >= self._context.max_steps:",
-        "        if step > self._context.max_steps:",
+        "        if step >= self._budgets.max_steps:",
+        "        if step > self._budgets.max_steps:",
     ),
     Fault(
         "G4 the request after an overflow is built anew",

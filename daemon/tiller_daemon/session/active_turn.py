@@ -19,6 +19,7 @@ from tiller_daemon.session.freeze import FrozenTurn, with_grants
 from tiller_daemon.session.hooks import TurnHooks
 from tiller_daemon.session.mailbox import InputQueue
 from tiller_daemon.session.outbox import Outbox
+from tiller_daemon.session.permission import Permission
 from tiller_daemon.session.requests import OpenRequests, Reply
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.title import Titling
@@ -234,7 +235,7 @@ class ActiveTurn:
             self._outbox.put(QueueChanged(self._queue.queue))
         snapshot = self._outbox.settle()
         now, new_id = self._services.time(), self._services.new_id
-        cost = self.context.price(self._streamed)
+        cost = self.context.model.price(self._streamed)
         bodies = closing_bodies(snapshot, ending, now, new_id, streamed=self._streamed, cost=cost)
         self.put(*bodies)
         self._outbox.put(StatusChanged("idle"))
@@ -245,10 +246,10 @@ class ActiveTurn:
         toolbox = Toolbox(
             context=self.context,
             tools=self._frozen.tools,
-            rules=self._rules,
-            ask=self._ask,
+            permission=Permission(
+                self.context.permissions.approve, self._rules, self._ask, services.new_id
+            ),
             emit=self._emit,
-            new_id=services.new_id,
             files=self._files,
             spill_directory=services.spill_directory(self.context.session_id),
             journals=services.journals,
@@ -264,7 +265,7 @@ class ActiveTurn:
         )
         return Ports(
             model=self._frozen.model.client,
-            compaction_model=self._frozen.compaction and self._frozen.compaction.client,
+            compaction_model=self._frozen.compaction.client,
             tools=toolbox,
             emit=self._emit,
             committed=self._outbox.committed,
@@ -293,7 +294,7 @@ class ActiveTurn:
         self._streamed = usage
 
     def _rules(self) -> tuple[Rule, ...]:
-        return (*self.context.rules, *self.live_rules())
+        return (*self.context.permissions.rules, *self.live_rules())
 
     async def _ask(self, request: Request) -> Reply:
         self._hooks().requested(request)

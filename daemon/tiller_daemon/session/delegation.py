@@ -17,7 +17,7 @@ from tiller_daemon.store.base import LogError
 from tiller_daemon.tools.base import ToolFailure, ToolResult
 from tiller_daemon.tools.output import cut_text
 from tiller_daemon.turn.budget import Spent, least, left_of
-from tiller_daemon.turn.context import TurnContext
+from tiller_daemon.turn.context import Permissions, TurnContext
 from tiller_protocol.events import (
     AnyBody,
     HistoryCompacted,
@@ -28,7 +28,7 @@ from tiller_protocol.events import (
     TurnEnded,
 )
 from tiller_protocol.items import Request, SubAgent, ToolCall, Usage
-from tiller_protocol.settings import Approve, Budget, Rule, SandboxMode, Settings, TurnOverrides
+from tiller_protocol.settings import Budget, Rule, Settings, TurnOverrides
 from tiller_protocol.snapshot import OpenTurn, Snapshot, add_cost
 
 DEPTH_MAX = 3
@@ -49,17 +49,13 @@ SHOWN_CALLS_MAX = 500
 
 
 class Inherited(Struct, frozen=True):
-    """What a sub-agent's turn has from the turn it works for. `rules` stand below its own.
+    """What a sub-agent's turn has from the turn it works for.
 
-    With `read_only` it changes nothing, whatever its agent may do; its `sandbox` is no looser.
-    `depth` counts from 1. It
-    takes the `model`, with its `variant`, if its agent names none. `budget` is what was left.
+    It may do no more than `permissions` say, whose rules stand below its own. `depth` counts from
+    1. It takes the `model`, with its `variant`, if its agent names none. `budget` is what was left.
     """
 
-    rules: tuple[Rule, ...]
-    approve: Approve
-    read_only: bool
-    sandbox: SandboxMode
+    permissions: Permissions
     depth: int
     model: str
     variant: str
@@ -322,7 +318,7 @@ class Delegation:
             agent=agent or None,
             model=model if agent else None,
             variant=variant if agent else None,
-            approve=context.approve,
+            approve=context.permissions.approve,
             turn_budget=errand.inherited.budget,
         )
         await session.run_errand(errand, prompt, overrides)
@@ -333,19 +329,16 @@ class Delegation:
     def _inherited(self) -> Inherited:
         context = self._owner.context
         return Inherited(
-            rules=context.rules,
-            approve=context.approve,
-            read_only=context.read_only,
-            sandbox=context.sandbox.mode,
+            permissions=context.permissions,
             depth=context.depth + 1,
-            model=context.model,
-            variant=context.variant,
+            model=context.model.name,
+            variant=context.model.variant,
             budget=self._budget_left(),
         )
 
     def _budget_left(self) -> Budget:
         """What the turn and its session may still spend, the step that runs now counted."""
-        owner, context = self._owner, self._owner.context
+        owner, budgets = self._owner, self._owner.context.budgets
         turn = owner.open_turn()
         spent = Spent(
             turn.steps_ended + 1 + turn.delegated_steps,
@@ -353,8 +346,8 @@ class Delegation:
             turn.cost or 0.0,
             owner.elapsed_s(),
         ).plus(owner.spent_by_others().minus(self.spent()))
-        left = left_of(context.turn_budget, spent)
-        of_session = left_of(context.session_budget, context.spent_before.plus(spent))
+        left = left_of(budgets.turn, spent)
+        of_session = left_of(budgets.session, budgets.spent_before.plus(spent))
         if left is None or of_session is None:
             raise ToolFailure("No sub-agent was started: the budget of this turn is used up.")
         return least(least(left, of_session), self._default_budget)

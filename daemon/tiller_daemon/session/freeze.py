@@ -2,26 +2,34 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec import structs
 
-from tiller_daemon.config import Agent, Configuration, SandboxPolicy
+from tiller_daemon.config import Agent, Configuration
 from tiller_daemon.config.options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.policy import globs
 from tiller_daemon.session.agents import DEFAULT_AGENT, choose_agent, list_agents
 from tiller_daemon.session.delegation import DEPTH_MAX, Inherited
 from tiller_daemon.session.guidance import write_prompt
+from tiller_daemon.session.offered import no_tool, tool_specs
 from tiller_daemon.session.services import ChosenModel, Services
-from tiller_daemon.session.toolbox import no_tool, tool_specs
 from tiller_daemon.session.trust import configuration_for
 from tiller_daemon.tools.base import Tool
 from tiller_daemon.turn.budget import Spent
-from tiller_daemon.turn.context import DEFAULT_CONTEXT_WINDOW_TOKENS, SubAgentOffered, TurnContext
+from tiller_daemon.turn.context import (
+    DEFAULT_CONTEXT_WINDOW_TOKENS,
+    AskedModel,
+    Before,
+    Budgets,
+    Permissions,
+    SubAgentOffered,
+    TurnContext,
+)
 from tiller_daemon.workspace.agents import FoundAgent
 from tiller_daemon.workspace.sandbox import strictest
-from tiller_protocol.settings import Rule, SandboxMode, Settings, TurnOverrides
+from tiller_protocol.settings import Rule, Settings, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
 MCP_PREFIX = "mcp__"
@@ -29,11 +37,11 @@ MCP_PREFIX = "mcp__"
 
 
 class FrozenTurn(NamedTuple):
-    """A turn's context, its model, the one that writes summaries if that is another, its tools."""
+    """A turn's context, its model, the one that writes summaries, its tools."""
 
     context: TurnContext
     model: ChosenModel
-    compaction: ChosenModel | None
+    compaction: ChosenModel
     tools: Mapping[str, Tool]
 
 
@@ -52,86 +60,96 @@ def freeze_context(
     agent_name = overrides.agent or settings.agent or DEFAULT_AGENT
     agent = choose_agent(agents, agent_name)
     model = services.model(overrides.model or settings.model or agent.model or configuration.model)
-    named = configuration.compaction_model
-    compaction = services.model(named) if named else None
-    variant = overrides.variant or settings.variant or ""
-    read_only = bool(agent.read_only) or (inherited is not None and inherited.read_only)
-    chosen_sandbox = "read_only" if read_only else overrides.sandbox or settings.sandbox
-    sandbox = _sandbox(configuration.sandbox, chosen_sandbox, inherited)
+    compaction = model
+    if configuration.compaction_model:
+        compaction = services.model(configuration.compaction_model)
+    permissions = _permissions(services, snapshot, configuration, agent, overrides, inherited)
     depth = inherited.depth if inherited else 0
     offered = choose_tools(services, agent.tools if overrides.tools is None else overrides.tools)
+    read_only = permissions.read_only
     tools = {n: tool for n, tool in offered.items() if _fits(tool, depth, read_only=read_only)}
     sub_agents = _offered(agents) if any(t.effect == "agent" for t in tools.values()) else ()
+    prompt = write_prompt(services, snapshot.workspace, agent.prompt, permissions.sandbox)
     context = TurnContext(
         turn_id=services.new_id(),
         session_id=snapshot.session_id,
         workspace=snapshot.workspace,
         agent=agent_name,
-        model=model.name,
-        provider_model=model.provider_model,
-        system_prompt=write_prompt(services, snapshot.workspace, agent.prompt, sandbox),
+        model=_asked(model, agent, settings, overrides),
+        compaction=_asked_for_summaries(compaction),
+        system_prompt=prompt,
         tools=tool_specs(tools, sub_agents),
-        rules=_rules(services, configuration, snapshot, agent, inherited),
-        approve=overrides.approve or settings.approve or configuration.approve,
-        follow_ups=settings.follow_ups or configuration.follow_ups,
-        max_steps=overrides.max_steps or settings.max_steps or configuration.max_steps,
-        turn_budget=overrides.turn_budget or settings.turn_budget or configuration.turn_budget,
-        session_budget=settings.session_budget or configuration.session_budget,
-        spent_before=_spent(snapshot),
-        first_ordinal=snapshot.steps,
-        counted_tokens=snapshot.context_tokens,
-        counted_items=snapshot.context_items,
-        compaction_model=compaction.provider_model if compaction else "",
-        variant=variant,
-        effort="" if variant in model.variants else variant,
-        options=_options(model, agent, variant, overrides),
-        compaction_options=(compaction or model).options,
-        price=model.price,
-        compaction_price=(compaction or model).price,
-        context_window=model.context_window or DEFAULT_CONTEXT_WINDOW_TOKENS,
-        max_output_tokens=model.max_output_tokens,
-        output_schema=overrides.output_schema,
-        read_only=read_only,
-        sandbox=sandbox,
-        depth=depth,
         sub_agents=sub_agents,
         hooks=configuration.hooks,
+        permissions=permissions,
+        budgets=_budgets(snapshot, configuration, overrides),
+        before=Before(snapshot.steps, snapshot.context_tokens, snapshot.context_items),
+        follow_ups=settings.follow_ups or configuration.follow_ups,
+        output_schema=overrides.output_schema,
+        depth=depth,
     )
     return FrozenTurn(context, model, compaction, tools)
 
 
-def _options(
-    model: ChosenModel, agent: Agent, variant: str, overrides: TurnOverrides
-) -> dict[str, Any]:
-    """The fields of the provider's own request, weakest layer first."""
+def _asked(
+    model: ChosenModel, agent: Agent, settings: Settings, overrides: TurnOverrides
+) -> AskedModel:
+    variant = overrides.variant or settings.variant or ""
     of_variant = model.variants.get(variant, {})
-    return merge_options(model.options, agent.options, of_variant, overrides.options or {})
+    return AskedModel(
+        name=model.name,
+        provider_model=model.provider_model,
+        variant=variant,
+        effort="" if variant in model.variants else variant,
+        options=merge_options(model.options, agent.options, of_variant, overrides.options or {}),
+        price=model.price,
+        context_window=model.context_window or DEFAULT_CONTEXT_WINDOW_TOKENS,
+        max_output_tokens=model.max_output_tokens,
+    )
 
 
-def _sandbox(
-    configured: SandboxPolicy, chosen: SandboxMode | None, inherited: Inherited | None
-) -> SandboxPolicy:
-    """What commands may do; a sub-agent's no more than its owner's."""
-    mode = chosen or configured.mode
-    if inherited:
-        mode = strictest(mode, inherited.sandbox)
-    return structs.replace(configured, mode=mode)
+def _asked_for_summaries(model: ChosenModel) -> AskedModel:
+    """Neither agent nor variant has a say in how summaries are asked for."""
+    return AskedModel(model.name, model.provider_model, options=model.options, price=model.price)
 
 
-def _rules(
+def _budgets(snapshot: Snapshot, configuration: Configuration, overrides: TurnOverrides) -> Budgets:
+    settings = snapshot.settings
+    return Budgets(
+        max_steps=overrides.max_steps or settings.max_steps or configuration.max_steps,
+        turn=overrides.turn_budget or settings.turn_budget or configuration.turn_budget,
+        session=settings.session_budget or configuration.session_budget,
+        spent_before=_spent(snapshot),
+    )
+
+
+def _permissions(
     services: Services,
-    configuration: Configuration,
     snapshot: Snapshot,
+    configuration: Configuration,
     agent: Agent,
+    overrides: TurnOverrides,
     inherited: Inherited | None,
-) -> tuple[Rule, ...]:
-    """The permission rules above the built-in ones, weakest layer first."""
-    below = inherited.rules if inherited else configuration.permissions
-    return (
+) -> Permissions:
+    """What the turn's calls may do; a sub-agent's no more than its owner's."""
+    settings, above = snapshot.settings, inherited and inherited.permissions
+    read_only = bool(agent.read_only) or (above is not None and above.read_only)
+    mode = overrides.sandbox or settings.sandbox or configuration.sandbox.mode
+    if read_only:
+        mode = "read_only"
+    if above:
+        mode = strictest(mode, above.sandbox.mode)
+    rules = (
         *_own_output(services.spill_directory(snapshot.session_id)),
-        *below,
+        *(above.rules if above else configuration.permissions),
         *agent.permissions,
-        *(snapshot.settings.permissions or ()),
+        *(settings.permissions or ()),
+    )
+    return Permissions(
+        rules=rules,
+        approve=overrides.approve or settings.approve or configuration.approve,
+        read_only=read_only,
+        sandbox=structs.replace(configuration.sandbox, mode=mode),
     )
 
 

@@ -199,7 +199,7 @@ def _start_turn(
         state.put(pending, SessionTitled(first_title(first.text)))
         if errand is None:
             titling = Titling(
-                state.services, state.outbox, frozen.model, context.first_ordinal, first.text
+                state.services, state.outbox, frozen.model, context.before.steps, first.text
             )
     bodies += _warning_of_configuration(state)
     bodies += _warnings_of_servers(state)
@@ -235,13 +235,13 @@ def _warnings_of_servers(state: SessionState) -> list[AnyBody]:
 def _warning_of_no_sandbox(state: SessionState, context: TurnContext) -> list[AnyBody]:
     """That nothing holds the session's commands, which is said once."""
     confiner = state.services.confiner
-    if state.told_of_no_sandbox or not confiner.asks(context.sandbox):
+    if state.told_of_no_sandbox or not confiner.asks(context.permissions.sandbox):
         return []
     state.told_of_no_sandbox = True
     why = confiner.found().problem
     message = (
-        f"Commands can't be held to `{context.sandbox.mode}`, so that each one that does more than "
-        f"read is asked about: {why}."
+        f"Commands can't be held to `{context.permissions.sandbox.mode}`, so that each one that "
+        f"does more than read is asked about: {why}."
     )
     return [WarningRaised("no_sandbox", message)]
 

@@ -161,7 +161,7 @@ class TurnHooks:
             context.turn_id,
             context.workspace,
             context.agent,
-            context.model,
+            context.model.name,
             **fields,
         )
 

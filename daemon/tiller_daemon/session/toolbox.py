@@ -1,26 +1,25 @@
-"""The tools of one turn: finds a tool, validates arguments, asks policy and user, runs it.
+"""The tools of one turn: finds a tool, validates arguments, has it permitted, runs it.
 
 Implements the turn's `ToolRuntime`. Nothing in a call's arguments can loosen a rule.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import structlog
 import trio
 from msgspec import Struct, structs
 
-from tiller_daemon.models.base import ToolSpec
-from tiller_daemon.policy.rules import decide, patterns_of_always, runs_unsandboxed
+from tiller_daemon.policy.rules import runs_unsandboxed
 from tiller_daemon.policy.shell_commands import only_reads
-from tiller_daemon.session.arguments import BadArguments, decode_arguments, parameters
+from tiller_daemon.session.arguments import BadArguments, decode_arguments
 from tiller_daemon.session.command_reach import needs_beyond, needs_without_sandbox
 from tiller_daemon.session.hooks import TurnHooks
-from tiller_daemon.session.requests import Reply
+from tiller_daemon.session.offered import find_tool, no_tool
+from tiller_daemon.session.permission import Permission, one_line
 from tiller_daemon.session.result import or_keep, to_be_written
 from tiller_daemon.tools.base import (
     BackgroundCommands,
@@ -32,41 +31,23 @@ from tiller_daemon.tools.base import (
     ToolEnvironment,
     ToolFailure,
     ToolResult,
-    UserAnswer,
 )
 from tiller_daemon.tools.nested import tell_instructions
 from tiller_daemon.tools.similar import did_you_mean
 from tiller_daemon.tools.task import RESUMED
-from tiller_daemon.turn.context import SubAgentOffered, TurnContext
+from tiller_daemon.turn.context import TurnContext
 from tiller_daemon.turn.ports import Emit, PreparedCall, Refusal
 from tiller_daemon.workspace.redaction import TAKEN_OUT
 from tiller_daemon.workspace.sandbox import Confined, Confiner
 from tiller_protocol.events import PlanUpdated
-from tiller_protocol.items import Effect, PlanEntry, Request, RequestKind, ToolCall
-from tiller_protocol.settings import Rule
+from tiller_protocol.items import Effect, PlanEntry, ToolCall
 
 log = structlog.get_logger()
-
-TITLE_CHARS_MAX = 200
-
-SPECS_KEPT_MAX = 256
-"""How many descriptions of tools are kept ready; each set of agents makes one more."""
-
-CHANGED_MEANWHILE = (
-    "not run: what this call would touch changed while it was being judged. Look again, then call "
-    "it again."
-)
 
 READ_ONLY = (
     "denied: the agent {agent} only looks and changes nothing. Commands that provably only read "
     "can be run; leave out what writes, or end with what should be done by somebody else."
 )
-
-NOBODY_THERE = (
-    "Nobody is there to answer: this session asks no one. Decide yourself, and say what you chose."
-)
-
-Ask = Callable[[Request], Awaitable[Reply]]
 
 Delegate = Callable[[str, str, str, str], Awaitable[ToolResult]]
 """`Delegation.run`: the call's id, the prompt, the agent, what to resume."""
@@ -82,7 +63,7 @@ class _Work(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Toolbox:
-    """`rules` returns the rules as they are now: a grant of the user counts at once.
+    """The tools of one turn, and what they are run with.
 
     `variables` makes the environment of a child process from a call id, `withdraw` takes back the
     questions of a call.
@@ -90,10 +71,8 @@ class Toolbox:
 
     context: TurnContext
     tools: Mapping[str, Tool]
-    rules: Callable[[], tuple[Rule, ...]]
-    ask: Ask
+    permission: Permission
     emit: Emit
-    new_id: Callable[[], str]
     files: FileVersions
     spill_directory: Path
     journals: Path
@@ -109,7 +88,7 @@ class Toolbox:
 
     def prepare(self, call: ToolCall) -> PreparedCall | Refusal:
         """Find the tool and validate the arguments, or say what is wrong with the call."""
-        tool = _find(self.tools, call.name)
+        tool = find_tool(self.tools, call.name)
         if tool is None:
             return Refusal("invalid", no_tool(call.name, self.tools))
         try:
@@ -136,7 +115,7 @@ class Toolbox:
             return False
         if prepared.effect != "read" or not work.tool.repeatable(work.arguments):
             return False
-        return decide(work.needs, self.rules(), self.context.approve).action == "allow"
+        return self.permission.verdict(work.needs).action == "allow"
 
     def remember(self) -> Callable[[], None]:
         """Return what forgets all that calls learn of files from now on."""
@@ -145,9 +124,9 @@ class Toolbox:
     async def permit(self, prepared: PreparedCall) -> Refusal | None:
         """Ask the policy, then the user's hooks, then the user if the policy says so."""
         work: _Work = prepared.work
-        if self.context.read_only and prepared.effect != "read":
+        if self.context.permissions.read_only and prepared.effect != "read":
             return Refusal("denied", READ_ONLY.format(agent=self.context.agent))
-        if decide(work.needs, self.rules(), self.context.approve).action != "deny" and (
+        if self.permission.verdict(work.needs).action != "deny" and (
             denied := await self.hooks.before(prepared.call)
         ):
             return Refusal("denied", self._without_secrets(denied))
@@ -156,7 +135,7 @@ class Toolbox:
         def is_as_judged() -> bool:
             return self._needs(work.tool, work.arguments, workspace) == work.needs
 
-        return await self._permit(prepared.call, "approval", work.needs, is_as_judged)
+        return await self.permission.obtain(prepared.call, "approval", work.needs, is_as_judged)
 
     async def permit_repetition(self, call: ToolCall) -> Refusal | None:
         """Ask about a call that was made again and again; headless runs without a user end."""
@@ -165,7 +144,7 @@ class Toolbox:
             return None
         title = f"{call.name} was called again and again with the same arguments. Go on?"
         need = Need("doom_loop", (call.name,), ("*",), title=title, detail=call.arguments)
-        refusal = await self._permit(call, "doom_loop", (need,))
+        refusal = await self.permission.obtain(call, "doom_loop", (need,))
         return refusal and structs.replace(refusal, ends_turn=True)
 
     async def run(
@@ -196,7 +175,7 @@ class Toolbox:
             variables=self.variables(prepared.call.id),
             output=lambda piece: output(self._without_secrets(piece)),
             show_plan=self._show_plan,
-            ask=partial(self._put_question, prepared.call),
+            ask=partial(self.permission.put_question, prepared.call),
             delegate=partial(self.delegate, prepared.call.id),
             background=self.background,
             needs=work.needs,
@@ -241,7 +220,7 @@ class Toolbox:
     def _needs(self, tool: Tool, arguments: Any, workspace: Path) -> tuple[Need, ...]:  # noqa: ANN401
         needs = tool.needs(arguments, workspace)
         needs = (*needs, *needs_beyond(needs, workspace))
-        if self.confiner.asks(self.context.sandbox):
+        if self.confiner.asks(self.context.permissions.sandbox):
             needs = (*needs, *needs_without_sandbox(needs))
         return needs
 
@@ -251,12 +230,14 @@ class Toolbox:
         commands = [s for need in work.needs if need.kind == "command" for s in need.subjects]
         if not commands or prepared.call.by_user:
             return None
-        if self.context.sandbox.mode == "workspace_write" and all(
-            runs_unsandboxed(command, self.rules()) for command in commands
+        if self.context.permissions.sandbox.mode == "workspace_write" and all(
+            runs_unsandboxed(command, self.permission.rules()) for command in commands
         ):
             return None
         workspace = Path(self.context.workspace)
-        return self.confiner.confined(self.context.sandbox, workspace, self.spill_directory)
+        return self.confiner.confined(
+            self.context.permissions.sandbox, workspace, self.spill_directory
+        )
 
     def _unknown_agent(self, tool: Tool, needs: tuple[Need, ...]) -> str:
         if tool.effect != "agent":
@@ -278,7 +259,7 @@ class Toolbox:
             case "agent":
                 only_look = {a.name for a in self.context.sub_agents if a.read_only}
                 agents = {s for need in needs for s in need.subjects}
-                reads = self.context.read_only or agents <= only_look
+                reads = self.context.permissions.read_only or agents <= only_look
         return "read" if reads else "write"
 
     def _without_secrets(self, text: str) -> str:
@@ -290,90 +271,8 @@ class Toolbox:
     async def _show_plan(self, plan: tuple[PlanEntry, ...]) -> None:
         await self.emit(PlanUpdated(plan))
 
-    async def _put_question(
-        self, call: ToolCall, text: str, choices: tuple[str, ...]
-    ) -> UserAnswer:
-        if self.context.approve == "never":
-            raise ToolFailure(NOBODY_THERE)
-        title = _line(text)
-        detail = "" if title == text else text
-        request = Request(
-            self.new_id(), "question", title, item_id=call.id, detail=detail, choices=choices
-        )
-        answer = await self.ask(request)
-        if answer.resolution == "answer":
-            return UserAnswer(answer.text)
-        return UserAnswer(None, answer.text)
-
-    async def _permit(
-        self,
-        call: ToolCall,
-        kind: RequestKind,
-        needs: tuple[Need, ...],
-        is_as_judged: Callable[[], bool] = lambda: True,
-    ) -> Refusal | None:
-        verdict = decide(needs, self.rules(), self.context.approve)
-        if verdict.action == "allow":
-            return None
-        if verdict.action == "deny":
-            return Refusal("denied", f"denied: {verdict.reason}")
-        need = next(need for need in needs if need.permission == verdict.permission)
-        answer = await self.ask(self._request(call, kind, need))
-        if answer.resolution in ("once", "always"):
-            return None if is_as_judged() else Refusal("failed", CHANGED_MEANWHILE)
-        said = f" They said: {answer.text}" if answer.text else ""
-        return Refusal("denied", f"The user rejected this call.{said}", ends_turn=True)
-
-    def _request(self, call: ToolCall, kind: RequestKind, need: Need) -> Request:
-        return Request(
-            id=self.new_id(),
-            kind=kind,
-            title=need.title or call.title,
-            item_id=call.id,
-            permission=need.permission,
-            subjects=need.subjects,
-            always=patterns_of_always(need),
-            detail=need.detail,
-        )
-
-
-def no_tool(name: str, tools: Iterable[str]) -> str:
-    """The sentence for a tool that is not there."""
-    there_are = ", ".join(sorted(tools)) or "none"
-    return f"There is no tool {name!r}.{did_you_mean(name, tools)} Tools: {there_are}."
-
-
-def tool_specs(
-    tools: Mapping[str, Tool], sub_agents: Sequence[SubAgentOffered]
-) -> tuple[ToolSpec, ...]:
-    """The tools as models are offered them; `task` says which agents there are."""
-    lines = "\n".join(f"- {agent.name}: {agent.description}" for agent in sub_agents)
-    agents = f"\n\nAgents:\n{lines}"
-    return tuple(_spec(tool, agents if tool.effect == "agent" else "") for tool in tools.values())
-
-
-@lru_cache(SPECS_KEPT_MAX)
-def _spec(tool: Tool, more: str) -> ToolSpec:
-    taken = parameters(tool)
-    description = tool.description + more
-    chars = len(tool.name) + len(description) + len(msgspec.json.encode(taken))
-    return ToolSpec(tool.name, description, taken, chars)
-
-
-def _find(tools: Mapping[str, Tool], name: str) -> Tool | None:
-    """The tool of that name; letter case is all that is forgiven, and only if it leaves one."""
-    if tool := tools.get(name):
-        return tool
-    meant = [tool for known, tool in tools.items() if known.casefold() == name.strip().casefold()]
-    return meant[0] if len(meant) == 1 else None
-
 
 def _title(tool: Tool, needs: tuple[Need, ...]) -> str:
     if tool.effect == "agent":
-        return _line(needs[0].title)
-    return _line(next((" ".join(need.subjects) or need.title for need in needs), ""))
-
-
-def _line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= TITLE_CHARS_MAX else line[: TITLE_CHARS_MAX - 1] + "…"
+        return one_line(needs[0].title)
+    return one_line(next((" ".join(need.subjects) or need.title for need in needs), ""))

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from tiller_daemon.models.base import ModelError, ModelRequest, TextDelta, UsageReported
 from tiller_daemon.models.retry import RetryWait, stream_with_retry
-from tiller_daemon.turn.context import TurnContext
+from tiller_daemon.turn.context import AskedModel, TurnContext
 from tiller_daemon.turn.history import PRUNED_OUTPUT, History, for_request
 from tiller_daemon.turn.ports import Ports
 from tiller_daemon.turn.tokens import TokenMeter, estimate_tokens
@@ -64,9 +64,9 @@ class ContextFull(Exception):
     """No room could be made; the message says what the user can do."""
 
 
-def is_full(tokens: int, context: TurnContext) -> bool:
+def is_full(tokens: int, model: AskedModel) -> bool:
     """Whether a request of so many tokens is too near to the end of the window."""
-    usable = context.context_window - (context.max_output_tokens or 0)
+    usable = model.context_window - (model.max_output_tokens or 0)
     return tokens >= FULL_SHARE * max(usable, 1)
 
 
@@ -121,9 +121,9 @@ class Room:
         self._failures = 0
         fixed = len(context.system_prompt) + sum(tool.chars for tool in context.tools)
         self._meter = TokenMeter(fixed)
-        counted = history.items[: context.counted_items]
+        counted = history.items[: context.before.items]
         self._meter.count(
-            context.counted_tokens, for_request(counted, history.pruned), context.counted_items
+            context.before.tokens, for_request(counted, history.pruned), context.before.items
         )
 
     def count(self, usage: Usage, request: ModelRequest, calls: int) -> None:
@@ -136,7 +136,7 @@ class Room:
 
     async def make_if_full(self) -> bool:
         """Compact when the context is nearly full; returns whether that was done."""
-        full = is_full(self._tokens(), self._context)
+        full = is_full(self._tokens(), self._context.model)
         if full:
             await self.make()
         return full
@@ -157,7 +157,7 @@ class Room:
         await self._ports.emit(StatusChanged("busy"))
         after = self._tokens()
         if after > SHRINK_SHARE_MAX * before or self._failures >= FAILURES_MAX:
-            window = self._context.context_window
+            window = self._context.model.context_window
             raise ContextFull(
                 f"The context is full ({before:,} tokens of {window:,}) and could not be made "
                 "smaller. Start a new session, or choose a model with a larger window."
@@ -173,7 +173,7 @@ class Room:
             log.warning("compaction_failed", session_id=session_id, reason=str(error))
             return False
         items = history.items
-        kept = kept_inputs(items, self._context.context_window)
+        kept = kept_inputs(items, self._context.model.context_window)
         compaction = Compaction(ItemId(self._ports.new_id()), summary, ItemId(items[-1].id), kept)
         compacted = History([*items, compaction], history.pruned)
         meter = copy(self._meter)
@@ -192,7 +192,7 @@ class Room:
                 after,
                 compaction.id,
                 usage=usage,
-                cost=self._context.compaction_price(usage),
+                cost=self._context.compaction.price(usage),
             ),
         )
         return True
@@ -201,20 +201,19 @@ class Room:
 async def _summarise(context: TurnContext, history: History, ports: Ports) -> tuple[str, Usage]:
     ask = Notice(ItemId(ports.new_id()), "compaction", SUMMARY_REQUEST)
     request = ModelRequest(
-        model=context.compaction_model or context.provider_model,
+        model=context.compaction.provider_model,
         system=SUMMARY_SYSTEM,
         items=(*history.for_request(), ask),
         tools=(),
         session_id=context.session_id,
-        ordinal=context.first_ordinal,
+        ordinal=context.before.steps,
         purpose="compaction",
-        options=context.compaction_options,
+        options=context.compaction.options,
     )
     pieces: list[str] = []
     usage = Usage()
-    model = ports.compaction_model or ports.model
     async with aclosing(
-        stream_with_retry(model, request, time=ports.time, random=ports.random)
+        stream_with_retry(ports.compaction_model, request, time=ports.time, random=ports.random)
     ) as stream:
         async for event in stream:
             match event:

@@ -35,69 +35,97 @@ def unpriced(_: Usage) -> float | None:
     return None
 
 
+class AskedModel(Struct, frozen=True):
+    """A model as a turn asks it.
+
+    `name` is provider/model as the user names it, `provider_model` what the provider calls it.
+    `effort` is the variant, if configuration does not define it; else it is in `options`, the
+    fields of the provider's own request.
+    """
+
+    name: str
+    provider_model: str
+    variant: str = ""
+    effort: str = ""
+    options: dict[str, Any] = {}
+    price: CostOf = unpriced
+    context_window: int = DEFAULT_CONTEXT_WINDOW_TOKENS
+    max_output_tokens: int | None = None
+
+
+class Permissions(Struct, frozen=True):
+    """What the calls of a turn may do.
+
+    `rules` are those above the built-in ones, weakest layer first. With `read_only` a call that may
+    write is denied. `sandbox` is what its commands may do.
+    """
+
+    rules: tuple[Rule, ...]
+    approve: Approve
+    read_only: bool
+    sandbox: SandboxPolicy
+
+
+class Budgets(Struct, frozen=True):
+    """What a turn and its session may spend, and what the session had spent before the turn."""
+
+    max_steps: int
+    turn: Budget
+    session: Budget
+    spent_before: Spent
+
+
+class Before(Struct, frozen=True):
+    """What the session had come to before the turn.
+
+    It had taken so many `steps`; the provider counted `tokens` for the first `items` of history.
+    """
+
+    steps: int
+    tokens: int
+    items: int
+
+
 class TurnContext(Struct, frozen=True):
     """One configuration for all of a turn.
 
-    `model` is provider/model as the user names it, `provider_model` what the provider calls it;
-    `compaction_model` likewise, when summaries are made by another one.
-    `first_ordinal` is the number of steps that the session had before this turn; the
-    provider counted `counted_tokens` for the first `counted_items` items of history. `rules` are
-    the permission rules above the built-in ones, weakest layer first. `spent_before` is what the
-    session had spent before this turn. With `read_only` a call that may write is denied.
-    `effort` is the variant, if configuration does not define it; else it is in `options`. `depth`
-    is 0 for a turn that works for no other one. `sandbox` is what its commands may do.
+    `compaction` is the model that writes summaries: `model`, unless another one is configured.
+    `depth` is 0 for a turn that works for no other one.
     """
 
     turn_id: str
     session_id: str
     workspace: str
     agent: str
-    model: str
-    provider_model: str
+    model: AskedModel
+    compaction: AskedModel
     system_prompt: str
     tools: tuple[ToolSpec, ...]
-    rules: tuple[Rule, ...]
-    approve: Approve
+    sub_agents: tuple[SubAgentOffered, ...]
+    hooks: tuple[Hook, ...]
+    permissions: Permissions
+    budgets: Budgets
+    before: Before
     follow_ups: FollowUps
-    max_steps: int
-    turn_budget: Budget
-    session_budget: Budget
-    spent_before: Spent
-    first_ordinal: int
-    counted_tokens: int = 0
-    counted_items: int = 0
-    variant: str = ""
-    effort: str = ""
-    options: dict[str, Any] = {}
-    compaction_options: dict[str, Any] = {}
-    price: CostOf = unpriced
-    compaction_price: CostOf = unpriced
-    read_only: bool = False
-    sandbox: SandboxPolicy = SandboxPolicy("full_access")
-    compaction_model: str = ""
-    context_window: int = DEFAULT_CONTEXT_WINDOW_TOKENS
-    max_output_tokens: int | None = None
-    output_schema: dict[str, Any] | None = None
-    depth: int = 0
-    sub_agents: tuple[SubAgentOffered, ...] = ()
-    hooks: tuple[Hook, ...] = ()
+    output_schema: dict[str, Any] | None
+    depth: int
 
     def shown(self) -> TurnContextShown:
         """Return what frontends are told of it."""
         return TurnContextShown(
             workspace=self.workspace,
             agent=self.agent,
-            model=self.model,
-            variant=self.variant,
-            approve=self.approve,
-            max_steps=self.max_steps,
+            model=self.model.name,
+            variant=self.model.variant,
+            approve=self.permissions.approve,
+            max_steps=self.budgets.max_steps,
             tools=tuple(tool.name for tool in self.tools),
-            context_window=self.context_window,
-            turn_budget=self.turn_budget,
-            session_budget=self.session_budget,
+            context_window=self.model.context_window,
+            turn_budget=self.budgets.turn,
+            session_budget=self.budgets.session,
             output_schema=self.output_schema,
             system_prompt=self.system_prompt,
-            sandbox=self.sandbox.mode,
+            sandbox=self.permissions.sandbox.mode,
         )
 
 

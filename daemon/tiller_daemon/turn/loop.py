@@ -14,7 +14,7 @@ from tiller_daemon.models.images import images_hint
 from tiller_daemon.turn.budget import Spent, spent_by, used_up, used_up_next
 from tiller_daemon.turn.call import note_changes
 from tiller_daemon.turn.compaction import ContextFull, Room, prune
-from tiller_daemon.turn.context import Ending, TurnContext
+from tiller_daemon.turn.context import Budgets, Ending, TurnContext
 from tiller_daemon.turn.decide import last_said
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.output_schema import message_problem, repair_notice, without_fences
@@ -43,7 +43,7 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
     A failed model request is an ending, not an exception. Cancellation and bugs pass through and
     leave items open.
     """
-    purse = _Purse(context, ports)
+    purse = _Purse(context.budgets, ports)
     if reached := purse.session_limit():
         return Ending("limit_reached", ErrorInfo("session_budget", f"No turn: {reached}."))
     said = await ports.hooks.turn_started(last_said(history.items))
@@ -68,7 +68,7 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
             return Ending("failed", ErrorInfo("context_full", str(error)))
         response = done.response
         room.count(response.usage, frozen.request, len(response.calls))
-        ended = response.ended(step, context.price(response.usage))
+        ended = response.ended(step, context.model.price(response.usage))
         purse.spend(ended)
         await note_changes(history, ports)
         await ports.emit(ended)
@@ -102,8 +102,8 @@ async def run_compaction(context: TurnContext, history: History, ports: Ports) -
 class _Purse:
     """What may still be spent; the time of a call that runs counts when it has ended."""
 
-    def __init__(self, context: TurnContext, ports: Ports) -> None:
-        self._context = context
+    def __init__(self, budgets: Budgets, ports: Ports) -> None:
+        self._budgets = budgets
         self._ports = ports
         self._began = ports.time()
         self._spent = Spent()
@@ -114,20 +114,18 @@ class _Purse:
 
     def session_limit(self) -> str | None:
         """The limit of the session that is reached, as a sentence."""
-        reached = used_up(
-            self._context.session_budget, self._context.spent_before.plus(self._now())
-        )
+        reached = used_up(self._budgets.session, self._budgets.spent_before.plus(self._now()))
         return reached and f"the session ends here: {reached}"
 
     def limit(self, step: int) -> str | None:
         """The limit that makes request number `step` of the turn the last one."""
         now = self._now()
-        before = self._context.spent_before
+        before = self._budgets.spent_before
         ahead = Spent(steps=1)
-        if step >= self._context.max_steps:
+        if step >= self._budgets.max_steps:
             return f"its limit of {step} steps is reached"
-        return used_up_next(self._context.turn_budget, now, ahead) or used_up_next(
-            self._context.session_budget, before.plus(now), ahead
+        return used_up_next(self._budgets.turn, now, ahead) or used_up_next(
+            self._budgets.session, before.plus(now), ahead
         )
 
     def _now(self) -> Spent:
@@ -144,15 +142,15 @@ async def _begin_step(
         text = f"This is the last step of this turn, as {limit}. {LAST_STEP_NOTICE}"
         await _tell("last_step", text, history, ports)
     request = ModelRequest(
-        model=context.provider_model,
+        model=context.model.provider_model,
         system=context.system_prompt,
         items=history.for_request(),
         tools=() if limit else context.tools,
         session_id=context.session_id,
-        ordinal=context.first_ordinal + step - 1,
-        variant=context.effort,
-        options=context.options,
-        max_output_tokens=context.max_output_tokens,
+        ordinal=context.before.steps + step - 1,
+        variant=context.model.effort,
+        options=context.model.options,
+        max_output_tokens=context.model.max_output_tokens,
         output_schema=context.output_schema,
         kept=history.kept,
     )

@@ -134,7 +134,7 @@ class Ports:
     """
 
     model: ModelClient
-    compaction_model: ModelClient | None
+    compaction_model: ModelClient
     tools: ToolRuntime
     emit: Emit
     committed: Callable[[], Awaitable[None]]
