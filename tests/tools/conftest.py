@@ -123,3 +123,9 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def bench_in() -> type[Bench]:
+    """Makes benches, in directories of their own."""
+    return Bench

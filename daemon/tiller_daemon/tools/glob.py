@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult, always
 from tiller_daemon.tools.path_pattern import PathPattern
 from tiller_daemon.tools.reach import directory_needs, reach, reach_as_judged
-from tiller_daemon.tools.ripgrep import SEARCH_S_MAX, Extent, only_names, run_ripgrep
+from tiller_daemon.tools.ripgrep import SEARCH_S_MAX, Extent, run_ripgrep
 
 FILES_SHOWN_MAX: Final = 200
 FILES_FOUND_MAX: Final = 10_000
@@ -46,9 +46,10 @@ async def _run(arguments: GlobArguments, environment: ToolEnvironment) -> ToolRe
 
     extent = await run_ripgrep(
         "files",
-        ["--files", *only_names(pattern), "--", "./"],
+        ["--files", "--", "./"],
         directory=location.path,
         variables=environment.variables,
+        wanted=pattern,
         take=take,
     )
     newest = await trio.to_thread.run_sync(

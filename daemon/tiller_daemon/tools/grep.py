@@ -11,7 +11,7 @@ from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, T
 from tiller_daemon.tools.output import cut_text
 from tiller_daemon.tools.path_pattern import PathPattern
 from tiller_daemon.tools.reach import directory_needs, reach, reach_as_judged, told
-from tiller_daemon.tools.ripgrep import SEARCH_S_MAX, Extent, only_names, run_ripgrep
+from tiller_daemon.tools.ripgrep import SEARCH_S_MAX, Extent, run_ripgrep
 from tiller_daemon.workspace.paths import Location, explain, must_be_regular
 
 MATCHES_SHOWN_MAX: Final = 200
@@ -52,12 +52,12 @@ async def _run(arguments: GrepArguments, environment: ToolEnvironment) -> ToolRe
 
     options = ["--line-number", "--no-heading", "--with-filename"]
     options += [f"--max-columns={LINE_COLUMNS_MAX}", "--max-columns-preview"]
-    options += only_names(include) if include else []
     extent = await run_ripgrep(
         "lines",
         [*options, "--", arguments.pattern, target],
         directory=directory,
         variables=environment.variables,
+        wanted=include,
         take=take,
     )
     shown = _by_file(sorted(found)[:MATCHES_SHOWN_MAX], _text_of(directory, location))

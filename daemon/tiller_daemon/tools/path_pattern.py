@@ -6,7 +6,8 @@ stands for any number of directories, also none; a star does not cross a slash.
 
 import fnmatch
 import re
-from itertools import pairwise
+from collections.abc import Iterator
+from itertools import chain, pairwise
 from typing import Final
 
 from tiller_daemon.tools.base import ToolFailure
@@ -17,10 +18,17 @@ ALTERNATIVES_MAX: Final = 64
 PARTS_MAX: Final = 32
 """How many slashes a pattern may have."""
 
+DIRECTORIES_KNOWN_MAX: Final = 4096
+"""For how many directories is kept what a file in them must be called: some 1 MiB."""
+
 _BRACES = re.compile(r"\{([^{}]*)\}")
+_NOT_PLAIN = re.compile(r"(\[.*\]|[^A-Za-z0-9._-])+", re.DOTALL)
 
 Part = re.Pattern[str] | None
 """What one name of a path must match; None for `**`."""
+
+Name = re.Pattern[str] | None
+"""What a file's name must match; None for any."""
 
 
 class PathPattern:
@@ -33,15 +41,30 @@ class PathPattern:
             raise ToolFailure(
                 f"The pattern {pattern!r} must be relative; name the directory with `path`."
             )
-        alternatives = _alternatives(plain)
-        self.names: Final = tuple(one.rpartition("/")[2] for one in alternatives)
-        """What the last name of a path must be like, one for each alternative."""
-        self._patterns: Final = [_compile(one) for one in alternatives]
+        alternatives = [_parts(one) for one in _alternatives(plain)]
+        # The standard library's translation never tries a star twice: no pattern takes for ever.
+        self._patterns: Final = [
+            [None if part == "**" else re.compile(fnmatch.translate(part)) for part in parts]
+            for parts in alternatives
+        ]
+        self._known: Final[dict[str, list[Name]]] = {}
+        self.only: Final = tuple(dict.fromkeys(chain.from_iterable(map(_only, alternatives))))
+        """Lines of an ignore file that leaves out most of what the pattern can't match, and
+        nothing else."""
 
     def matches(self, path: str) -> bool:
         """Whether `path`, relative and with slashes, is meant by the pattern."""
-        names = path.split("/")
-        return any(_match(parts, names) for parts in self._patterns)
+        directory, _, name = path.rpartition("/")
+        wanted = self._known.get(directory)
+        if wanted is None:
+            if len(self._known) >= DIRECTORIES_KNOWN_MAX:
+                self._known.clear()
+            wanted = self._known[directory] = self._wanted_in(directory)
+        return any(one is None or one.match(name) for one in wanted)
+
+    def _wanted_in(self, directory: str) -> list[Name]:
+        names = directory.split("/") if directory else []
+        return [one for parts in self._patterns for one in _last_names(parts, names)]
 
 
 def _alternatives(pattern: str) -> list[str]:
@@ -61,25 +84,40 @@ def _alternatives(pattern: str) -> list[str]:
     return done
 
 
-def _compile(pattern: str) -> list[Part]:
+def _parts(pattern: str) -> list[str]:
     names = pattern.split("/")
     if len(names) == 1:
         names = ["**", *names]
     if len(names) > PARTS_MAX:
         raise ToolFailure(f"The pattern has more than {PARTS_MAX} parts.")
     # Two `**` in a row mean the same as one.
-    kept = [
+    return [
         names[0],
         *(after for before, after in pairwise(names) if before != "**" or after != "**"),
     ]
-    # The standard library's translation never tries a star twice, so no pattern takes for ever.
-    return [None if name == "**" else re.compile(fnmatch.translate(name)) for name in kept]
 
 
-def _match(parts: list[Part], names: list[str]) -> bool:
-    """Compare part by part; `reached` holds the numbers of parts that may come next."""
+def _only(parts: list[str]) -> Iterator[str]:
+    """Lines that let files like this be found, and the directories on the way to them.
+
+    What is more than a plain name becomes a star: that finds more, but never less.
+    """
+    yield "*"
+    plain = [part if part == "**" else _NOT_PLAIN.sub("*", part) for part in parts]
+    for depth, part in enumerate(plain[:-1]):
+        yield f"!/{'/'.join(plain[: depth + 1])}/"
+        if part == "**":
+            break
+    yield f"!/{'/'.join(plain)}"
+    if plain[-1] == "**":
+        yield f"!/{'/'.join(plain[:-1])}"
+
+
+def _last_names(parts: list[Part], directory: list[str]) -> Iterator[Name]:
+    """What the name of a file in `directory` must match one of; any name will do for None."""
+    # The numbers of parts that may come next.
     reached = _after_stars({0}, parts)
-    for name in names:
+    for name in directory:
         passed: set[int] = set()
         for number in reached:
             if number == len(parts):
@@ -90,7 +128,9 @@ def _match(parts: list[Part], names: list[str]) -> bool:
             elif part.match(name):
                 passed.add(number + 1)
         reached = _after_stars(passed, parts)
-    return len(parts) in reached
+    for number in reached:
+        if number < len(parts) and all(part is None for part in parts[number + 1 :]):
+            yield parts[number]
 
 
 def _after_stars(numbers: set[int], parts: list[Part]) -> set[int]:

