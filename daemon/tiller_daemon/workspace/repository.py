@@ -52,7 +52,7 @@ def _owner(path: Path) -> int | None:
 def git_directory(mark: Path) -> Path:
     """What `.git` is, or leads to: it is a file in a second work tree and in a submodule."""
     pointer = read_document(mark, None, GIT_FILE_BYTES_MAX)
-    if pointer is None or not pointer.text.startswith("gitdir: "):
+    if pointer is None or not pointer.text.startswith("gitdir: ") or "\0" in pointer.text:
         return mark
     return mark.parent / pointer.text.removeprefix("gitdir: ").rstrip("\n")
 

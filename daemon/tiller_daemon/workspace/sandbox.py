@@ -16,13 +16,12 @@ from msgspec import Struct
 
 from tiller_daemon.config import SandboxPolicy
 from tiller_daemon.workspace.sandbox_paths import (
-    NEVER_MADE,
-    PROTECTED_FILES,
     PROTECTED_FOLDERS,
     PROTECTED_IF_THERE,
     hidden_paths,
     there,
 )
+from tiller_daemon.workspace.sandbox_repository import kept_of_repository
 from tiller_protocol.settings import SandboxMode
 
 TEMPORARY: Final = ("/tmp", "/var/tmp")  # noqa: S108
@@ -175,15 +174,17 @@ class Confiner:
         if policy.mode == "read_only":
             return Confinement(place, hidden=hidden, shown=shown_too, network=policy.network)
         extra = [Path(path) for path in self._temporary if path.startswith("/")]
-        writable = tuple(there((place, *extra, *map(Path, policy.writable))))
-        if_there = (place / name for name in PROTECTED_IF_THERE)
+        repository = kept_of_repository(place)
+        writable = there((place, *extra, *map(Path, policy.writable), *repository.writable))
+        if_there = (*repository.if_there, *(place / name for name in PROTECTED_IF_THERE))
         kept = [path for path in (*if_there, *self._kept) if os.path.lexists(path)]
+        folders = (place / name for name in PROTECTED_FOLDERS)
         return Confinement(
             place,
             writable=tuple(path for path in writable if path != Path("/")),
-            folders=(*(place / name for name in PROTECTED_FOLDERS), *kept),
-            files=tuple(place / name for name in PROTECTED_FILES),
-            never_made=tuple(place / name for name in NEVER_MADE),
+            folders=(*repository.folders, *folders, *kept),
+            files=repository.files,
+            never_made=repository.never_made,
             hidden=hidden,
             shown=shown_too,
             network=policy.network,

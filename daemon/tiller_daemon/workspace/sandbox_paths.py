@@ -41,25 +41,16 @@ HIDDEN_IN_TEMPORARY: Final = (".X11-unix", ".ICE-unix", "tmux-{uid}", "screens",
 SOCKET_VARIABLES: Final = ("SSH_AUTH_SOCK", "TMUX", "DOCKER_HOST", "DBUS_SESSION_BUS_ADDRESS")
 """Variables that say where such a socket is."""
 
-PROTECTED_FOLDERS: Final = (".git/hooks", ".tiller", ".claude", ".codex", ".vscode")
-PROTECTED_FILES: Final = (".git/config", ".git/config.worktree")
-"""What makes git, tiller, other agents and editors run something: can't be written, and can't be
-made where it is not there yet."""
+PROTECTED_FOLDERS: Final = (".tiller", ".claude", ".codex", ".vscode")
+"""What makes tiller, other agents and editors run something: can't be written, and can't be made
+where it is not there yet. What makes git run something is in `sandbox_repository`."""
 
 PROTECTED_IF_THERE: Final = (
-    ".git/modules", ".git/worktrees", ".mcp.json", ".cursor", ".idea", ".zed", ".opencode",
-    ".gemini", ".envrc",
+    ".mcp.json", ".cursor", ".idea", ".zed", ".opencode", ".gemini", ".envrc",
 )  # fmt: skip
 """Likewise, but a stand-in for what is not there would be in the way of other programs."""
 
-NEVER_MADE: Final = (".git/commondir",)
-"""Leads git to another configuration, and no stand-in is possible: taken away after a command."""
-
-
-_PROTECTED_NAMES: Final = frozenset(
-    path.partition("/")[0]
-    for path in (*PROTECTED_FOLDERS, *PROTECTED_FILES, *PROTECTED_IF_THERE, *NEVER_MADE)
-)
+_PROTECTED_NAMES: Final = frozenset((".git", *PROTECTED_FOLDERS, *PROTECTED_IF_THERE))
 
 
 def is_protected(path: str) -> bool:

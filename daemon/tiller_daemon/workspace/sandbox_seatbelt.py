@@ -48,14 +48,17 @@ def profile(confinement: Confinement) -> str:
         for path in (*confinement.folders, *confinement.files, *confinement.never_made)
         if within(path, confinement.writable)
     ]
+    # The last rule counts: what lies deeper comes later, as writable may lie in what is kept.
+    writes = [(path, "allow file-write*") for path in confinement.writable]
+    writes += [(path, "deny file-write*") for path in kept]
+    writes.sort(key=lambda one: len(one[0].parts))
     # Moving a directory away would take along what is kept in it.
     pins = {
         pin for path in kept if (root := _root(path, confinement)) for pin in between(root, path)
     }
     lines = [
         _ALWAYS,
-        *_rules("allow file-write*", confinement.writable),
-        *_rules("deny file-write*", kept),
+        *(rule for path, what in writes for rule in _rules(what, [path])),
         *(f"(deny file-write-unlink (literal {_quoted(path)}))" for path in sorted(pins)),
         *_rules("deny file-read* file-write*", confinement.hidden),
         *_rules("allow file-read*", confinement.shown),
