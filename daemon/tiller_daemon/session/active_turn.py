@@ -11,7 +11,7 @@ from functools import partial
 import structlog
 import trio
 
-from tiller_daemon.policy.rules import UNSANDBOXED, decide
+from tiller_daemon.policy.rules import UNSANDBOXED, decide, runs_unsandboxed
 from tiller_daemon.session.background import Background
 from tiller_daemon.session.changes import TurnChanges
 from tiller_daemon.session.delegation import Delegation, Errand, Sessions
@@ -24,6 +24,7 @@ from tiller_daemon.session.requests import OpenRequests, Reply
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.title import Titling
 from tiller_daemon.session.toolbox import Toolbox
+from tiller_daemon.session.way_out import WayOut
 from tiller_daemon.store.base import LogError
 from tiller_daemon.tools.base import FileVersions, Need
 from tiller_daemon.turn.budget import Spent
@@ -243,12 +244,14 @@ class ActiveTurn:
 
     def _ports(self) -> Ports:
         services, hooks = self._services, self._hooks()
+        permission = Permission(
+            self.context.permissions.approve, self._rules, self._ask, services.new_id
+        )
         toolbox = Toolbox(
             context=self.context,
             tools=self._frozen.tools,
-            permission=Permission(
-                self.context.permissions.approve, self._rules, self._ask, services.new_id
-            ),
+            permission=permission,
+            way_out=WayOut(permission),
             emit=self._emit,
             files=self._files,
             spill_directory=services.spill_directory(self.context.session_id),
@@ -303,6 +306,8 @@ class ActiveTurn:
     def _is_allowed(self, request: Request) -> bool:
         if request.kind == "question":
             return False
+        if request.permission == UNSANDBOXED:
+            return all(runs_unsandboxed(command, self._rules()) for command in request.subjects)
         kind = "command" if request.permission in COMMAND_PERMISSIONS else "plain"
         need = Need(request.permission, request.subjects, kind=kind)
         return decide((need,), self._rules(), "ask").action == "allow"

@@ -41,16 +41,15 @@ def needs_without_sandbox(needs: Iterable[Need]) -> tuple[Need, ...]:
     """What the commands among `needs` need where no sandbox can hold them: those that act, ask."""
     texts = [text for need in needs if need.kind == "command" for text in need.subjects]
     return tuple(
-        Need(
-            UNSANDBOXED,
-            (text,),
-            kind="command",
-            title=f"Run without a sandbox: {' '.join(text.split())}",
-            detail=text,
-        )
+        need_unsandboxed(text, f"Run without a sandbox: {' '.join(text.split())}")
         for text in texts
         if not only_reads(text)
     )
+
+
+def need_unsandboxed(command: str, title: str) -> Need:
+    """The need to run a command outside of the sandbox, or where there is none."""
+    return Need(UNSANDBOXED, (command,), kind="command", title=title, detail=command)
 
 
 def _needs_protected(needs: Iterable[Need]) -> tuple[Need, ...]:

@@ -62,6 +62,15 @@ class Permission:
         said = f" They said: {answer.text}" if answer.text else ""
         return Refusal("denied", f"The user rejected this call.{said}", ends_turn=True)
 
+    async def offer(self, call: ToolCall, need: Need) -> Reply | None:
+        """Ask about what no rule but one of that very name allows; None when nobody is to be asked.
+
+        That is so when the session asks no one or consents to all, and when a rule denies it.
+        """
+        if self.approve != "ask" or self.verdict((need,)).action == "deny":
+            return None
+        return await self.ask(self._request(call, "approval", need))
+
     async def put_question(self, call: ToolCall, text: str, choices: tuple[str, ...]) -> UserAnswer:
         """Ask what a tool wants to know; raises `ToolFailure` when the session asks no one."""
         if self.approve == "never":

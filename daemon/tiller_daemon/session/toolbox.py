@@ -21,6 +21,7 @@ from tiller_daemon.session.hooks import TurnHooks
 from tiller_daemon.session.offered import find_tool, no_tool
 from tiller_daemon.session.permission import Permission, one_line
 from tiller_daemon.session.result import or_keep, to_be_written
+from tiller_daemon.session.way_out import WayOut
 from tiller_daemon.tools.base import (
     BackgroundCommands,
     Diagnostics,
@@ -72,6 +73,7 @@ class Toolbox:
     context: TurnContext
     tools: Mapping[str, Tool]
     permission: Permission
+    way_out: WayOut
     emit: Emit
     files: FileVersions
     spill_directory: Path
@@ -188,8 +190,9 @@ class Toolbox:
         )
         try:
             check = await self._check_of_changes(work)
-            with trio.fail_after(work.tool.timeout_s):
-                result = await work.tool.run(work.arguments, environment)
+            result = await self.way_out.run(
+                prepared.call, _commands(work.needs), environment, partial(_run_tool, work)
+            )
             told = tell_instructions(work.needs, environment.workspace, self.files)
             if check:
                 told += await or_keep(check.new_errors, result, environment.output)
@@ -227,7 +230,7 @@ class Toolbox:
     def _confined(self, prepared: PreparedCall) -> Confined | None:
         """The sandbox of a call: none for the user's own command, nor when a rule says so."""
         work: _Work = prepared.work
-        commands = [s for need in work.needs if need.kind == "command" for s in need.subjects]
+        commands = _commands(work.needs)
         if not commands or prepared.call.by_user:
             return None
         if self.context.permissions.sandbox.mode == "workspace_write" and all(
@@ -254,7 +257,7 @@ class Toolbox:
             case "read" | "write":
                 return tool.effect
             case "command":
-                commands = [s for need in needs if need.kind == "command" for s in need.subjects]
+                commands = _commands(needs)
                 reads = bool(commands) and all(only_reads(command) for command in commands)
             case "agent":
                 only_look = {a.name for a in self.context.sub_agents if a.read_only}
@@ -270,6 +273,15 @@ class Toolbox:
 
     async def _show_plan(self, plan: tuple[PlanEntry, ...]) -> None:
         await self.emit(PlanUpdated(plan))
+
+
+async def _run_tool(work: _Work, environment: ToolEnvironment) -> ToolResult:
+    with trio.fail_after(work.tool.timeout_s):
+        return await work.tool.run(work.arguments, environment)
+
+
+def _commands(needs: tuple[Need, ...]) -> list[str]:
+    return [text for need in needs if need.kind == "command" for text in need.subjects]
 
 
 def _title(tool: Tool, needs: tuple[Need, ...]) -> str:

@@ -37,7 +37,7 @@ class ToolResult(Struct, frozen=True):
 
     `failed` marks a result that the tool itself calls an error, such as a non-zero exit; the model
     sees it like any other; with `rejected` the user said no while it ran. `spill_path` is the file
-    with the whole of a cut output.
+    with the whole of a cut output. `held_back` marks a failure that looks like the sandbox's doing.
     """
 
     output: str
@@ -49,6 +49,7 @@ class ToolResult(Struct, frozen=True):
     exit_status: int | None = None
     sub_agent: SubAgent | None = None
     rejected: bool = False
+    held_back: bool = False
 
 
 class UserAnswer(Struct, frozen=True):

@@ -74,7 +74,8 @@ async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolRe
     finally:
         capture.close()
     notes = _notes(end, arguments.timeout_s)
-    if end.status and environment.confined and (why := environment.confined.explain(output)):
+    why = environment.confined.explain(output) if end.status and environment.confined else ""
+    if why:
         notes.append(why)
     return ToolResult(
         _with_notes(output, notes),
@@ -82,6 +83,7 @@ async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolRe
         failed=end.timed_out or end.status != 0,
         spill_path=capture.spill_path(),
         exit_status=None if end.timed_out else end.status,
+        held_back=bool(why),
     )
 
 

@@ -1,0 +1,155 @@
+"""The way out of the sandbox: what it held back runs outside if the user says so, else not."""
+
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from e2e.test_sandbox import DEFAULT, needs_sandbox, read
+from e2e.words import bash, calls, text
+from support.daemon import Daemon
+from support.frontend import Frontend
+from tiller_protocol.events import RequestOpened
+from tiller_protocol.items import Request
+from tiller_protocol.ops import Answer, Interrupt
+
+HELD_BACK = "echo x > .git/hooks/a"
+"""What no sandbox lets a command do, and an ordinary user can."""
+
+DENIED = {"permission": "unsandboxed", "pattern": "*", "action": "deny"}
+ALLOWED = ({"permission": "bash", "pattern": "*", "action": "allow"},)
+
+pytestmark = needs_sandbox
+
+
+@pytest.fixture
+async def frontend(
+    new_daemon: Callable[..., Daemon], nursery: trio.Nursery
+) -> AsyncGenerator[Frontend]:
+    """At a daemon with its own idea of a sandbox."""
+    daemon = new_daemon(DEFAULT)
+    daemon.start()
+    connected = await Frontend.connect(daemon, nursery)
+    yield connected
+    await connected.close()
+
+
+@pytest.fixture
+def hook(workspace: Path) -> Path:
+    """The file that `HELD_BACK` makes."""
+    return workspace / ".git" / "hooks" / "a"
+
+
+async def begin(frontend: Frontend, workspace: Path, *commands: str, **settings: object) -> str:
+    """Start a turn that runs commands which a rule allows; returns the session."""
+    steps = [calls(bash(command)) for command in commands]
+    given = {"approve": "ask", "permissions": ALLOWED, **settings}
+    session_id = await frontend.session(workspace, *steps, text("done"), **given)
+    await frontend.say(session_id)
+    return session_id
+
+
+def asked(frontend: Frontend, session_id: str) -> list[Request]:
+    """All requests of a session."""
+    bodies = [event.body for event in frontend.events(session_id)]
+    return [body.request for body in bodies if isinstance(body, RequestOpened)]
+
+
+async def test_what_the_sandbox_held_back_runs_outside_once_the_user_says_so(
+    frontend: Frontend, workspace: Path, hook: Path
+) -> None:
+    session_id = await begin(frontend, workspace, HELD_BACK, HELD_BACK.replace("x", "y"))
+    request = await frontend.request_opened(session_id)
+    assert (request.kind, request.permission) == ("approval", "unsandboxed")
+    assert request.title == f"The sandbox held it back. Run again without: {HELD_BACK}"
+    assert read(hook) is None
+    await frontend.must(Answer(request.id, "once"))
+    await frontend.must(Answer((await frontend.request_opened(session_id, 2)).id, "reject"))
+    await frontend.turn_ended(session_id)
+    assert read(hook) == "x\n"
+    first, second = frontend.completed_calls(session_id)
+    assert (first.state, first.exit_status) == ("completed", 0)
+    assert "let it run again without" in first.output
+    assert (second.state, second.exit_status) == ("error", 1)
+
+
+async def test_a_no_leaves_the_result_and_is_asked_for_once_in_a_turn(
+    frontend: Frontend, workspace: Path, hook: Path
+) -> None:
+    session_id = await begin(frontend, workspace, HELD_BACK, HELD_BACK)
+    request = await frontend.request_opened(session_id)
+    await frontend.must(Answer(request.id, "reject", "not there"))
+    ended = await frontend.turn_ended(session_id)
+    assert ended.outcome == "completed"
+    first, second = frontend.completed_calls(session_id)
+    assert "Read-only file system" in first.output
+    assert "did not. They said: not there]" in first.output
+    assert "Read-only file system" in second.output
+    assert len(asked(frontend, session_id)) == 1
+    assert read(hook) is None
+
+
+async def test_always_lets_such_commands_run_outside_from_then_on(
+    frontend: Frontend, workspace: Path, hook: Path
+) -> None:
+    touch = f"touch {hook}"
+    session_id = await begin(frontend, workspace, touch, touch, f"{touch} && {HELD_BACK}")
+    request = await frontend.request_opened(session_id)
+    assert request.always == ("touch *",)
+    await frontend.must(Answer(request.id, "always"))
+    await frontend.must(Answer((await frontend.request_opened(session_id, 2)).id, "reject"))
+    await frontend.turn_ended(session_id)
+    once, at_once, other = frontend.completed_calls(session_id)
+    assert once.state == at_once.state == "completed"
+    assert "sandbox" not in at_once.output
+    assert other.state == "error", "a line with another command in it is held"
+
+
+@pytest.mark.parametrize(
+    ("settings", "command"),
+    [
+        ({"approve": "always"}, HELD_BACK),
+        ({"approve": "never"}, HELD_BACK),
+        ({"sandbox": "read_only"}, "touch x"),
+        (
+            {"permissions": (*ALLOWED, DENIED)},
+            HELD_BACK,
+        ),
+    ],
+)
+async def test_nobody_is_asked_and_nothing_gets_out(
+    frontend: Frontend,
+    workspace: Path,
+    hook: Path,
+    settings: dict[str, object],
+    command: str,
+) -> None:
+    session_id = await begin(frontend, workspace, command, **settings)
+    await frontend.turn_ended(session_id)
+    (call,) = frontend.completed_calls(session_id)
+    assert "It ran in the sandbox" in call.output
+    assert asked(frontend, session_id) == []
+    assert read(hook) is None
+    assert read(workspace / "x") is None
+
+
+async def test_a_rule_for_everything_is_no_answer(
+    frontend: Frontend, workspace: Path, hook: Path
+) -> None:
+    everything = ({"permission": "*", "pattern": "*", "action": "allow"},)
+    session_id = await begin(frontend, workspace, HELD_BACK, permissions=everything)
+    request = await frontend.request_opened(session_id)
+    await frontend.must(Answer(request.id, "reject"))
+    await frontend.turn_ended(session_id)
+    assert read(hook) is None
+
+
+async def test_an_interrupt_ends_the_question_and_the_call(
+    frontend: Frontend, workspace: Path, hook: Path
+) -> None:
+    session_id = await begin(frontend, workspace, HELD_BACK)
+    await frontend.request_opened(session_id)
+    await frontend.must(Interrupt(session_id))
+    assert (await frontend.turn_ended(session_id)).outcome == "interrupted"
+    assert read(hook) is None
