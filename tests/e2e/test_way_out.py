@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -44,7 +45,7 @@ def hook(workspace: Path) -> Path:
 async def begin(frontend: Frontend, workspace: Path, *commands: str, **settings: object) -> str:
     """Start a turn that runs commands which a rule allows; returns the session."""
     steps = [calls(bash(command)) for command in commands]
-    given = {"approve": "ask", "permissions": ALLOWED, **settings}
+    given: dict[str, Any] = {"approve": "ask", "permissions": ALLOWED, **settings}
     session_id = await frontend.session(workspace, *steps, text("done"), **given)
     await frontend.say(session_id)
     return session_id
