@@ -14,7 +14,8 @@ import trio
 from tiller_daemon.policy.rules import UNSANDBOXED, decide, runs_unsandboxed
 from tiller_daemon.session.background import Background
 from tiller_daemon.session.changes import TurnChanges
-from tiller_daemon.session.delegation import Delegation, Errand, Sessions
+from tiller_daemon.session.delegation import Delegation, Sessions
+from tiller_daemon.session.errand import Errand
 from tiller_daemon.session.freeze import FrozenTurn, with_grants
 from tiller_daemon.session.hooks import TurnHooks
 from tiller_daemon.session.mailbox import InputQueue

@@ -10,7 +10,8 @@ import trio
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.active_turn import ActiveTurn
-from tiller_daemon.session.delegation import CLIENT, Errand, Sessions
+from tiller_daemon.session.delegation import CLIENT, Sessions
+from tiller_daemon.session.errand import Errand
 from tiller_daemon.session.handlers import handle, overloaded
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.rejections import record_rejection

@@ -1,35 +1,22 @@
 """Sub-agents: a call of `task` becomes a turn of a session of its own, and waits for its end.
 
 The sub-agent's session is like any other: it has its own log, any frontend may attach to it, steer
-it and answer its requests. An `Errand` links the call with that turn. Downwards go rules, budget
-and interrupt; upwards go requests, grants and what was spent. How a session is made and found is
-the supervisor's business.
+it and answer its requests. An `Errand` links the call with that turn. How a session is made and
+found is the supervisor's business.
 """
 
 from typing import Protocol
 
 import trio
-from msgspec import Struct, structs
 
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.session.requests import Reply
+from tiller_daemon.session.errand import Errand, Inherited, Owner
 from tiller_daemon.store.base import LogError
 from tiller_daemon.tools.base import ToolFailure, ToolResult
 from tiller_daemon.tools.output import cut_text
 from tiller_daemon.turn.budget import Spent, least, left_of
-from tiller_daemon.turn.context import Permissions, TurnContext
-from tiller_protocol.events import (
-    AnyBody,
-    HistoryCompacted,
-    ItemDelta,
-    ItemStarted,
-    StepEnded,
-    ToolCallUpdated,
-    TurnEnded,
-)
-from tiller_protocol.items import Request, SubAgent, ToolCall, Usage
-from tiller_protocol.settings import Budget, Rule, Settings, TurnOverrides
-from tiller_protocol.snapshot import OpenTurn, Snapshot, add_cost
+from tiller_protocol.settings import Budget, Settings, TurnOverrides
+from tiller_protocol.snapshot import Snapshot
 
 DEPTH_MAX = 3
 """How deep sub-agents may start sub-agents; at this depth the tool is not offered any more."""
@@ -43,73 +30,6 @@ START_S_MAX = 30.0
 
 CLIENT = "task"
 """Whose input a sub-agent's prompt is."""
-
-SHOWN_CALLS_MAX = 500
-"""How many calls of a sub-agent are shown as live output of the call that waits for it."""
-
-
-class Inherited(Struct, frozen=True):
-    """What a sub-agent's turn has from the turn it works for.
-
-    It may do no more than `permissions` say, whose rules stand below its own. `depth` counts from
-    1. It takes the `model`, with its `variant`, if its agent names none. `budget` is what was left.
-    """
-
-    permissions: Permissions
-    depth: int
-    model: str
-    variant: str
-    budget: Budget
-
-
-class Owner(Protocol):
-    """The turn that sub-agents work for."""
-
-    context: TurnContext
-
-    def put(self, *bodies: AnyBody) -> None:
-        """Put events of the turn."""
-        ...
-
-    def open_turn(self) -> OpenTurn:
-        """What the turn comes to so far, sub-agents included."""
-        ...
-
-    def elapsed_s(self) -> float:
-        """How long the turn has run."""
-        ...
-
-    def spent_by_others(self) -> Spent:
-        """What counts against the turn's budgets beyond its own steps."""
-        ...
-
-    def live_rules(self) -> tuple[Rule, ...]:
-        """What the user granted since the turn began."""
-        ...
-
-    def show(self, request: Request) -> None:
-        """Show a sub-agent's request, here and to whom this turn works for."""
-        ...
-
-    def hide(self, request_id: str, reply: Reply) -> None:
-        """Say how a request that is shown was resolved."""
-        ...
-
-    def granted(self, rules: tuple[Rule, ...]) -> None:
-        """Let a grant that a sub-agent got count for all of the session."""
-        ...
-
-
-class WorkingTurn(Protocol):
-    """The turn of a sub-agent, as the call that waits for it sees it."""
-
-    def interrupt(self) -> None:
-        """End the turn as `interrupted`."""
-        ...
-
-    def reconsider(self) -> None:
-        """Resolve open requests that are allowed by now."""
-        ...
 
 
 class OwnedSession(Protocol):
@@ -137,121 +57,6 @@ class Sessions(Protocol):
     async def find_owned(self, session_id: str, owner_id: str) -> OwnedSession:
         """Find a sub-agent of this session; raises `RejectionError` or `LogError`."""
         ...
-
-
-class Errand:
-    """One call of `task` and the turn that does its work; made by the call, told by the turn."""
-
-    def __init__(self, owner: Owner, inherited: Inherited, item_id: str) -> None:
-        self.inherited = inherited
-        self.over = trio.Event()
-        self.ended: TurnEnded | None = None
-        self.sums: SubAgent | None = None
-        self.turn: WorkingTurn | None = None
-        self._owner = owner
-        self._item_id = item_id
-        self._others_before = owner.spent_by_others()
-        self._own = SubAgent("", "")
-        self._below: dict[str, SubAgent] = {}
-        self._names: dict[str, str] = {}
-        self._shown = 0
-        self._told = True
-
-    def begin(self, session_id: str, agent: str) -> None:
-        """Link call and session, before the turn starts."""
-        self._own = SubAgent(session_id, agent)
-        self._tell_sums()
-
-    def began(self, turn: WorkingTurn) -> None:
-        """Take the turn that has begun."""
-        self.turn = turn
-
-    def end(self, body: TurnEnded | None) -> None:
-        """Say that the turn is over and in the log; `None` if it could not be logged."""
-        self.ended = body
-        self.turn = None
-        self.over.set()
-
-    def abandon(self) -> None:
-        """Tell the owner nothing any more."""
-        self._told = False
-
-    def saw(self, *bodies: AnyBody) -> None:
-        """Look at what the sub-agent's turn emits: count it and show its calls."""
-        for body in bodies:
-            match body:
-                case ItemStarted(ToolCall() as call):
-                    self._names[call.id] = call.name
-                case ToolCallUpdated(sub_agent=SubAgent() as below):
-                    self._below[body.item_id] = below
-                    self._tell_sums()
-                case ToolCallUpdated(state="running"):
-                    self._show_call(body)
-                case StepEnded():
-                    self._count(1, body.usage, body.cost)
-                case HistoryCompacted() if body.usage != Usage():
-                    self._count(1, body.usage, body.cost)
-                case _:
-                    pass
-
-    def show(self, request: Request) -> None:
-        """Show the request where the sub-agent works for, under the call."""
-        if self._told:
-            title = f"{self._own.agent}: {request.title}"
-            self._owner.show(structs.replace(request, item_id=self._item_id, title=title))
-
-    def hide(self, request_id: str, reply: Reply) -> None:
-        """Say there how it was resolved."""
-        if self._told:
-            self._owner.hide(request_id, reply)
-
-    def granted(self, rules: tuple[Rule, ...]) -> None:
-        """Let the user's grant count for whom the sub-agent works, and so for its other ones."""
-        if self._told:
-            self._owner.granted(rules)
-
-    def live_rules(self) -> tuple[Rule, ...]:
-        """What the user granted to the owner meanwhile."""
-        return self._owner.live_rules()
-
-    def spent(self) -> Spent:
-        """What the sub-agent and those below it have spent for this call."""
-        sums = self.sums
-        return Spent(sums.steps, sums.usage.tokens, sums.cost or 0.0) if sums else Spent()
-
-    def spent_beside(self) -> Spent:
-        """What the owner's other sub-agents have spent since this one began."""
-        others = self._owner.spent_by_others().minus(self._others_before)
-        return others.minus(self.spent())
-
-    def _count(self, steps: int, usage: Usage, cost: float | None) -> None:
-        own = self._own
-        self._own = structs.replace(
-            own,
-            steps=own.steps + steps,
-            usage=own.usage.plus(usage),
-            cost=add_cost(own.cost, cost),
-        )
-        self._tell_sums()
-
-    def _tell_sums(self) -> None:
-        sums = self._own
-        for below in self._below.values():
-            sums = structs.replace(
-                sums,
-                steps=sums.steps + below.steps,
-                usage=sums.usage.plus(below.usage),
-                cost=add_cost(sums.cost, below.cost),
-            )
-        self.sums = sums
-        if self._told:
-            self._owner.put(ToolCallUpdated(self._item_id, "running", sub_agent=sums))
-
-    def _show_call(self, update: ToolCallUpdated) -> None:
-        self._shown += 1
-        if self._told and self._shown <= SHOWN_CALLS_MAX:
-            line = f"{self._names.get(update.item_id, '')} {update.title}".strip()
-            self._owner.put(ItemDelta(self._item_id, "output", f"{line}\n"))
 
 
 class Delegation:

@@ -11,7 +11,8 @@ from tiller_daemon.config.options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.policy import globs
 from tiller_daemon.session.agents import DEFAULT_AGENT, choose_agent, list_agents
-from tiller_daemon.session.delegation import DEPTH_MAX, Inherited
+from tiller_daemon.session.delegation import DEPTH_MAX
+from tiller_daemon.session.errand import Inherited
 from tiller_daemon.session.guidance import write_prompt
 from tiller_daemon.session.offered import no_tool, tool_specs
 from tiller_daemon.session.services import ChosenModel, Services

@@ -7,7 +7,8 @@ import trio
 
 from tiller_daemon.session.active_turn import ActiveTurn, Hands
 from tiller_daemon.session.background import Background
-from tiller_daemon.session.delegation import Errand, Sessions
+from tiller_daemon.session.delegation import Sessions
+from tiller_daemon.session.errand import Errand
 from tiller_daemon.session.mailbox import InputQueue
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import OpenRequests
