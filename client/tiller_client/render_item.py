@@ -124,7 +124,7 @@ def diff_lines(diff: str, paint: Paint, width: int, lines_max: int) -> str:
     lines = _without_headers(harmless(diff).rstrip("\n").split("\n"))
     shown = [_diff_line(line, paint, width) for line in lines[:lines_max]]
     if len(lines) > lines_max:
-        shown.append(paint.dim(f"    … {len(lines) - lines_max} more lines"))
+        shown.append(paint.dim(f"    … {_lines(len(lines) - lines_max, 'more ')}"))
     return "\n".join(shown)
 
 
@@ -251,9 +251,13 @@ def _tail(output: str, width: int, spill_path: str) -> str:
     lines = [line.expandtabs(4).rstrip() for line in lines]
     shown = [f"    {cut(line, width - 5)}".rstrip() for line in lines[-OUTPUT_LINES_SHOWN:]]
     if len(lines) > OUTPUT_LINES_SHOWN:
-        left_out = f"{len(lines) - OUTPUT_LINES_SHOWN} lines before"
+        left_out = f"{_lines(len(lines) - OUTPUT_LINES_SHOWN)} before"
         shown.insert(0, f"    … {f'all of it: {one_line(spill_path)}' if spill_path else left_out}")
     return "\n".join(shown)
+
+
+def _lines(count: int, which: str = "") -> str:
+    return f"{count} {which}{'line' if count == 1 else 'lines'}"
 
 
 def _without_headers(lines: list[str]) -> list[str]:

@@ -18,7 +18,7 @@ from tiller_daemon.config import Configuration, ConfigurationError, load_configu
 from tiller_daemon.store.base import LogError
 from tiller_daemon.transport.nng import TransportError
 from tiller_daemon.transport.runtime import AlreadyRunning, RuntimeDirectoryError
-from tiller_protocol.places import find_places
+from tiller_protocol.places import CONFIG_FILE, find_places
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -47,7 +47,9 @@ def run(arguments: Sequence[str]) -> int:
     except ConfigurationError as error:
         return _fail(error, EXIT_USAGE)
     if parsed.check_config:
-        print(f"The configuration is good: {places.config}")
+        file = parsed.config or places.config / CONFIG_FILE
+        where = file if file.exists() else "the defaults, as there is no file"
+        print(f"The configuration is good: {where}")
         return 0
     _set_up_logging(configuration, console=parsed.log_format == "console")
     try:

@@ -144,6 +144,7 @@ def test_an_edit_shows_the_errors_that_it_made_below_its_lines() -> None:
 def test_a_long_diff_says_how_much_is_left_out() -> None:
     diff = "\n".join(f"+{number}" for number in range(30))
     assert diff_lines(diff, PLAIN, 80, 5).splitlines()[-1] == "    … 25 more lines"
+    assert diff_lines(diff, PLAIN, 80, 29).splitlines()[-1] == "    … 1 more line"
 
 
 def test_a_changed_line_that_looks_like_a_header_of_a_file_is_not_lost() -> None:
