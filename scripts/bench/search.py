@@ -25,7 +25,7 @@ from table import Row, print_rows
 from tiller_daemon.tools.base import FileVersions, Tool, ToolEnvironment
 from tiller_daemon.tools.glob import GLOB
 from tiller_daemon.tools.grep import GREP
-from tiller_daemon.tools.ripgrep import ALWAYS, find_ripgrep
+from tiller_daemon.tools.search import ALWAYS, find_ripgrep
 from tiller_daemon.workspace.environment import child_environment
 from tiller_daemon.workspace.tree import become_subreaper
 
@@ -78,7 +78,7 @@ async def measure(workspace: Path, runs: int) -> list[Row]:
             ours.append((time.monotonic() - began) * 1000)
             between, began = _cpu_s(), time.monotonic()
             subprocess.run(  # noqa: ASYNC221 - nothing else runs here
-                [find_ripgrep(), *ALWAYS, *alone],
+                [find_ripgrep()[0], *ALWAYS, *alone],
                 cwd=workspace,
                 check=False,
                 capture_output=True,

@@ -1,6 +1,8 @@
 """Every verb of the command line: what reaches the daemon, what is printed, that JSON parses."""
 
 import json
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -320,6 +322,22 @@ def test_config_show_is_the_file_under_its_name(places: Places, tiller: Tiller) 
     path.parent.mkdir(parents=True)
     path.write_text('model = "p/m"\n')
     assert tiller("config")[1] == f'# {path}\nmodel = "p/m"\n'
+
+
+def test_doctor_says_by_what_is_searched(
+    tiller: Tiller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert re.search(r"ok    rg +ripgrep \d+", tiller("doctor")[1])
+    broken = tmp_path / "bin" / "rg"
+    broken.parent.mkdir()
+    broken.write_text("#!/bin/sh\nexit 127\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", str(broken.parent))
+    # The one beside Python is taken instead, as the daemon takes it.
+    assert re.search(r"ok    rg +ripgrep \d+", tiller("doctor")[1])
+    monkeypatch.setattr(sys, "executable", str(broken.parent / "python"))
+    said = tiller("doctor")[1]
+    assert re.search(rf"warn  rg +{broken} does not run: .*; searches go without ripgrep", said)
 
 
 def test_doctor_names_what_is_wrong_and_ends_with_1(places: Places, tiller: Tiller) -> None:

@@ -8,7 +8,7 @@ import trio
 from hypothesis import given, settings
 
 from support.trees import fits, patterns, plant, trees
-from tiller_daemon.tools.ripgrep import ALWAYS, find_ripgrep
+from tiller_daemon.tools.search import ALWAYS, find_ripgrep
 
 NO_FILE = "No file fits. Files that git ignores are left out."
 NO_LINE = "No line matches. Files that git ignores and binary files are left out."
@@ -17,12 +17,12 @@ NO_LINE = "No line matches. Files that git ignores and binary files are left out
 def listed(place: Path) -> list[str]:
     """All files that are not ignored."""
     done = subprocess.run(
-        [find_ripgrep(), *ALWAYS, "--files"], cwd=place, capture_output=True, check=False
+        [find_ripgrep()[0], *ALWAYS, "--files"], cwd=place, capture_output=True, check=False
     )
     return [path.decode() for path in done.stdout.split(b"\0") if path]
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(tree=trees, pattern=patterns)
 def test_a_pattern_finds_what_a_look_at_every_file_finds(bench_in, tree, pattern):
     with tempfile.TemporaryDirectory() as place:

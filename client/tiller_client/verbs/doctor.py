@@ -26,7 +26,7 @@ from tiller_protocol.answers import (
 from tiller_protocol.ops import Catalog
 from tiller_protocol.places import Places
 
-GIT_DEADLINE_S = 5.0
+PROGRAM_S_MAX = 5.0
 _FOR_OTHERS = 0o077
 
 
@@ -55,8 +55,8 @@ def run(arguments: Namespace) -> int:
 def _findings(places: Places) -> Iterator[Finding]:
     version = ".".join(map(str, sys.version_info[:3]))
     yield Finding("ok", "python", f"{version} at {sys.executable}")
-    yield _program("git", "snapshots and revert need it", "fail")
-    yield _program("rg", "the daemon brings its own when it was installed from a wheel", "warn")
+    yield _program("git", _paths("git"), "fail", "snapshots and revert need it")
+    yield _program("rg", _paths("rg"), "warn", "searches go without ripgrep, and take longer")
     yield _directory("configuration", places.config)
     yield _directory("state", places.state)
     yield _runtime(places.runtime)
@@ -65,22 +65,30 @@ def _findings(places: Places) -> Iterator[Finding]:
     yield from _daemon(places)
 
 
-def _program(name: str, why: str, otherwise: Literal["warn", "fail"]) -> Finding:
+def _paths(name: str) -> list[str]:
+    """Where a program of this name is: on the path, or beside this Python."""
     beside_python = str(Path(sys.executable).parent)
-    path = shutil.which(name) or shutil.which(name, path=beside_python)
-    if path is None:
-        return Finding(otherwise, name, f"not found; {why}")
-    try:
-        done = subprocess.run(
-            [path, "--version"],
-            capture_output=True,
-            check=True,
-            text=True,
-            timeout=GIT_DEADLINE_S,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        return Finding(otherwise, name, f"{path} does not run: {one_line(str(error))}")
-    return Finding("ok", name, one_line(done.stdout.partition("\n")[0]) + f" at {path}")
+    found = (shutil.which(name), shutil.which(name, path=beside_python))
+    return list(dict.fromkeys(path for path in found if path))
+
+
+def _program(name: str, paths: list[str], otherwise: Literal["warn", "fail"], why: str) -> Finding:
+    """The first one that runs; `why` says what it means when there is none."""
+    problem = "not found"
+    for path in paths:
+        try:
+            done = subprocess.run(
+                [path, "--version"],
+                capture_output=True,
+                check=True,
+                text=True,
+                timeout=PROGRAM_S_MAX,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            problem = f"{path} does not run: {one_line(str(error))}"
+            continue
+        return Finding("ok", name, one_line(done.stdout.partition("\n")[0]) + f" at {path}")
+    return Finding(otherwise, name, f"{problem}; {why}")
 
 
 def _directory(subject: str, path: Path) -> Finding:

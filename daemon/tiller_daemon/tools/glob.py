@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult, always
 from tiller_daemon.tools.path_pattern import PathPattern
 from tiller_daemon.tools.reach import directory_needs, reach, reach_as_judged
-from tiller_daemon.tools.ripgrep import SEARCH_S_MAX, Extent, run_ripgrep
+from tiller_daemon.tools.search import SEARCH_S_MAX, Extent, Query, run_search
 
 FILES_SHOWN_MAX: Final = 200
 FILES_FOUND_MAX: Final = 10_000
@@ -44,12 +44,10 @@ async def _run(arguments: GlobArguments, environment: ToolEnvironment) -> ToolRe
             found.append(path)
         return len(found) < FILES_FOUND_MAX
 
-    extent = await run_ripgrep(
-        "files",
-        ["--files", "--", "./"],
+    extent = await run_search(
+        Query("./", wanted=pattern),
         directory=location.path,
         variables=environment.variables,
-        wanted=pattern,
         take=take,
     )
     newest = await trio.to_thread.run_sync(

@@ -11,15 +11,12 @@ from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, T
 from tiller_daemon.tools.output import cut_text
 from tiller_daemon.tools.path_pattern import PathPattern
 from tiller_daemon.tools.reach import directory_needs, reach, reach_as_judged, told
-from tiller_daemon.tools.ripgrep import SEARCH_S_MAX, Extent, run_ripgrep
+from tiller_daemon.tools.search import SEARCH_S_MAX, Extent, Query, run_search
 from tiller_daemon.workspace.paths import Location, explain, must_be_regular
 
 MATCHES_SHOWN_MAX: Final = 200
 MATCHES_FOUND_MAX: Final = 2000
 """Where a search stops. Up to here the first ones by path are shown, the same each time."""
-
-LINE_COLUMNS_MAX: Final = 400
-"""A longer line is cut: one match in minified code must not fill the model's window."""
 
 TIMEOUT_S: Final = SEARCH_S_MAX + 10.0
 
@@ -50,14 +47,10 @@ async def _run(arguments: GrepArguments, environment: ToolEnvironment) -> ToolRe
             found.append((path, number, line))
         return len(found) < MATCHES_FOUND_MAX
 
-    options = ["--line-number", "--no-heading", "--with-filename"]
-    options += [f"--max-columns={LINE_COLUMNS_MAX}", "--max-columns-preview"]
-    extent = await run_ripgrep(
-        "lines",
-        [*options, "--", arguments.pattern, target],
+    extent = await run_search(
+        Query(target, arguments.pattern, include),
         directory=directory,
         variables=environment.variables,
-        wanted=include,
         take=take,
     )
     shown = _by_file(sorted(found)[:MATCHES_SHOWN_MAX], _text_of(directory, location))
