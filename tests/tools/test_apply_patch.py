@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.pictures import picture
 from tiller_daemon.tools.apply_patch_format import BadPatch, parse_patch
 from tiller_daemon.tools.base import ToolFailure
 
@@ -170,7 +171,8 @@ async def test_hunks_in_the_wrong_order_are_told_so(bench):
 
 
 async def test_nothing_but_text_is_patched(bench):
-    bench.put("f", b"a\0b\n")
+    bench.put("f", picture())
+    await bench.call("read", path="f")
     os.mkfifo(bench.workspace / "fifo")
     assert "binary file" in await refused(bench, "*** Update File: f\n@@\n-a\n+b\n")
     assert "is a FIFO" in await refused(bench, "*** Delete File: fifo\n")

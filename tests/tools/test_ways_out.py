@@ -144,3 +144,4 @@ async def test_b58_ten_thousand_swaps_of_a_directory_and_a_link_lead_nobody_out(
     assert int(said) >= SWAPS_MIN
     assert [text for text in told if SECRET in text] == []
     assert snapshot(outside) == before
+    assert list(bench.workspace.rglob(".tiller-*")) + list(bench.journals.iterdir()) == []

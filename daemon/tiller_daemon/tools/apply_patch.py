@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, assert_never
 
@@ -16,29 +17,17 @@ from tiller_daemon.tools.apply_patch_format import (
     parse_patch,
 )
 from tiller_daemon.tools.apply_patch_lines import MissingHunk, apply_hunks, explain_missing_hunk
-from tiller_daemon.tools.base import (
-    FileVersions,
-    Need,
-    Tool,
-    ToolEnvironment,
-    ToolFailure,
-    ToolResult,
-)
-from tiller_daemon.tools.changing import (
-    read_for_preview,
-    read_if_there,
-    require_seen,
-    show_change,
-)
+from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
+from tiller_daemon.tools.changing import read_for_preview, read_seen, show_change, store
 from tiller_daemon.tools.output import cut_text
 from tiller_daemon.tools.reach import files_needs, reach, reach_as_judged, told
 from tiller_daemon.tools.similar import did_you_mean_path
-from tiller_daemon.workspace.changes import Change, change_all
-from tiller_daemon.workspace.files import fingerprint
+from tiller_daemon.workspace.changes import Change
 from tiller_daemon.workspace.paths import Location
 
 FILES_MAX: Final = 200
-"""How many files one patch may change: with both names of each a tenth of what may be open."""
+"""How many files one patch may change. The directories of both names of each are open meanwhile:
+at the worst two fifths of the 1,024 that a process may usually open."""
 
 TIMEOUT_S: Final = 60.0
 
@@ -94,21 +83,17 @@ async def _run(arguments: ApplyPatchArguments, environment: ToolEnvironment) -> 
         return reach_as_judged(environment, path)
 
     def apply() -> _Files:
-        files = _Files(locate, read_if_there)
+        files = _Files(locate, partial(read_seen, environment.files))
         try:
             for change in parse_patch(arguments.patch):
                 files.apply(change)
         except MissingHunk as missing:
             raise ToolFailure(f"{explain_missing_hunk(missing)}\nNo file was changed.") from missing
-        for location, before in files.before.values():
-            if before is not None:
-                require_seen(environment.files, location, before)
-        change_all(files.changes(), environment.journals)
+        store(environment, files.changes())
         return files
 
     with told():
         files = await trio.to_thread.run_sync(apply)
-    _note(files, environment.files)
     done = "\n".join(files.done)
     return ToolResult(f"Changed:\n{done}", title=files.title(), diff=files.diff())
 
@@ -217,11 +202,3 @@ def _preview(changes: Sequence[FileChange], workspace: Path, patch: str) -> str:
         # An earlier call of the same response may put the text there yet.
         return cut_text(patch)
     return files.diff()
-
-
-def _note(files: _Files, versions: FileVersions) -> None:
-    for path, after in files.after.items():
-        if after is None:
-            versions.seen.pop(path, None)
-        else:
-            versions.seen[path] = fingerprint(after)

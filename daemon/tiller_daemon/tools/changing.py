@@ -1,20 +1,39 @@
-"""What the tools that change a file share: the check before, the change, and how it is shown."""
+"""What the tools that change files share: the check before, the change, and how it is shown."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from tiller_daemon.tools.base import FileVersions, ToolFailure
+from tiller_daemon.tools.base import FileVersions, ToolEnvironment, ToolFailure
 from tiller_daemon.tools.diff import unified_diff
-from tiller_daemon.workspace.files import fingerprint, read_whole, replace, size_of
+from tiller_daemon.workspace.changes import Change, change_all
+from tiller_daemon.workspace.files import fingerprint, read_whole, size_of
 from tiller_daemon.workspace.paths import Location, PathProblem
 
 PREVIEW_BYTES_MAX: Final = 1024**2
 """The largest file whose change is shown before it is approved: some 10 ms."""
 
 
-def read_if_there(location: Location) -> bytes | None:
-    """Return the bytes of a file; None when there is none. Raises `PathProblem`."""
-    return None if size_of(location) is None else read_whole(location)
+def read_seen(files: FileVersions, location: Location) -> bytes | None:
+    """Return the bytes of a file, which the model must have seen as they are; None without a file.
+
+    Raises `ToolFailure` and `PathProblem`.
+    """
+    try:
+        data = read_whole(location)
+    except PathProblem as problem:
+        if isinstance(problem.__cause__, FileNotFoundError):
+            return None
+        raise
+    seen = files.seen.get(location.path)
+    if seen is None:
+        raise ToolFailure(f"{location.text} is there and was not read yet. Read it first.")
+    if seen != fingerprint(data):
+        raise ToolFailure(
+            f"{location.text} has changed since it was last read, and was left as it is. "
+            "Read it again, then repeat the change."
+        )
+    return data
 
 
 def read_for_preview(location: Location) -> bytes | None:
@@ -26,22 +45,18 @@ def read_for_preview(location: Location) -> bytes | None:
     return None
 
 
-def require_seen(files: FileVersions, location: Location, data: bytes) -> None:
-    """Raise `ToolFailure` unless `data` is what the model last saw of the file."""
-    seen = files.seen.get(location.path)
-    if seen is None:
-        raise ToolFailure(f"{location.text} is there and was not read yet. Read it first.")
-    if seen != fingerprint(data):
-        raise ToolFailure(
-            f"{location.text} has changed since it was last read, and was left as it is. "
-            "Read it again, then repeat the change."
-        )
+def store(environment: ToolEnvironment, changes: Sequence[Change]) -> None:
+    """Make all changes or none, and what they leave what the model last saw.
 
-
-def store(files: FileVersions, location: Location, data: bytes) -> None:
-    """Make `data` the file's content, and what the model last saw of it. Raises `PathProblem`."""
-    replace(location, data)
-    files.seen[location.path] = fingerprint(data)
+    Blocks for as long as the disk takes. Raises `PathProblem`.
+    """
+    change_all(changes, environment.journals)
+    seen = environment.files.seen
+    for change in changes:
+        if change.after is None:
+            seen.pop(change.location.path, None)
+        else:
+            seen[change.location.path] = fingerprint(change.after)
 
 
 def show_change(location: Location, before: bytes | None, after: bytes | None) -> str:

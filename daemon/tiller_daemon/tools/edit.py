@@ -11,10 +11,10 @@ import trio
 from msgspec import Meta, Struct
 
 from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
-from tiller_daemon.tools.changing import read_for_preview, require_seen, show_change, store
+from tiller_daemon.tools.changing import read_for_preview, read_seen, show_change, store
 from tiller_daemon.tools.diff import unified_diff
 from tiller_daemon.tools.reach import file_needs, reach, reach_as_judged, told
-from tiller_daemon.tools.similar import show_lines
+from tiller_daemon.tools.similar import did_you_mean_path, show_lines
 from tiller_daemon.tools.substitute import (
     PLACES_SHOWN_MAX,
     MissingText,
@@ -23,7 +23,7 @@ from tiller_daemon.tools.substitute import (
     substitute,
 )
 from tiller_daemon.tools.substitute_lines import substitute_lines
-from tiller_daemon.workspace.files import read_whole
+from tiller_daemon.workspace.changes import Change
 from tiller_daemon.workspace.paths import Location
 
 TIMEOUT_S: Final = 30.0
@@ -48,13 +48,14 @@ async def _run(arguments: EditArguments, environment: ToolEnvironment) -> ToolRe
     location = reach_as_judged(environment, arguments.path)
 
     def edit() -> tuple[str, str]:
-        before = read_whole(location)
-        require_seen(environment.files, location, before)
+        before = read_seen(environment.files, location)
+        if before is None:
+            raise ToolFailure(f"{location.text} does not exist.{did_you_mean_path(location)}")
         try:
             after, done = _edit(before, arguments, location)
         except MissingText as missing:
             raise ToolFailure(explain_missing(before, arguments.old)) from missing
-        store(environment.files, location, after)
+        store(environment, [Change(location, before, after)])
         return done, show_change(location, before, after)
 
     with told():

@@ -7,14 +7,9 @@ import trio
 from msgspec import Meta, Struct
 
 from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
-from tiller_daemon.tools.changing import (
-    read_for_preview,
-    read_if_there,
-    require_seen,
-    show_change,
-    store,
-)
+from tiller_daemon.tools.changing import read_for_preview, read_seen, show_change, store
 from tiller_daemon.tools.reach import file_needs, reach, reach_as_judged, told
+from tiller_daemon.workspace.changes import Change
 
 TIMEOUT_S: Final = 30.0
 
@@ -37,10 +32,8 @@ async def _run(arguments: WriteArguments, environment: ToolEnvironment) -> ToolR
     after = _encode(arguments.content)
 
     def write() -> tuple[bytes | None, str]:
-        before = read_if_there(location)
-        if before is not None:
-            require_seen(environment.files, location, before)
-        store(environment.files, location, after)
+        before = read_seen(environment.files, location)
+        store(environment, [Change(location, before, after)])
         return before, show_change(location, before, after)
 
     with told():

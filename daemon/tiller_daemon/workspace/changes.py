@@ -1,15 +1,17 @@
-"""Changes of several files, all of them or none, also when the daemon is killed in the middle.
+"""Changes of files, all of a call's or none, also when the daemon is killed in the middle.
 
-Before anything else a journal says on disk what will be done. New contents are written beside the
-files, what they replace is kept beside them as well; then the new ones take their places. Until the
-journal is marked as done, whatever happens is taken back from what was kept: by the failing change
-itself, or when the daemon starts again. A file that somebody else has changed by then stays theirs.
+Before anything else a journal says what will be done. New contents are written beside the files,
+what they replace is kept beside them as well; then the new ones take their places. Until that is
+done, whatever happens is taken back from what was kept: by the failing change itself, or when the
+daemon starts again. A file that somebody else has changed by then stays theirs. Nothing that was
+put beside a file is forgotten: a journal stays until all of it is removed.
 """
 
 import os
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Final
 
 import msgspec
@@ -17,18 +19,18 @@ from msgspec import Struct
 
 from tiller_daemon.workspace.files import (
     fingerprint,
-    read_whole,
+    read_whole_in,
     state_of,
     temporary_name,
     writable_state,
     write_new,
 )
-from tiller_daemon.workspace.paths import Location, PathProblem, opened_parent
+from tiller_daemon.workspace.paths import Location, PathProblem, explained, open_parent, printable
 
 UNFINISHED: Final = ".journal"
-DONE: Final = ".done"
-UNFINISHED_JOURNAL: Final = ".new"
-"""How the files end that say what is being changed, what is done, and what is not written yet."""
+UNTIDY: Final = ".untidy"
+"""How a journal's name ends: of one whose changes are to be taken back, and of one that only says
+what may lie about."""
 
 
 class Change(Struct, frozen=True):
@@ -66,53 +68,104 @@ class _Journal(Struct, frozen=True):
 def change_all(changes: Sequence[Change], journals: Path) -> None:
     """Make all changes or none; on disk when it returns. `journals` is a directory of the daemon's.
 
-    Blocks for as long as the disk takes. Raises `PathProblem`; then nothing has changed.
+    Blocks for as long as the disk takes. Raises `PathProblem`; then nothing has changed, or the
+    message says what has.
     """
     journal = _plan(changes)
     place = _write_journal(journal, journals)
-    try:
-        for change, step in zip(changes, journal.steps, strict=True):
-            _stage(change, step)
-        for change, step in zip(changes, journal.steps, strict=True):
-            _keep(change, step)
-        for step in journal.steps:
-            _put_in_place(step)
-        for step in {os.path.dirname(step.path): step for step in journal.steps}.values():  # noqa: PTH120
-            with opened_parent(_location(step)) as (parent, _):
-                _sync_directory(".", parent)
-        done = place.with_suffix(DONE)
-        place.rename(done)
-    except BaseException as failure:
-        _take_back(journal)
-        place.unlink(missing_ok=True)
-        if isinstance(failure, OSError):
-            failure = PathProblem(f"The change can't be completed: {failure.strerror}.")
-        if isinstance(failure, PathProblem):
-            raise PathProblem(f"{failure} No file was changed.") from failure
-        raise
-    # From here on it is done; what fails now only leaves something to tidy up at the next start.
-    with suppress(OSError):
-        _sync_directory(journals)
-    _clear(journal)
-    with suppress(OSError):
-        done.unlink(missing_ok=True)
+    placed: list[_Step] = []
+    with _Parents() as parents:
+        try:
+            _make_directories(journal, parents)
+            for change, step in zip(changes, journal.steps, strict=True):
+                _stage(change, step, parents)
+            for change, step in zip(changes, journal.steps, strict=True):
+                _keep(change, step, parents)
+            for step in journal.steps:
+                placed.append(step)
+                _put_in_place(step, parents)
+            parents.sync()
+            untidy = place.with_suffix(UNTIDY)
+            place.rename(untidy)
+        except BaseException as failure:
+            # Where no directory was opened nothing was done, and nothing may be done now.
+            reached = tuple(step for step in journal.steps if parents.hold(_location(step)))
+            is_tidy = _take_back(_Journal(reached, journal.made), parents)
+            left = [step.text for step in placed if not _is_as_before(step, parents)]
+            _close(place, is_tidy=is_tidy)
+            if isinstance(failure, OSError):
+                failure = PathProblem(f"The change can't be completed: {failure.strerror}.")
+            if isinstance(failure, PathProblem):
+                raise PathProblem(f"{failure} {_what_is_left(left)}") from failure
+            raise
+        # From here on it is done; what fails now only leaves something to tidy up at a start.
+        if not _is_atomic(journal):
+            with suppress(OSError):
+                _sync_directory(journals)
+        _close(untidy, is_tidy=_tidy_up(journal, parents))
 
 
 def recover_changes(journals: Path) -> list[str]:
-    """Take back what was being changed when the daemon died.
+    """Take back what was being changed when the daemon died, and remove what it left.
 
-    Returns the files that are as they were before. Blocks. What can't be restored stays.
+    Returns the files that were put back. Blocks. What can't be reached is tried at the next start.
     """
     restored: list[str] = []
     for place in sorted(journals.glob("*")):
         journal = _read_journal(place)
-        if journal and place.suffix == UNFINISHED:
-            _take_back(journal)
-            restored += [os.fsdecode(step.path) for step in journal.steps]
-        elif journal:
-            _clear(journal)
-        place.unlink(missing_ok=True)
+        if journal is None:
+            # It was being written: nothing had been done.
+            place.unlink(missing_ok=True)
+            continue
+        with _Parents() as parents:
+            if place.suffix == UNFINISHED:
+                changed = [step for step in journal.steps if not _is_as_before(step, parents)]
+                is_tidy = _take_back(journal, parents)
+                back = (step for step in changed if _is_as_before(step, parents))
+                restored += [os.fsdecode(step.path) for step in back]
+            else:
+                is_tidy = _tidy_up(journal, parents)
+        if is_tidy:
+            place.unlink(missing_ok=True)
     return restored
+
+
+class _Parents:
+    """The directories of a change's files, each opened once and held.
+
+    What becomes of their names meanwhile leads nobody elsewhere, and hides nothing from the way
+    back.
+    """
+
+    def __init__(self) -> None:
+        self._opened: dict[bytes, int] = {}
+
+    def __enter__(self) -> "_Parents":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
+    ) -> None:
+        for opened in self._opened.values():
+            os.close(opened)
+
+    @contextmanager
+    def of(self, location: Location) -> Generator[tuple[int, str]]:
+        """Give the directory that a location is in, and the name there, like `opened_parent`."""
+        directory = os.fsencode(location.path.parent)
+        with explained(location):
+            if directory not in self._opened:
+                self._opened[directory] = open_parent(location)
+            yield self._opened[directory], location.path.name or "."
+
+    def hold(self, location: Location) -> bool:
+        """Whether the directory that a location is in was opened."""
+        return os.fsencode(location.path.parent) in self._opened
+
+    def sync(self) -> None:
+        """Bring the names in all of them to the disk."""
+        for opened in self._opened.values():
+            _sync_directory(".", opened)
 
 
 def _plan(changes: Iterable[Change]) -> _Journal:
@@ -136,20 +189,23 @@ def _plan(changes: Iterable[Change]) -> _Journal:
     return _Journal(tuple(steps), tuple(made))
 
 
+def _is_atomic(journal: _Journal) -> bool:
+    """Whether one system call does it all, so that there is no half of it to be taken back."""
+    return len(journal.steps) == 1
+
+
 def _write_journal(journal: _Journal, journals: Path) -> Path:
-    place = journals / f"change{temporary_name()}{UNFINISHED}"
-    unfinished = place.with_suffix(UNFINISHED_JOURNAL)
+    """Write a journal; one of more than one step is on disk then."""
+    place = journals / f"change{temporary_name()}{UNTIDY if _is_atomic(journal) else UNFINISHED}"
     try:
         journals.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with unfinished.open("xb") as stream:
-            stream.write(msgspec.json.encode(journal))
-            stream.flush()
-            os.fsync(stream.fileno())
-        unfinished.rename(place)
-        _sync_directory(journals)
+        content = msgspec.json.encode(journal)
+        # Without power a journal of one step may get lost, and at the worst a name is left then.
+        write_new(None, str(place), content, None, synced=not _is_atomic(journal))
+        if not _is_atomic(journal):
+            _sync_directory(journals)
     except OSError as error:
         with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
             place.unlink(missing_ok=True)
         raise PathProblem(
             f"No file was changed: the journal of the change can't be written: {error.strerror}."
@@ -164,79 +220,101 @@ def _read_journal(place: Path) -> _Journal | None:
         return None
 
 
-def _stage(change: Change, step: _Step) -> None:
+def _make_directories(journal: _Journal, parents: _Parents) -> None:
+    for made in journal.made:
+        with parents.of(_made_at(made)) as (parent, name), suppress(FileExistsError):
+            os.mkdir(name, dir_fd=parent)
+
+
+def _stage(change: Change, step: _Step, parents: _Parents) -> None:
     """Write the new content beside the file."""
-    if change.after is None:
-        return
-    with opened_parent(change.location, make=True) as (parent, name):
+    with parents.of(change.location) as (parent, name):
         like = writable_state(parent, name, change.location)
         if like is None and change.like is not None:
             like = state_of(change.like)
-        write_new(parent, step.staged, change.after, like)
+        if change.after is not None:
+            write_new(parent, step.staged, change.after, like)
 
 
-def _keep(change: Change, step: _Step) -> None:
+def _keep(change: Change, step: _Step, parents: _Parents) -> None:
     """Give the old content a second name, and see that it is what it is taken for."""
-    if change.before is None:
-        if state_of(change.location) is not None:
+    with parents.of(change.location) as (parent, name):
+        if change.before is not None:
+            try:
+                os.link(
+                    name, step.kept, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False
+                )
+            except FileNotFoundError:
+                raise PathProblem(_changed(change.location)) from None
+            except OSError:
+                # Not every file system has links, and not every file may get one.
+                like = os.stat(name, dir_fd=parent, follow_symlinks=False)
+                write_new(parent, step.kept, change.before, like)
+        if _content(change.location, parents) != change.before:
             raise PathProblem(_changed(change.location))
-        return
-    with opened_parent(change.location) as (parent, name):
-        state = writable_state(parent, name, change.location)
-        try:
-            os.link(name, step.kept, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
-        except FileNotFoundError:
-            raise PathProblem(_changed(change.location)) from None
-        except OSError:
-            # Not every file system has links, and not every file may get one.
-            write_new(parent, step.kept, change.before, state)
-    if read_whole(change.location) != change.before:
-        raise PathProblem(_changed(change.location))
 
 
-def _put_in_place(step: _Step) -> None:
-    with opened_parent(_location(step)) as (parent, name):
+def _put_in_place(step: _Step, parents: _Parents) -> None:
+    with parents.of(_location(step)) as (parent, name):
         if step.after is None:
             os.unlink(name, dir_fd=parent)
         else:
             os.rename(step.staged, name, src_dir_fd=parent, dst_dir_fd=parent)
 
 
-def _take_back(journal: _Journal) -> None:
-    """Restore what was kept, remove what was made; may be done twice, goes on after a failure."""
+def _take_back(journal: _Journal, parents: _Parents) -> bool:
+    """Restore what was kept and tidy up; may be done twice, goes on after a failure."""
     for step in reversed(journal.steps):
         with suppress(PathProblem):
-            _restore(step)
-    _clear(journal)
-    for made in reversed(journal.made):
-        location = Location(Path(os.fsdecode(made)), inside=False, text="")
-        with suppress(PathProblem), opened_parent(location) as (parent, name):
-            os.rmdir(name, dir_fd=parent)
+            _restore(step, parents)
+    return _tidy_up(journal, parents)
 
 
-def _restore(step: _Step) -> None:
-    location = _location(step)
-    now = _fingerprint_of(location)
+def _restore(step: _Step, parents: _Parents) -> None:
+    now = _fingerprint_of(_location(step), parents)
     if now not in (step.before, step.after):
         return
-    with opened_parent(location) as (parent, name):
+    with parents.of(_location(step)) as (parent, name):
         if step.before is None:
-            if now is not None and state_of(_beside(step, step.staged)) is None:
+            if now is not None and _content(_beside(step, step.staged), parents) is None:
                 os.unlink(name, dir_fd=parent)
-        elif _fingerprint_of(_beside(step, step.kept)) == step.before:
+        elif _fingerprint_of(_beside(step, step.kept), parents) == step.before:
             os.rename(step.kept, name, src_dir_fd=parent, dst_dir_fd=parent)
 
 
-def _clear(journal: _Journal) -> None:
-    """Remove what was put beside the files."""
+def _is_as_before(step: _Step, parents: _Parents) -> bool:
+    with suppress(PathProblem):
+        return _fingerprint_of(_location(step), parents) == step.before
+    return False
+
+
+def _tidy_up(journal: _Journal, parents: _Parents) -> bool:
+    """Remove what lies beside the files and directories that were made for nothing.
+
+    Returns whether nothing can lie there any more.
+    """
+    is_gone = True
     for step in journal.steps:
-        for beside in (step.staged, step.kept):
-            with (
-                suppress(PathProblem),
-                opened_parent(_location(step)) as (parent, _),
-                suppress(FileNotFoundError),
-            ):
-                os.unlink(beside, dir_fd=parent)
+        for name in (step.staged, step.kept):
+            try:
+                with parents.of(_location(step)) as (parent, _):
+                    os.unlink(name, dir_fd=parent)
+            except PathProblem as problem:
+                is_gone &= isinstance(problem.__cause__, FileNotFoundError)
+    for made in reversed(journal.made):
+        with suppress(PathProblem), parents.of(_made_at(made)) as (parent, name):
+            os.rmdir(name, dir_fd=parent)
+    return is_gone
+
+
+def _close(place: Path, *, is_tidy: bool) -> None:
+    """Remove a journal; one that is still needed for tidying up takes nothing back any more."""
+    # By the next start the files may have changed again.
+    with suppress(OSError):
+        if is_tidy:
+            place.unlink(missing_ok=True)
+        else:
+            place.rename(place.with_suffix(UNTIDY))
 
 
 def _location(step: _Step) -> Location:
@@ -247,10 +325,21 @@ def _beside(step: _Step, name: str) -> Location:
     return Location(Path(os.fsdecode(step.path)).with_name(name), inside=False, text=step.text)
 
 
-def _fingerprint_of(location: Location) -> str | None:
-    if state_of(location) is None:
-        return None
-    return fingerprint(read_whole(location))
+def _made_at(made: bytes) -> Location:
+    return Location(Path(os.fsdecode(made)), inside=False, text=printable(os.fsdecode(made)))
+
+
+def _content(location: Location, parents: _Parents) -> bytes | None:
+    with parents.of(location) as (parent, name):
+        try:
+            return read_whole_in(parent, name, location)
+        except FileNotFoundError:
+            return None
+
+
+def _fingerprint_of(location: Location, parents: _Parents) -> str | None:
+    content = _content(location, parents)
+    return None if content is None else fingerprint(content)
 
 
 def _sync_directory(directory: Path | str, parent: int | None = None) -> None:
@@ -265,3 +354,9 @@ def _sync_directory(directory: Path | str, parent: int | None = None) -> None:
 
 def _changed(location: Location) -> str:
     return f"{location.text} has changed since it was last read. Read it again, then repeat this."
+
+
+def _what_is_left(left: Sequence[str]) -> str:
+    if not left:
+        return "No file was changed."
+    return f"What was done could not be taken back in {', '.join(left)}. Read it again."

@@ -1,7 +1,6 @@
-"""Whole files: reading them with a bound, replacing them in one step.
+"""Whole files: reading them with a bound, writing new ones.
 
-A replaced file is always the old one or the new one, never a torn one. Where a path leads is
-decided in `paths`, what a file should hold in the tools.
+How a new one takes the place of an old one is in `changes`, where a path leads in `paths`.
 """
 
 import hashlib
@@ -14,9 +13,8 @@ from typing import Final
 from tiller_daemon.workspace.paths import (
     Location,
     PathProblem,
-    explain,
     must_be_regular,
-    open_regular,
+    open_regular_in,
     opened_parent,
 )
 
@@ -59,15 +57,19 @@ def read_whole(location: Location) -> bytes:
 
     Blocks for as long as the disk takes. Raises `PathProblem`.
     """
-    opened = open_regular(location)
+    with opened_parent(location) as (parent, name):
+        return read_whole_in(parent, name, location)
+
+
+def read_whole_in(parent: int, name: str, location: Location) -> bytes:
+    """Do the same in a directory that is open; raises `OSError` too."""
+    opened = open_regular_in(parent, name, location)
     try:
         pieces: list[bytes] = []
         left = EDITABLE_BYTES_MAX + 1
         while left > 0 and (piece := os.read(opened, min(left, _READ_BYTES))):
             pieces.append(piece)
             left -= len(piece)
-    except OSError as error:
-        raise explain(error, location) from error
     finally:
         os.close(opened)
     if left <= 0:
@@ -76,25 +78,6 @@ def read_whole(location: Location) -> bytes:
             "change it with a command."
         )
     return b"".join(pieces)
-
-
-def replace(location: Location, data: bytes) -> None:
-    """Make `data` the content of a file, in one step, on disk when it returns.
-
-    Missing directories are made. An existing file keeps its mode and, where that is permitted,
-    its owner; a new one gets what the umask leaves. Blocks for as long as the disk takes. When it
-    fails nothing has changed, and `PathProblem` says why.
-    """
-    with opened_parent(location, make=True) as (parent, name):
-        before = writable_state(parent, name, location)
-        temporary = temporary_name()
-        try:
-            write_new(parent, temporary, data, before)
-            os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary, dir_fd=parent)
-            raise
 
 
 def temporary_name() -> str:
@@ -117,8 +100,10 @@ def writable_state(parent: int, name: str, location: Location) -> os.stat_result
     return before
 
 
-def write_new(parent: int, name: str, data: bytes, like: os.stat_result | None) -> None:
-    """Write a file that is not there yet, on disk when it returns, with mode and owner of `like`.
+def write_new(
+    parent: int | None, name: str, data: bytes, like: os.stat_result | None, *, synced: bool = True
+) -> None:
+    """Write a file that is not there yet, with mode and owner of `like`; on disk if `synced`.
 
     Raises `OSError`.
     """
@@ -132,6 +117,7 @@ def write_new(parent: int, name: str, data: bytes, like: os.stat_result | None) 
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(opened, rest) :]
-        os.fsync(opened)
+        if synced:
+            os.fsync(opened)
     finally:
         os.close(opened)

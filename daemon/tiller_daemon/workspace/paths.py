@@ -69,38 +69,64 @@ def printable(path: Path | str) -> str:
 def opened_parent(location: Location, *, make: bool = False) -> Generator[tuple[int, str]]:
     """Give a descriptor of the directory that a location is in, and the name of it there.
 
-    The way is gone step by step and follows no link: `locate` has followed those that there were.
     With `make` missing directories are made. Failures of the block, too, become `PathProblem`.
     """
-    opened = -1
-    try:
-        opened = os.open("/", _DIRECTORY)
-        for name in location.path.parent.parts[1:]:
-            above, opened = opened, _open_below(opened, name, location, make=make)
-            os.close(above)
-        yield opened, location.path.name or "."
-    except OSError as error:
-        raise explain(error, location) from error
-    finally:
-        if opened >= 0:
+    with explained(location):
+        opened = open_parent(location, make=make)
+        try:
+            yield opened, location.path.name or "."
+        finally:
             os.close(opened)
+
+
+def open_parent(location: Location, *, make: bool = False) -> int:
+    """Open the directory that a location is in and return its descriptor; the caller closes it.
+
+    The way is gone step by step and follows no link: `locate` has followed those that there were.
+    Raises `PathProblem` and `OSError`.
+    """
+    opened = os.open("/", _DIRECTORY)
+    for name in location.path.parent.parts[1:]:
+        above = opened
+        try:
+            opened = _open_below(above, name, location, make=make)
+        finally:
+            os.close(above)
+    return opened
 
 
 def open_regular(location: Location) -> int:
     """Open a regular file for reading and return its descriptor; the caller closes it.
 
-    Nothing else is opened: a FIFO would hang and a device may act. Raises `PathProblem`.
+    Raises `PathProblem`.
     """
     with opened_parent(location) as (parent, name):
-        must_be_regular(os.stat(name, dir_fd=parent, follow_symlinks=False), location)
-        how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-        opened = os.open(name, how, dir_fd=parent)
+        return open_regular_in(parent, name, location)
+
+
+def open_regular_in(parent: int, name: str, location: Location) -> int:
+    """Do the same in a directory that is open; raises `OSError` too.
+
+    Nothing else is opened: a FIFO would hang and a device may act.
+    """
+    must_be_regular(os.stat(name, dir_fd=parent, follow_symlinks=False), location)
+    how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    opened = os.open(name, how, dir_fd=parent)
     try:
         must_be_regular(os.fstat(opened), location)
     except PathProblem:
         os.close(opened)
         raise
     return opened
+
+
+@contextmanager
+def explained(location: Location) -> Generator[None]:
+    """Make a `PathProblem` of what the system refuses in the block."""
+    try:
+        yield
+    except OSError as error:
+        raise explain(error, location) from error
 
 
 def must_be_regular(found: os.stat_result, location: Location) -> None:

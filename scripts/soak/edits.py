@@ -1,0 +1,55 @@
+"""Kills the tools that change files at each system call, fills the disk at each, and counts harm.
+
+    .venv/bin/python scripts/soak/edits.py [--sizes 1,2,3,5,10,20] [--directory DIR]
+
+Each point is a process of its own; after it the daemon's recovery runs, which is killed too. Counts
+files that are neither the old nor the new one at any moment, calls that are half done after the
+recovery, and what is left lying about. Ends with status 1 when there was any of it.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+
+from support.interrupted_edits import FAULTS, cases, faults_of
+
+
+def main() -> int:
+    """Meet every fault and print a table; returns the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--sizes", default="1,2,3,5,10,20", help="files of the patches")
+    memory = Path("/dev/shm")
+    parser.add_argument("--directory", type=Path, default=memory if memory.is_dir() else None)
+    options = parser.parse_args()
+    sizes = [int(size) for size in options.sizes.split(",")]
+    began, points, harm = time.monotonic(), 0, 0
+    print(f"{'call':14} {'fault':18} {'points':>6} {'old':>5} {'new':>5} {'harm':>5}")
+    with tempfile.TemporaryDirectory(dir=options.directory) as root:
+        for case in cases(*sizes):
+            for fault in FAULTS:
+                left: Counter[str] = Counter()
+                harmed: list[str] = []
+                for number, one in faults_of(case, fault, Path(root)):
+                    left[one.tree] += 1
+                    if one.complaints:
+                        harmed.append(f"  at call {number}: {'; '.join(one.complaints)}")
+                points += left.total()
+                harm += len(harmed)
+                print(
+                    f"{case.name:14} {fault:18} {left.total():6} {left['old']:5} {left['new']:5} "
+                    f"{len(harmed):5}",
+                    flush=True,
+                )
+                print("".join(f"{line}\n" for line in harmed), end="")
+    seconds = time.monotonic() - began
+    print(f"{points:,} points, {harm} with harm, {seconds:.0f} s")
+    return 1 if harm else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

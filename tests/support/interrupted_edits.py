@@ -1,0 +1,254 @@
+"""Tools that change files, each stopped at one of its system calls: killed, or with a full disk.
+
+The tool runs in a process of its own that is forked for each point; what it leaves is recovered by
+the daemon's own code, which is killed as well, and then judged. Used by the tests and by
+`scripts/soak/edits.py`.
+"""
+
+import errno
+import os
+import signal
+import stat
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+import trio
+
+from tiller_daemon.tools.apply_patch import APPLY_PATCH
+from tiller_daemon.tools.base import FileVersions, Tool, ToolEnvironment, ToolFailure
+from tiller_daemon.tools.edit import EDIT
+from tiller_daemon.tools.write import WRITE
+from tiller_daemon.workspace.changes import recover_changes
+from tiller_daemon.workspace.files import fingerprint
+
+CALLS: Final = (
+    "open", "write", "fchown", "fchmod", "fsync", "mkdir", "link", "rename", "unlink", "rmdir",
+)  # fmt: skip
+"""All that the tools ask of the system to change files; `open` also when it only reads."""
+
+TAKING_ROOM: Final = ("write", "fsync", "mkdir", "link")
+"""Those that fail while a disk is full, besides an `open` that makes a file."""
+
+Fault = Literal["kill", "fails once", "full from then on", "half a write"]
+FAULTS: Final[tuple[Fault, ...]] = ("kill", "fails once", "full from then on", "half a write")
+
+Tree = dict[str, tuple[bytes, int]]
+"""Content and mode of each file of a directory."""
+
+RECOVERY_CALLS_MAX: Final = 60
+"""Before which of its calls a recovery is killed: by turns up to this one."""
+
+DONE, REFUSED, UNSAID, UNREACHED = range(4)
+"""How a child ends: the tool did it, it said that nothing has changed, it failed and did not say
+so, or it met no fault."""
+
+
+class Case(NamedTuple):
+    """A call of a tool, the files it finds, and those it leaves."""
+
+    name: str
+    tool: Tool
+    arguments: dict[str, str]
+    before: dict[str, bytes]
+    after: dict[str, bytes]
+
+
+class Left(NamedTuple):
+    """What a fault left, after recovery: which of the trees, and what is wrong with that."""
+
+    tree: Literal["old", "new", "neither"]
+    complaints: tuple[str, ...]
+
+
+def cases(*sizes: int) -> list[Case]:
+    """Patches of so many files, and calls of the tools that change one."""
+    before = {"f": b"one\r\ntwo", "g": b"x\n"}
+    return [
+        *(patch_of(size) for size in sizes),
+        Case(
+            "edit",
+            EDIT,
+            {"path": "f", "old": "one", "new": "1"},
+            before,
+            {**before, "f": b"1\r\ntwo"},
+        ),
+        Case("write (new)", WRITE, {"path": "d/e/f", "content": "x"}, before,
+             {**before, "d/e/f": b"x"}),
+        Case("write (over)", WRITE, {"path": "f", "content": "x"}, before, {**before, "f": b"x"}),
+    ]  # fmt: skip
+
+
+def patch_of(size: int) -> Case:
+    """A patch of so many files: updates, additions, moves and deletions by turns."""
+    before: dict[str, bytes] = {"other": b"other"}
+    after: dict[str, bytes] = {"other": b"other"}
+    parts: list[str] = []
+    for number in range(size):
+        name = f"f{number}"
+        old, new = f"old {number}\nkept\n", f"new {number}\nkept\n"
+        update = f"@@\n-old {number}\n+new {number}\n"
+        match number % 4:
+            case 0:
+                before[name], after[name] = old.encode(), new.encode()
+                parts.append(f"*** Update File: {name}\n{update}")
+            case 1:
+                after[f"new{number}/deep/{name}"] = b"made\n"
+                parts.append(f"*** Add File: new{number}/deep/{name}\n+made\n")
+            case 2:
+                before[name], after[f"moved/{name}"] = old.encode(), new.encode()
+                parts.append(f"*** Update File: {name}\n*** Move to: moved/{name}\n{update}")
+            case _:
+                before[name] = old.encode()
+                parts.append(f"*** Delete File: {name}\n")
+    text = f"*** Begin Patch\n{''.join(parts)}*** End Patch\n"
+    return Case(f"patch of {size}", APPLY_PATCH, {"patch": text}, before, after)
+
+
+def faults_of(case: Case, fault: Fault, root: Path, step: int = 1) -> Iterator[tuple[int, Left]]:
+    """Stop the call at each point (or each `step`-th), and say what is left of it."""
+    for number in count(0, step):
+        left = meet(case, fault, number, root)
+        if left is None:
+            return
+        yield number, left
+
+
+def meet(case: Case, fault: Fault, number: int, root: Path) -> Left | None:
+    """Stop the call at one point; None when it ends before."""
+    work, journals = root / "work", root / "journals"
+    _prepare(case, work)
+    old = _tree(work)
+    new = {name: (content, _mode_of(name, old)) for name, content in case.after.items()}
+    ended = _in_child(lambda: _run(case, work, journals), fault, number)
+    if ended == UNREACHED:
+        return None
+    complaints: list[str] = []
+    now = _tree(work)
+    if torn := [name for name in now if now[name] not in (old.get(name), new.get(name))]:
+        complaints += [f"torn: {name}" for name in torn if not _is_beside(name)]
+    if ended in (DONE, REFUSED):
+        said = old if ended == REFUSED else new
+        if {name: one for name, one in now.items() if not _is_beside(name)} != said:
+            complaints.append("half applied before recovery")
+    elif fault != "kill":
+        complaints.append(f"the tool ended with {ended}")
+    _in_child(lambda: _recover(journals), "kill", number % RECOVERY_CALLS_MAX)
+    recover_changes(journals)
+    return _judge(old, new, work, journals, complaints)
+
+
+def _judge(old: Tree, new: Tree, work: Path, journals: Path, complaints: list[str]) -> Left:
+    now = _tree(work)
+    complaints += [f"left behind: {name}" for name in now if _is_beside(name)]
+    if journals.exists():
+        complaints += [f"journal left: {name}" for name in journals.iterdir()]
+    kinds: dict[Literal["old", "new"], Tree] = {"old": old, "new": new}
+    for kind, tree in kinds.items():
+        if now == tree:
+            wanted = {str(above) for name in tree for above in Path(name).parents} - {"."}
+            is_directory = (path for path in work.rglob("*") if path.is_dir())
+            found = {str(path.relative_to(work)) for path in is_directory}
+            complaints += [f"directory left: {name}" for name in sorted(found - wanted)]
+            return Left(kind, tuple(complaints))
+    return Left("neither", (*complaints, f"half applied: {sorted(now)}"))
+
+
+def _in_child(do: Callable[[], int], fault: Fault, number: int) -> int:
+    """Run it in a process with a fault at call `number`; how it ended, negative for a signal."""
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    status = 70
+    try:
+        met = _lay(fault, number)
+        status = do()
+        if not met():
+            status = UNREACHED
+    finally:
+        os._exit(status)
+
+
+def _lay(fault: Fault, number: int) -> Callable[[], bool]:
+    """Let the calls of this process meet a fault; the result tells whether one has."""
+    left, reached = number, False
+
+    def calling(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            nonlocal left, reached
+            if fault != "kill" and not _takes_room(name, given, any_call=fault == "fails once"):
+                return real(*given, **named)
+            if fault == "half a write" and name != "write":
+                return real(*given, **named)
+            left -= 1
+            if left >= 0 or (reached and fault == "fails once"):
+                return real(*given, **named)
+            is_first, reached = not reached, True
+            if fault == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if fault == "half a write" and is_first:
+                return real(given[0], bytes(given[1])[: len(given[1]) // 2])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        return call
+
+    for name in CALLS:
+        setattr(os, name, calling(name, getattr(os, name)))
+    return lambda: reached
+
+
+def _takes_room(name: str, given: tuple[Any, ...], *, any_call: bool) -> bool:
+    if name == "open":
+        return bool(given[1] & os.O_CREAT)
+    return any_call or name in TAKING_ROOM
+
+
+def _run(case: Case, work: Path, journals: Path) -> int:
+    arguments = case.tool.arguments(**case.arguments)
+    seen = {work / name: fingerprint(content) for name, content in case.before.items()}
+    nothing: Any = None
+    environment = ToolEnvironment(
+        workspace=work, spill_directory=work, session_id="s", call_id="c",
+        files=FileVersions(seen), variables={}, output=nothing, show_plan=nothing, ask=nothing,
+        delegate=nothing, background=nothing, diagnostics=nothing,
+        needs=case.tool.needs(arguments, work), journals=journals,
+    )  # fmt: skip
+    try:
+        trio.run(case.tool.run, arguments, environment)
+    except ToolFailure as failure:
+        return REFUSED if "o file was changed" in str(failure) else UNSAID
+    return DONE
+
+
+def _recover(journals: Path) -> int:
+    recover_changes(journals)
+    return DONE
+
+
+def _prepare(case: Case, work: Path) -> None:
+    for path in sorted(work.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    work.mkdir(parents=True, exist_ok=True)
+    for number, (name, content) in enumerate(case.before.items()):
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_bytes(content)
+        (work / name).chmod((0o644, 0o755, 0o600)[number % 3])
+
+
+def _tree(work: Path) -> Tree:
+    files = (path for path in work.rglob("*") if path.is_file())
+    return {
+        str(path.relative_to(work)): (path.read_bytes(), stat.S_IMODE(path.stat().st_mode))
+        for path in files
+    }
+
+
+def _mode_of(name: str, old: Tree) -> int:
+    """The mode of a file that a call leaves: that of the file it was."""
+    was = old.get(name) or old.get(name.removeprefix("moved/"))
+    return was[1] if was else 0o644
+
+
+def _is_beside(name: str) -> bool:
+    return Path(name).name.startswith(".tiller-")
