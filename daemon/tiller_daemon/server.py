@@ -191,8 +191,15 @@ class Server:
 
     def _sandbox(self) -> SandboxSummary:
         policy, found = self._services.configuration().sandbox, self._services.confiner.found()
-        name = found.sandbox.name if found.sandbox else ""
-        return SandboxSummary(policy.mode, policy.network, name, found.problem)
+        if (sandbox := found.sandbox) is None:
+            return SandboxSummary(policy.mode, policy.network, problem=found.problem)
+        return SandboxSummary(
+            policy.mode,
+            policy.network,
+            sandbox.name,
+            limits=sandbox.limits,
+            instead=found.instead,
+        )
 
     async def _status(self) -> DaemonStatusResult:
         return DaemonStatusResult(

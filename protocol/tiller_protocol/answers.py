@@ -202,13 +202,16 @@ class CommandSummary(Struct, frozen=True, omit_defaults=True):
 class SandboxSummary(Struct, frozen=True, omit_defaults=True):
     """What commands may do unless a session says otherwise, and by what they are held to it.
 
-    With a `problem` by nothing: then each command is asked about.
+    With a `problem` by nothing: then each command is asked about. `limits` is what is less than it
+    should be, and `instead` why nothing better works here.
     """
 
     mode: SandboxMode
     network: bool = False
     name: str = ""
     problem: str = ""
+    limits: str = ""
+    instead: str = ""
 
 
 class CatalogResult(Result, frozen=True, tag="catalog"):

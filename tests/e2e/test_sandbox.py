@@ -11,7 +11,7 @@ import trio
 from e2e.words import bash, calls, text
 from support.daemon import CONFIG, Daemon, gone, leftovers
 from support.frontend import Frontend
-from tiller_daemon.workspace.sandbox_search import find_sandbox
+from tiller_daemon.workspace.sandbox_search import find_sandbox, try_out_landlock
 from tiller_protocol.answers import CatalogResult, SessionListResult
 from tiller_protocol.events import Event, ItemDelta
 from tiller_protocol.items import ToolCall
@@ -86,7 +86,11 @@ async def sessions(frontend: Frontend) -> int:
 async def test_b60_a_command_can_not_drive_the_daemon_though_it_has_the_token(
     confined: tuple[Daemon, Frontend], workspace: Path
 ) -> None:
-    daemon, frontend = confined
+    await no_command_drives(*confined, workspace)
+
+
+async def no_command_drives(daemon: Daemon, frontend: Frontend, workspace: Path) -> None:
+    """Neither with a token that was stolen, nor as the user's own client."""
     call = await run(frontend, workspace, drive(daemon, workspace, 1))
     assert call.exit_status, call.output
     assert await sessions(frontend) == 1
@@ -183,7 +187,11 @@ def is_ready(event: Event) -> bool:
 async def test_b23_an_interrupt_leaves_nothing_alive_in_a_sandbox(
     confined: tuple[Daemon, Frontend], workspace: Path
 ) -> None:
-    frontend = confined[1]
+    await nothing_outlives_an_interrupt(confined[1], workspace)
+
+
+async def nothing_outlives_an_interrupt(frontend: Frontend, workspace: Path) -> None:
+    """However hard it tries to stay."""
     session_id = await frontend.session(workspace, calls(bash(STUBBORN)), text("done"))
     await frontend.say(session_id)
     await frontend.until(session_id, is_ready)
@@ -222,23 +230,106 @@ def _sleepers() -> set[int]:
     return found
 
 
+NO_LANDLOCK = """
+import ctypes, os, struct, sys
+refuse = [(0x20, 0, 0, 0), (0x15, 0, 1, 444), (0x06, 0, 0, 0x50026), (0x06, 0, 0, 0x7fff0000)]
+program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *one) for one in refuse))
+filters = struct.pack("@HP", len(refuse), ctypes.addressof(program))
+libc = ctypes.CDLL(None)
+libc.prctl(38, ctypes.c_ulong(1), *[ctypes.c_ulong(0)] * 3)
+if libc.prctl(22, ctypes.c_ulong(2), ctypes.c_char_p(filters), *[ctypes.c_ulong(0)] * 2):
+    sys.exit("no filter")
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Becomes a program for which the kernel has no Landlock."""
+
+
+def no_bubblewrap(tmp_path: Path) -> str:
+    """A PATH where bubblewrap does not work, to go before another."""
+    program = tmp_path / "bin" / "bwrap"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'No permissions to make a namespace' >&2\nexit 1\n")
+    program.chmod(0o755)
+    return str(program.parent)
+
+
+@pytest.fixture
+async def landlocked(
+    new_daemon: NewDaemon, nursery: trio.Nursery, tmp_path: Path
+) -> AsyncGenerator[tuple[Daemon, Frontend]]:
+    """A daemon on a system where nobody can make namespaces."""
+    if problem := try_out_landlock().problem:
+        pytest.skip(problem)
+    daemon = new_daemon(DEFAULT)
+    daemon.start(PATH=f"{no_bubblewrap(tmp_path)}:{daemon.variables['PATH']}")
+    frontend = await Frontend.connect(daemon, nursery)
+    yield daemon, frontend
+    await frontend.close()
+
+
+async def test_b60_landlock_keeps_a_command_from_driving_the_daemon_though_it_has_the_token(
+    landlocked: tuple[Daemon, Frontend], workspace: Path
+) -> None:
+    await no_command_drives(*landlocked, workspace)
+
+
+@pytest.mark.parametrize("way", [{}, {"pty": True}])
+async def test_landlock_holds_a_command_and_says_what_it_puts_back(
+    landlocked: tuple[Daemon, Frontend], workspace: Path, way: dict[str, bool]
+) -> None:
+    frontend = landlocked[1]
+    command = f"echo in > inside; echo x > .git/hooks/a; touch {OUT}"
+    session_id = await frontend.session(workspace, calls(bash(command, **way)), text("done"))
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    (call,) = frontend.completed_calls(session_id)
+    assert "Permission denied" in call.output, call.output
+    assert "may not be changed: it was put back" in call.output
+    assert read(workspace / "inside") == "in\n"
+    assert read(OUT) is None
+    assert read(workspace / ".git" / "hooks" / "a") is None
+    assert "It ran in the sandbox (workspace_write)" in call.output
+
+
+async def test_by_landlock_no_command_runs_on_without_a_question(
+    landlocked: tuple[Daemon, Frontend], workspace: Path
+) -> None:
+    """What is put back when it ends would be written for as long as it runs."""
+    frontend = landlocked[1]
+    session_id = await frontend.session(
+        workspace, calls(bash("echo x > y", background=True)), text("done"), approve="ask",
+        permissions=[{"permission": "bash", "pattern": "*", "action": "allow"}],
+    )  # fmt: skip
+    await frontend.say(session_id)
+    request = await frontend.request_opened(session_id)
+    assert (request.permission, request.subjects) == ("unsandboxed", ("echo x > y",))
+    await frontend.must(Answer(request.id, "reject"))
+    await frontend.turn_ended(session_id)
+    said = await doctor(frontend)
+    assert "warn  sandbox        workspace_write, no network, by landlock, as bubblewrap" in said
+    assert "background commands are asked about" in said
+
+
+async def test_b23_an_interrupt_leaves_nothing_alive_under_landlock(
+    landlocked: tuple[Daemon, Frontend], workspace: Path
+) -> None:
+    await nothing_outlives_an_interrupt(landlocked[1], workspace)
+
+
 @pytest.fixture
 async def without(
     new_daemon: NewDaemon, nursery: trio.Nursery, tmp_path: Path
 ) -> AsyncGenerator[Frontend]:
     """A daemon on a system where no sandbox works."""
-    program = tmp_path / "bin" / "bwrap"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\necho 'No permissions to make a namespace' >&2\nexit 1\n")
-    program.chmod(0o755)
     daemon = new_daemon(DEFAULT)
-    daemon.start(PATH=f"{program.parent}:{daemon.variables['PATH']}")
+    daemon.prefix = (sys.executable, "-c", NO_LANDLOCK)
+    daemon.start(PATH=f"{no_bubblewrap(tmp_path)}:{daemon.variables['PATH']}")
     frontend = await Frontend.connect(daemon, nursery)
     yield frontend
     await frontend.close()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="they are for Linux")
 async def test_without_a_sandbox_each_command_that_acts_is_asked_about_and_it_is_said(
     without: Frontend, workspace: Path
 ) -> None:

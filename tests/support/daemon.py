@@ -63,7 +63,7 @@ class Daemon:
     """A home and the daemon in it; a context manager that leaves no process behind.
 
     `home` must be short enough for socket paths. `config` is the text of `config.toml`. Everything
-    the daemon prints is in `said`.
+    the daemon prints is in `said`. `prefix` is a program that becomes the daemon, if there is one.
     """
 
     def __init__(self, home: Path, config: str = CONFIG) -> None:
@@ -78,6 +78,7 @@ class Daemon:
             **{name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ},
         }
         self.places: Places = find_places(self.variables, sys.platform, os.getuid())
+        self.prefix: tuple[str, ...] = ()
         self.process: subprocess.Popen[bytes] | None = None
         self.log_ids: set[str] = set()
         self._numbers = count(1)
@@ -131,7 +132,7 @@ class Daemon:
         """Start the program without waiting for anything; the caller owns the process."""
         with self._output.open("ab") as output:
             return subprocess.Popen(
-                [sys.executable, "-P", "-m", "tiller_daemon", *arguments],
+                [*self.prefix, sys.executable, "-P", "-m", "tiller_daemon", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

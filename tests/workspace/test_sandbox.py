@@ -11,11 +11,16 @@ import pytest
 
 from tiller_daemon.config import SandboxPolicy
 from tiller_daemon.workspace.sandbox import Confined, Confinement, Confiner, Found, strictest
-from tiller_daemon.workspace.sandbox_bubblewrap import REMOVED, Bubblewrap, options
+from tiller_daemon.workspace.sandbox_bubblewrap import Bubblewrap, options
+from tiller_daemon.workspace.sandbox_put_back import REMOVED
 from tiller_daemon.workspace.sandbox_search import find_sandbox, try_out
 from tiller_daemon.workspace.sandbox_seatbelt import Seatbelt, profile
 
 NO_PLACE = Path("/nonexistent")
+
+
+def said(text: str) -> None:
+    """What was put back is told to nobody."""
 
 
 @pytest.fixture
@@ -122,7 +127,7 @@ def test_a_workspace_in_what_is_hidden_is_shown(home: Path) -> None:
 def test_what_somebody_else_puts_in_place_of_a_stand_in_stays(home: Path) -> None:
     """The user may open an editor while a command runs."""
     work = home / "work"
-    with Bubblewrap("bwrap").around(["true"], confinement(home, SandboxPolicy())):
+    with Bubblewrap("bwrap").around(["true"], confinement(home, SandboxPolicy()), said):
         for name in (".vscode", ".tiller"):
             (work / name).mkdir()
         (work / ".vscode" / "settings.json").write_text("{}")
@@ -132,9 +137,9 @@ def test_what_somebody_else_puts_in_place_of_a_stand_in_stays(home: Path) -> Non
 
 def test_a_stand_in_stays_as_long_as_one_command_needs_it(home: Path) -> None:
     sandbox, may = Bubblewrap("bwrap"), confinement(home, SandboxPolicy())
-    with sandbox.around(["true"], may):
+    with sandbox.around(["true"], may, said):
         (home / "work" / ".codex").mkdir()
-        with sandbox.around(["true"], may):
+        with sandbox.around(["true"], may, said):
             pass
         assert (home / "work" / ".codex").exists()
     assert not (home / "work" / ".codex").exists()
@@ -143,7 +148,7 @@ def test_a_stand_in_stays_as_long_as_one_command_needs_it(home: Path) -> None:
 def test_what_may_not_be_made_and_can_not_be_kept_from_is_put_aside(home: Path) -> None:
     git, agents = home / "work" / ".git", home / "work" / ".claude"
     agents.symlink_to("elsewhere")
-    with Bubblewrap("bwrap").around(["true"], confinement(home, SandboxPolicy())):
+    with Bubblewrap("bwrap").around(["true"], confinement(home, SandboxPolicy()), said):
         (git / "commondir").write_text("../evil")
         agents.unlink()
         agents.mkdir()
@@ -189,7 +194,7 @@ def test_the_profile_for_macos_takes_a_path_as_text_and_hides_sockets_when_there
 
 def test_sandbox_exec_gets_the_profile_and_the_command(home: Path) -> None:
     may = confinement(home, SandboxPolicy())
-    with Seatbelt("/usr/bin/sandbox-exec").around(["ls", "-l"], may) as arguments:
+    with Seatbelt("/usr/bin/sandbox-exec").around(["ls", "-l"], may, said) as arguments:
         assert arguments == ["/usr/bin/sandbox-exec", "-p", profile(may), "ls", "-l"]
 
 
@@ -248,7 +253,7 @@ def test_a_failure_that_looks_like_the_sandboxs_is_explained(
     output: str,
     told: bool,  # noqa: FBT001
 ) -> None:
-    confined = Confined(Seatbelt("x"), confinement(home, SandboxPolicy()), "workspace_write")
+    confined = Confined(Seatbelt("x"), confinement(home, SandboxPolicy()), "workspace_write", [])
     said = confined.explain(output)
     assert bool(said) == told
     assert not told or ("sandbox (workspace_write)" in said and "no network" in said)
@@ -267,6 +272,6 @@ def test_the_wheel_or_the_system_has_a_bubblewrap_for_these_tests() -> None:
     found = find_sandbox("linux")
     if found.sandbox is None:
         pytest.skip(found.problem)
-    with found.sandbox.around(["sh", "-c", "echo $$"], Confinement(Path("/"))) as arguments:
+    with found.sandbox.around(["sh", "-c", "echo $$"], Confinement(Path("/")), said) as arguments:
         done = subprocess.run(arguments, capture_output=True, check=True, text=True)
     assert int(done.stdout) < 10

@@ -1,4 +1,4 @@
-"""The jail matrix: commands that try to get out, in each mode, as root and as an ordinary user.
+"""The jail matrix: commands that try to get out, by mechanism, in each mode, as root and as a user.
 
 What came of an attempt is judged from outside: by files, by who was connected to, by who lives.
 """
@@ -12,22 +12,29 @@ import tempfile
 from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
 import pytest
 
 from tiller_daemon.config import SandboxPolicy
+from tiller_daemon.workspace import sandbox_launcher
 from tiller_daemon.workspace.process import run_command
 from tiller_daemon.workspace.sandbox import Confined, Confiner, Found
 from tiller_daemon.workspace.sandbox_bubblewrap import Bubblewrap
-from tiller_daemon.workspace.sandbox_search import bubblewrap_program, find_sandbox, try_out
+from tiller_daemon.workspace.sandbox_landlock import LIMITS as LANDLOCK_LIMITS
+from tiller_daemon.workspace.sandbox_put_back import REMOVED
+from tiller_daemon.workspace.sandbox_search import bubblewrap_program, try_out, try_out_landlock
 from tiller_protocol.settings import SandboxMode
 
 NOBODY = 65534
+PYTHON = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
 SECRET = "the-secret-of-the-user"
 WHO = ("root", "ordinary") if os.geteuid() == 0 else ("ordinary",)
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
+Mechanism = Literal["bubblewrap", "landlock"]
+MECHANISMS = get_args(Mechanism)
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they are for Linux")
 
 CONNECT = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.send(b'x')"
 ABSTRACT = CONNECT.replace("sys.argv[1]", "chr(0)+sys.argv[1]")
@@ -120,19 +127,21 @@ class Jail:
             os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
         return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
 
-    async def attempt(self, who: str, mode: SandboxMode) -> set[str]:
+    async def attempt(self, mechanism: Mechanism, who: str, mode: SandboxMode) -> set[str]:
         """Make every attempt; returns what succeeded."""
         prefix = self.as_user(who)
         victim = _sleeper(prefix)
         try:
-            await self._run(prefix, mode, victim.pid)
+            await self._run(mechanism, prefix, mode, victim.pid)
             lived = victim.poll() is None
         finally:
             victim.kill()
             victim.wait()
         return self._succeeded() | (set() if lived else {"signal"})
 
-    async def _run(self, prefix: list[str], mode: SandboxMode, victim: int) -> None:
+    async def _run(
+        self, mechanism: Mechanism, prefix: list[str], mode: SandboxMode, victim: int
+    ) -> None:
         async def receive(piece: bytes) -> None:
             self.said += piece.decode(errors="replace")
 
@@ -141,11 +150,11 @@ class Jail:
             "HOME": str(self.home), "W": str(self.workspace),
             "OUT": str(self.out), "RUNTIME": str(self.runtime), "NAME": self.name,
             "PORT": str(self.listeners["tcp"].getsockname()[1]), "VICTIM": str(victim),
-            "PYTHON": shutil.which("python3", path="/usr/bin:/bin") or sys.executable,
+            "PYTHON": PYTHON,
             "CONNECT": CONNECT, "ABSTRACT": ABSTRACT, "TRACE": TRACE,
             "GIT_CONFIG_GLOBAL": "/dev/null",
         }  # fmt: skip
-        confined = self.confined(prefix, mode, self.workspace)
+        confined = self.confined(mechanism, prefix, mode, self.workspace)
         script = [*prefix, "bash", "-c", DEEDS]
         await run_command(
             ["bash", "-c", DEEDS + ESCAPES] if confined else script,
@@ -156,9 +165,32 @@ class Jail:
             confined=confined,
         )
 
-    def confined(self, prefix: list[str], mode: SandboxMode, place: Path) -> Confined | None:
+    async def run(
+        self, mechanism: Mechanism, place: Path, command: str, mode: SandboxMode = "workspace_write"
+    ) -> str:
+        """Run a command as oneself; returns what it and its sandbox said."""
+        confined = self.confined(mechanism, [], mode, place)
+        assert confined
+        said: list[bytes] = []
+
+        async def receive(piece: bytes) -> None:
+            said.append(piece)
+
+        await run_command(
+            ["bash", "-c", command],
+            directory=place,
+            variables={"PATH": os.environ["PATH"], "OUT": str(self.out), "PYTHON": PYTHON},
+            receive=receive,
+            timeout_s=30,
+            confined=confined,
+        )
+        return b"".join(said).decode() + "".join(confined.told)
+
+    def confined(
+        self, mechanism: Mechanism, prefix: list[str], mode: SandboxMode, place: Path
+    ) -> Confined | None:
         """The sandbox of a run in `place`."""
-        found = sandbox_for(prefix, self.root)
+        found = sandbox_for(mechanism, prefix, self.root)
         confiner = Confiner(lambda: found, self.home, {}, own=(self.runtime,), temporary=())
         return confiner.confined(SandboxPolicy(mode), place, self.root / "none")
 
@@ -185,8 +217,25 @@ class Jail:
         return {name for name, happened in facts.items() if happened}
 
 
-def sandbox_for(prefix: list[str], place: Path) -> Found:
+def sandbox_for(mechanism: Mechanism, prefix: list[str], place: Path) -> Found:
     """The sandbox for a user; skips the test where there is none."""
+    found = (
+        landlock_for(prefix, place) if mechanism == "landlock" else bubblewrap_for(prefix, place)
+    )
+    if found.sandbox is None:
+        pytest.skip(found.problem)
+    return found
+
+
+def landlock_for(prefix: list[str], place: Path) -> Found:
+    """Landlock, with a Python and a launcher that this user may read."""
+    launcher = place / "launcher.py"
+    shutil.copy(sandbox_launcher.__file__, launcher)
+    return try_out_landlock((*prefix, PYTHON, "-I", "-S", str(launcher)))
+
+
+def bubblewrap_for(prefix: list[str], place: Path) -> Found:
+    """Bubblewrap, as that user."""
     program = bubblewrap_program()
     if program is None:
         pytest.skip("no bwrap: apt install bubblewrap")
@@ -194,12 +243,8 @@ def sandbox_for(prefix: list[str], place: Path) -> Found:
         script = place / "bwrap"
         script.write_text(f'#!/bin/sh\nexec {" ".join(prefix)} "{program}" "$@"\n')
         script.chmod(0o755)
-        found = try_out(Bubblewrap(str(script), root=False))
-    else:
-        found = find_sandbox("linux")
-    if found.sandbox is None:
-        pytest.skip(found.problem)
-    return found
+        return try_out(Bubblewrap(str(script), root=False))
+    return try_out(Bubblewrap(program))
 
 
 def _sleeper(prefix: list[str]) -> subprocess.Popen[bytes]:
@@ -231,49 +276,100 @@ EVERYTHING = {
     "secrets", "ops", "agent", "abstract", "tcp", "signal",
 }  # fmt: skip
 
-ALLOWED: dict[SandboxMode, set[str]] = {
-    "read_only": {"agent"},
-    "workspace_write": {"write_inside", "agent"},
+ALLOWED: dict[tuple[Mechanism, SandboxMode], set[str]] = {
+    ("bubblewrap", "read_only"): {"agent"},
+    ("bubblewrap", "workspace_write"): {"write_inside", "agent"},
+    ("landlock", "read_only"): set(),
+    ("landlock", "workspace_write"): {"write_inside"},
 }
-"""A socket that nobody has named can be connected to in any mode."""
+"""In bubblewrap a socket that nobody has named can be connected to in any mode."""
 
 
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.parametrize("mode", get_args(SandboxMode))
+@pytest.mark.parametrize("mechanism", MECHANISMS)
 async def test_b60_a_command_gets_no_further_than_its_sandbox(
-    jail: Jail, who: str, mode: SandboxMode
+    jail: Jail, mechanism: Mechanism, who: str, mode: SandboxMode
 ) -> None:
-    succeeded = await jail.attempt(who, mode)
+    succeeded = await jail.attempt(mechanism, who, mode)
     if mode == "full_access":
         assert succeeded >= EVERYTHING, jail.said
     else:
-        assert succeeded == ALLOWED[mode], jail.said
+        assert succeeded == ALLOWED[mechanism, mode], jail.said
 
 
 @pytest.mark.parametrize("who", WHO)
-async def test_nothing_is_left_of_what_stood_in_for_missing_files(jail: Jail, who: str) -> None:
-    await jail.attempt(who, "workspace_write")
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_nothing_is_left_of_what_stood_in_for_missing_files(
+    jail: Jail, mechanism: Mechanism, who: str
+) -> None:
+    await jail.attempt(mechanism, who, "workspace_write")
     assert not {".tiller", ".claude", ".codex", ".vscode"} & {
         one.name for one in jail.workspace.iterdir()
     }
     assert not (jail.workspace / ".git" / "config.worktree").exists()
 
 
-async def test_where_there_is_no_repository_none_can_be_made(jail: Jail) -> None:
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_where_there_is_no_repository_none_can_be_made(
+    jail: Jail, mechanism: Mechanism
+) -> None:
     """Its configuration would be the command's own."""
-    said = b""
+    command = "git init -q; mkdir -p .git/hooks && echo x >.git/hooks/pre-commit"
+    said = await jail.run(mechanism, jail.bare, command)
+    if mechanism == "bubblewrap":
+        assert "Read-only file system" in said
+        assert list(jail.bare.iterdir()) == []
+    assert not (jail.bare / ".git" / "config").exists()
+    assert not (jail.bare / ".git" / "hooks").exists()
 
-    async def receive(piece: bytes) -> None:
-        nonlocal said
-        said += piece
 
-    await run_command(
-        ["bash", "-c", "git init -q; mkdir -p .git/hooks && echo x >.git/hooks/pre-commit"],
-        directory=jail.bare,
-        variables={"PATH": os.environ["PATH"]},
-        receive=receive,
-        timeout_s=30,
-        confined=jail.confined([], "workspace_write", jail.bare),
+async def test_landlock_puts_back_what_it_can_not_keep_from_writing(jail: Jail) -> None:
+    """While a command runs it is there: so it is said, and so nothing runs on in the background."""
+    hook = ".git/hooks/pre-commit"
+    said = await jail.run(
+        "landlock", jail.workspace, f"echo x >{hook} && cat {hook} && mkdir .tiller"
     )
-    assert b"Read-only file system" in said
-    assert list(jail.bare.iterdir()) == []
+    assert said.startswith("x\n")
+    assert f"{jail.workspace}/.git/hooks may not be changed: it was put back" in said
+    assert not (jail.workspace / hook).exists()
+    aside = jail.workspace / f".git/hooks{REMOVED}" / "pre-commit"
+    assert aside.read_text() == "x\n"
+
+
+LIMITS = """
+chmod 700 "$OUT"; touch -d 2001-01-01 "$OUT"; ps -e | wc -l; ls / >/dev/null || echo unlisted
+"$PYTHON" -c 'import socket; socket.socket(socket.AF_UNIX)' 2>&1 | tail -1
+"$PYTHON" -c 'import os; os.openpty()' 2>&1 | tail -1
+"""
+
+
+@pytest.mark.parametrize("mode", ["read_only", "workspace_write"])
+async def test_what_landlock_does_not_hold_is_what_it_is_said_not_to_hold(
+    jail: Jail, mode: SandboxMode
+) -> None:
+    said = await jail.run("landlock", jail.workspace, LIMITS, mode)
+    changed = jail.out.stat().st_mode & 0o777 == 0o700
+    assert changed == (mode == "workspace_write")
+    assert (jail.out.stat().st_mtime < 1e9) == changed
+    assert "unlisted" in said
+    assert "Address family not supported" in said
+    assert "out of pty devices" in said or "Permission denied" in said
+    assert "modes, owners and times of files elsewhere" in LANDLOCK_LIMITS
+
+
+async def test_landlock_lets_a_command_do_its_work(jail: Jail) -> None:
+    """What honest commands need: the devices, pipes, signals among themselves, moves, modes."""
+    said = await jail.run("landlock", jail.workspace, WORK)
+    assert "all of it" in said, said
+
+
+WORK = """
+set -e
+mkdir -p a/b; echo x >a/x; mv a/x a/b/y; ln a/b/y a/z; ln -s z a/l; chmod +x a/b/y; truncate -s0 a/z
+echo x >/dev/null; head -c9 /dev/urandom >a/r; mkfifo a/f; (echo p >a/f &) ; cat a/f
+sleep 100 & kill $!; wait $! || true
+"$PYTHON" -c 'import socket, subprocess; socket.socketpair(); subprocess.run(["true"], check=True)'
+git add -A; git -c user.name=t -c user.email=t@t commit -qm one; git checkout -qb two; rm -r a
+git stash -q; git stash pop -q; echo all of it
+"""

@@ -145,7 +145,11 @@ def _sandbox(sandbox: SandboxSummary) -> Finding:
     if sandbox.problem:
         why = one_line(sandbox.problem)
         return Finding("warn", "sandbox", f"none, so that each command is asked about: {why}")
-    return Finding("ok", "sandbox", f"{sandbox.mode}, {network}, by {sandbox.name}")
+    held = f"{sandbox.mode}, {network}, by {sandbox.name}"
+    if sandbox.limits:
+        limits, instead = one_line(sandbox.limits), one_line(sandbox.instead)
+        return Finding("warn", "sandbox", f"{held}, as {instead}. Less than it could be: {limits}")
+    return Finding("ok", "sandbox", held)
 
 
 def _models(catalog: CatalogResult) -> Iterator[Finding]:

@@ -223,7 +223,8 @@ class Toolbox:
     def _needs(self, tool: Tool, arguments: Any, workspace: Path) -> tuple[Need, ...]:  # noqa: ANN401
         needs = tool.needs(arguments, workspace)
         needs = (*needs, *needs_beyond(needs, workspace))
-        if self.confiner.asks(self.context.permissions.sandbox):
+        lasting = _is_lasting(tool, arguments)
+        if self.confiner.asks(self.context.permissions.sandbox, lasting=lasting):
             needs = (*needs, *needs_without_sandbox(needs))
         return needs
 
@@ -239,7 +240,10 @@ class Toolbox:
             return None
         workspace = Path(self.context.workspace)
         return self.confiner.confined(
-            self.context.permissions.sandbox, workspace, self.spill_directory
+            self.context.permissions.sandbox,
+            workspace,
+            self.spill_directory,
+            lasting=_is_lasting(work.tool, work.arguments) and not all(map(only_reads, commands)),
         )
 
     def _unknown_agent(self, tool: Tool, needs: tuple[Need, ...]) -> str:
@@ -282,6 +286,11 @@ async def _run_tool(work: _Work, environment: ToolEnvironment) -> ToolResult:
 
 def _commands(needs: tuple[Need, ...]) -> list[str]:
     return [text for need in needs if need.kind == "command" for text in need.subjects]
+
+
+def _is_lasting(tool: Tool, arguments: Any) -> bool:  # noqa: ANN401
+    """Whether a call leaves a command behind in the background."""
+    return tool.effect == "command" and not tool.repeatable(arguments)
 
 
 def _title(tool: Tool, needs: tuple[Need, ...]) -> str:

@@ -77,6 +77,7 @@ async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolRe
     why = environment.confined.explain(output) if end.status and environment.confined else ""
     if why:
         notes.append(why)
+    notes += environment.confined.told if environment.confined else []
     return ToolResult(
         _with_notes(output, notes),
         title=_title(arguments.command),

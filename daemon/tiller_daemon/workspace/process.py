@@ -9,14 +9,14 @@ import subprocess
 import termios
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import trio
 
 from tiller_daemon.workspace.redaction import Redaction
-from tiller_daemon.workspace.sandbox import Confined
+from tiller_daemon.workspace.sandbox import Confined, NotConfined
 from tiller_daemon.workspace.tree import COMMAND_MARKER, Ended, Tree, disown, reap_orphans
 
 PIPE_BYTES: Final = 1 << 16
@@ -128,7 +128,11 @@ async def run_command(
     run. Call it on the main thread: the child may be tied to the life of the thread that starts it.
     With `confined` it runs in that sandbox.
     """
-    with confined.around(arguments) if confined else nullcontext(arguments) as enclosed:
+    with ExitStack() as stack:
+        try:
+            enclosed = stack.enter_context(confined.around(arguments)) if confined else arguments
+        except NotConfined as problem:
+            raise CommandProblem(str(problem)) from problem
         tree = Tree(helpers=confined.sandbox.helpers if confined else 0)
         return await _run(tree, enclosed, directory, variables, receive, timeout_s, typed, secrets)
 

@@ -30,13 +30,17 @@ TEMPORARY: Final = ("/tmp", "/var/tmp")  # noqa: S108
 ORDER: Final[Sequence[SandboxMode]] = ("read_only", "workspace_write", "full_access")
 """From the strictest to the loosest."""
 
-_DENIED: Final = re.compile(
+DENIED: Final = re.compile(
     r"Read-only file system|Network is unreachable|Could not resolve host|Operation not permitted"
     r"|Temporary failure in name resolution|Name or service not known|getaddrinfo|EROFS|EAI_AGAIN"
     r"|ENETUNREACH|Errno 30\b|Errno 101\b",
     re.IGNORECASE,
 )
-"""What programs say when a sandbox is in their way; some say so for reasons of their own."""
+"""What programs say when namespaces are in their way; some say so for reasons of their own."""
+
+
+class NotConfined(Exception):
+    """A command that the sandbox can't hold, and that is not run; the message is a sentence."""
 
 
 class Confinement(Struct, frozen=True):
@@ -44,10 +48,12 @@ class Confinement(Struct, frozen=True):
 
     It writes in `writable` alone, and not to what is `folders` and `files` in there, be they there
     yet or not; `never_made` is taken away if it makes it. What is `hidden` it can't even read, but
-    for what is `shown`. Without `network` it reaches nobody.
+    for what is `shown`. Without `network` it reaches nobody. `repository` is the git directory that
+    is the workspace's own and lies elsewhere.
     """
 
     workspace: Path
+    repository: Path | None = None
     writable: tuple[Path, ...] = ()
     folders: tuple[Path, ...] = ()
     files: tuple[Path, ...] = ()
@@ -70,18 +76,35 @@ class Sandbox(Protocol):
         """How many processes of its own it has beside a command's."""
         ...
 
+    @property
+    def denials(self) -> re.Pattern[str]:
+        """What programs say when it is in their way."""
+        ...
+
+    @property
+    def limits(self) -> str:
+        """What it does not hold, or breaks; empty when it holds all of a confinement.
+
+        With such limits no command runs in it that may write and goes on in the background.
+        """
+        ...
+
     def around(
-        self, arguments: Sequence[str], confinement: Confinement
+        self, arguments: Sequence[str], confinement: Confinement, told: Callable[[str], None]
     ) -> AbstractContextManager[Sequence[str]]:
-        """What to run instead of `arguments`; to be left when the command has ended."""
+        """What to run instead of `arguments`; to be left when the command has ended.
+
+        `told` hears what was put back after it. Raises `NotConfined`.
+        """
         ...
 
 
 class Found(NamedTuple):
-    """The sandbox that works here, or why there is none."""
+    """The sandbox that works here, or why there is none; `instead` says why it is no better one."""
 
     sandbox: Sandbox | None
     problem: str = ""
+    instead: str = ""
 
 
 class Confined(NamedTuple):
@@ -90,14 +113,18 @@ class Confined(NamedTuple):
     sandbox: Sandbox
     confinement: Confinement
     mode: SandboxMode
+    told: list[str]
 
     def around(self, arguments: Sequence[str]) -> AbstractContextManager[Sequence[str]]:
-        """What to run instead of `arguments`; to be left when the command has ended."""
-        return self.sandbox.around(arguments, self.confinement)
+        """What to run instead of `arguments`; to be left when the command has ended.
+
+        What was put back then is in `told`. Raises `NotConfined`.
+        """
+        return self.sandbox.around(arguments, self.confinement, self.told.append)
 
     def explain(self, output: str) -> str:
         """What may have stopped a command that failed with this output; empty if it can't tell."""
-        if not _DENIED.search(output):
+        if not self.sandbox.denials.search(output):
             return ""
         writes = "writes only in the workspace and in /tmp, not to `.git/config`, hooks and agents'"
         writes += " configuration" if self.mode == "workspace_write" else ""
@@ -143,26 +170,40 @@ class Confiner:
             self._found = self._find()
         return self._found
 
-    def asks(self, policy: SandboxPolicy) -> bool:
-        """Whether a command has to be asked about, because nothing holds it to the policy."""
-        return policy.mode != "full_access" and self.found().sandbox is None
+    def asks(self, policy: SandboxPolicy, *, lasting: bool = False) -> bool:
+        """Whether a command has to be asked about, because nothing holds it to the policy.
+
+        One that is `lasting` goes on in the background.
+        """
+        return policy.mode != "full_access" and self._sandbox(policy, lasting=lasting) is None
+
+    def _sandbox(self, policy: SandboxPolicy, *, lasting: bool) -> Sandbox | None:
+        """What holds such a command to the policy."""
+        sandbox = self.found().sandbox
+        if sandbox and sandbox.limits and lasting and policy.mode == "workspace_write":
+            # What is put back when it ends would be another's for as long as it likes.
+            return None
+        return sandbox
 
     def said(self, policy: SandboxPolicy) -> str:
         """What a command may do, for the model; empty if nothing holds it to that."""
-        if policy.mode == "full_access" or self.asks(policy):
+        sandbox = self._sandbox(policy, lasting=False)
+        if policy.mode == "full_access" or sandbox is None:
             return ""
         writes = "nothing can be written"
         if policy.mode == "workspace_write":
             places = ", ".join(("the workspace", *TEMPORARY[:1], *policy.writable))
             writes = f"only {places} can be written, but not .git/config and .git/hooks"
-        return f"{policy.mode}: {writes}, {'' if policy.network else 'no '}network"
+        sockets = ", no unix sockets" if sandbox.limits else ""
+        return f"{policy.mode}: {writes}, {'' if policy.network else 'no '}network{sockets}"
 
-    def confined(self, policy: SandboxPolicy, workspace: Path, shown: Path) -> Confined | None:
+    def confined(
+        self, policy: SandboxPolicy, workspace: Path, shown: Path, *, lasting: bool = False
+    ) -> Confined | None:
         """The sandbox for a command, which may read what the daemon keeps in `shown`."""
-        sandbox = self.found().sandbox
-        if sandbox is None or policy.mode == "full_access":
+        if policy.mode == "full_access" or not (sandbox := self._sandbox(policy, lasting=lasting)):
             return None
-        return Confined(sandbox, self.confinement(policy, workspace, shown), policy.mode)
+        return Confined(sandbox, self.confinement(policy, workspace, shown), policy.mode, [])
 
     def confinement(self, policy: SandboxPolicy, workspace: Path, shown: Path) -> Confinement:
         """What a command may do under `policy`."""
@@ -181,6 +222,7 @@ class Confiner:
         folders = (place / name for name in PROTECTED_FOLDERS)
         return Confinement(
             place,
+            repository=repository.own,
             writable=tuple(path for path in writable if path != Path("/")),
             folders=(*repository.folders, *folders, *kept),
             files=repository.files,

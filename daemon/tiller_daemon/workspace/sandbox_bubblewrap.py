@@ -7,22 +7,20 @@ trap), and the guard and the next start find the namespace by its marks and end 
 
 import os
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from tiller_daemon.workspace.sandbox import Confinement
+from tiller_daemon.workspace.sandbox import DENIED, Confinement, NotConfined
 from tiller_daemon.workspace.sandbox_paths import between, within
+from tiller_daemon.workspace.sandbox_put_back import NotKept, PutBack
 
 ROOT_KEEPS: Final = (
     "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_SETGID", "CAP_SETUID",
 )  # fmt: skip
 """What root needs to work with the files of others and to install packages. It loses what would
 undo the sandbox: mounting, tracing, devices, file handles."""
-
-REMOVED: Final = ".removed-by-sandbox"
-"""Ends the new name of what a command made and may not make."""
 
 
 class Bubblewrap:
@@ -34,28 +32,31 @@ class Bubblewrap:
     def __init__(self, program: str, *, root: bool | None = None) -> None:
         self.name: Final = "bubblewrap"
         self.helpers: Final = 2
+        self.limits: Final = ""
+        self.denials: Final = DENIED
         self._program: Final = program
         self._root: Final = os.geteuid() == 0 if root is None else root
         self._stand_ins: Final = Counter[Path]()
+        self._put_back: Final = PutBack()
 
     @contextmanager
     def around(
-        self, arguments: Sequence[str], confinement: Confinement
+        self, arguments: Sequence[str], confinement: Confinement, told: Callable[[str], None]
     ) -> Generator[Sequence[str]]:
         """What to run instead of `arguments`; to be left when the command has ended."""
         stand_ins = [path for path in _stand_ins(confinement) if self._is_missing(path)]
-        links = {path: _link(path) for path in _watched(confinement)}
         self._stand_ins.update(stand_ins)
         try:
-            yield [self._program, *options(confinement, root=self._root), "--", *arguments]
+            with self._put_back.around(_watched(confinement), told):
+                yield [self._program, *options(confinement, root=self._root), "--", *arguments]
+        except NotKept as problem:
+            raise NotConfined(f"The sandbox can't hold this command. {problem}") from problem
         finally:
             for path in stand_ins:
                 self._stand_ins[path] -= 1
                 if not self._stand_ins[path]:
                     del self._stand_ins[path]
                     _take_away(path)
-            for path, before in links.items():
-                _restore(path, before)
 
     def _is_missing(self, path: Path) -> bool:
         """Whether there is nothing, or a stand-in that another command needs too."""
@@ -134,34 +135,11 @@ def _stand_ins(confinement: Confinement) -> list[Path]:
     return [*folders, *(path for path in confinement.files if path.parent.is_dir())]
 
 
-def _watched(confinement: Confinement) -> list[Path]:
-    """What no mount can protect: what may never be made, and links."""
-    if not confinement.writable:
-        return []
+def _watched(confinement: Confinement) -> dict[Path, Path]:
+    """Links and what may never come, which no mount can protect, and the directory of each."""
     links = [path for path in (*confinement.folders, *confinement.files) if path.is_symlink()]
-    return [*links, *confinement.never_made]
-
-
-def _link(path: Path) -> str | None:
-    """Where a link leads; empty for something else, `None` for nothing."""
-    try:
-        return os.readlink(path)  # noqa: PTH115 - the text as it is
-    except FileNotFoundError:
-        return None
-    except OSError:
-        return ""
-
-
-def _restore(path: Path, before: str | None) -> None:
-    """Put a link back, or away what has come; what is there is kept under another name."""
-    now = _link(path)
-    if now == before or before == "":
-        return
-    with suppress(OSError):
-        if now is not None:
-            path.rename(path.with_name(path.name + REMOVED))
-        if before is not None:
-            path.symlink_to(before)
+    watched = (*links, *confinement.never_made)
+    return {path: root for path in watched if (root := within(path, confinement.writable))}
 
 
 def _take_away(path: Path) -> None:

@@ -82,6 +82,17 @@ def there(paths: Iterable[Path]) -> Iterator[Path]:
                 yield Path(real)
 
 
+def holds_only_sockets(path: Path) -> bool:
+    """Whether it is a socket, or a directory of sockets: nothing in there can be read."""
+    try:
+        if path.is_socket():
+            return True
+        inner = list(path.iterdir()) if path.is_dir() else []
+    except OSError:
+        return False
+    return bool(inner) and all(one.is_socket() for one in inner)
+
+
 def within(path: Path, roots: Iterable[Path]) -> Path | None:
     """The root that `path` is in, if it is in one and is not that root itself."""
     return next((root for root in roots if root in path.parents), None)

@@ -33,10 +33,12 @@ _WORKTREE: Final = re.compile(r"^\s*worktree\s*=\s*\"?(.+?)\"?\s*$", re.MULTILIN
 class Kept(NamedTuple):
     """What is writable beside the workspace, and what is not although it lies in what is.
 
-    `folders` and `files` can't be made either, `if_there` is kept only where it is there,
-    `never_made` can't be prevented and is taken away afterwards.
+    `own` is the git directory that is this workspace's alone, where it is not in there. `folders`
+    and `files` can't be made either, `if_there` is kept only where it is there, `never_made` can't
+    be prevented and is taken away afterwards.
     """
 
+    own: Path | None = None
     writable: tuple[Path, ...] = ()
     folders: tuple[Path, ...] = ()
     files: tuple[Path, ...] = ()
@@ -51,6 +53,8 @@ def kept_of_repository(workspace: Path) -> Kept:
         kind = os.lstat(mark).st_mode
     except OSError:
         kind = stat.S_IFDIR
+    if stat.S_ISLNK(kind):
+        return _of_git_directory(Path(os.path.realpath(mark)))._replace(if_there=(mark,))
     if not stat.S_ISREG(kind):
         return _of_git_directory(mark)
     git = Path(os.path.realpath(git_directory(mark)))
@@ -58,7 +62,7 @@ def kept_of_repository(workspace: Path) -> Kept:
     if common := _common_of_worktree(git, mark):
         found = _of_worktree(git, common, workspace)
     elif _is_of_submodule(git, workspace):
-        found = _of_git_directory(git)._replace(writable=(git,))
+        found = _of_git_directory(git)._replace(own=git, writable=(git,))
     else:
         return alone
     return found._replace(if_there=(mark, *found.if_there))
@@ -87,6 +91,7 @@ def _of_worktree(git: Path, common: Path, workspace: Path) -> Kept:
         others = (common / name for name in names_in(common) if name not in SHARED)
         first += [path for path in others if path != workspace]
     return Kept(
+        own=git,
         writable=(git, common),
         folders=(*shared.folders, *(one / "hooks" for one in modules)),
         files=(*shared.files, git / "config.worktree", *(one / "config" for one in modules)),

@@ -3,12 +3,12 @@
 The text is made here and tested as text; in a profile the last rule that matches wins.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tiller_daemon.workspace.sandbox import Confinement
+from tiller_daemon.workspace.sandbox import DENIED, Confinement
 from tiller_daemon.workspace.sandbox_paths import between, within
 
 PROGRAM: Final = "sandbox-exec"
@@ -31,11 +31,16 @@ class Seatbelt:
     def __init__(self, program: str) -> None:
         self.name: Final = PROGRAM
         self.helpers: Final = 0
+        self.limits: Final = ""
+        self.denials: Final = DENIED
         self._program: Final = program
 
     @contextmanager
     def around(
-        self, arguments: Sequence[str], confinement: Confinement
+        self,
+        arguments: Sequence[str],
+        confinement: Confinement,
+        told: Callable[[str], None],  # noqa: ARG002 - nothing is put back
     ) -> Generator[Sequence[str]]:
         """What to run instead of `arguments`."""
         yield [self._program, "-p", profile(confinement), *arguments]
