@@ -22,6 +22,7 @@ import trio
 from msgspec import Struct
 
 from tiller_daemon import DAEMON_VERSION
+from tiller_daemon.code_search import CodeSearch
 from tiller_daemon.config import Configuration, LiveConfiguration, Projects
 from tiller_daemon.hooks.runner import HookRunner
 from tiller_daemon.lsp.recipes import list_recipes
@@ -212,6 +213,8 @@ class _LiveParts:
         self.providers = providers
         self.servers = servers
         self.languages = languages
+        self.code_search = CodeSearch(os.environ)
+        self.code_search.configure(options.configuration.sourcegraph, providers.secret_names)
         self.confiner = _confiner(options)
         self._log_id = opened.log_id
         self._refreshing = trio.Lock()
@@ -223,6 +226,7 @@ class _LiveParts:
                 return
             now = self.configuration.now
             self.providers.configure(now)
+            self.code_search.configure(now.sourcegraph, self.providers.secret_names)
             means = _means(now, self._log_id, self.providers)
             self.servers.configure(now.mcp, means)
             self.languages.configure(list_recipes(now.lsp), means.inherited)
@@ -258,7 +262,8 @@ def _mcp_servers(options: Options, opened: Log, providers: Providers) -> McpServ
 
 
 def _means(configuration: Configuration, log_id: str, providers: Providers) -> Means:
-    keys = {one.api_key_env for one in configuration.mcp.values() if one.api_key_env}
+    owners = (*configuration.mcp.values(), configuration.sourcegraph)
+    keys = {one.api_key_env for one in owners if one.api_key_env}
     hidden = providers.secret_names | keys
     return Means(
         inherited=child_environment(os.environ, hidden, log_id, call_id=""),
@@ -278,10 +283,10 @@ def _services(
 ) -> Services:
     spill = options.places.state / SPILL_FOLDER
     built_in = {tool.name: tool for tool in BUILT_IN}
-    providers, servers = live.providers, live.servers
+    providers, servers, code_search = live.providers, live.servers, live.code_search
 
     def secret_values() -> tuple[str, ...]:
-        return (*providers.secret_values(), *servers.secrets())
+        return (*providers.secret_values(), *servers.secrets(), *code_search.secrets())
 
     snapshots = Snapshots(
         options.places.state / SNAPSHOTS_FOLDER,
@@ -305,7 +310,7 @@ def _services(
         problem=lambda: live.configuration.problem,
         model=providers.choose,
         discover=live.discover,
-        tools=lambda: {**built_in, **servers.tools()},
+        tools=lambda: {**built_in, **code_search.tools(), **servers.tools()},
         servers=servers,
         language_servers=live.languages,
         hooks=hooks,
@@ -340,7 +345,11 @@ def _confiner(options: Options) -> Confiner:
 
 
 def _key_files(configuration: Configuration) -> tuple[Path, ...]:
-    owners = (*configuration.providers.values(), *configuration.mcp.values())
+    owners = (
+        *configuration.providers.values(),
+        *configuration.mcp.values(),
+        configuration.sourcegraph,
+    )
     return tuple(Path(owner.api_key_file) for owner in owners if owner.api_key_file)
 
 

@@ -290,6 +290,8 @@ action = "deny"
         "sandbox = { mode = 'full_access' }",
         "sandbox.network = true",
         "agents.x.prompt_file = '/etc/passwd'",
+        "sourcegraph.endpoint = 'http://evil'",
+        "fetch.private_addresses = true",
     ],
 )
 def test_b60_even_a_trusted_project_can_loosen_nothing(refused, tmp_path, text):
@@ -409,6 +411,29 @@ def test_the_manual_shows_what_is_understood(load, places):
         assert re.search(rf"^{name} = ", example, re.MULTILINE), name
     for name in field_names(LanguageServer):
         assert re.search(rf"^{name} = ", example, re.MULTILINE), name
+    assert configuration.sourcegraph.endpoint == "https://sourcegraph.example.com"
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ('endpoint = "sourcegraph.com"', "expected a URL"),
+        ('endpoint = "https://me:secret@x"', "holds no password"),
+        ('endpoint = "https://x"\napi_key_env = "sgp_0123 456"', "never stands in"),
+        ('endpoint = "https://x"\napi_key_env = "X"\napi_key_file = "x"', "exclude each other"),
+        ('api_key_env = "X"', "expected `endpoint`"),
+    ],
+)
+def test_what_can_not_be_a_sourcegraph_is_said(refused, lines, said):
+    error = refused(f"[sourcegraph]\n{lines}\n")
+    assert said in error.message
+    assert "secret" not in error.message
+    assert "sgp" not in error.message
+
+
+def test_the_key_file_of_sourcegraph_is_relative_to_the_configuration(load, places):
+    lines = '[sourcegraph]\nendpoint = "https://x"\napi_key_file = "keys/sg"\n'
+    assert load(lines).sourcegraph.api_key_file == str(places.config / "keys" / "sg")
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,7 @@ HOSTILE: dict[str, Plant] = {
     "config: key file": _config(f'{EVIL}api_key_file = "/etc/passwd"\n'),
     "config: MCP program": _config('[mcp.evil]\ncommand = ["SCRIPT", "mcp"]\n'),
     "config: MCP address": _config('[mcp.evil]\nurl = "http://127.0.0.1:PORT/mcp"\n'),
+    "config: search": _config('[sourcegraph]\nendpoint = "http://127.0.0.1:PORT"\n'),
     "config: language server": _config(
         '[lsp.evil]\ncommand = ["SCRIPT", "lsp"]\nfiles = { ".txt" = "text" }\n'
     ),

@@ -20,6 +20,7 @@ from tiller_daemon.config.schema import (
     Model,
     Provider,
     SandboxPolicy,
+    Sourcegraph,
     Timeouts,
 )
 
@@ -39,6 +40,7 @@ __all__ = [
     "Projects",
     "Provider",
     "SandboxPolicy",
+    "Sourcegraph",
     "Timeouts",
     "TrustError",
     "load_configuration",

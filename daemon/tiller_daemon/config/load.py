@@ -18,6 +18,7 @@ from tiller_daemon.config.schema import (
     ConfigurationError,
     McpServer,
     Provider,
+    Sourcegraph,
 )
 from tiller_daemon.config.source import (
     Key,
@@ -185,6 +186,9 @@ def _with_absolute_paths(
             if paths is not None
         }
         values["sandbox"] = {**values["sandbox"], **found}
+    if path := values.get("sourcegraph", {}).get("api_key_file"):
+        key_file = str(_absolute(path, base, environ))
+        values["sourcegraph"] = {**values["sourcegraph"], "api_key_file": key_file}
     for section, fields in _PATH_FIELDS.items():
         tables = {name: dict(table) for name, table in values.get(section, {}).items()}
         for name, table in tables.items():
@@ -247,6 +251,7 @@ def _finish(layers: Sequence[_Layer]) -> Configuration:
         _check_one_key(provider, key, layers)
     for name, server in configuration.mcp.items():
         _check_server(server, ("mcp", name), layers)
+    _check_sourcegraph(configuration.sourcegraph, layers)
     for key, model in _models_named(configuration).items():
         provider_name = model.partition("/")[0]
         if provider_name not in configuration.providers:
@@ -257,7 +262,9 @@ def _finish(layers: Sequence[_Layer]) -> Configuration:
     return structs.replace(configuration, agents=agents)
 
 
-def _check_one_key(owner: Provider | McpServer, key: Key, layers: Sequence[_Layer]) -> None:
+def _check_one_key(
+    owner: Provider | McpServer | Sourcegraph, key: Key, layers: Sequence[_Layer]
+) -> None:
     named = [field for field in KEY_FIELDS if getattr(owner, field) is not None]
     if len(named) > 1:
         problem = " and ".join(f"`{field}`" for field in named) + " exclude each other"
@@ -275,6 +282,14 @@ def _check_server(server: McpServer, key: Key, layers: Sequence[_Layer]) -> None
             problem = f"`{wanted}` and `{extra[0]}` exclude each other"
             raise _source_of(layers, key).error("invalid_value", key, problem)
     _check_one_key(server, key, layers)
+
+
+def _check_sourcegraph(settings: Sourcegraph, layers: Sequence[_Layer]) -> None:
+    key: Key = ("sourcegraph",)
+    if settings != Sourcegraph() and not settings.endpoint:
+        problem = "expected `endpoint`, the address of the server"
+        raise _source_of(layers, key).error("invalid_value", key, problem)
+    _check_one_key(settings, key, layers)
 
 
 def _check_complete_in(values: Table, layer: _Layer) -> None:

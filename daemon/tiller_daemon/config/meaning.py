@@ -17,6 +17,7 @@ KEY_FIELDS = ("api_key_env", "api_key_command", "api_key_file", "api_key_keyring
 SERVER_NAME_CHARS_MAX = 32
 """Longest name of an MCP server: with a tool's it has to fit into the 64 that providers take."""
 
+NO_VARIABLE = "expected the name of a variable; a key never stands in the configuration"
 NO_URL = "expected a URL that begins with http:// or https:// and holds no password"
 
 _HOOK_FIELDS = {
@@ -36,8 +37,7 @@ def check_meaning(values: Table, source: Source) -> None:
         if "/" in name or not name:
             raise source.error("invalid_value", key, "a provider's name holds no slash")
         if not _VARIABLE_NAME.match(provider.get("api_key_env", "X")):
-            problem = "expected the name of a variable; a key never stands in the configuration"
-            raise source.error("invalid_value", (*key, "api_key_env"), problem)
+            raise source.error("invalid_value", (*key, "api_key_env"), NO_VARIABLE)
         if (proxy := provider.get("proxy")) and not _is_proxy(proxy):
             problem = (
                 "expected an address such as http://host:3128, without a password (that may stand "
@@ -50,6 +50,7 @@ def check_meaning(values: Table, source: Source) -> None:
         _check_server(name, server, source)
     for name, server in values.get("lsp", {}).items():
         _check_language_server(name, server, source)
+    _check_sourcegraph(values.get("sourcegraph", {}), source)
     for index, hook in enumerate(values.get("hooks", [])):
         _check_hook(index, hook, source)
     for name in values.get("models", {}):
@@ -96,6 +97,13 @@ def _check_language_server(name: str, server: Table, source: Source) -> None:
         known = ", ".join(sorted(KNOWN))
         problem = f"a server that is none of {known} needs `command` and `files`"
         raise source.error("invalid_value", key, problem)
+
+
+def _check_sourcegraph(settings: Table, source: Source) -> None:
+    if not _is_http(settings.get("endpoint", "http://host")):
+        raise source.error("invalid_value", ("sourcegraph", "endpoint"), NO_URL)
+    if not _VARIABLE_NAME.match(settings.get("api_key_env", "X")):
+        raise source.error("invalid_value", ("sourcegraph", "api_key_env"), NO_VARIABLE)
 
 
 def _check_hook(index: int, hook: Table, source: Source) -> None:

@@ -200,6 +200,19 @@ class Fetch(Struct, frozen=True, forbid_unknown_fields=True):
     private_addresses: bool = False
 
 
+class Sourcegraph(Struct, frozen=True, forbid_unknown_fields=True):
+    """The server that the tool `sourcegraph` searches on, and its key, if it wants one.
+
+    Without `endpoint` there is no such tool. The key is found as a provider's.
+    """
+
+    endpoint: str | None = None
+    api_key_env: str | None = None
+    api_key_command: Command | None = None
+    api_key_file: str | None = None
+    api_key_keyring: str | None = None
+
+
 HookMoment = Literal["turn_start", "turn_end", "tool_before", "tool_after", "request"]
 
 
@@ -246,5 +259,6 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     sandbox: SandboxPolicy = SandboxPolicy()
     mcp: dict[str, McpServer] = {}
     fetch: Fetch = Fetch()
+    sourcegraph: Sourcegraph = Sourcegraph()
     lsp: dict[str, LanguageServer] = {}
     hooks: tuple[Hook, ...] = ()

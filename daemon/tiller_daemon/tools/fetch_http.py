@@ -1,12 +1,13 @@
 """One GET of a page: connections only to machines that may be asked, within bounds.
 
 A name is looked up once and the connection goes to an address that was found good, so that a name
-which means another machine a moment later leads nowhere else. Nothing is sent that says who asks:
-no cookie, no key, no name. Imported with the first page, as the HTTP library is.
+which means another machine a moment later leads nowhere else. With a page nothing is sent that says
+who asks: no cookie, no key, no name. Imported with the first page, as the HTTP library is.
 """
 
+import math
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 import httpcore2
@@ -60,6 +61,20 @@ class _Elsewhere(NamedTuple):
     location: str
 
 
+class _Manner(NamedTuple):
+    """What is said with a request, and how long its answer is waited for.
+
+    A server may say nothing for `silence_s`; of a body there is taken what comes within `body_s`.
+    """
+
+    headers: Sequence[tuple[str, str]]
+    silence_s: float
+    body_s: float
+
+
+_PAGE: Final = _Manner(HEADERS, SILENCE_S, math.inf)
+
+
 async def get_page(
     address: WebAddress,
     variables: Mapping[str, str],
@@ -82,8 +97,29 @@ async def get_page(
     raise ToolFailure(f"{address} was not there within {TOTAL_S:g} s.")
 
 
+async def get_stream(
+    address: WebAddress,
+    variables: Mapping[str, str],
+    may_reach: Callable[[IpAddress], bool],
+    headers: Sequence[tuple[str, str]],
+    body_s: float,
+) -> Page:
+    """Return what `address` answers, or as much as came within `body_s`; no redirect is followed.
+
+    `headers` may say who asks, `variables` name proxies. Raises `ToolFailure`.
+    """
+    found = await _ask(address, variables, may_reach, _Manner(headers, body_s, body_s))
+    if isinstance(found, Page):
+        return found
+    target = redirected(address, found.location)
+    raise ToolFailure(f"{address.authority} redirects to {target.authority}, which is not asked.")
+
+
 async def _ask(
-    address: WebAddress, variables: Mapping[str, str], may_reach: Callable[[IpAddress], bool]
+    address: WebAddress,
+    variables: Mapping[str, str],
+    may_reach: Callable[[IpAddress], bool],
+    manner: _Manner = _PAGE,
 ) -> Page | _Elsewhere:
     try:
         proxy = proxy_of_environment(address.scheme, address.host, address.port, variables)
@@ -98,7 +134,7 @@ async def _ask(
         async with httpcore2.AsyncConnectionPool(
             ssl_context=context, proxy=proxy and _way(proxy), network_backend=backend
         ) as pool:
-            return await _exchange(pool, address)
+            return await _exchange(pool, address, manner)
     except _PrivateAddress as private:
         raise ToolFailure(_private(str(private))) from None
     except httpcore2.ProxyError as error:
@@ -109,13 +145,16 @@ async def _ask(
         raise ToolFailure(f"{address} can't be fetched: {_reason(error)}.") from None
 
 
-async def _exchange(pool: httpcore2.AsyncConnectionPool, address: WebAddress) -> Page | _Elsewhere:
+async def _exchange(
+    pool: httpcore2.AsyncConnectionPool, address: WebAddress, manner: _Manner
+) -> Page | _Elsewhere:
     host = b"[%s]" % address.host.encode() if ":" in address.host else address.host.encode()
     url = httpcore2.URL(
         scheme=address.scheme.encode(), host=host, port=address.port, target=address.target.encode()
     )
-    limits = {"connect": CONNECT_S, "read": SILENCE_S, "write": SILENCE_S, "pool": CONNECT_S}
-    headers = [("Host", address.authority), *HEADERS]
+    silence_s = manner.silence_s
+    limits = {"connect": CONNECT_S, "read": silence_s, "write": silence_s, "pool": CONNECT_S}
+    headers = [("Host", address.authority), *manner.headers]
     async with pool.stream("GET", url, headers=headers, extensions={"timeout": limits}) as answer:
         fields = {name.lower(): value for name, value in answer.headers}
         location = fields.get(b"location", b"").decode(errors="replace")
@@ -124,7 +163,7 @@ async def _exchange(pool: httpcore2.AsyncConnectionPool, address: WebAddress) ->
         packing = fields.get(b"content-encoding", b"identity").decode(errors="replace").lower()
         pieces = answer.aiter_stream()
         try:
-            body, whole = await _body(pieces, packing, address)
+            body, whole = await _body(pieces, packing, address, manner.body_s)
         finally:
             await _end(pieces)
         kind = fields.get(b"content-type", b"").decode(errors="replace")
@@ -132,18 +171,19 @@ async def _exchange(pool: httpcore2.AsyncConnectionPool, address: WebAddress) ->
 
 
 async def _body(
-    pieces: AsyncIterator[bytes], packing: str, address: WebAddress
+    pieces: AsyncIterator[bytes], packing: str, address: WebAddress, body_s: float
 ) -> tuple[bytes, bool]:
     if packing not in ("identity", "gzip", "x-gzip", "deflate"):
         raise ToolFailure(f"{address} answers packed as {packing!r}, which was not asked for.")
     unpacker = None if packing == "identity" else zlib.decompressobj(_UNPACK_BITS)
     body = bytearray()
-    async for piece in pieces:
-        room = BODY_BYTES_MAX + 1 - len(body)
-        body += unpacker.decompress(piece, room) if unpacker else piece
-        if len(body) > BODY_BYTES_MAX:
-            return bytes(body[:BODY_BYTES_MAX]), False
-    return bytes(body), True
+    with trio.move_on_after(body_s) as limit:
+        async for piece in pieces:
+            room = BODY_BYTES_MAX + 1 - len(body)
+            body += unpacker.decompress(piece, room) if unpacker else piece
+            if len(body) > BODY_BYTES_MAX:
+                return bytes(body[:BODY_BYTES_MAX]), False
+    return bytes(body), not limit.cancelled_caught
 
 
 async def _end(pieces: AsyncIterator[bytes]) -> None:
