@@ -76,6 +76,8 @@ def run(arguments: Namespace) -> int:
             from tiller_client.verbs import trust as family
         case "doctor":
             from tiller_client.verbs import doctor as family
+        case "sandbox":
+            from tiller_client.verbs import sandbox as family
         case "daemon":
             from tiller_client.verbs import daemon as family
         case "schema":

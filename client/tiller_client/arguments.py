@@ -193,6 +193,11 @@ def _add_catalog(add: _AddParser) -> None:
         if name == "trust":
             parser.add_argument("--yes", action="store_true", help="without being asked")
     _verb(add, "doctor", "doctor", "look for what is wrong")
+    text = "run a command in the sandbox of a model's commands, or say what would hold it"
+    parser = _verb(add, "sandbox", "sandbox", text)
+    parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
+    _sandbox(parser)
+    parser.add_argument("command", metavar="CMD", nargs="*", help="after --, with its arguments")
 
 
 def _add_daemon(add: _AddParser) -> None:

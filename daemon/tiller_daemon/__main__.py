@@ -15,6 +15,7 @@ import trio
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.app import Options, serve
 from tiller_daemon.config import Configuration, ConfigurationError, load_configuration
+from tiller_daemon.confining import run_confined
 from tiller_daemon.store.base import LogError
 from tiller_daemon.transport.nng import TransportError
 from tiller_daemon.transport.runtime import AlreadyRunning, RuntimeDirectoryError
@@ -51,6 +52,8 @@ def run(arguments: Sequence[str]) -> int:
         where = file if file.exists() else "the defaults, as there is no file"
         print(f"The configuration is good: {where}")
         return 0
+    if parsed.sandboxed is not None:
+        return run_confined(places, configuration, parsed.sandboxed)
     _set_up_logging(configuration, console=parsed.log_format == "console")
     try:
         trio.run(serve, Options(places, configuration, load, load, parsed.config))
@@ -95,6 +98,12 @@ def _parser() -> argparse.ArgumentParser:
         help="set one key of the configuration",
     )
     parser.add_argument("--check-config", action="store_true", help="check and exit")
+    parser.add_argument(
+        "--sandboxed",
+        nargs=argparse.REMAINDER,
+        metavar="CMD",
+        help="run a command in the sandbox of a model's, or say what would hold it, and exit",
+    )
     parser.add_argument("--version", action="version", version=f"tillerd {DAEMON_VERSION}")
     return parser
 

@@ -24,6 +24,7 @@ from msgspec import Struct
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.code_search import CodeSearch
 from tiller_daemon.config import Configuration, LiveConfiguration, Projects
+from tiller_daemon.confining import home, key_files, make_confiner
 from tiller_daemon.hooks.runner import HookRunner
 from tiller_daemon.lsp.recipes import list_recipes
 from tiller_daemon.lsp.servers import LanguageServers
@@ -44,8 +45,6 @@ from tiller_daemon.transport.runtime import RuntimeDirectory
 from tiller_daemon.workspace.changes import recover_changes
 from tiller_daemon.workspace.environment import CALL_MARKER, DAEMON_MARKER, child_environment
 from tiller_daemon.workspace.guard import Guard
-from tiller_daemon.workspace.sandbox import Confiner
-from tiller_daemon.workspace.sandbox_search import find_sandbox
 from tiller_daemon.workspace.snapshots import Snapshots
 from tiller_daemon.workspace.tree import become_subreaper, close_to_others, sweep
 from tiller_protocol.answers import ModelSummary
@@ -215,7 +214,7 @@ class _LiveParts:
         self.languages = languages
         self.code_search = CodeSearch(os.environ)
         self.code_search.configure(options.configuration.sourcegraph, providers.secret_names)
-        self.confiner = _confiner(options)
+        self.confiner = make_confiner(options.places, options.configuration)
         self._log_id = opened.log_id
         self._refreshing = trio.Lock()
 
@@ -230,7 +229,7 @@ class _LiveParts:
             means = _means(now, self._log_id, self.providers)
             self.servers.configure(now.mcp, means)
             self.languages.configure(list_recipes(now.lsp), means.inherited)
-            self.confiner.hide(_key_files(now))
+            self.confiner.hide(key_files(now))
 
     async def refresh_on_signal(self) -> None:
         """Do so at SIGHUP too, as service managers ask for it."""
@@ -270,7 +269,7 @@ def _means(configuration: Configuration, log_id: str, providers: Providers) -> M
         environ=os.environ,
         provider_names=providers.secret_names,
         provider_values=providers.secret_values,
-        home=_home(),
+        home=home(),
     )
 
 
@@ -325,37 +324,14 @@ def _services(
         confiner=live.confiner,
         platform=sys.platform,
         config_directory=options.places.config.resolve(),
-        home=_home(),
+        home=home(),
         snapshots=snapshots,
     )
 
 
-def _confiner(options: Options) -> Confiner:
-    """The maker of sandboxes; they hide what is the daemon's own: log, sockets, token, keys."""
-    places = options.places
-    confiner = Confiner(
-        lambda: find_sandbox(sys.platform),
-        _home(),
-        os.environ,
-        own=(places.runtime, places.state),
-        kept=(places.config,),
-    )
-    confiner.hide(_key_files(options.configuration))
-    return confiner
-
-
-def _key_files(configuration: Configuration) -> tuple[Path, ...]:
-    owners = (
-        *configuration.providers.values(),
-        *configuration.mcp.values(),
-        configuration.sourcegraph,
-    )
-    return tuple(Path(owner.api_key_file) for owner in owners if owner.api_key_file)
-
-
 def _is_secret(live: _LiveParts, workspace: Path, name: str) -> bool:
     """Whether a file is never in a snapshot: one that a model must ask to read, or a key's."""
-    keys = {os.path.realpath(file) for file in _key_files(live.configuration.now)}
+    keys = {os.path.realpath(file) for file in key_files(live.configuration.now)}
     return evaluate("read", name, BUILT_IN_RULES) != "allow" or f"{workspace}/{name}" in keys
 
 
@@ -365,10 +341,6 @@ async def _has_submission(opened: Log, submission_id: str) -> bool:
 
 async def _has_session(opened: Log, session_id: str) -> bool:
     return await opened.session(session_id) is not None
-
-
-def _home() -> Path:
-    return Path(os.environ.get("HOME") or "/").resolve()
 
 
 def _new_id() -> str:

@@ -100,6 +100,7 @@ JSON_VERBS = [
     ("trust",),
     ("untrust",),
     ("doctor",),
+    ("sandbox",),
     ("daemon", "status"),
     ("daemon", "start"),
     ("daemon", "logs"),

@@ -1,6 +1,7 @@
 """The sandbox of commands in a real daemon: what tries to get out, and what is let out."""
 
 import os
+import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 import trio
 
 from e2e.words import bash, calls, text
-from support.daemon import CONFIG, Daemon, gone, leftovers
+from support.daemon import CONFIG, START_S, Daemon, gone, leftovers
 from support.frontend import Frontend
 from tiller_daemon.workspace.sandbox_search import find_sandbox, try_out_landlock
 from tiller_protocol.answers import CatalogResult, SessionListResult
@@ -174,7 +175,7 @@ STUBBORN = f"""
 (trap '' TERM; exec sleep {SECONDS}) &
 setsid env -i sleep {SECONDS} &
 (setsid sh -c 'trap "" TERM; exec sleep {SECONDS}' &)
-sleep 0.3; echo ready; sleep {SECONDS}
+echo ready; sleep {SECONDS}
 """
 
 
@@ -195,7 +196,7 @@ async def nothing_outlives_an_interrupt(frontend: Frontend, workspace: Path) -> 
     session_id = await frontend.session(workspace, calls(bash(STUBBORN)), text("done"))
     await frontend.say(session_id)
     await frontend.until(session_id, is_ready)
-    assert len(_sleepers()) == 4
+    await _all_sleep()
     await frontend.must(Interrupt(session_id))
     await frontend.turn_ended(session_id)
     assert not _sleepers()
@@ -209,14 +210,21 @@ async def test_g8_a_killed_daemon_leaves_nothing_alive_in_a_sandbox(
     session_id = await frontend.session(workspace, calls(bash(STUBBORN)), text("done"))
     await frontend.say(session_id)
     await frontend.until(session_id, is_ready)
-    sleepers = _sleepers()
-    assert len(sleepers) == 4
+    sleepers = await _all_sleep()
     await frontend.disconnect()
     daemon.kill9()
     assert all(gone(pid, timeout_s=5.0) for pid in sleepers)
     assert not leftovers(daemon.log_ids, timeout_s=5.0)
     daemon.start()
     await frontend.reconnect()
+
+
+async def _all_sleep() -> set[int]:
+    """Wait until each has become what it is: a busy machine may take a while."""
+    with trio.fail_after(START_S):
+        while len(found := _sleepers()) < 4:  # noqa: ASYNC110 - nobody tells of an exec
+            await trio.sleep(0.01)
+    return found
 
 
 def _sleepers() -> set[int]:
@@ -356,6 +364,56 @@ async def test_without_a_sandbox_each_command_that_acts_is_asked_about_and_it_is
 @needs_sandbox
 async def test_doctor_says_what_holds_commands(confined: tuple[Daemon, Frontend]) -> None:
     assert "ok    sandbox        workspace_write, no network, by" in await doctor(confined[1])
+
+
+async def sandbox(variables: dict[str, str], place: Path, *words: str) -> tuple[int, str]:
+    """What `tiller sandbox` does in a place: its status, and all that it says."""
+    done = await trio.run_process(
+        [sys.executable, "-m", "tiller_client", "sandbox", *words],
+        capture_stdout=True,
+        stderr=subprocess.STDOUT,
+        check=False,
+        cwd=place,
+        env=variables,
+    )
+    return done.returncode, done.stdout.decode()
+
+
+@needs_sandbox
+async def test_one_command_can_be_tried_in_the_sandbox_without_a_daemon(
+    new_daemon: NewDaemon, workspace: Path
+) -> None:
+    daemon = new_daemon(DEFAULT)
+    daemon.places.runtime.mkdir(parents=True)
+    (daemon.places.runtime / TOKEN_FILE).write_text("stolen")
+    variables = daemon.variables | {"FAKE_API_KEY": "abcdefghijk"}
+    script = f"echo x >in; touch {OUT}; cat {daemon.places.runtime}/*; env; exit 7"
+    status, said = await sandbox(variables, workspace, "--", "sh", "-c", script)
+    assert (status, read(workspace / "in")) == (7, "x\n")
+    assert "Read-only file system" in said
+    assert "stolen" not in said
+    assert "FAKE_API_KEY" not in said
+    assert "TILLER_HOME" not in said
+    reads = ("-C", str(workspace), "--sandbox", "read_only", "--", "touch", "in2")
+    assert (await sandbox(variables, Path("/"), *reads))[0] == 1
+    assert read(workspace / "in2") is None
+
+
+async def test_without_a_command_it_is_said_what_would_hold_one(
+    new_daemon: NewDaemon, workspace: Path, tmp_path: Path
+) -> None:
+    daemon = new_daemon(DEFAULT)
+    variables = daemon.variables | {"PATH": f"{no_bubblewrap(tmp_path)}:{os.environ['PATH']}"}
+    status, said = await sandbox(variables, workspace)
+    if try_out_landlock().sandbox:
+        assert "by landlock, as bubblewrap does not work here: No permissions" in said
+        assert "put back" in said
+    assert status == ("landlock" not in said.split(", as")[0])
+    status, said = await sandbox(variables, workspace, "--sandbox", "full_access", "--", "ls")
+    assert (status, said) == (
+        1,
+        "tillerd: with full_access there is no sandbox: commands may do what you may\n",
+    )
 
 
 async def doctor(frontend: Frontend) -> str:

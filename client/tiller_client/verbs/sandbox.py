@@ -1,0 +1,47 @@
+"""`sandbox`: one command in the sandbox of a model's commands, or what would hold it.
+
+The daemon's program does it, and no daemon has to run.
+"""
+
+import os
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import msgspec
+
+from tiller_client.console import print_json, say
+from tiller_client.errors import TillerError
+from tiller_client.starting import DAEMON_COMMAND
+from tiller_client.text import harmless
+
+
+class Level(msgspec.Struct):
+    """What `--json` says without a command: whether something holds commands, and what it is."""
+
+    held: bool
+    message: str
+
+
+def run(arguments: Namespace) -> int:
+    """Become the command in its sandbox, or say what would hold it."""
+    chosen = ["-c", f"sandbox.mode={arguments.sandbox}"] if arguments.sandbox else []
+    program = [*DAEMON_COMMAND, *chosen, "--sandboxed"]
+    place = Path(arguments.directory)
+    if not place.is_dir():
+        raise TillerError(f"{place} is no directory")
+    if arguments.command:
+        os.chdir(place)
+        sys.stdout.flush()
+        os.execv(program[0], [*program, *arguments.command])  # noqa: S606 - no shell
+    done = subprocess.run(program, capture_output=True, check=False, cwd=place, text=True)
+    message = harmless(done.stdout + done.stderr).strip().removeprefix("tillerd: ")
+    level = Level(done.returncode == 0, message)
+    if arguments.json:
+        print_json(level)
+    elif not level.held:
+        raise TillerError(level.message)
+    else:
+        say(level.message)
+    return 0 if level.held else 1

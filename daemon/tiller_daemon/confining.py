@@ -1,0 +1,96 @@
+"""The sandbox as this user's configuration has it: for the daemon, and for one command to try it.
+
+How a command is held is in `workspace/sandbox`; which calls run in it is the session's business.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tiller_daemon.config import Configuration, McpServer, Provider, Sourcegraph
+from tiller_daemon.workspace.environment import child_environment
+from tiller_daemon.workspace.sandbox import Confiner, NotConfined
+from tiller_daemon.workspace.sandbox_search import find_sandbox
+from tiller_protocol.places import Places
+
+NO_SANDBOX = 1
+"""Exit status when there is none to run a command in."""
+
+
+def make_confiner(places: Places, configuration: Configuration) -> Confiner:
+    """The maker of sandboxes; they hide what is the daemon's own: log, sockets, token, keys."""
+    confiner = Confiner(
+        lambda: find_sandbox(sys.platform),
+        home(),
+        os.environ,
+        own=(places.runtime, places.state),
+        kept=(places.config,),
+    )
+    confiner.hide(key_files(configuration))
+    return confiner
+
+
+def key_files(configuration: Configuration) -> tuple[Path, ...]:
+    """The files that keys are read from."""
+    return tuple(Path(owner.api_key_file) for owner in _owners(configuration) if owner.api_key_file)
+
+
+def _owners(configuration: Configuration) -> tuple[Provider | McpServer | Sourcegraph, ...]:
+    """Whoever has a key."""
+    owners = (*configuration.providers.values(), *configuration.mcp.values())
+    return (*owners, configuration.sourcegraph)
+
+
+def home() -> Path:
+    """The user's own directory, with links followed."""
+    return Path(os.environ.get("HOME") or "/").resolve()
+
+
+def run_confined(places: Places, configuration: Configuration, command: Sequence[str]) -> int:
+    """Run a command here as one of a model would be; without one, say what would hold it.
+
+    Returns the exit status: that of the command, as a shell tells it.
+    """
+    confiner = make_confiner(places, configuration)
+    if problem := _problem(configuration, confiner):
+        sys.stderr.write(f"tillerd: {problem}\n")
+        return NO_SANDBOX
+    if not command:
+        print(_level(configuration, confiner))
+        return 0
+    here = Path.cwd()
+    confined = confiner.confined(configuration.sandbox, here, here)
+    assert confined
+    names = [owner.api_key_env for owner in _owners(configuration) if owner.api_key_env]
+    variables = child_environment(os.environ, names, "", "")
+    try:
+        with confined.around(command) as arguments:
+            status = subprocess.run(arguments, check=False, env=variables).returncode
+    except (NotConfined, OSError) as error:
+        sys.stderr.write(f"tillerd: {error}\n")
+        return NO_SANDBOX
+    for text in confined.told:
+        sys.stderr.write(f"tillerd: {text}\n")
+    return status if status >= 0 else 128 - status
+
+
+def _problem(configuration: Configuration, confiner: Confiner) -> str:
+    if configuration.sandbox.mode == "full_access":
+        return "with full_access there is no sandbox: commands may do what you may"
+    if confiner.found().sandbox is None:
+        return (
+            f"there is no sandbox, so that each command is asked about: {confiner.found().problem}"
+        )
+    return ""
+
+
+def _level(configuration: Configuration, confiner: Confiner) -> str:
+    found = confiner.found()
+    assert found.sandbox
+    network = "with network" if configuration.sandbox.network else "no network"
+    held = f"{configuration.sandbox.mode}, {network}, by {found.sandbox.name}"
+    if not found.sandbox.limits:
+        return held
+    return f"{held}, as {found.instead}. Less than it could be: {found.sandbox.limits}"
