@@ -111,3 +111,21 @@ def test_b60_leave_to_write_is_no_leave_to_write_what_makes_programs_run(path, a
         assert verdict.permission == "protected_path"
         granted = (*rules, *rules_of_always(needs))
         assert decide(needs, granted, "ask").action == "allow"
+
+
+def test_git_is_asked_about_where_the_repository_that_it_is_sent_to_names_programs(
+    workspace: Path,
+) -> None:
+    git = workspace / "src" / ".git"
+    for name in ("objects", "refs"):
+        (git / name).mkdir(parents=True)
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    (git / "config").write_text("[core]\n\tfsmonitor = ./evil\n")
+    assert subjects("git -C src status", workspace) == ("fsmonitor",)
+    assert subjects("git -C src -C . status", workspace) == ("fsmonitor",)
+    assert not subjects("git status", workspace)
+
+
+def test_git_is_not_sent_through_a_link_to_outside_without_a_question(workspace: Path) -> None:
+    (workspace / "out").symlink_to(workspace.parent)
+    assert subjects("git -C out status", workspace)

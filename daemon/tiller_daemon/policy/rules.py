@@ -5,6 +5,7 @@ rule that matches wins, and what no rule matches is asked about. A command line 
 command in it (`shell_commands`): all of them must be allowed, and one denial denies the whole.
 """
 
+import fnmatch
 import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
@@ -19,6 +20,9 @@ from tiller_protocol.settings import Action, Approve, Rule
 def _built_in(permission: str, *patterns: str, action: Action) -> tuple[Rule, ...]:
     return tuple(Rule(permission, pattern, action) for pattern in patterns)
 
+
+SANDBOXED = "sandboxed"
+"""To run in a sandbox without a question, as far as no rule says otherwise about the command."""
 
 UNSANDBOXED = "unsandboxed"
 """To run without a sandbox: by a rule, or where there is none, after a question."""
@@ -42,7 +46,8 @@ BUILT_IN: tuple[Rule, ...] = (
     *_built_in("task", "*", action="allow"),
 )
 """The weakest layer. It has no rule for `bash`: a command that no rule matches and that provably
-only reads is allowed, any other is asked about."""
+only reads is allowed, and so is one that builds or tests where a sandbox holds it to the workspace;
+any other is asked about."""
 
 
 class Needed(Protocol):
@@ -66,6 +71,16 @@ class Needed(Protocol):
     @property
     def kind(self) -> Literal["path", "command", "plain"]:
         """How the subjects are judged."""
+        ...
+
+    @property
+    def place(self) -> str:
+        """Where command lines are run."""
+        ...
+
+    @property
+    def held(self) -> bool:
+        """Whether a sandbox lets them write in the workspace only, and without a network."""
         ...
 
 
@@ -147,6 +162,12 @@ def patterns_of_always(need: Needed) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+_SECRET_BY_CUSTOM = (
+    *(".env", ".env.local", ".envrc", "id_rsa", "id_ed25519", "id_ecdsa", ".netrc", ".pgpass"),
+    *("server.pem", "private.key", "store.p12", "store.pfx", ".git-credentials"),
+)
+"""Names of files that a pattern may be meant for."""
+
 _SHELL_SIGNS = re.compile(r"[|&;<>()$`\n]")
 """What a pattern holds that is about more than one command."""
 
@@ -160,7 +181,7 @@ def _strictest(verdicts: Iterable[Verdict]) -> Verdict:
 
 def _judge(need: Needed, subject: str, layers: Sequence[Rule]) -> Verdict:
     if need.kind == "command":
-        return _judge_command(need.permission, subject, layers)
+        return _judge_command(need, subject, layers)
     rule = last_match(need.permission, subject, layers)
     return _verdict(rule.action if rule else "ask", need.permission, subject, rule)
 
@@ -183,20 +204,24 @@ def _verdict(
     return Verdict(action, reason, permission, subject, rule)
 
 
-def _judge_command(permission: str, text: str, layers: Sequence[Rule]) -> Verdict:
+def _judge_command(need: Needed, text: str, layers: Sequence[Rule]) -> Verdict:
     """Each command by itself; the whole text for rules that speak of what stands between them."""
-    parsed = parse_command(text)
-    verdicts = [_judge_part(permission, command, layers) for command in parsed.commands]
+    permission = need.permission
+    parsed = parse_command(text, need.place)
+    held = need.held and not runs_unsandboxed(text, layers)
+    verdicts = [_judge_part(permission, command, layers, held=held) for command in parsed.commands]
     named = [rule for rule in layers if rule.pattern != "*"]
     verdicts += [_judge_around(permission, wrapper, named) for wrapper in parsed.wrappers]
     syntactic = [rule for rule in named if _SHELL_SIGNS.search(rule.pattern)]
     verdicts.append(_judge_around(permission, text, syntactic))
     if not parsed.certain:
-        verdicts.append(_judge_uncertain(permission, text, parsed, layers))
+        verdicts.append(_judge_uncertain(permission, text, parsed, layers, held=held))
     return _strictest(verdicts)
 
 
-def _judge_part(permission: str, command: Command, layers: Sequence[Rule]) -> Verdict:
+def _judge_part(
+    permission: str, command: Command, layers: Sequence[Rule], *, held: bool
+) -> Verdict:
     for spelling in (command.text, *command.other_spellings):
         rule = last_match(permission, spelling, layers)
         if rule and rule.action == "deny":
@@ -205,12 +230,33 @@ def _judge_part(permission: str, command: Command, layers: Sequence[Rule]) -> Ve
     if rule:
         return _verdict(rule.action, permission, command.text, rule)
     if not command.only_reads:
-        return _verdict("ask", permission, command.text, None)
+        return _judge_acting(permission, command, layers, held=held)
     for word in command.shows:
-        if evaluate("read", word, layers) != "allow":
+        if any(evaluate("read", name, layers) != "allow" for name in _names_of(word)):
             because = f"It may read `{word}`, and reading that is not simply allowed."
             return _verdict("ask", permission, command.text, None, because)
     return _verdict("allow", permission, command.text, None, "It only reads.")
+
+
+def _judge_acting(
+    permission: str, command: Command, layers: Sequence[Rule], *, held: bool
+) -> Verdict:
+    """A command that no rule matches and that does more than read: what matters is who holds it."""
+    rule = last_match(SANDBOXED, command.text, layers) if held else None
+    if rule:
+        return _verdict(rule.action, SANDBOXED, command.text, rule)
+    if held and command.works:
+        because = "It builds or tests, and the sandbox holds it to the workspace."
+        return _verdict("allow", permission, command.text, None, because)
+    return _verdict("ask", permission, command.text, None)
+
+
+def _names_of(word: str) -> list[str]:
+    """What a word may name: itself, and what is secret by custom if its pattern hints at that."""
+    pattern = word.rpartition("/")[2]
+    if not pattern.strip("*?.") or not re.search(r"[*?[]", pattern):
+        return [word]
+    return [word, *(name for name in _SECRET_BY_CUSTOM if fnmatch.fnmatchcase(name, pattern))]
 
 
 def _judge_around(permission: str, text: str, layers: Sequence[Rule]) -> Verdict:
@@ -219,7 +265,9 @@ def _judge_around(permission: str, text: str, layers: Sequence[Rule]) -> Verdict
     return _verdict(rule.action if rule else "allow", permission, text, rule)
 
 
-def _judge_uncertain(permission: str, text: str, parsed: Parsed, layers: Sequence[Rule]) -> Verdict:
+def _judge_uncertain(
+    permission: str, text: str, parsed: Parsed, layers: Sequence[Rule], *, held: bool
+) -> Verdict:
     """A text that can't be taken apart for sure.
 
     A denial of the whole denies. Only a rule for everything allows it, and only when no later rule
@@ -228,11 +276,18 @@ def _judge_uncertain(permission: str, text: str, parsed: Parsed, layers: Sequenc
     rule = last_match(permission, text, layers)
     if rule and rule.action == "deny":
         return _verdict("deny", permission, text, rule)
-    about = [one for one in layers if globs.matches(one.permission, permission)]
-    decisive = next(
-        (one for one in reversed(about) if one.pattern == "*" or one.action != "allow"), None
-    )
+    decisive = _decisive(permission, layers)
+    if decisive is None and held:
+        decisive = _decisive(SANDBOXED, layers)
     if decisive and decisive.action == "allow":
         return _verdict("allow", permission, text, decisive)
     because = f"It can't be judged by its parts: {parsed.doubt}."
     return _verdict("ask", permission, text, None, because)
+
+
+def _decisive(permission: str, layers: Sequence[Rule]) -> Rule | None:
+    """The last rule for everything, or a later one that is stricter about something."""
+    about = [one for one in layers if globs.matches(one.permission, permission)]
+    return next(
+        (one for one in reversed(about) if one.pattern == "*" or one.action != "allow"), None
+    )

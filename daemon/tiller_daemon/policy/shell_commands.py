@@ -10,10 +10,13 @@ from typing import NamedTuple
 
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.shell_patterns import pattern_of
-from tiller_daemon.policy.shell_reading import files_shown, places_named, takes_unknown
+from tiller_daemon.policy.shell_places import files_shown, places_named
 from tiller_daemon.policy.shell_reading import only_reads as reads_only
-from tiller_daemon.policy.shell_syntax import SimpleCommand, parse
-from tiller_daemon.policy.shell_wrappers import OPAQUE, base_name, unwrap
+from tiller_daemon.policy.shell_reading import takes_unknown
+from tiller_daemon.policy.shell_syntax import parse
+from tiller_daemon.policy.shell_words import SimpleCommand, Word
+from tiller_daemon.policy.shell_working import works
+from tiller_daemon.policy.shell_wrappers import base_name, unwrap
 
 SCRIPTS_NESTED_MAX = 5
 """Deepest `sh -c 'sh -c …'` that is looked into."""
@@ -27,12 +30,14 @@ class Command(NamedTuple):
     """One command that needs a permission.
 
     `text` is what rules are matched against: the words without quotes, joined by a blank.
-    `other_spellings` count for denials only. `shows` may name files whose content is shown.
+    `other_spellings` count for denials only. One that `works` builds, tests or checks. `shows` may
+    name files whose content is shown.
     """
 
     text: str
     other_spellings: tuple[str, ...]
     only_reads: bool
+    works: bool
     shows: tuple[str, ...]
     syntax: SimpleCommand
 
@@ -41,12 +46,13 @@ class Parsed(NamedTuple):
     """A command line taken apart.
 
     `wrappers` are commands that add nothing to what they run. `doubt` says in words why the parts
-    may not be all that runs; it is empty when they are.
+    may not be all that runs; it is empty when they are. `directories` are where git is sent to.
     """
 
     commands: tuple[Command, ...]
     wrappers: tuple[str, ...]
     doubt: str
+    directories: tuple[str, ...] = ()
 
     @property
     def certain(self) -> bool:
@@ -73,22 +79,32 @@ def judge_parts(command: str) -> Parts:
     return Parts(tuple(dict.fromkeys((*texts, *parsed.wrappers))), parsed.certain)
 
 
-def only_reads(command: str) -> bool:
+def only_reads(command: str, place: str = "") -> bool:
     """Whether a command line provably changes nothing; such a call may run beside others."""
-    return parse_command(command).only_reads
+    return parse_command(command, place).only_reads
 
 
-def places_read(command: str) -> tuple[str, ...] | None:
-    """The words of a reading command line that may name files and directories.
+def stays_inside(command: str, place: str = "") -> bool:
+    """Whether all of a command line reads, builds, tests or checks."""
+    parsed = parse_command(command, place)
+    return parsed.certain and all(part.only_reads or part.works for part in parsed.commands)
+
+
+def places_read(command: str, place: str = "") -> tuple[str, ...] | None:
+    """The words of such a command line that may name files and directories.
 
     `None` when only its run will tell one of them.
     """
-    parsed = parse_command(command)
+    parsed = parse_command(command, place)
     words = [word for part in parsed.commands for word in places_named(part.syntax)]
-    if not all(word.fixed for word in words):
-        return None
+    places: dict[str, None] = dict.fromkeys(parsed.directories)
+    for word in words:
+        known = (word.text,) if word.fixed else word.places
+        if known is None:
+            return None
+        places.update(dict.fromkeys(known))
     shown = (word for part in parsed.commands for word in part.shows)
-    return tuple(dict.fromkeys((*(word.text for word in words), *shown)))
+    return (*places, *(word for word in dict.fromkeys(shown) if word not in places))
 
 
 def always_patterns(command: str) -> tuple[str, ...]:
@@ -106,24 +122,30 @@ def always_patterns(command: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(pattern_of(part.syntax, part.text) for part in asked))
 
 
-def parse_command(text: str) -> Parsed:
-    """Take a command line apart; never raises."""
-    gathered = _Gathered()
+def parse_command(text: str, place: str = "") -> Parsed:
+    """Take a command line apart that is run in the directory `place`; never raises."""
+    gathered = _Gathered(place.rstrip("/"))
     gathered.add_script(text, 0, reading=True)
-    if not gathered.commands and not gathered.doubts:
+    if not gathered.commands and not gathered.doubts and not gathered.assigns:
         gathered.doubts.append("it holds no command")
     return Parsed(
-        tuple(gathered.commands), tuple(gathered.wrappers), next(iter(gathered.doubts), "")
+        tuple(gathered.commands),
+        tuple(gathered.wrappers),
+        next(iter(gathered.doubts), ""),
+        tuple(gathered.directories),
     )
 
 
 class _Gathered:
     """The parts found so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: str) -> None:
+        self.place = place
         self.commands: list[Command] = []
         self.wrappers: list[str] = []
         self.doubts: list[str] = []
+        self.directories: list[str] = []
+        self.assigns = False
 
     def add_script(self, text: str, depth: int, *, reading: bool) -> None:
         if depth > SCRIPTS_NESTED_MAX:
@@ -132,7 +154,8 @@ class _Gathered:
         syntax = parse(text)
         if syntax.doubt:
             self.doubts.append(syntax.doubt)
-        elsewhere = any(base_name(command) in _CHANGES_PLACE for command in syntax.commands)
+        self.assigns |= syntax.assigns
+        elsewhere = any(self._changes_place(command) for command in syntax.commands)
         for command in syntax.commands:
             self.add(command, depth, reads=syntax.reads, reading=reading, elsewhere=elsewhere)
 
@@ -152,10 +175,12 @@ class _Gathered:
         """
         name = command.words[0]
         self._check_words(command)
-        unwrapped = unwrap(command)
+        unwrapped = unwrap(command, self.place)
         if unwrapped.doubt:
             self.doubts.append(unwrapped.doubt)
-        text = " ".join(word.text for word in command.words if word != OPAQUE)
+        if unwrapped.directory:
+            self.directories.append(unwrapped.directory)
+        text = " ".join(word.text for word in command.words if word.text)
         if unwrapped.replaces:
             self.wrappers.append(text)
             reading = reading and name.text != "nohup"
@@ -163,14 +188,19 @@ class _Gathered:
             reads_itself = (
                 reading and reads_only(command) and not (elsewhere and name.text == "git")
             )
+            works_itself = reading and not reads_itself and works(command)
             shows = (*files_shown(command), *reads)
             self.commands.append(
-                Command(text, _spellings(command, text), reads_itself, shows, command)
+                Command(text, _spellings(command, text), reads_itself, works_itself, shows, command)
             )
         for inner in unwrapped.inner:
             self.add(inner, depth, reads=reads, reading=reading, elsewhere=elsewhere)
         if unwrapped.script is not None:
             self.add_script(unwrapped.script, depth + 1, reading=reading)
+
+    def _changes_place(self, command: SimpleCommand) -> bool:
+        stays = bool(self.place) and command.words[1:] in ((Word(self.place),), (Word("."),))
+        return base_name(command) in _CHANGES_PLACE and not stays
 
     def _check_words(self, command: SimpleCommand) -> None:
         name = command.words[0]

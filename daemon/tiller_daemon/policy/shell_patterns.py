@@ -7,7 +7,7 @@ only.
 import re
 
 from tiller_daemon.policy import globs
-from tiller_daemon.policy.shell_syntax import SimpleCommand, word_set
+from tiller_daemon.policy.shell_words import SimpleCommand, word_set
 
 _NAMED_BY = {
     1: """pytest ruff mypy pyright basedpyright tsc eslint prettier black isort flake8 pylint jest

@@ -5,9 +5,22 @@ which are refused, or which alone are accepted; a long option is refused under e
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from tiller_daemon.policy.shell_syntax import LOWER_NAME, SimpleCommand, Word, word_set
+from tiller_daemon.policy.shell_filters import awk_reads, sed_reads
+from tiller_daemon.policy.shell_git import reads as git_reads
+from tiller_daemon.policy.shell_words import (
+    LOWER_NAME,
+    NUMBER_OPERATORS,
+    OWN_NAMES,
+    TEST_OPERATORS,
+    SimpleCommand,
+    Word,
+    plain,
+    refuses,
+    word_set,
+)
 
 Check = Callable[[Sequence[Word]], bool]
 """Whether a command with these arguments only reads."""
@@ -17,24 +30,10 @@ ANY_ARGUMENTS = word_set(
     paste column comm join fmt grep egrep fgrep cmp diff stat du df readlink realpath basename
     dirname md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum md5 shasum od
     hexdump strings seq sleep whoami id groups uname arch nproc uptime free ps pgrep pidof which
-    whereis type printenv exit return break continue cd jq getconf locale lsblk lscpu"""
+    whereis type printenv exit return break continue shift cd jq getconf locale lsblk lscpu expr
+    zcat"""
 )
 """Programs that write nothing and run nothing, whatever their arguments are."""
-
-_NAMES_ONLY = word_set(
-    """: true false echo printf pwd ls dir vdir stat du df readlink realpath basename dirname seq
-    sleep which whereis type exit return break continue cd find fd tree test"""
-)
-"""Programs that show no content of the files that their arguments name."""
-
-_NAMES_NOTHING = word_set(
-    """: true false echo printf pwd basename dirname seq sleep which whereis type exit return break
-    continue whoami id groups uname arch nproc uptime free ps pgrep pidof printenv getconf locale
-    lsblk lscpu"""
-)
-"""Programs whose arguments name no file that they look at."""
-
-_SEARCHES = frozenset({"grep", "egrep", "fgrep", "rg"})
 
 _FIND_TESTS = word_set(
     """-name -iname -path -ipath -wholename -regex -iregex -type -xtype -size -mtime -mmin -ctime
@@ -45,48 +44,22 @@ _FIND_TESTS = word_set(
 )
 """What `find` may be told; the commands after `-exec` are judged by themselves."""
 
-_GIT_READS = word_set(
-    """status log diff show rev-parse rev-list ls-files ls-tree cat-file blame annotate shortlog
-    describe name-rev merge-base show-ref for-each-ref count-objects whatchanged grep cherry
-    diff-tree diff-index diff-files check-ignore check-attr version range-diff show-branch"""
-)
-_GIT_REFUSED = word_set(
-    "--output --ext-diff --textconv --open-files-in-pager --exec --filters --paginate --help "
-    "--show-signature --output-directory"
-)
-_GIT_LISTS = {
-    "branch": word_set("-a -r -v -vv --all --remotes --list --show-current --verbose"),
-    "tag": word_set("-l --list -n --sort=-creatordate --sort=creatordate"),
-    "remote": word_set("-v --verbose get-url"),
-    "stash": word_set("list"),
-    "worktree": word_set("list --porcelain"),
-    "reflog": word_set(""),
-    "config": word_set("--get --get-all --list -l --show-origin --global --local"),
-}
-_GIT_NEEDED = {
-    "config": word_set("--get --get-all --list -l"),
-    "stash": frozenset({"list"}),
-    "worktree": frozenset({"list"}),
-}
-_GIT_TAKES_NAMES = {
-    "config": word_set("--get --get-all"),
-    "tag": word_set("-l --list"),
-    "branch": frozenset({"--list"}),
-    "remote": frozenset({"get-url"}),
-}
-
 _RG_REFUSED = ["--pre", "--pre-glob", "--hostname-bin", "--search-zip"]
-_SORT_FLAG = re.compile(r"-[bdfghiMnRrVmsuzc]*(?:[kt].*)?|--(?:reverse|unique|numeric-sort)", re.S)
-_SED_FLAG = re.compile(r"-[nErsuz]+")
-_SED_ADDRESS = r"(?:\d+|\$|/[^/\\\n;\[]*/)"
-_SED_PRINT = re.compile(rf"(?:{_SED_ADDRESS}(?:,\+?{_SED_ADDRESS})?)?[pdq=]")
-_SED_REPLACE = re.compile(
-    r"s([/|#,])(?:(?!\1)[^\\\n]|\\[^\n])*\1(?:(?!\1)[^\\\n]|\\[^\n])*\1[gIp0-9]*"
+_FIND_VALUED = word_set(
+    """-name -iname -path -ipath -wholename -regex -iregex -type -xtype -size -mtime -mmin -ctime
+    -cmin -atime -amin -perm -user -group -uid -gid -links -inum -maxdepth -mindepth -printf"""
 )
-_AWK_REFUSED = re.compile(r"system|getline|[|>@]")
+"""Those with a word after them that is no file, and may begin with a sign."""
+
+_SORT_FLAG = re.compile(
+    r"-[bdfghiMnRrVmsuzc]*(?:[kt].*)?|--(?:reverse|unique|(?:numeric|general-numeric|human-numeric"
+    r"|version)-sort|stable|check|ignore-case|zero-terminated|(?:key|field-separator)=.*)",
+    re.DOTALL,
+)
 _VERSION = word_set("--version -V -v -version version")
 _TELLS_VERSION = word_set(
-    "python python3 pip pip3 node git gcc g++ clang make cmake java docker uv ruff bash sed awk"
+    """python python3 pip pip3 node npm git gcc g++ clang make cmake java docker uv ruff bash sed
+    awk rg jq go ruby php perl tsc deno bun psql curl tar gzip tree fd"""
 )
 
 
@@ -114,93 +87,39 @@ def takes_unknown(command: SimpleCommand, index: int) -> bool:
     word, before = command.words[index], command.words[index - 1]
     if name == "printf":
         return index > 1 and not command.words[1].text.startswith("-")
+    if name == "test":
+        return _test(command.words[1:])
     return name == "git" and not word.globs and before.text in ("-m", "--message")
-
-
-def files_shown(command: SimpleCommand) -> tuple[str, ...]:
-    """The words of a reading command that may name files whose content it shows."""
-    name, *arguments = (word.text for word in command.words)
-    if name in _NAMES_ONLY:
-        return ()
-    if name in _SEARCHES and not any(word[:2] in ("-e", "-f") for word in arguments):
-        pattern = next((word for word in arguments if not word.startswith("-")), "")
-        arguments = [word for word in arguments if word != pattern]
-    return tuple(arguments)
-
-
-def places_named(command: SimpleCommand) -> tuple[Word, ...]:
-    """The words of a reading command that may name files or directories it looks at.
-
-    Unlike `files_shown` also those whose content it does not show, and words that only the run
-    will tell.
-    """
-    name, *arguments = command.words
-    if name.text in _NAMES_NOTHING:
-        return ()
-    if name.text in _SEARCHES and not any(word.text[:2] in ("-e", "-f") for word in arguments):
-        pattern = next((word for word in arguments if not word.text.startswith("-")), None)
-        arguments = [word for word in arguments if word is not pattern]
-    return tuple(arguments)
-
-
-def _plain(words: Sequence[Word]) -> bool:
-    """Whether no word can turn into an option when the shell fills it in."""
-    return all(word.fixed and not (word.globs and word.text[:1] in "*?[") for word in words)
-
-
-def _refuses(words: Sequence[Word], refused: Iterable[str], letters: str = "") -> bool:
-    """Whether a word is one of the long options, or a group of short ones with a letter."""
-    for word in words:
-        flag = word.text.partition("=")[0]
-        if flag.startswith("--"):
-            if len(flag) > 2 and any(one.startswith(flag) for one in refused):
-                return True
-        elif flag.startswith("-") and any(letter in flag for letter in letters):
-            return True
-    return False
 
 
 def _find(words: Sequence[Word]) -> bool:
     inside_run = False
+    before = ""
     for word in words:
         if inside_run:
             inside_run = word.text not in (";", "+")
-        elif not _plain([word]) or (word.text.startswith("-") and word.text not in _FIND_TESTS):
+        elif before in _FIND_VALUED and word.fixed and not word.globs:
+            before = ""
+            continue
+        elif not plain([word]) or (word.text.startswith("-") and word.text not in _FIND_TESTS):
             return False
         else:
             inside_run = word.text in ("-exec", "-execdir", "-ok", "-okdir")
+        before = word.text
     return True
 
 
-def _git(words: Sequence[Word]) -> bool:
-    if not words or not _plain(words):
-        return False
-    subcommand, *rest = words
-    if subcommand.text in _GIT_READS:
-        return not _refuses(rest, _GIT_REFUSED, "O")
-    texts = {word.text for word in rest}
-    if subcommand.text not in _GIT_LISTS:
-        return False
-    names = texts - _GIT_LISTS[subcommand.text]
-    if any(name.startswith("-") for name in names):
-        return False
-    if names and not texts & _GIT_TAKES_NAMES.get(subcommand.text, frozenset()):
-        return False
-    needed = _GIT_NEEDED.get(subcommand.text)
-    return needed is None or bool(texts & needed)
-
-
 def _rg(words: Sequence[Word]) -> bool:
-    return _plain(words) and not _refuses(words, _RG_REFUSED, "z")
+    return plain(words) and not refuses(words, _RG_REFUSED, "z")
 
 
 def _fd(words: Sequence[Word]) -> bool:
-    return _plain(words) and not _refuses(words, ["--exec", "--exec-batch"], "xX")
+    return plain(words) and not refuses(words, ["--exec", "--exec-batch"], "xX")
 
 
 def _sort(words: Sequence[Word]) -> bool:
     flags = [word.text for word in words if word.text.startswith("-")]
-    return _plain(words) and all(_SORT_FLAG.fullmatch(flag) for flag in flags)
+    return plain(words) and all(_SORT_FLAG.fullmatch(flag) for flag in flags)
 
 
 def _uniq(words: Sequence[Word]) -> bool:
@@ -208,54 +127,10 @@ def _uniq(words: Sequence[Word]) -> bool:
     files = [word for word in words if not word.text.startswith("-")]
     flags = [word.text for word in words if word.text.startswith("-")]
     return (
-        _plain(words)
+        plain(words)
         and not any(word.globs for word in words)
         and all(re.fullmatch(r"-[cdDiuz]+", flag) for flag in flags)
         and len(files) <= 1
-    )
-
-
-def _sed(words: Sequence[Word]) -> bool:
-    """Printing, deleting and replacing on the way to the output; never `w`, `e`, `-i`."""
-    if not _plain(words):
-        return False
-    texts = [word.text for word in words]
-    scripts: list[str] = []
-    index = 0
-    while index < len(texts) and texts[index].startswith("-"):
-        if texts[index] == "-e" and index + 1 < len(texts):
-            index += 1
-            scripts.append(texts[index])
-        elif not _SED_FLAG.fullmatch(texts[index]):
-            return False
-        index += 1
-    files = texts[index:]
-    if not scripts:
-        scripts, files = files[:1], files[1:]
-    statements = [part.strip() for script in scripts for part in script.split(";")]
-    return (
-        bool(statements)
-        and all(_SED_PRINT.fullmatch(one) or _SED_REPLACE.fullmatch(one) for one in statements)
-        and not any(file.startswith("-") for file in files)
-    )
-
-
-def _awk(words: Sequence[Word]) -> bool:
-    if not _plain(words):
-        return False
-    texts = [word.text for word in words]
-    while texts and texts[0].startswith("-"):
-        if texts[0] in ("-F", "-v"):
-            del texts[:2]
-        elif texts[0].startswith("-F"):
-            del texts[0]
-        else:
-            return False
-    program, *files = texts or [""]
-    return (
-        bool(program)
-        and not _AWK_REFUSED.search(program)
-        and not any(file.startswith("-") for file in files)
     )
 
 
@@ -263,7 +138,7 @@ def _date(words: Sequence[Word]) -> bool:
     known = re.compile(r"\+.*|-u|--utc|-R|-I\w*|--iso-8601(?:=\w+)?|--date=.*|-d.+", re.DOTALL)
     texts = [word.text for word in words]
     texts = [text for before, text in zip(["", *texts], texts, strict=False) if before != "-d"]
-    return _plain(words) and all(known.fullmatch(text) or text == "-d" for text in texts)
+    return plain(words) and all(known.fullmatch(text) or text == "-d" for text in texts)
 
 
 def _printf(words: Sequence[Word]) -> bool:
@@ -272,15 +147,30 @@ def _printf(words: Sequence[Word]) -> bool:
 
 
 def _test(words: Sequence[Word]) -> bool:
-    return all(word.fixed and word.text not in ("-v", "-R") for word in words)
+    if all(word.fixed for word in words):
+        return not any(word.text in ("-v", "-R") for word in words)
+    return _tests_plainly([word for word in words if word != Word("!")])
+
+
+def _tests_plainly(words: Sequence[Word]) -> bool:
+    """One value is tested, or two are compared: whatever they are, they are not looked into."""
+    if any(word.globs for word in words):
+        return False
+    match words:
+        case [operator, _]:
+            return operator.fixed and operator.text in TEST_OPERATORS
+        case [_, operator, _]:
+            return operator.fixed and operator.text in ("=", "!=", "==", *NUMBER_OPERATORS)
+        case _:
+            return False
 
 
 def _tree(words: Sequence[Word]) -> bool:
-    return _plain(words) and not _refuses(words, ["--output"], "oR")
+    return plain(words) and not refuses(words, ["--output"], "oR")
 
 
 def _file(words: Sequence[Word]) -> bool:
-    return _plain(words) and not _refuses(
+    return plain(words) and not refuses(
         words, ["--compile", "--uncompress", "--uncompress-noreport"], "CzZ"
     )
 
@@ -289,20 +179,24 @@ def _tar(words: Sequence[Word]) -> bool:
     """Lists an archive: `tar tzf x.tgz`."""
     return (
         len(words) > 1
-        and _plain(words)
-        and re.fullmatch(r"-?t[vzjJ]*f", words[0].text) is not None
-        and not any(word.text.startswith("-") for word in words[1:])
+        and plain(words)
+        and re.fullmatch(r"-?[vzjJ]*t[vzjJ]*f", words[0].text) is not None
+        # A name with a colon is a file of another machine.
+        and not any(word.text.startswith("-") or ":" in word.text for word in words[1:])
     )
 
 
 def _set(words: Sequence[Word]) -> bool:
-    known = re.compile(r"-[eux]+o?|-o|pipefail")
+    known = re.compile(r"-[euxf]+o?|-o|pipefail")
     return bool(words) and all(word.fixed and known.fullmatch(word.text) for word in words)
 
 
 def _read(words: Sequence[Word]) -> bool:
     """Into plain names: the index of an array may run something."""
-    return all(word.fixed and (word.text == "-r" or LOWER_NAME.match(word.text)) for word in words)
+    return all(
+        word.fixed and (word.text == "-r" or LOWER_NAME.match(word.text) or word.text in OWN_NAMES)
+        for word in words
+    )
 
 
 def _command(words: Sequence[Word]) -> bool:
@@ -314,17 +208,69 @@ def _nothing(words: Sequence[Word]) -> bool:
     return not words
 
 
+def _flags(known: str, words: Sequence[Word]) -> bool:
+    """Whether all options are known ones."""
+    return plain(words) and all(
+        re.fullmatch(known, word.text) for word in words if word.text.startswith("-")
+    )
+
+
+def _xxd(words: Sequence[Word]) -> bool:
+    """A second file would be written."""
+    texts = [word.text for word in words]
+    valued = {i + 1 for i, text in enumerate(texts) if text in ("-l", "-s", "-c", "-g")}
+    files = [text for i, text in enumerate(texts) if i not in valued and not text.startswith("-")]
+    return _flags("-[lscgpbiu]", words) and not any(w.globs for w in words) and len(files) <= 1
+
+
+def _unzip(words: Sequence[Word]) -> bool:
+    """Lists an archive, or prints files out of it."""
+    return (
+        plain(words)
+        and bool(words)
+        and words[0].text in ("-l", "-p", "-v", "-Z1")
+        and not any(word.text.startswith("-") for word in words[1:])
+    )
+
+
+def _tput(words: Sequence[Word]) -> bool:
+    """What sets a terminal up may run a program that its description names."""
+    return len(words) == 1 and words[0].text in ("cols", "lines", "colors")
+
+
+def _yq(words: Sequence[Word]) -> bool:
+    """Plain paths only: expressions can read and run, and `-i` writes."""
+    return (
+        _flags("-r|-P|-o=[a-z]+", words)
+        and bool(words)
+        and any(re.fullmatch(r"\.[\w.\[\]| -]*", word.text) for word in words[:2])
+    )
+
+
+def _ldconfig(words: Sequence[Word]) -> bool:
+    return [word.text for word in words] == ["-p"]
+
+
+def _shell(words: Sequence[Word]) -> bool:
+    """Looks only whether a script can be parsed."""
+    return len(words) == 2 and words[0].text == "-n" and words[1].text[:1] != "-" and plain(words)
+
+
+def _ulimit(words: Sequence[Word]) -> bool:
+    return len(words) == 1 and words[0].text in ("-n", "-a", "-u", "-s", "-v")
+
+
 _CHECKS: dict[str, Check] = {
     "find": _find,
-    "git": _git,
+    "git": git_reads,
     "rg": _rg,
     "fd": _fd,
     "sort": _sort,
     "uniq": _uniq,
-    "sed": _sed,
-    "awk": _awk,
-    "gawk": _awk,
-    "mawk": _awk,
+    "sed": sed_reads,
+    "awk": awk_reads,
+    "gawk": awk_reads,
+    "mawk": awk_reads,
     "date": _date,
     "printf": _printf,
     "test": _test,
@@ -338,4 +284,19 @@ _CHECKS: dict[str, Check] = {
     "hostname": _nothing,
     "wait": _nothing,
     "xargs": _nothing,
+    "jobs": _nothing,
+    "umask": _nothing,
+    "ulimit": _ulimit,
+    "bash": _shell,
+    "sh": _shell,
+    "xxd": _xxd,
+    "unzip": _unzip,
+    "ldconfig": _ldconfig,
+    "base64": partial(_flags, r"-[dDiw]+\d*|--decode|--wrap=\d+"),
+    "tput": _tput,
+    "nm": partial(_flags, "-[AaCDgnopPSu]+|--demangle|--defined-only|--undefined-only"),
+    "objdump": partial(_flags, "-[dDhtTrRfxpsSCw]+|--no-show-raw-insn|-M|-j"),
+    "readelf": partial(_flags, "-[ahlSsdrnVW]+|--wide"),
+    "zgrep": partial(_flags, "-[niEFvclowhH]+"),
+    "yq": _yq,
 }

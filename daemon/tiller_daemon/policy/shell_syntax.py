@@ -13,6 +13,24 @@ from typing import NamedTuple
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
+from tiller_daemon.policy.shell_listing import lists_files
+from tiller_daemon.policy.shell_values import Values
+from tiller_daemon.policy.shell_words import (
+    HARMLESS_VARIABLES,
+    LOWER_NAME,
+    NO_PAGER,
+    NUMBER_OPERATORS,
+    OWN_NAMES,
+    TEST_OPERATORS,
+    SimpleCommand,
+    Word,
+    braced,
+    counts,
+    doubt_of_heredoc,
+    only_expands,
+    word_set,
+)
+
 TEXT_BYTES_MAX = 20_000
 """Longest text that is taken apart."""
 
@@ -20,15 +38,10 @@ NESTING_MAX = 60
 """Deepest node that is looked at; ordinary commands stay below 20."""
 
 
-def word_set(text: str) -> frozenset[str]:
-    """The words of a table that is written as text."""
-    return frozenset(text.split())
-
-
 _language = Language(tree_sitter_bash.language())
 
 _HOLDERS = word_set(
-    """program list pipeline subshell compound_statement negated_command if_statement elif_clause
+    """program list subshell compound_statement negated_command if_statement elif_clause
     else_clause while_statement do_group case_statement case_item variable_assignments
     redirected_statement"""
 )
@@ -43,27 +56,14 @@ _CLOSERS = word_set("then do done else elif fi esac }")
 
 _WORDS = word_set(
     """word raw_string string number concatenation simple_expansion expansion extglob_pattern
-    command_substitution process_substitution"""
+    command_substitution process_substitution brace_expression arithmetic_expansion"""
 )
 
 _TEST_HOLDERS = word_set("binary_expression unary_expression parenthesized_expression")
 _TEST_TOKENS = word_set("[ ] [[ ]] ! ( ) && || = == !=")
-_TEST_OPERATORS = word_set("-e -f -d -s -r -w -x -L -h -z -n")
-"""The operators that evaluate nothing: `-v`, `-eq` and others run what an index holds."""
-
-LOWER_NAME = re.compile(r"[a-z][a-z0-9]*\Z")
-"""Names that no shell and no loader gives a meaning; with an underscore there is `http_proxy`."""
-
-HARMLESS_VARIABLES = word_set(
-    """CI NO_COLOR FORCE_COLOR CLICOLOR TERM COLUMNS LINES LC_ALL LANG LC_CTYPE TZ DEBUG VERBOSE
-    RUST_BACKTRACE RUST_LOG IFS PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED NODE_ENV"""
-)
-"""Variables that programs read and that make none of them run something else."""
-
 _GAP = re.compile(r"(?:[ \t\n]|(?<=[ \t])\\\n)*\Z")
 _TEST = re.compile(r"\[\[[ \t].*[ \t]\]\]\Z|\[[ \t][^\n&|()<>;]*[ \t]\]\Z", re.DOTALL)
 """A test as shells see it: brackets stand apart, and within single ones no command can end."""
-_HEREDOC_END = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _BRACES = re.compile(r"\{.*(?:,|\.\.).*\}", re.DOTALL)
 _ODD = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00a0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]"
@@ -71,29 +71,16 @@ _ODD = re.compile(
 """Characters on which parsers and shells disagree, or that a reader does not see."""
 
 
-class Word(NamedTuple):
-    """One word. `text` is its value if `fixed`, else its source; `globs` if it may become several.
-
-    A word is not fixed when an expansion, a substitution or braces decide what it is.
-    """
-
-    text: str
-    fixed: bool = True
-    globs: bool = False
-
-
-class SimpleCommand(NamedTuple):
-    """A program or builtin with its arguments; the first word is its name."""
-
-    words: tuple[Word, ...]
-
-
 class Syntax(NamedTuple):
-    """What was found. `doubt` is empty when the text is certain. `reads` are files after `<`."""
+    """What was found. `doubt` is empty when the text is certain. `reads` are files after `<`.
+
+    `assigns` says that it gives values to variables.
+    """
 
     commands: tuple[SimpleCommand, ...]
     reads: tuple[str, ...]
     doubt: str
+    assigns: bool = False
 
 
 def parse(text: str) -> Syntax:
@@ -110,7 +97,10 @@ def parse(text: str) -> Syntax:
     reader.check_gap(0, root.start_byte)
     reader.check_gap(root.end_byte, len(data))
     reader.visit(root, 0)
-    return Syntax(tuple(reader.commands), tuple(reader.reads), next(iter(reader.doubts), ""))
+    commands = tuple(reader.values.commands())
+    # Where nothing is run, nobody sees what a variable holds.
+    doubts = reader.doubts + (reader.odd_names if commands else [])
+    return Syntax(commands, tuple(reader.reads), next(iter(doubts), ""), reader.assigns)
 
 
 class _Reader:
@@ -118,9 +108,11 @@ class _Reader:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.commands: list[SimpleCommand] = []
+        self.values = Values(len(data))
         self.reads: list[str] = []
         self.doubts: list[str] = []
+        self.odd_names: list[str] = []
+        self.assigns = False
 
     def doubt(self, why: str) -> None:
         self.doubts.append(why)
@@ -172,16 +164,26 @@ class _Reader:
         elif kind == "for_statement":
             self._for(node, depth)
         elif kind == "test_command":
-            self._test(node, depth)
+            self._test(node, depth, single=not self.source(node).startswith("[["))
         elif kind == "comment":
             self._comment(node)
         elif kind in _WORDS:
             self.word(node, depth)
+        elif kind == "pipeline":
+            self._pipeline(node, depth)
         elif kind in _HOLDERS:
             for child in self.children(node):
                 self.visit(child, depth + 1)
         elif node.is_named or kind not in _TOKENS:
             self._unknown(node, depth)
+
+    def _pipeline(self, node: Node, depth: int) -> None:
+        before = len(self.values)
+        for child in self.children(node):
+            listed = lists_files(self.values.since(before))
+            self.visit(child, depth + 1)
+            if listed is not None and child.type in ("command", "redirected_statement"):
+                self.values.feed_last(listed)
 
     def _unknown(self, node: Node, depth: int) -> None:
         """Something that is not on a list: a doubt, but the commands in it are gathered."""
@@ -211,16 +213,20 @@ class _Reader:
             else:
                 self.visit(child, depth + 1)
         if words:
-            self.commands.append(SimpleCommand(tuple(words)))
+            self.values.add(SimpleCommand(tuple(words)), node.start_byte)
 
     def _redirect(self, node: Node, depth: int) -> None:
         """Reading a file, joining descriptors and writing to nowhere are harmless."""
         tokens = [child.type for child in self.children(node) if not child.is_named]
+        count = len(self.values)
         targets = [
             self.word(child, depth + 1)
             for child in node.named_children
             if child.type != "file_descriptor"
         ]
+        if self._belongs_before(node, targets, count):
+            self.values.extend_last(targets[1:])
+            del targets[1:]
         descriptors = [self.source(c) for c in node.children if c.type == "file_descriptor"]
         if any(not re.fullmatch(r"\d{1,2}", one, re.ASCII) for one in descriptors):
             self.doubt("it redirects what may be no descriptor")
@@ -234,6 +240,14 @@ class _Reader:
         elif not (tokens in (["<"], [">"], [">>"], ["&>"], ["&>>"]) and target.text == "/dev/null"):
             self.doubt("it redirects output into a file")
 
+    def _belongs_before(self, node: Node, targets: list[Word], count: int) -> bool:
+        """Whether what follows the target of `echo >&2 words` are plainly words of the command."""
+        body = node.parent.children[0] if node.parent else node
+        words = [child for child in node.named_children if child.type != "file_descriptor"]
+        apart = all(a.end_byte < b.start_byte for a, b in itertools.pairwise(words))
+        alone = bool(count) and body.type == "command" and len(self.values) == count
+        return len(targets) > 1 and alone and apart
+
     def _heredoc(self, node: Node, depth: int) -> None:
         """Plain text for the standard input, and what stands behind `<<END` on the same line."""
         for child in self.children(node):
@@ -245,45 +259,70 @@ class _Reader:
                 self._unknown(child, depth)
 
     def _heredoc_text(self, node: Node, start: str) -> None:
-        quoted = start[:1] in ("'", '"') and start[-1:] == start[:1]
-        end = start[1:-1] if quoted else start
         bodies = [child for child in node.children if child.type == "heredoc_body"]
         lines = self.text(bodies[0].start_byte, node.end_byte).split("\n") if bodies else []
-        early = [line for line in lines[:-1] if line.lstrip("\t") == end]
-        if not _HEREDOC_END.match(end) or not lines or lines[-1] != end or early:
-            self.doubt("it holds a here-document whose end is not plain")
-        elif not quoted and re.search(r"[$`\\]", "\n".join(lines)):
-            self.doubt("it holds a here-document with expansions")
+        if why := doubt_of_heredoc(start, lines):
+            self.doubt(why)
 
     def _assignment(self, node: Node, depth: int, *, alone: bool) -> None:
         parts = list(self.children(node))
         name = self.source(parts[0])
-        known = LOWER_NAME.match(name) if alone else name in HARMLESS_VARIABLES
-        if parts[0].type != "variable_name" or parts[1].type != "=" or not known:
+        if parts[0].type != "variable_name" or parts[1].type not in ("=", "+="):
             self.doubt(f"it sets `{name}`")
-        for value in parts[2:]:
-            self.visit(value, depth + 1)
+            return
+        self.assigns = True
+        values = [self.word(value, depth + 1) for value in parts[2:]]
+        if alone:
+            known = LOWER_NAME.match(name) or name in OWN_NAMES
+            value = (values or [Word("")])[0] if parts[1].type == "=" else None
+            self.values.assign(name, value, node)
+        else:
+            quiet = name in NO_PAGER and [value.text for value in values] == ["cat"]
+            known = quiet or (name in HARMLESS_VARIABLES and parts[1].type == "=")
+        if not known:
+            self.odd_names.append(f"it sets `{name}`")
 
     def _for(self, node: Node, depth: int) -> None:
+        name = ""
+        words: list[Word] = []
         for child in self.children(node):
             if child.type == "variable_name":
-                if not LOWER_NAME.match(self.source(child)):
-                    self.doubt(f"it sets `{self.source(child)}`")
+                name = self.source(child)
+                if not (LOWER_NAME.match(name) or name in OWN_NAMES):
+                    self.doubt(f"it sets `{name}`")
+            elif child.type in _WORDS:
+                words.append(self.word(child, depth + 1))
             else:
+                if child.type == "do_group":
+                    self.values.loop(name, words, child)
                 self.visit(child, depth + 1)
 
-    def _test(self, node: Node, depth: int) -> None:
-        if node.type == "test_command" and not _TEST.match(self.source(node)):
+    def _test(self, node: Node, depth: int, *, single: bool = True) -> None:
+        if node.type == "test_command" and not _TEST.match(self._without_strings(node)):
             self.doubt("it holds brackets that may be no test")
+        known = TEST_OPERATORS | (NUMBER_OPERATORS if single else frozenset[str]())
         for child in self.children(node):
             if child.type in _TEST_HOLDERS and depth < NESTING_MAX:
-                self._test(child, depth + 1)
-            elif child.type == "test_operator" and self.source(child) in _TEST_OPERATORS:
+                self._test(child, depth + 1, single=single)
+            elif child.type == "test_operator" and self.source(child) in known:
                 pass
             elif child.type in ("word", "raw_string", "string", "number", "extglob_pattern"):
                 self.word(child, depth + 1)
             elif child.is_named or child.type not in _TEST_TOKENS:
                 self._unknown(child, depth)
+
+    def _without_strings(self, node: Node) -> str:
+        """The source of a test; what stands between quotes is judged by itself."""
+        if node.type == "string" and b"`" not in self.data[node.start_byte : node.end_byte]:
+            return "_"
+        if not any(child.type in {"string", *_TEST_HOLDERS} for child in node.children):
+            return self.source(node)
+        pieces: list[str] = []
+        end = node.start_byte
+        for child in node.children:
+            pieces += [self.text(end, child.start_byte), self._without_strings(child)]
+            end = child.end_byte
+        return "".join(pieces)
 
     def _comment(self, node: Node) -> None:
         before = self.text(max(node.start_byte - 2, 0), node.start_byte)
@@ -305,25 +344,40 @@ class _Reader:
                 globs = any(character in unescaped for character in "*?[")
                 if re.search(r"\s", unescaped):
                     self.doubt("it holds a word with a blank")
-                return Word(value, not _BRACES.search(unescaped), globs)
+                if _BRACES.search(unescaped):
+                    return braced(source)
+                return Word(value, globs=globs)
             case "raw_string":
                 return Word(source[1:-1])
             case "string":
                 return self._string(node, source, depth)
             case "concatenation":
                 return self._concatenation(node, source, depth)
-            case "simple_expansion" | "expansion":
-                self._expansion(node, source, depth)
+            case "simple_expansion" | "expansion" | "arithmetic_expansion":
+                if not only_expands(source):
+                    self._unknown(node, depth)
+            case "brace_expression":
+                if not counts(source):
+                    self._unknown(node, depth)
+                return Word(source, fixed=False, globs=True, places=())
             case "command_substitution" | "process_substitution":
                 if source.startswith("`") and re.search(r"[\\`]", source[1:-1]):
                     # The shell ends it at the next backtick, quoted or not, and takes backslashes
                     # off what is in it before it looks at that.
                     self.doubt("it holds backslashes or backticks between backticks")
-                for child in self.children(node):
-                    self.visit(child, depth + 1)
+                return self._substitution(node, source, depth)
             case _:
                 self._unknown(node, depth)
         return Word(source, fixed=False, globs=True)
+
+    def _substitution(self, node: Node, source: str, depth: int) -> Word:
+        before = len(self.values)
+        for child in self.children(node):
+            self.visit(child, depth + 1)
+        if node.type == "process_substitution":
+            return Word(source, fixed=False, places=())
+        listed = lists_files(self.values.since(before))
+        return Word(source, fixed=False, globs=True, places=listed and listed.places)
 
     def _string(self, node: Node, source: str, depth: int) -> Word:
         inner = [child for child in node.named_children if child.type != "string_content"]
@@ -340,11 +394,8 @@ class _Reader:
         if any(a.end_byte != b.start_byte for a, b in itertools.pairwise(node.children)):
             self.doubt("it holds a word with gaps")
         globs = any(part.globs for part in parts)
-        if _BRACES.search(source) or not all(part.fixed for part in parts):
+        if _BRACES.search(source):
+            return braced(source)
+        if not all(part.fixed for part in parts):
             return Word(source, fixed=False, globs=globs)
         return Word("".join(part.text for part in parts), globs=globs)
-
-    def _expansion(self, node: Node, source: str, depth: int) -> None:
-        """`$name` and `${name}`; all other forms can do more than stand for a value."""
-        if not re.fullmatch(r"\$(?:\w+|[?#@*!$-]|\{\w+\})", source, re.ASCII):
-            self._unknown(node, depth)

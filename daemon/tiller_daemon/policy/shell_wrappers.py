@@ -5,23 +5,26 @@ that does (`sudo`, `find -exec`) needs its own as well. Options that are not lis
 """
 
 import itertools
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tiller_daemon.policy.shell_syntax import HARMLESS_VARIABLES, SimpleCommand, Word, word_set
+from tiller_daemon.policy.shell_words import HARMLESS_VARIABLES, SimpleCommand, Word, word_set
 
 
 class Unwrapped(NamedTuple):
     """What a command runs besides itself.
 
     `inner` are commands, `script` is a text for a shell. With `replaces` the command itself needs
-    no permission of its own. `doubt` says why something could not be told.
+    no permission of its own. `doubt` says why something could not be told. The inner commands
+    are run in `directory`, if one is named.
     """
 
     inner: tuple[SimpleCommand, ...] = ()
     script: str | None = None
     replaces: bool = False
     doubt: str = ""
+    directory: str = ""
 
 
 class Options(NamedTuple):
@@ -73,8 +76,8 @@ OPAQUE = Word("", fixed=False, globs=True)
 """A word that only the run will tell, such as what `xargs` adds."""
 
 
-def unwrap(command: SimpleCommand) -> Unwrapped:
-    """What `command` runs besides itself; nothing for an ordinary command."""
+def unwrap(command: SimpleCommand, place: str = "") -> Unwrapped:
+    """What `command`, run in the directory `place`, runs besides itself; mostly nothing."""
     name = base_name(command)
     rest = command.words[1:]
     if name in NEVER_CERTAIN:
@@ -84,11 +87,11 @@ def unwrap(command: SimpleCommand) -> Unwrapped:
     if name == "find":
         return _find(rest)
     if name == "git":
-        return _git(command.words[0], rest)
+        return _git(command.words[0], rest, place)
     if name == "command" and rest and rest[0].text in ("-v", "-V"):
         return Unwrapped()
     if name in TRANSPARENT:
-        return _wrapper(name, rest, TRANSPARENT[name], replaces=True)
+        return _wrapper(name, rest, TRANSPARENT[name], replaces=True, fed=command.fed)
     if name in POWERFUL:
         return _wrapper(name, rest, POWERFUL[name], replaces=False)
     return Unwrapped()
@@ -99,7 +102,9 @@ def base_name(command: SimpleCommand) -> str:
     return command.words[0].text.rpartition("/")[2]
 
 
-def _wrapper(name: str, words: Sequence[Word], options: Options, *, replaces: bool) -> Unwrapped:
+def _wrapper(
+    name: str, words: Sequence[Word], options: Options, *, replaces: bool, fed: Word | None = None
+) -> Unwrapped:
     index = 0
     doubt = ""
     while index < len(words) and (words[index].text.startswith("-") or not words[index].fixed):
@@ -122,18 +127,22 @@ def _wrapper(name: str, words: Sequence[Word], options: Options, *, replaces: bo
     if not inner:
         return Unwrapped(doubt=doubt)
     if name == "xargs":
-        inner, replaced = _filled_in(words[:index], inner)
+        inner, replaced = _filled_in(words[:index], inner, fed or OPAQUE)
         doubt = doubt or replaced
     return Unwrapped((SimpleCommand(inner),), replaces=replaces and not doubt, doubt=doubt)
 
 
-def _filled_in(options: Sequence[Word], inner: tuple[Word, ...]) -> tuple[tuple[Word, ...], str]:
+def _filled_in(
+    options: Sequence[Word], inner: tuple[Word, ...], filling: Word
+) -> tuple[tuple[Word, ...], str]:
     """The command of `xargs` with the places that it fills, and a doubt about an odd place."""
     texts = [word.text for word in options]
     if not any(text.startswith(("-I", "--replace")) for text in texts):
-        return (*inner, OPAQUE), ""
+        return (*inner, filling), ""
     plain = "-I{}" in texts or ("-I", "{}") in itertools.pairwise(texts)
-    filled = tuple(OPAQUE if "{}" in word.text else word for word in inner)
+    filled = tuple(
+        (filling if word.text == "{}" else OPAQUE) if "{}" in word.text else word for word in inner
+    )
     return filled, "" if plain else "it holds a placeholder of `xargs` that is not `{}`"
 
 
@@ -152,6 +161,8 @@ def _is_number_option(name: str, text: str) -> bool:
 
 def _shell(words: Sequence[Word]) -> Unwrapped:
     """`sh -c 'text'`; a shell with anything else is an ordinary command that runs a file."""
+    if (words[:1] == (Word("-n"),) and len(words) == 2) or words == (Word("--version"),):
+        return Unwrapped()
     index = 0
     script_follows = False
     while index < len(words) and words[index].text.startswith("-"):
@@ -198,14 +209,15 @@ def _ends_run(words: Sequence[Word], index: int) -> bool:
     return text == ";" or (text == "+" and words[index - 1].text == "{}")
 
 
-def _git(name: Word, words: Sequence[Word]) -> Unwrapped:
+def _git(name: Word, words: Sequence[Word], place: str) -> Unwrapped:
     """The options before the subcommand: some can make any subcommand run anything."""
     index = 0
-    doubt = ""
+    doubt = directory = ""
     while index < len(words) and words[index].text.startswith("-"):
         flag = words[index].text
-        if flag == "-C" and index + 1 < len(words) and _is_below(words[index + 1]):
+        if flag == "-C" and index + 1 < len(words) and _is_below(words[index + 1], place):
             index += 1
+            directory = os.path.join(directory, words[index].text)  # noqa: PTH118 - pure
         elif flag in ("--version", "--help", "-v", "-h"):
             return Unwrapped()
         elif flag not in _GIT_HARMLESS or not words[index].fixed:
@@ -217,12 +229,12 @@ def _git(name: Word, words: Sequence[Word]) -> Unwrapped:
     if index == 0:
         return Unwrapped(doubt=doubt)
     inner = (SimpleCommand((name, *words[index:])),) if index < len(words) else ()
-    return Unwrapped(inner, replaces=not doubt, doubt=doubt)
+    return Unwrapped(inner, replaces=not doubt, doubt=doubt, directory=directory)
 
 
-def _is_below(word: Word) -> bool:
-    """Whether a directory is a plain one below the current one."""
-    return (
+def _is_below(word: Word, place: str) -> bool:
+    """Whether a directory is the current one, or a plain one below it."""
+    return (bool(place) and word == Word(place)) or (
         word.fixed
         and not word.globs
         and not word.text.startswith(("/", "~", "-"))

@@ -1,4 +1,4 @@
-"""What a command that only reads would reach beyond reading in the workspace: then it asks.
+"""What a command that reads, builds or tests would reach beyond the workspace: then it asks.
 
 To look outside it asks as `read` does, and git asks where the repository names programs that it
 would run. Any other command is asked about as a whole. Words are judged before the command runs,
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.rules import PROTECTED_PATH, UNSANDBOXED
-from tiller_daemon.policy.shell_commands import only_reads, places_read
+from tiller_daemon.policy.shell_commands import only_reads, parse_command, places_read, stays_inside
 from tiller_daemon.tools.base import Need
 from tiller_daemon.workspace.git_programs import programs_named
 from tiller_daemon.workspace.paths import PathProblem, locate, printable
@@ -23,13 +23,13 @@ HARMLESS = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "
 
 UNKNOWN = "(known only when it runs)"
 
-_OPTION = re.compile(r"-[^/=~]*=?")
+_OPTION = re.compile(r"\A-[^/=~]*=?")
 
 
 def needs_beyond(needs: Sequence[Need], workspace: Path) -> tuple[Need, ...]:
-    """What the reading commands among `needs` need besides, and who writes where programs begin."""
+    """What such commands among `needs` need besides, and who writes where programs begin."""
     texts = [text for need in needs if need.kind == "command" for text in need.subjects]
-    commands = [text for text in texts if only_reads(text)]
+    commands = [text for text in texts if stays_inside(text, str(workspace))]
     return (
         *_needs_outside(commands, workspace),
         *_needs_programs(commands, workspace),
@@ -37,13 +37,13 @@ def needs_beyond(needs: Sequence[Need], workspace: Path) -> tuple[Need, ...]:
     )
 
 
-def needs_without_sandbox(needs: Iterable[Need]) -> tuple[Need, ...]:
+def needs_without_sandbox(needs: Iterable[Need], workspace: Path) -> tuple[Need, ...]:
     """What the commands among `needs` need where no sandbox can hold them: those that act, ask."""
     texts = [text for need in needs if need.kind == "command" for text in need.subjects]
     return tuple(
         need_unsandboxed(text, f"Run without a sandbox: {' '.join(text.split())}")
         for text in texts
-        if not only_reads(text)
+        if not only_reads(text, str(workspace))
     )
 
 
@@ -68,9 +68,13 @@ def _needs_protected(needs: Iterable[Need]) -> tuple[Need, ...]:
 
 
 def _needs_programs(commands: Iterable[str], workspace: Path) -> tuple[Need, ...]:
-    if not any("git" in command for command in commands):
-        return ()
-    keys = programs_named(workspace)
+    """Git asks where a repository names programs: the workspace's, or one that it is sent to."""
+    found: dict[str, None] = {}
+    for command in commands:
+        if "git" in command:
+            for directory in ("", *parse_command(command, str(workspace)).directories):
+                found.update(dict.fromkeys(programs_named(workspace / directory)))
+    keys = tuple(found)
     if not keys:
         return ()
     title = f"Let git run what this repository's own configuration names: {', '.join(keys)}"
@@ -90,7 +94,7 @@ def _needs_outside(commands: Iterable[str], workspace: Path) -> tuple[Need, ...]
 
 
 def _outside(command: str, workspace: Path) -> list[str]:
-    words = places_read(command)
+    words = places_read(command, str(workspace))
     if words is None:
         return [UNKNOWN]
     found: list[str] = []

@@ -3,7 +3,7 @@
 Implements the turn's `ToolRuntime`. Nothing in a call's arguments can loosen a rule.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -223,9 +223,11 @@ class Toolbox:
     def _needs(self, tool: Tool, arguments: Any, workspace: Path) -> tuple[Need, ...]:  # noqa: ANN401
         needs = tool.needs(arguments, workspace)
         needs = (*needs, *needs_beyond(needs, workspace))
-        lasting = _is_lasting(tool, arguments)
-        if self.confiner.asks(self.context.permissions.sandbox, lasting=lasting):
-            needs = (*needs, *needs_without_sandbox(needs))
+        sandbox = self.context.permissions.sandbox
+        if self.confiner.asks(sandbox, lasting=_is_lasting(tool, arguments)):
+            needs = (*needs, *needs_without_sandbox(needs, workspace))
+        if self.confiner.holds(sandbox):
+            needs = tuple(structs.replace(need, held=need.kind == "command") for need in needs)
         return needs
 
     def _confined(self, prepared: PreparedCall) -> Confined | None:
@@ -243,7 +245,7 @@ class Toolbox:
             self.context.permissions.sandbox,
             workspace,
             self.spill_directory,
-            lasting=_is_lasting(work.tool, work.arguments) and not all(map(only_reads, commands)),
+            lasting=_is_lasting(work.tool, work.arguments) and not self._only_read(commands),
         )
 
     def _unknown_agent(self, tool: Tool, needs: tuple[Need, ...]) -> str:
@@ -262,12 +264,15 @@ class Toolbox:
                 return tool.effect
             case "command":
                 commands = _commands(needs)
-                reads = bool(commands) and all(only_reads(command) for command in commands)
+                reads = bool(commands) and self._only_read(commands)
             case "agent":
                 only_look = {a.name for a in self.context.sub_agents if a.read_only}
                 agents = {s for need in needs for s in need.subjects}
                 reads = self.context.permissions.read_only or agents <= only_look
         return "read" if reads else "write"
+
+    def _only_read(self, commands: Iterable[str]) -> bool:
+        return all(only_reads(command, self.context.workspace) for command in commands)
 
     def _without_secrets(self, text: str) -> str:
         """Take keys out: a file may hold one, and root can read the daemon's environment (G13)."""

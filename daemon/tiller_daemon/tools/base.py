@@ -22,6 +22,8 @@ class Need(Struct, frozen=True):
 
     `subjects` are matched against the rules: a path relative to the workspace (or absolute, when
     outside), or a command line. `always` are the patterns to allow when the user answers `always`.
+    Command lines are run in `place`; when they are `held`, in a sandbox that lets them write in the
+    workspace only and reach nobody.
     """
 
     permission: str
@@ -30,6 +32,8 @@ class Need(Struct, frozen=True):
     kind: SubjectKind = "plain"
     title: str = ""
     detail: str = ""
+    place: str = ""
+    held: bool = False
 
 
 class ToolResult(Struct, frozen=True):

@@ -41,11 +41,11 @@ class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
     ] = False
 
 
-def _needs(arguments: BashArguments, workspace: Path) -> tuple[Need, ...]:  # noqa: ARG001
+def _needs(arguments: BashArguments, workspace: Path) -> tuple[Need, ...]:
     command = arguments.command
-    return (
-        Need("bash", (command,), kind="command", title=f"Run {_title(command)}", detail=command),
-    )
+    title = f"Run {_title(command)}"
+    place = str(workspace)
+    return (Need("bash", (command,), kind="command", title=title, detail=command, place=place),)
 
 
 async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolResult:

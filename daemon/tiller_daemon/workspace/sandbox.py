@@ -185,6 +185,11 @@ class Confiner:
             return None
         return sandbox
 
+    def holds(self, policy: SandboxPolicy) -> bool:
+        """Whether a command can write in the workspace, and nothing keeps it less than wholly."""
+        sandbox = self.found().sandbox if policy.mode == "workspace_write" else None
+        return sandbox is not None and not sandbox.limits and not policy.network
+
     def said(self, policy: SandboxPolicy) -> str:
         """What a command may do, for the model; empty if nothing holds it to that."""
         sandbox = self._sandbox(policy, lasting=False)

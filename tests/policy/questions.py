@@ -1,0 +1,50 @@
+"""Command lines with what they need, as people labelled them, and what the default policy says.
+
+The labels stand in `agent_commands.txt` and `script_lines.txt`; both explain themselves.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import structs
+
+from tiller_daemon.policy.rules import decide
+from tiller_daemon.session.command_reach import needs_beyond
+from tiller_daemon.tools.bash import BASH, BashArguments
+
+HARMLESS = ("reads", "works")
+"""Labels of what the default configuration should not ask about."""
+
+LABELS = (*HARMLESS, "writes", "network", "outside", "secret", "unknown")
+
+
+class Labelled(NamedTuple):
+    """A command line and what it needs by the words of the policy."""
+
+    label: str
+    text: str
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether a question about it is needless."""
+        return self.label in HARMLESS
+
+
+def labelled(name: str) -> list[Labelled]:
+    """The lines of a file beside this one."""
+    found: list[Labelled] = []
+    label = ""
+    for line in Path(__file__).with_name(name).read_text().splitlines():
+        if line.startswith("## "):
+            label = line.removeprefix("## ")
+            assert label in LABELS, label
+        elif label and line:
+            found.append(Labelled(label, line.replace("⏎", "\n")))
+    return found
+
+
+def asks(text: str, workspace: Path) -> bool:
+    """Whether the default configuration asks about a command line."""
+    needs = BASH.needs(BashArguments(text.replace("@W@", str(workspace))), workspace)
+    held = [structs.replace(need, held=True) for need in needs]
+    return decide((*held, *needs_beyond(held, workspace)), (), "ask").action != "allow"
