@@ -370,6 +370,7 @@ mkdir -p a/b; echo x >a/x; mv a/x a/b/y; ln a/b/y a/z; ln -s z a/l; chmod +x a/b
 echo x >/dev/null; head -c9 /dev/urandom >a/r; mkfifo a/f; (echo p >a/f &) ; cat a/f
 sleep 100 & kill $!; wait $! || true
 "$PYTHON" -c 'import socket, subprocess; socket.socketpair(); subprocess.run(["true"], check=True)'
+"$PYTHON" -c 'import multiprocessing; multiprocessing.Lock()'
 git add -A; git -c user.name=t -c user.email=t@t commit -qm one; git checkout -qb two; rm -r a
 git stash -q; git stash pop -q; echo all of it
 """

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from tiller_daemon.config import SandboxPolicy
-from tiller_daemon.workspace.sandbox import Confiner
+from tiller_daemon.workspace.sandbox import Confiner, Found
 from tiller_daemon.workspace.sandbox_repository import kept_of_repository
-from tiller_daemon.workspace.sandbox_search import find_sandbox
+from tiller_daemon.workspace.sandbox_search import find_sandbox, try_out_landlock
 
 FOUND = find_sandbox(sys.platform)
+LANDLOCK = try_out_landlock() if sys.platform == "linux" else Found(None, "it is for Linux")
+needs_landlock = pytest.mark.skipif(LANDLOCK.sandbox is None, reason=LANDLOCK.problem)
 needs_sandbox = pytest.mark.skipif(FOUND.sandbox is None, reason=FOUND.problem)
 
 VARIABLES = {
@@ -37,6 +39,16 @@ git checkout -q -b last; git pack-refs --all; git branch -q -D side; git repack 
 git log --format=%s
 """
 """What an agent does all day."""
+
+MORNING = """
+set -e
+echo one >one; git add one; git commit -q -m one; git tag -a -m t v1
+git checkout -q -b last; git commit -q --allow-empty -m two; git branch other2
+echo two >one; git stash -q; git stash apply -q; git commit -qam three
+git rebase -q HEAD~2; git reset -q --soft HEAD~1; git commit -qm four
+git log --format=%s
+"""
+"""Likewise, without what removes a branch: by Landlock nothing can come beside `packed-refs`."""
 
 EVIL = """
 echo x >"$GIT/hooks/pre-commit"; mkdir -p "$GIT/hooks"; echo x >"$GIT/hooks/post-checkout"
@@ -88,10 +100,11 @@ def submodule(main: Path) -> Path:
     return outer / "libs" / "sub"
 
 
-def run(place: Path, script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(
+    place: Path, script: str, found: Found = FOUND, **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Run a script in the sandbox, with `place` as the workspace."""
-    assert FOUND.sandbox
-    confiner = Confiner(lambda: FOUND, place.parent / "home", {}, temporary=())
+    confiner = Confiner(lambda: found, place.parent / "home", {}, temporary=())
     confined = confiner.confined(SandboxPolicy(), place, place / "none")
     assert confined
     with confined.around(["bash", "-c", script]) as arguments:
@@ -150,6 +163,37 @@ def test_what_makes_git_run_something_is_kept_wherever_it_lies(
     assert not mark or (place / ".git").read_text() == mark
     if kind == "worktree":
         assert (common / "HEAD").read_text() == "ref: refs/heads/trunk\n"
+
+
+@needs_landlock
+@pytest.mark.parametrize("kind", ["main", "worktree", "submodule"])
+def test_git_works_by_landlock_but_for_what_is_said(
+    request: pytest.FixtureRequest, kind: str
+) -> None:
+    place, own, common = places(request, kind)
+    before = guarded(own, common)
+    done = run(place, DAY if kind != "worktree" else MORNING, LANDLOCK)
+    assert done.returncode == 0, done.stderr
+    assert git(place, "branch", "--show-current") == "last"
+    if kind == "worktree":
+        assert "packed-refs.lock" in run(place, "git branch -D other2", LANDLOCK).stderr
+    assert guarded(own, common) == before
+
+
+@needs_landlock
+@pytest.mark.parametrize("kind", ["main", "worktree", "submodule"])
+def test_what_makes_git_run_something_is_as_before_when_landlock_held_it(
+    request: pytest.FixtureRequest, kind: str
+) -> None:
+    place, own, common = places(request, kind)
+    before = guarded(own, common)
+    mark = (place / ".git").read_text() if kind != "main" else ""
+    run(place, EVIL, LANDLOCK, GIT=str(common), OWN=str(own))
+    assert guarded(own, common).items() >= before.items()
+    made = (common / "hooks" / "pre-commit", common / "config.worktree", common / "commondir")
+    assert not [path for path in made if path.exists() and str(path) not in before]
+    assert not (own / "config.worktree").exists()
+    assert not mark or (place / ".git").read_text() == mark
 
 
 @needs_sandbox

@@ -46,6 +46,9 @@ ROOT_KEEPS: Final = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7
 
 LAUNCHER: Final = (sys.executable, "-I", "-S", sandbox_launcher.__file__)
 
+SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108
+"""Where locks and memory are made that processes share by name; as public as `/tmp`."""
+
 DENIALS: Final = re.compile(
     r"Permission denied|Operation not permitted|Address family not supported|Bad system call"
     r"|Function not implemented|Could not resolve host|Temporary failure in name resolution"
@@ -115,7 +118,7 @@ def _options(confinement: Confinement, machine: str, returned: Collection[Path])
     kept = (*confinement.folders, *confinement.files, *confinement.never_made)
     named = (
         ("--read", (Path("/"), *confinement.shown, confinement.workspace)),
-        ("--write", confinement.writable),
+        ("--write", (*confinement.writable, *([SHARED_MEMORY] if confinement.writable else []))),
         ("--hide", _hidden(confinement)),
         ("--keep", [path for path in kept if path not in returned]),
     )
