@@ -174,7 +174,7 @@ async def test_nothing_but_text_is_patched(bench):
     bench.put("f", picture())
     await bench.call("read", path="f")
     os.mkfifo(bench.workspace / "fifo")
-    assert "binary file" in await refused(bench, "*** Update File: f\n@@\n-a\n+b\n")
+    assert "it is binary" in await refused(bench, "*** Update File: f\n@@\n-a\n+b\n")
     assert "is a FIFO" in await refused(bench, "*** Delete File: fifo\n")
     assert "does not exist" in await refused(bench, "*** Delete File: g\n")
     assert "is a directory" in await refused(bench, "*** Add File: .\n+a\n")
@@ -212,7 +212,7 @@ def test_any_text_is_a_patch_or_is_refused_with_a_sentence(text):
         said = ""
         try:
             assert parse_patch(patch_text)
-        except BadPatch as bad:
+        except ToolFailure as bad:
             said = str(bad)
         assert said == "" or said.endswith(".")
 

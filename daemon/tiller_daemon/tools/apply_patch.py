@@ -18,7 +18,8 @@ from tiller_daemon.tools.apply_patch_format import (
 )
 from tiller_daemon.tools.apply_patch_lines import MissingHunk, apply_hunks, explain_missing_hunk
 from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
-from tiller_daemon.tools.changing import read_for_preview, read_seen, show_change, store
+from tiller_daemon.tools.changing import naming, read_for_preview, read_seen, show_change, store
+from tiller_daemon.tools.encoding import text_in_place_of
 from tiller_daemon.tools.output import cut_text
 from tiller_daemon.tools.reach import files_needs, reach, reach_as_judged, told
 from tiller_daemon.tools.similar import did_you_mean_path
@@ -127,8 +128,9 @@ class _Files:
         location = self.locate(change.path)
         match change:
             case AddFile(content=content):
-                self._look(location)
-                self.after[location.path] = content.encode()
+                before = self._look(location)
+                with naming(location):
+                    self.after[location.path] = text_in_place_of(before, content)
                 self.done.append(f"A {location.text}")
             case DeleteFile():
                 self._content(location)
@@ -158,7 +160,9 @@ class _Files:
         return " ".join(location.text for location, _ in self.before.values())
 
     def _update(self, change: UpdateFile, location: Location) -> None:
-        after = apply_hunks(self._content(location), change.hunks, location.text)
+        before = self._content(location)
+        with naming(location):
+            after = apply_hunks(before, change.hunks, location.text)
         target = location if change.move_to is None else self.locate(change.move_to)
         if target.path == location.path:
             self.after[location.path] = after

@@ -9,6 +9,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from tiller_daemon.tools.base import ToolFailure
+from tiller_daemon.tools.encoding import require_text
 
 BEGIN: Final = "*** Begin Patch"
 END: Final = "*** End Patch"
@@ -72,11 +73,8 @@ class BadPatch(ToolFailure):
 
 
 def parse_patch(text: str) -> tuple[FileChange, ...]:
-    """Return what a patch says, in its order. Raises `BadPatch`."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise BadPatch("The patch holds half a surrogate pair, which is no text.") from None
+    """Return what a patch says, in its order. Raises `BadPatch` and `ToolFailure`."""
+    require_text(text, "The patch")
     lines = _Lines(text)
     changes: list[FileChange] = []
     while (line := lines.next()) is not None:

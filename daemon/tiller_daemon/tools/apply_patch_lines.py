@@ -2,8 +2,7 @@
 
 Pure. A hunk is looked for behind the one before it: exactly, then without the blanks at line ends,
 then without those around lines, then with typographic characters taken for plain ones. Lines of
-context keep what they are in the file. So do a byte order mark, bytes that are no UTF-8, line ends,
-and a missing last one.
+context keep what they are in the file. So do encoding, line ends, and a missing last one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import Final, NamedTuple
 
 from tiller_daemon.tools.apply_patch_format import Hunk, Mark
 from tiller_daemon.tools.base import ToolFailure
+from tiller_daemon.tools.encoding import shown
 from tiller_daemon.tools.lines import Line, end_at, join_text, split_text
 from tiller_daemon.tools.similar import show_lines, similar_lines
 
@@ -55,10 +55,8 @@ class MissingHunk(ToolFailure):
 def apply_hunks(data: bytes, hunks: Sequence[Hunk], name: str) -> bytes:
     """Return the file `name` with all hunks applied.
 
-    Raises `MissingHunk` for one that is not there, and `ToolFailure`.
+    Raises `MissingHunk` for one that is not there, and `EncodingProblem`.
     """
-    if b"\0" in data:
-        raise ToolFailure(f"{name} is a binary file and can't be patched.")
     text = split_text(data)
     found = _find_all([line for line, _ in text.lines], hunks, name)
     return join_text(text, _replaced(text.lines, found))
@@ -75,7 +73,7 @@ def explain_missing_hunk(missing: MissingHunk) -> str:
             f"{missing} behind line {place}, but before it: put hunks in the order of the file, "
             "and do not let them overlap."
         )
-    near = similar_lines(missing.wanted, "\n".join(lines))
+    near = similar_lines(missing.wanted, shown("\n".join(lines)))
     if not near:
         return f"{missing}. Nothing in the file is like that; read it again."
     return f"{missing}. The likest lines are:\n{show_lines(near)}"
@@ -135,13 +133,13 @@ def _replaced(lines: Sequence[Line], found: Sequence[_Replacement]) -> list[Line
     place = 0
     # What two hunks add at one place, the end of the file, comes in the order of the patch.
     for start, new in sorted(_changes(found), key=lambda change: change[0]):
+        added = [text for mark, text in new if mark == "+"]
+        gone = len(new) - len(added)
         after += lines[place:start]
-        place = start
-        for mark, text in new:
-            if mark == "-":
-                place += 1
-            else:
-                after.append(Line(text, end_at(lines, place)))
+        # A line ends like the one whose place it takes.
+        last = max(gone - 1, 0)
+        after += [Line(text, end_at(lines, start + min(i, last))) for i, text in enumerate(added)]
+        place = start + gone
     return [*after, *lines[place:]]
 
 

@@ -1,11 +1,12 @@
 """What the tools that change files share: the check before, the change, and how it is shown."""
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from tiller_daemon.tools.base import FileVersions, ToolEnvironment, ToolFailure
 from tiller_daemon.tools.diff import unified_diff
+from tiller_daemon.tools.encoding import EncodingProblem, shown, text_of
 from tiller_daemon.workspace.changes import Change, change_all
 from tiller_daemon.workspace.files import fingerprint, read_whole, size_of
 from tiller_daemon.workspace.paths import Location, PathProblem
@@ -45,6 +46,17 @@ def read_for_preview(location: Location) -> bytes | None:
     return None
 
 
+@contextmanager
+def naming(location: Location) -> Generator[None]:
+    """Name the file that has an `EncodingProblem`, in a sentence for the model."""
+    try:
+        yield
+    except EncodingProblem as problem:
+        raise ToolFailure(
+            f"{location.text} can't be changed like this: {problem}. No file was changed."
+        ) from problem
+
+
 def store(environment: ToolEnvironment, changes: Sequence[Change]) -> None:
     """Make all changes or none, and what they leave what the model last saw.
 
@@ -61,10 +73,11 @@ def store(environment: ToolEnvironment, changes: Sequence[Change]) -> None:
 
 def show_change(location: Location, before: bytes | None, after: bytes | None) -> str:
     """Return the change as a diff for people; None stands for no file."""
-    if b"\0" in (before or b"") or b"\0" in (after or b""):
+    try:
+        return unified_diff(_text(before), _text(after), location.text)
+    except EncodingProblem:
         return f"Binary content of {location.text} changes.\n"
-    return unified_diff(_text(before), _text(after), location.text)
 
 
 def _text(data: bytes | None) -> str | None:
-    return None if data is None else data.decode(errors="replace")
+    return None if data is None else shown(text_of(data).text)

@@ -11,8 +11,9 @@ import trio
 from msgspec import Meta, Struct
 
 from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
-from tiller_daemon.tools.changing import read_for_preview, read_seen, show_change, store
+from tiller_daemon.tools.changing import naming, read_for_preview, read_seen, show_change, store
 from tiller_daemon.tools.diff import unified_diff
+from tiller_daemon.tools.encoding import shown
 from tiller_daemon.tools.reach import file_needs, reach, reach_as_judged, told
 from tiller_daemon.tools.similar import did_you_mean_path, show_lines
 from tiller_daemon.tools.substitute import (
@@ -52,7 +53,8 @@ async def _run(arguments: EditArguments, environment: ToolEnvironment) -> ToolRe
         if before is None:
             raise ToolFailure(f"{location.text} does not exist.{did_you_mean_path(location)}")
         try:
-            after, done = _edit(before, arguments, location)
+            with naming(location):
+                after, done = _edit(before, arguments, location)
         except MissingText as missing:
             raise ToolFailure(explain_missing(before, arguments.old)) from missing
         store(environment, [Change(location, before, after)])
@@ -105,7 +107,7 @@ def _preview(location: Location, arguments: EditArguments) -> str:
         except ToolFailure:
             # An earlier call of the same response may put the text there yet.
             pass
-    return unified_diff(arguments.old, arguments.new, location.text)
+    return unified_diff(shown(arguments.old), shown(arguments.new), location.text)
 
 
 def _done(location: Location, after: Substituted) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult, always
+from tiller_daemon.tools.encoding import shown_line
 from tiller_daemon.tools.output import cut_text
 from tiller_daemon.tools.path_pattern import PathPattern
 from tiller_daemon.tools.reach import directory_needs, reach, reach_as_judged, told
@@ -90,7 +91,7 @@ def _target(location: Location) -> tuple[Path, str]:
 def _parse(record: bytes) -> tuple[str, int, str]:
     path, _, rest = record.partition(b"\0")
     number, _, line = rest.partition(b":")
-    text = line.rstrip(b"\r").decode(errors="replace")
+    text = shown_line(line.rstrip(b"\r"))
     return path.removeprefix(b"./").decode(errors="replace"), int(number), text
 
 

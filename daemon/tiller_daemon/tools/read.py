@@ -18,6 +18,15 @@ from tiller_daemon.tools.base import (
     ToolResult,
     always,
 )
+from tiller_daemon.tools.encoding import (
+    NUL_LOOK,
+    UTF_8,
+    EncodingProblem,
+    describe_binary,
+    describe_encoding,
+    shown,
+    text_of,
+)
 from tiller_daemon.tools.output import BYTES_MAX, LINES_MAX
 from tiller_daemon.tools.reach import file_needs, reach, reach_as_judged, told
 from tiller_daemon.tools.similar import did_you_mean_path
@@ -36,9 +45,6 @@ LINE_CHARS_MAX: Final = 2000
 
 SCAN_BYTES_MAX: Final = 1024**3
 """How far into a huge file a line is looked for: about a second."""
-
-NUL_LOOK_BYTES: Final = 8192
-"""A NUL byte among so many first ones makes a file binary, as for git and grep."""
 
 NOTE_BYTES_MAX: Final = 256
 """Room for the last line, which says where the file goes on."""
@@ -125,13 +131,23 @@ def _show(location: Location, size_bytes: int, arguments: ReadArguments) -> tupl
     """Return the numbered lines, and the fingerprint of a file that may be edited."""
     if size_bytes > EDITABLE_BYTES_MAX:
         with os.fdopen(open_regular(location), "rb") as stream:
-            return _page(stream, location, arguments), ""
+            beginning = stream.read(NUL_LOOK)
+            stream.seek(0)
+            if b"\0" in beginning:
+                raise _no_text(location, EncodingProblem(describe_binary(beginning)))
+            return _page(stream, location, arguments, ""), ""
     data = read_whole(location)
-    return _page(io.BytesIO(data), location, arguments), fingerprint(data)
+    try:
+        text, encoding = text_of(data)
+    except EncodingProblem as problem:
+        raise _no_text(location, problem) from None
+    in_utf_8 = data if encoding.codec == UTF_8.codec else shown(text).encode()
+    page = _page(io.BytesIO(in_utf_8), location, arguments, describe_encoding(encoding))
+    return page, fingerprint(data)
 
 
-def _page(stream: BinaryIO, location: Location, arguments: ReadArguments) -> str:
-    _refuse_binary(stream, location)
+def _page(stream: BinaryIO, location: Location, arguments: ReadArguments, encoding: str) -> str:
+    """Return lines of a file in UTF-8; `encoding` is what to say of the one that it is in."""
     last = arguments.offset + min(arguments.limit, LINES_MAX) - 1
     room_bytes = BYTES_MAX - NOTE_BYTES_MAX
     shown: list[str] = []
@@ -153,7 +169,7 @@ def _page(stream: BinaryIO, location: Location, arguments: ReadArguments) -> str
         raise ToolFailure(
             f"{location.text} has {number} lines; offset {arguments.offset} is beyond its end."
         )
-    return f"{''.join(shown)}(End of file, {number} lines{_line_ends(line)}.)"
+    return f"{''.join(shown)}(End of file, {number} lines{encoding}{_line_ends(line)}.)"
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
@@ -205,11 +221,8 @@ def _beyond_scan(shown: list[str], number: int, location: Location) -> str:
     )
 
 
-def _refuse_binary(stream: BinaryIO, location: Location) -> None:
-    beginning = stream.read(NUL_LOOK_BYTES)
-    stream.seek(0)
-    if b"\0" in beginning:
-        raise ToolFailure(
-            f"{location.text} is a binary file and begins with the bytes {beginning[:8].hex(' ')}. "
-            "Look at it with a command such as `file` or `xxd`."
-        )
+def _no_text(location: Location, problem: EncodingProblem) -> ToolFailure:
+    return ToolFailure(
+        f"{location.text} can't be shown: {problem}. Look at it with a command such as `file` or "
+        "`xxd`."
+    )

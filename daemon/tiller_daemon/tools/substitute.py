@@ -1,7 +1,7 @@
 """Replacing a piece of text in a file's bytes; nothing outside the piece changes.
 
-Pure. It works on bytes, so a byte order mark, bytes that are no UTF-8 and a missing last line end
-stay as they are. A line end in what the model wrote stands for the file's own, LF or CRLF.
+Pure. The encoding (`encoding`) and a missing last line end stay as they are. A line end in what the
+model wrote stands for the file's own, LF or CRLF.
 """
 
 import re
@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.diff import unified_diff
+from tiller_daemon.tools.encoding import bytes_of, require_text, shown, text_of
 from tiller_daemon.tools.similar import show_lines, similar_lines
 
 PLACES_SHOWN_MAX: Final = 10
@@ -30,24 +31,27 @@ class Substituted(NamedTuple):
 def substitute(data: bytes, old: str, new: str, *, every: bool) -> Substituted:
     """Replace `old` by `new`: the one place where it is, or `every` place.
 
-    Raises `ToolFailure` that tells the model what to do when `old` is not there, or is there more
-    than once and `every` is False, or when nothing would change.
+    Raises `EncodingProblem`, and `ToolFailure` that tells the model what to do when `old` is not
+    there, or is there more than once and `every` is False, or when nothing would change.
     """
     if not old:
         raise ToolFailure("`old` is empty. Name the text to replace, or use `write`.")
+    for one, what in ((old, "`old`"), (new, "`new`")):
+        require_text(one, what)
     wanted, given = _plain(old), _plain(new)
     if wanted == given:
         raise ToolFailure("`old` and `new` are the same text: nothing would change.")
-    pattern = re.compile(rb"\r?\n".join(re.escape(part) for part in wanted.split(b"\n")))
-    matches = list(pattern.finditer(data))
+    text, encoding = text_of(data)
+    pattern = re.compile(r"\r?\n".join(re.escape(part) for part in wanted.split("\n")))
+    matches = list(pattern.finditer(text))
     if not matches:
         raise MissingText("`old` was not found in the file.")
-    lines = tuple(data.count(b"\n", 0, match.start()) + 1 for match in matches)
-    again = pattern.search(data, matches[0].start() + 1)
+    lines = tuple(text.count("\n", 0, match.start()) + 1 for match in matches)
+    again = pattern.search(text, matches[0].start() + 1)
     if again and not every:
         raise ToolFailure(_ambiguous(lines))
-    replaced = pattern.sub(lambda match: _in_style(given, match), data)
-    return Substituted(replaced, lines)
+    replaced = pattern.sub(lambda match: _in_style(given, match), text)
+    return Substituted(bytes_of(replaced, encoding), lines)
 
 
 def explain_missing(data: bytes, old: str) -> str:
@@ -58,8 +62,8 @@ def explain_missing(data: bytes, old: str) -> str:
     said = "`old` was not found in the file."
     if _NUMBERED.match(old):
         return f"{said} Leave out the line numbers that `read` puts before each line."
-    plain = old.replace("\r\n", "\n").removesuffix("\n")
-    near = similar_lines(plain, data.decode(errors="replace").replace("\r\n", "\n"))
+    plain = _plain(old).removesuffix("\n")
+    near = similar_lines(plain, _plain(shown(text_of(data).text)))
     if not near:
         return f"{said} Nothing in it is like it; read the file again."
     first = "\n".join(near[0][1])
@@ -70,26 +74,21 @@ def explain_missing(data: bytes, old: str) -> str:
     )
 
 
-def _plain(text: str) -> bytes:
-    try:
-        return text.replace("\r\n", "\n").encode()
-    except UnicodeEncodeError as error:
-        raise ToolFailure(
-            "`old` or `new` holds half a surrogate pair, which is no text."
-        ) from error
+def _plain(text: str) -> str:
+    return text.replace("\r\n", "\n")
 
 
-def _in_style(text: bytes, match: re.Match[bytes]) -> bytes:
+def _in_style(given: str, match: re.Match[str]) -> str:
     """Return the replacement with the line ends that are used where the match is."""
-    return text.replace(b"\n", b"\r\n") if _has_crlf(match) else text
+    return given.replace("\n", "\r\n") if _has_crlf(match) else given
 
 
-def _has_crlf(match: re.Match[bytes]) -> bool:
-    data = match.string
-    inside = data.find(b"\n", match.start(), match.end())
-    after = data.find(b"\n", match.end())
-    end = next((place for place in (inside, after) if place >= 0), data.rfind(b"\n"))
-    return end > 0 and data[end - 1 : end] == b"\r"
+def _has_crlf(match: re.Match[str]) -> bool:
+    text = match.string
+    inside = text.find("\n", match.start(), match.end())
+    after = text.find("\n", match.end())
+    end = next((place for place in (inside, after) if place >= 0), text.rfind("\n"))
+    return end > 0 and text[end - 1 : end] == "\r"
 
 
 def _ambiguous(lines: tuple[int, ...]) -> str:

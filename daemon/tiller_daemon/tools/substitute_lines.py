@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from tiller_daemon.tools.base import ToolFailure
+from tiller_daemon.tools.encoding import shown
 from tiller_daemon.tools.lines import Line, end_at, join_text, split_text
 
 PLACES_SHOWN_MAX: Final = 10
@@ -46,7 +47,7 @@ def substitute_lines(data: bytes, old: str, new: str) -> SubstitutedLines | None
         return None
     lines = [*text.lines[:place], *now, *text.lines[place + len(asked) :]]
     after = join_text(text, lines)
-    return SubstitutedLines(after, place + 1, [line.text for line in now])
+    return SubstitutedLines(after, place + 1, [shown(line.text) for line in now])
 
 
 def _split(text: str) -> list[str]:

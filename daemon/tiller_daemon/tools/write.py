@@ -6,8 +6,9 @@ from typing import Annotated, Final
 import trio
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
-from tiller_daemon.tools.changing import read_for_preview, read_seen, show_change, store
+from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.changing import naming, read_for_preview, read_seen, show_change, store
+from tiller_daemon.tools.encoding import describe, text_in_place_of
 from tiller_daemon.tools.reach import file_needs, reach, reach_as_judged, told
 from tiller_daemon.workspace.changes import Change
 
@@ -23,23 +24,27 @@ class WriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 def _needs(arguments: WriteArguments, workspace: Path) -> tuple[Need, ...]:
     location = reach(workspace, arguments.path)
-    detail = show_change(location, read_for_preview(location), _encode(arguments.content))
+    before = read_for_preview(location)
+    with naming(location):
+        after = text_in_place_of(before, arguments.content)
+    detail = show_change(location, before, after)
     return file_needs("write", location, title=f"Write {location.text}", detail=detail)
 
 
 async def _run(arguments: WriteArguments, environment: ToolEnvironment) -> ToolResult:
     location = reach_as_judged(environment, arguments.path)
-    after = _encode(arguments.content)
 
-    def write() -> tuple[bytes | None, str]:
+    def write() -> tuple[str, str]:
         before = read_seen(environment.files, location)
+        with naming(location):
+            after = text_in_place_of(before, arguments.content)
         store(environment, [Change(location, before, after)])
-        return before, show_change(location, before, after)
+        done = "Made" if before is None else "Replaced"
+        said = f"{done} {location.text}: {len(after)} bytes{describe(after)}."
+        return said, show_change(location, before, after)
 
     with told():
-        before, diff = await trio.to_thread.run_sync(write)
-    done = "Made" if before is None else "Replaced"
-    output = f"{done} {location.text}: {len(after)} bytes."
+        output, diff = await trio.to_thread.run_sync(write)
     return ToolResult(output, title=location.text, diff=diff)
 
 
@@ -47,7 +52,8 @@ WRITE: Final = Tool(
     name="write",
     description=(
         "Write a whole file; directories on the way are made. A file that is there already must "
-        "have been read, and must not have changed since. To change a part, use `edit`."
+        "have been read, and must not have changed since; its encoding and line ends are kept. To "
+        "change a part, use `edit`."
     ),
     arguments=WriteArguments,
     effect="write",
@@ -55,10 +61,3 @@ WRITE: Final = Tool(
     needs=_needs,
     run=_run,
 )
-
-
-def _encode(content: str) -> bytes:
-    try:
-        return content.encode()
-    except UnicodeEncodeError as error:
-        raise ToolFailure("`content` holds half a surrogate pair, which is no text.") from error
