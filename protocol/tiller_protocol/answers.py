@@ -226,11 +226,20 @@ class CatalogResult(Result, frozen=True, tag="catalog"):
     sandbox: SandboxSummary | None = None
 
 
+class HookSummary(Struct, frozen=True, omit_defaults=True):
+    """A hook: a `command` that runs at a moment of a turn; `tool` is a pattern of tools' names."""
+
+    on: str
+    command: str
+    tool: str = "*"
+    name: str = ""
+
+
 class ProjectResult(Result, frozen=True, tag="project"):
     """What a workspace brings: `files`, relative to it, that count only if it is `trusted`.
 
     `digest` is of their content; it is empty when there are none. With a `problem` they can't be
-    trusted.
+    trusted. `hooks` are in these files.
     """
 
     workspace: str
@@ -238,6 +247,7 @@ class ProjectResult(Result, frozen=True, tag="project"):
     files: tuple[str, ...]
     trusted: bool
     problem: str = ""
+    hooks: tuple[HookSummary, ...] = ()
 
 
 class DaemonStatusResult(Result, frozen=True, tag="daemon_status"):

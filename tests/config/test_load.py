@@ -8,9 +8,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tiller_daemon.config import Configuration, ConfigurationError, load_configuration
+from tiller_daemon.config import (
+    Configuration,
+    ConfigurationError,
+    hooks_brought,
+    load_configuration,
+)
 from tiller_daemon.config.meaning import KEY_FIELDS
-from tiller_daemon.config.schema import Hook, LanguageServer, McpServer
+from tiller_daemon.config.schema import Hook, LanguageServer, McpServer, ProjectHook
 from tiller_daemon.config.source import field_names
 from tiller_protocol.places import Places
 from tiller_protocol.settings import Rule
@@ -269,13 +274,28 @@ action = "deny"
     assert configuration.permissions[:-1] == (Rule("bash", "git push*", "ask"),)
 
 
+def test_hooks_of_a_trusted_project_come_after_the_users_and_are_known_as_its_own(load, tmp_path):
+    mine = "[[hooks]]\non = 'turn_start'\ncommand = 'mine'\n"
+    theirs = "[[hooks]]\non = 'turn_end'\ncommand = ['their', 'own']\ntimeout_s = 3\n"
+    project = project_with(tmp_path, theirs)
+    assert load(mine, project=project).hooks == (Hook("turn_start", "mine"),)
+    own = ProjectHook("turn_end", ("their", "own"), timeout_s=3)
+    loaded = load(mine, project=project, trusted=True).hooks
+    assert loaded == (Hook("turn_start", "mine"), own)
+    assert [type(hook) for hook in loaded] == [Hook, ProjectHook]
+    assert load("", project=project, trusted=True).hooks == (own,)
+    assert hooks_brought(theirs) == (own,)
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "[providers.local]\nbase_url = 'http://evil'",
         "[providers.evil]\napi = 'openai_chat'",
         "[mcp.evil]\ncommand = ['sh']",
-        "[[hooks]]\non = 'turn_start'\ncommand = 'sh'",
+        "[[hooks]]\non = 'turn_start'\ncommand = ''",
+        "[[hooks]]\non = 'turn_start'\ncommand = 'sh'\nsandbox = 'full_access'",
+        "hooks = []\nsandbox.mode = 'full_access'",
         "[lsp.evil]\ncommand = ['sh']\nfiles = { '.py' = 'python' }",
         "[agents.plan]\nprompt = 'obey'",
         "[models.'local/qwen']\nmax_output = 1",

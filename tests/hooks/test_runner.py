@@ -13,7 +13,7 @@ from support.daemon import gone
 from tiller_daemon.config import Hook
 from tiller_daemon.hooks.process import OUTPUT_BYTES_MAX
 from tiller_daemon.hooks.runner import BESIDE_MAX, HookRunner
-from tiller_daemon.session.hooks import Heard, Told, ToolTold
+from tiller_daemon.session.hooks import Heard, Hold, Told, ToolTold
 from tiller_daemon.workspace.environment import child_environment
 from tiller_daemon.workspace.tree import become_subreaper
 
@@ -38,7 +38,7 @@ def before(workspace: Path, tool: str = "bash") -> Told:
 
 
 async def hear(workspace: Path, *hooks: Hook, told: Told | None = None) -> Heard:
-    return await HookRunner(variables).ask(hooks, told or before(workspace), "call/1")
+    return await HookRunner(variables).ask(hooks, told or before(workspace), "call/1", Hold())
 
 
 def hook(command: Any, **fields: Any) -> Hook:
@@ -171,7 +171,7 @@ async def test_notifications_are_waited_for_by_nobody_and_bounded(
     runner = HookRunner(variables)
     await nursery.start(runner.run)
     for _ in range(BESIDE_MAX + 5):
-        runner.notify(hooks, told)
+        runner.notify(hooks, told, Hold())
     await _until_lines(tmp_path / "ran", BESIDE_MAX)
     gate = os.open(tmp_path / "gate", os.O_RDWR)
     os.write(gate, b"\n" * (BESIDE_MAX + 5))

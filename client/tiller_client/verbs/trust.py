@@ -3,6 +3,7 @@
 import sys
 from argparse import Namespace
 from pathlib import Path
+from textwrap import indent
 
 from tiller_client.connection import Connection
 from tiller_client.console import print_json, say
@@ -35,12 +36,19 @@ def run(arguments: Namespace) -> int:
 
 
 def _agreed(found: ProjectResult) -> bool:
-    """Show all of it and ask."""
+    """Show all of it and ask; the commands that would run come last, and none is cut."""
     for name in found.files:
         path = Path(found.workspace, name)
         text = path.read_text(errors="replace") if path.is_file() else "(leads nowhere)"
         more = " …" if len(text) > SHOWN_CHARS_MAX else ""
         say(f"--- {one_line(name)}\n{harmless(text[:SHOWN_CHARS_MAX]).rstrip()}{more}\n")
+    if found.hooks:
+        say(
+            "These hooks would run by themselves, in the sandbox that holds the model's commands:\n"
+        )
+    for hook in found.hooks:
+        tools = f" {one_line(hook.tool)}" if hook.on.startswith("tool_") else ""
+        say(f"{one_line(hook.on)}{tools}:\n{indent(harmless(hook.command).rstrip(), '    ')}\n")
     if not sys.stdin.isatty():
         raise UsageError("nobody is there to ask: look at these files, then: tiller trust --yes")
     sys.stdout.write(f"Trust these {len(found.files)} files as they are? [y/N] ")

@@ -5,7 +5,7 @@ configuration.
 """
 
 from tiller_daemon.config.live import LiveConfiguration
-from tiller_daemon.config.load import load_configuration
+from tiller_daemon.config.load import hooks_brought, load_configuration
 from tiller_daemon.config.projects import Project, Projects, TrustError
 from tiller_daemon.config.schema import (
     Agent,
@@ -18,6 +18,7 @@ from tiller_daemon.config.schema import (
     LogLevel,
     McpServer,
     Model,
+    ProjectHook,
     Provider,
     SandboxPolicy,
     Sourcegraph,
@@ -37,11 +38,13 @@ __all__ = [
     "McpServer",
     "Model",
     "Project",
+    "ProjectHook",
     "Projects",
     "Provider",
     "SandboxPolicy",
     "Sourcegraph",
     "Timeouts",
     "TrustError",
+    "hooks_brought",
     "load_configuration",
 ]

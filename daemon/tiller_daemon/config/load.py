@@ -17,6 +17,7 @@ from tiller_daemon.config.schema import (
     Configuration,
     ConfigurationError,
     McpServer,
+    ProjectHook,
     Provider,
     Sourcegraph,
 )
@@ -36,8 +37,9 @@ from tiller_protocol.places import CONFIG_FILE, Places
 
 PROJECT_FILE = Path(".tiller", "config.toml")
 
-PROJECT_KEYS = ("model", "small_model", "approve", "max_steps", "permissions")
-"""All that a project's file may set: nothing that names a server, a command or a file."""
+PROJECT_KEYS = ("model", "small_model", "approve", "max_steps", "permissions", "hooks")
+"""All that a project's file may set: nothing that names a server or a file, and no command but
+those of hooks, which are held to the sandbox."""
 
 FILE_BYTES_MAX = 1024 * 1024
 """Largest configuration or prompt file."""
@@ -82,11 +84,20 @@ def load_configuration(
     return _finish(layers)
 
 
+def hooks_brought(text: str) -> tuple[ProjectHook, ...]:
+    """The hooks in the text of a project's file; raises `ConfigurationError`."""
+    source = Source(str(PROJECT_FILE), text)
+    values = parse(source)
+    check_meaning(values, source)
+    return _project_hooks(values)
+
+
 class _Layer(NamedTuple):
-    """The values of one source, checked by themselves."""
+    """The values of one source, checked by themselves, and the hooks that it adds to others."""
 
     source: Source
     values: Table
+    hooks: tuple[ProjectHook, ...] = ()
 
 
 def _sum(layers: Sequence[_Layer]) -> Table:
@@ -234,7 +245,14 @@ def _narrow(values: Table, path: Path) -> Iterator[_Layer]:
             problem = "a project may only deny: to ask would lift a denial of yours"
             raise source.error("not_allowed", ("permissions", index, "action"), problem)
     rules = [*values.get("permissions", []), *added.pop("permissions", [])]
-    yield _Layer(source, {**added, "permissions": rules})
+    hooks = _project_hooks(added)
+    # A list replaces that of the layer below, and the user's hooks stay.
+    added.pop("hooks", None)
+    yield _Layer(source, {**added, "permissions": rules}, hooks)
+
+
+def _project_hooks(values: Table) -> tuple[ProjectHook, ...]:
+    return msgspec.convert(values.get("hooks", []), tuple[ProjectHook, ...])
 
 
 def _finish(layers: Sequence[_Layer]) -> Configuration:
@@ -259,7 +277,8 @@ def _finish(layers: Sequence[_Layer]) -> Configuration:
             problem = f"there is no provider `{provider_name}`; {hint}"
             raise _source_of(layers, key).error("invalid_value", key, problem)
     agents = {name: _with_prompt(agent) for name, agent in configuration.agents.items()}
-    return structs.replace(configuration, agents=agents)
+    hooks = (*configuration.hooks, *(hook for layer in layers for hook in layer.hooks))
+    return structs.replace(configuration, agents=agents, hooks=hooks)
 
 
 def _check_one_key(

@@ -30,7 +30,7 @@ TOO_MUCH: Final = "it has more than can be looked through, or something that is 
 class Project(NamedTuple):
     """What a workspace brings. Without a `digest` it brings nothing, or with a `problem` too much.
 
-    `files` are relative to the workspace.
+    `files` are relative to the workspace; `text` is that of its `config.toml`.
     """
 
     workspace: Path
@@ -38,6 +38,7 @@ class Project(NamedTuple):
     files: tuple[str, ...] = ()
     trusted: bool = False
     problem: str = ""
+    text: str = ""
 
 
 class TrustError(Exception):
@@ -88,7 +89,10 @@ class Projects:
         if not found:
             return Project(place)
         digest = _digest(found)
-        return Project(place, digest, tuple(found), self._trusted.get(str(place)) == digest)
+        trusted = self._trusted.get(str(place)) == digest
+        # Before a NUL stands where a link leads; no TOML holds one.
+        text = found.get(str(PROJECT_FILE), b"").rpartition(b"\0")[2].decode(errors="replace")
+        return Project(place, digest, tuple(found), trusted, text=text)
 
     def configuration(self, workspace: str | Path) -> Configuration:
         """The configuration for a workspace; raises `ConfigurationError` for a trusted one's."""

@@ -231,6 +231,10 @@ class Hook(Struct, frozen=True, forbid_unknown_fields=True):
     on_failure: Literal["go_on", "deny"] = "go_on"
 
 
+class ProjectHook(Hook, frozen=True, forbid_unknown_fields=True):
+    """A hook that a trusted project brings: it runs in the sandbox of the project's commands."""
+
+
 class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that can be configured. Models are named `provider/model`.
 

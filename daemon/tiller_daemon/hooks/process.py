@@ -1,6 +1,7 @@
 """Running one hook: what it is told goes to its standard input, what it says comes back bounded."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Literal
 
@@ -10,6 +11,7 @@ from msgspec import Struct
 
 from tiller_daemon.config import Hook
 from tiller_daemon.workspace.process import CommandProblem
+from tiller_daemon.workspace.sandbox import Confined, NotConfined
 from tiller_daemon.workspace.service import Service
 
 OUTPUT_BYTES_MAX: Final = 32 * 1024
@@ -49,14 +51,30 @@ class _Spoken(Struct, frozen=True, forbid_unknown_fields=True):
     context: str = ""
 
 
-async def run_hook(hook: Hook, told: bytes, directory: Path, variables: Mapping[str, str]) -> Said:
-    """Run a hook to its end; raises `HookProblem`. Cancelled, nothing of it is left alive."""
+async def run_hook(
+    hook: Hook,
+    told: bytes,
+    directory: Path,
+    variables: Mapping[str, str],
+    confined: Confined | None = None,
+) -> Said:
+    """Run a hook to its end, with `confined` in that sandbox; raises `HookProblem`.
+
+    Cancelled, nothing of it is left alive.
+    """
     command = hook.command
     arguments = ("/bin/sh", "-c", command) if isinstance(command, str) else command
-    try:
-        service = Service(arguments, directory, variables)
-    except CommandProblem as problem:
-        raise HookProblem(str(problem).rstrip(".")) from problem
+    with ExitStack() as stack:
+        try:
+            if confined:
+                arguments = stack.enter_context(confined.around(arguments))
+            service = Service(arguments, directory, variables)
+        except (CommandProblem, NotConfined) as problem:
+            raise HookProblem(str(problem).rstrip(".")) from problem
+        return await _run(service, hook, told)
+
+
+async def _run(service: Service, hook: Hook, told: bytes) -> Said:
     out, err = bytearray(), bytearray()
     try:
         async with trio.open_nursery() as nursery:

@@ -8,9 +8,9 @@ import msgspec
 import structlog
 import trio
 
-from tiller_daemon.config import Hook
+from tiller_daemon.config import Hook, ProjectHook
 from tiller_daemon.hooks.process import HookProblem, Said, name_of, run_hook
-from tiller_daemon.session.hooks import Heard, Told
+from tiller_daemon.session.hooks import Heard, Hold, Told
 
 log = structlog.get_logger()
 
@@ -38,43 +38,48 @@ class HookRunner:
             task_status.started()
             await trio.sleep_forever()
 
-    async def ask(self, hooks: Sequence[Hook], told: Told, call_id: str) -> Heard:
+    async def ask(self, hooks: Sequence[Hook], told: Told, call_id: str, hold: Hold) -> Heard:
         """Run hooks, one after the other, until one says no."""
         context: list[str] = []
         problems: list[str] = []
         for hook in hooks:
-            name = name_of(hook)
+            name = _called(hook)
             try:
-                said = await self._run(hook, told, call_id)
+                said = await self._run(hook, told, call_id, hold)
             except HookProblem as problem:
                 problems.append(_failed(hook, str(problem)))
                 if hook.on_failure == "deny":
-                    denied = f"denied by the hook `{name}`, which failed: {problem}"
+                    denied = f"denied by the {name}, which failed: {problem}"
                     return Heard(denied, (), tuple(problems))
                 continue
             if said.denies and told.on in MAY_DENY:
                 reason = f": {said.reason}" if said.reason else ", which gave no reason"
-                return Heard(f"denied by the hook `{name}`{reason}", (), tuple(problems))
+                return Heard(f"denied by the {name}{reason}", (), tuple(problems))
             if text := said.context or (said.reason if said.denies else ""):
-                context.append(f"The user's hook `{name}` says: {text}")
+                whose = "The" if isinstance(hook, ProjectHook) else "The user's"
+                context.append(f"{whose} {name} says: {text}")
         return Heard("", tuple(context), tuple(problems))
 
-    def notify(self, hooks: Sequence[Hook], told: Told) -> None:
+    def notify(self, hooks: Sequence[Hook], told: Told, hold: Hold) -> None:
         """Run hooks beside everything else; nobody waits for them."""
         for hook in hooks:
             if self._nursery is None or self._beside >= BESIDE_MAX:
                 log.warning("hook_left_out", hook=name_of(hook), running=self._beside)
                 continue
             self._beside += 1
-            self._nursery.start_soon(self._run_beside, hook, told)
+            self._nursery.start_soon(self._run_beside, hook, told, hold)
 
-    async def _run(self, hook: Hook, told: Told, call_id: str) -> Said:
-        told_bytes = msgspec.json.encode(told)
-        return await run_hook(hook, told_bytes, Path(told.workspace), self._variables(call_id))
+    async def _run(self, hook: Hook, told: Told, call_id: str, hold: Hold) -> Said:
+        of_project = isinstance(hook, ProjectHook)
+        if of_project and hold.problem:
+            raise HookProblem(hold.problem)
+        told_bytes, directory = msgspec.json.encode(told), Path(told.workspace)
+        confined = hold.confined if of_project else None
+        return await run_hook(hook, told_bytes, directory, self._variables(call_id), confined)
 
-    async def _run_beside(self, hook: Hook, told: Told) -> None:
+    async def _run_beside(self, hook: Hook, told: Told, hold: Hold) -> None:
         try:
-            await self._run(hook, told, "")
+            await self._run(hook, told, "", hold)
         except HookProblem as problem:
             log.warning("hook_failed", hook=name_of(hook), on=hook.on, reason=str(problem))
         except Exception:
@@ -83,6 +88,11 @@ class HookRunner:
             self._beside -= 1
 
 
+def _called(hook: Hook) -> str:
+    """A hook as the model and the user know it."""
+    return f"{'project hook' if isinstance(hook, ProjectHook) else 'hook'} `{name_of(hook)}`"
+
+
 def _failed(hook: Hook, problem: str) -> str:
     went = "it counts as a no" if hook.on_failure == "deny" else "the turn goes on without it"
-    return f"The hook `{name_of(hook)}` on {hook.on} failed: {problem}; {went}."
+    return f"The {_called(hook)} on {hook.on} failed: {problem}; {went}."

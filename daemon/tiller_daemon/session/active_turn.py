@@ -25,6 +25,7 @@ from tiller_daemon.session.requests import OpenRequests, Reply
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.title import Titling
 from tiller_daemon.session.toolbox import Toolbox
+from tiller_daemon.session.trust import hold_of_project
 from tiller_daemon.session.way_out import WayOut
 from tiller_daemon.store.base import LogError
 from tiller_daemon.tools.base import FileVersions, Need
@@ -284,8 +285,9 @@ class ActiveTurn:
         )
 
     def _hooks(self) -> TurnHooks:
-        """What tells the user's hooks of this turn; not kept, as it leads back here."""
-        return TurnHooks(self._services.hooks, self.context, self._emit)
+        """What tells the hooks of this turn; not kept, as it leads back here."""
+        hold = partial(hold_of_project, self._services, self.context)
+        return TurnHooks(self._services.hooks, self.context, self._emit, hold)
 
     async def _emit(self, *bodies: AnyBody) -> None:
         if any(isinstance(body, HistoryCompacted) for body in bodies):

@@ -16,7 +16,7 @@ from tiller_daemon.session.errand import Inherited
 from tiller_daemon.session.guidance import write_prompt
 from tiller_daemon.session.offered import no_tool, tool_specs
 from tiller_daemon.session.services import ChosenModel, Services
-from tiller_daemon.session.trust import configuration_for
+from tiller_daemon.session.trust import configuration_for, hooks_for
 from tiller_daemon.tools.base import Tool
 from tiller_daemon.turn.budget import Spent
 from tiller_daemon.turn.context import (
@@ -81,7 +81,7 @@ def freeze_context(
         system_prompt=prompt,
         tools=tool_specs(tools, sub_agents),
         sub_agents=sub_agents,
-        hooks=configuration.hooks,
+        hooks=hooks_for(services, configuration, permissions),
         permissions=permissions,
         budgets=_budgets(snapshot, configuration, overrides),
         before=Before(snapshot.steps, snapshot.context_tokens, snapshot.context_items),

@@ -16,7 +16,11 @@ from tiller_daemon.session.requests import Reply
 from tiller_daemon.session.reverting import files_kept
 from tiller_daemon.session.state import Pending, SessionState
 from tiller_daemon.session.title import Titling, first_title
-from tiller_daemon.session.trust import warning_of_trust
+from tiller_daemon.session.trust import (
+    configuration_for,
+    warning_of_trust,
+    warning_of_unheld_hooks,
+)
 from tiller_daemon.turn.context import TurnContext
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.loop import run_compaction, run_turn
@@ -243,6 +247,8 @@ def _warning_of_no_sandbox(state: SessionState, context: TurnContext) -> list[An
         f"Commands can't be held to `{context.permissions.sandbox.mode}`, so that each one that "
         f"does more than read is asked about: {why}."
     )
+    configuration = configuration_for(state.services, context.workspace)
+    message += warning_of_unheld_hooks(configuration)
     return [WarningRaised("no_sandbox", message)]
 
 

@@ -4,16 +4,17 @@ A hook can only tighten: it may say no to what the policy would let pass, never 
 not. How the commands are run is in the room `hooks`.
 """
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
 
-from tiller_daemon.config import Hook, HookMoment
+from tiller_daemon.config import Hook, HookMoment, ProjectHook
 from tiller_daemon.policy import globs
 from tiller_daemon.turn.context import TurnContext
 from tiller_daemon.turn.ports import Emit, HookSaid
+from tiller_daemon.workspace.sandbox import Confined
 from tiller_protocol.events import TurnEnded, WarningRaised
 from tiller_protocol.items import Request, ToolCall
 
@@ -66,26 +67,39 @@ class Heard(Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-class Hooks(Protocol):
-    """Who runs hooks."""
+class Hold(NamedTuple):
+    """What holds a project's hooks: a sandbox, or none as the user lets its commands run in none.
 
-    async def ask(self, hooks: Sequence[Hook], told: Told, call_id: str) -> Heard:
+    With a `problem`, a clause, they are not run.
+    """
+
+    confined: Confined | None = None
+    problem: str = ""
+
+
+class Hooks(Protocol):
+    """Who runs hooks: the user's as they are, a project's in its `hold`."""
+
+    async def ask(self, hooks: Sequence[Hook], told: Told, call_id: str, hold: Hold) -> Heard:
         """Run hooks, one after the other, until one says no.
 
         Cancelled, it ends what runs; no process is left.
         """
         ...
 
-    def notify(self, hooks: Sequence[Hook], told: Told) -> None:
+    def notify(self, hooks: Sequence[Hook], told: Told, hold: Hold) -> None:
         """Run hooks beside everything else; nobody waits for them."""
         ...
 
 
 class TurnHooks:
-    """The hooks of one turn."""
+    """The hooks of one turn. `hold` says what holds those of the project now."""
 
-    def __init__(self, hooks: Hooks, context: TurnContext, emit: Emit) -> None:
+    def __init__(
+        self, hooks: Hooks, context: TurnContext, emit: Emit, hold: Callable[[], Hold]
+    ) -> None:
         self._hooks = hooks
+        self._hold = hold
         self._context = context
         self._emit = emit
         self._before: dict[str, str] = {}
@@ -126,7 +140,8 @@ class TurnHooks:
         """Notify those on the end of a turn."""
         if hooks := self._on("turn_end"):
             outcome, said = ended.outcome, ended.last_message
-            self._hooks.notify(hooks, self._told("turn_end", outcome=outcome, last_message=said))
+            told = self._told("turn_end", outcome=outcome, last_message=said)
+            self._hooks.notify(hooks, told, self._hold_of(hooks))
 
     def requested(self, request: Request) -> None:
         """Notify those on a request: the user is asked something."""
@@ -140,7 +155,7 @@ class TurnHooks:
                 request.detail,
                 request.choices,
             )
-            self._hooks.notify(hooks, self._told("request", request=asked))
+            self._hooks.notify(hooks, self._told("request", request=asked), self._hold_of(hooks))
 
     def _on(self, moment: HookMoment, tool: str = "") -> tuple[Hook, ...]:
         """The hooks on a moment, of this tool if it is one of a call."""
@@ -148,10 +163,14 @@ class TurnHooks:
         return tuple(hook for hook in on if not tool or globs.matches(hook.tool, tool))
 
     async def _ask(self, hooks: Sequence[Hook], told: Told, call_id: str) -> Heard:
-        heard = await self._hooks.ask(hooks, told, call_id)
+        heard = await self._hooks.ask(hooks, told, call_id, self._hold_of(hooks))
         if heard.problems:
             await self._emit(*(WarningRaised("hook_failed", one) for one in heard.problems))
         return heard
+
+    def _hold_of(self, hooks: Sequence[Hook]) -> Hold:
+        """What holds those of the project, if they are any; it takes a look at the disk."""
+        return self._hold() if any(isinstance(hook, ProjectHook) for hook in hooks) else Hold()
 
     def _told(self, moment: HookMoment, **fields: Any) -> Told:  # noqa: ANN401 - fields of Told
         context = self._context

@@ -1,11 +1,22 @@
 """What a workspace may add to the user's own: nothing, unless the user trusts what is in it."""
 
+import shlex
 from pathlib import Path
 
-from tiller_daemon.config import Configuration, ConfigurationError, TrustError
+from tiller_daemon.config import (
+    Configuration,
+    ConfigurationError,
+    Hook,
+    Project,
+    ProjectHook,
+    TrustError,
+    hooks_brought,
+)
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.hooks import Hold
 from tiller_daemon.session.services import Services
-from tiller_protocol.answers import ProjectResult
+from tiller_daemon.turn.context import Permissions, TurnContext
+from tiller_protocol.answers import HookSummary, ProjectResult
 from tiller_protocol.events import WarningRaised
 from tiller_protocol.ops import Project as ProjectOp
 
@@ -27,6 +38,39 @@ def trusted_place(services: Services, workspace: str | None) -> Path | None:
     return project.workspace if project.trusted else None
 
 
+def hooks_for(
+    services: Services, configuration: Configuration, permissions: Permissions
+) -> tuple[Hook, ...]:
+    """The hooks of a turn: the project's too where something holds them.
+
+    Where nothing does one that must not be passed by stays, and says no.
+    """
+    if not services.confiner.asks(permissions.sandbox):
+        return configuration.hooks
+    return tuple(hook for hook in configuration.hooks if not _may_be_left_out(hook))
+
+
+def hold_of_project(services: Services, context: TurnContext) -> Hold:
+    """What holds the project's hooks now: the sandbox that its commands are held by."""
+    policy = context.permissions.sandbox
+    if trusted_place(services, context.workspace) is None:
+        return Hold(problem="what `.tiller` holds has changed since it was trusted")
+    if services.confiner.asks(policy):
+        return Hold(problem="no sandbox works here, and a project's hook runs in none else")
+    spill = services.spill_directory(context.session_id)
+    return Hold(services.confiner.confined(policy, Path(context.workspace), spill))
+
+
+def warning_of_unheld_hooks(configuration: Configuration) -> str:
+    """What there is to say of hooks where no sandbox works; empty when the project brings none."""
+    if not any(isinstance(hook, ProjectHook) for hook in configuration.hooks):
+        return ""
+    return (
+        " Nor are the project's hooks run; what one of them must be asked about "
+        '(`on_failure = "deny"`) is denied.'
+    )
+
+
 def answer_project(services: Services, op: ProjectOp) -> ProjectResult:
     """Trust a project or trust it no more, if that is asked; say what it brings."""
     projects = services.projects
@@ -44,7 +88,12 @@ def answer_project(services: Services, op: ProjectOp) -> ProjectResult:
         message = f"That could not be kept: {error.strerror}."
         raise RejectionError("unavailable", message) from None
     return ProjectResult(
-        str(found.workspace), found.digest, found.files, found.trusted, found.problem
+        str(found.workspace),
+        found.digest,
+        found.files,
+        found.trusted,
+        found.problem,
+        tuple(map(_summary, _hooks_of(found))),
     )
 
 
@@ -63,4 +112,23 @@ def warning_of_trust(services: Services, workspace: str, told: set[str]) -> list
             f"This project brings {names}, which count only when you trust them. Look at them, "
             "then: tiller trust."
         )
+        if hooks := len(_hooks_of(project)):
+            message += f" {hooks} hook{'s' if hooks > 1 else ''} among it will not run before."
     return [WarningRaised("untrusted_project", message)]
+
+
+def _hooks_of(project: Project) -> tuple[ProjectHook, ...]:
+    """The hooks that a project brings; one whose file can't be understood can't be trusted."""
+    try:
+        return hooks_brought(project.text)
+    except ConfigurationError:
+        return ()
+
+
+def _summary(hook: Hook) -> HookSummary:
+    command = hook.command if isinstance(hook.command, str) else shlex.join(hook.command)
+    return HookSummary(hook.on, command, hook.tool, hook.name)
+
+
+def _may_be_left_out(hook: Hook) -> bool:
+    return isinstance(hook, ProjectHook) and hook.on_failure == "go_on"
