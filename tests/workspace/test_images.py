@@ -1,6 +1,7 @@
 """Which images a model gets, and what of others is said."""
 
 import warnings
+import zlib
 
 import pytest
 import trio
@@ -15,6 +16,7 @@ from tiller_daemon.workspace.images import (
     fit_image,
     is_image,
 )
+from tiller_daemon.workspace.png import SIGNATURE, is_whole
 
 
 @pytest.mark.parametrize(("kind", "media_type"), [("PNG", "image/png"), ("JPEG", "image/jpeg")])
@@ -134,6 +136,62 @@ async def test_a_broken_image_is_said_to_be_broken(kind):
     for data in (whole[: len(whole) * 2 // 3], whole[:20]):
         with pytest.raises(ImageProblem, match="it is broken"):
             await fit_image(data)
+
+
+def chunk(kind: bytes, data: bytes, checksum_off_by: int = 0) -> bytes:
+    checksum = (zlib.crc32(kind + data) ^ checksum_off_by).to_bytes(4, "big")
+    return len(data).to_bytes(4, "big") + kind + data + checksum
+
+
+BROKEN_EXTRAS = {
+    "a profile with a wrong checksum": chunk(b"iCCP", b"x\0\0" + zlib.compress(b"p" * 500), 1),
+    "a profile cut off": chunk(b"iCCP", b""),
+    "a huge profile": chunk(b"iCCP", b"x\0\0" + zlib.compress(bytes(5_000_000))),
+    "a text with a wrong checksum": chunk(b"tEXt", b"a\0b", 1),
+    "a text that blows up": chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(5_000_000))),
+    "half a gamma": chunk(b"gAMA", b"a"),
+    "no frames": chunk(b"acTL", b"a"),
+    "no camera": chunk(b"eXIf", b"garbage garbage"),
+    "transparency with a wrong checksum": chunk(b"tRNS", b"\0\0\0\0\0\0", 1),
+    "what nobody knows with a wrong checksum": chunk(b"quUx", b"aa", 1),
+}
+
+
+@pytest.mark.parametrize("extra", BROKEN_EXTRAS.values(), ids=BROKEN_EXTRAS)
+@pytest.mark.parametrize("size", [SIZE, (3000, 1500)])
+async def test_a_picture_with_broken_extras_is_shown_without_them(extra, size):
+    whole = picture("PNG", size)
+    first = len(SIGNATURE) + len(chunk(b"IHDR", bytes(13)))
+    fitted = await fit_image(whole[:first] + extra + whole[first:])
+    assert fitted.before == size
+    assert is_whole(fitted.image.data)
+    assert extra not in fitted.image.data
+    shown = decode(fitted.image.data).convert("RGB")
+    assert shown.getpixel((5, 5)) == (255, 0, 0)
+
+
+async def test_a_picture_with_a_broken_end_is_written_anew():
+    whole = picture("PNG")
+    for data in (whole[:-12], whole + b"junk", whole[:-16] + b"abcd" + whole[-12:]):
+        assert not is_whole(data)
+        fitted = await fit_image(data)
+        assert is_whole(fitted.image.data)
+        assert decode(fitted.image.data).tobytes() == decode(whole).tobytes()
+
+
+async def test_a_picture_whose_pixels_are_broken_is_refused_with_broken_extras_too():
+    whole = noise("PNG", (200, 200))
+    extra = BROKEN_EXTRAS["a profile with a wrong checksum"]
+    for data in (whole[:33] + extra + whole[33 : len(whole) // 2], whole[:20] + extra + whole[33:]):
+        with pytest.raises(ImageProblem, match="it is broken"):
+            await fit_image(data)
+
+
+async def test_a_picture_of_which_nobody_can_say_how_it_was_held_is_shown_as_it_lies():
+    data = picture("WEBP", exif=Image.Exif().tobytes())
+    place = data.index(b"EXIF") + 8
+    fitted = await fit_image(data[:place] + b"garbage!" + data[place + 8 :])
+    assert (fitted.width, fitted.height) == SIZE
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP"])

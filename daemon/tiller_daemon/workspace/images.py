@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
+from tiller_daemon.workspace.png import SIGNATURE, is_whole, only_pixels
 from tiller_protocol.items import Image
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ bytes (measured: 1.5 MB instead of 2.3)."""
 SHRINK: Final = 0.75
 """An image that is still too large a file becomes so much smaller, again and again."""
 
-_BEGINNINGS: Final = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a")
+_BEGINNINGS: Final = (SIGNATURE, b"\xff\xd8\xff", b"GIF87a", b"GIF89a")
 BEGINNING_BYTES: Final = 12
 """How much of a file tells whether it is an image."""
 
@@ -51,6 +52,8 @@ frame. MPO is what many cameras make: a JPEG with more behind it."""
 
 _ORIENTATION: Final = 0x0112
 """The tag of EXIF that says how a camera was held."""
+
+UPRIGHT: Final = 1
 
 _limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("image_limiter")
 
@@ -114,14 +117,22 @@ def _fit(data: bytes) -> Fitted:
         raise ImageProblem(
             f"it is no PNG, JPEG, GIF or WebP: it begins with the bytes {begin or '(none)'}"
         )
-    try:
-        outcome = _decoded(data)
-    except Exception as error:  # decoders raise whatever broken bytes lead them to
-        outcome = _problem(error)
+    outcome = _tried(data)
+    if isinstance(outcome, ImageProblem) and data.startswith(SIGNATURE):
+        # Often it is only a colour profile or a text that is broken; viewers show it without.
+        pixels = only_pixels(data)
+        outcome = _tried(pixels) if pixels != data else outcome
     _give_memory_back()
     if isinstance(outcome, ImageProblem):
         raise outcome
     return outcome
+
+
+def _tried(data: bytes) -> "Fitted | ImageProblem":
+    try:
+        return _decoded(data)
+    except Exception as error:  # decoders raise whatever broken bytes lead them to
+        return _problem(error)
 
 
 def _decoded(data: bytes) -> Fitted:
@@ -134,7 +145,7 @@ def _decoded(data: bytes) -> Fitted:
         picture.load()
         media_type = _TAKEN_AS_THEY_ARE.get(kind)
         fits = max(before) <= SIDE_PIXELS_MAX and len(data) <= FILE_BYTES_MAX
-        if media_type and fits and picture.getexif().get(_ORIENTATION, 1) == 1:
+        if media_type and fits and _orientation(picture) == UPRIGHT and _is_clean(kind, data):
             return Fitted(Image(media_type, data), *before, before)
         return _rewritten(picture, before, lossy=kind in ("JPEG", "MPO", "WEBP"))
 
@@ -148,12 +159,25 @@ def _rewritten(picture: "Picture", before: tuple[int, int], *, lossy: bool) -> F
     side = SIDE_PIXELS_MAX
     while True:
         small.thumbnail((side, side), pillow.Resampling.LANCZOS, reducing_gap=3.0)
-        upright = ImageOps.exif_transpose(small)
+        upright = small if _orientation(small) is None else ImageOps.exif_transpose(small)
         for encode in (_as_jpeg,) if lossy and upright.mode == "RGB" else (_as_png, _as_jpeg):
             image = encode(upright)
             if len(image.data) <= FILE_BYTES_MAX:
                 return Fitted(image, *upright.size, before)
         side = max(1, int(max(small.size) * SHRINK))
+
+
+def _orientation(picture: "Picture") -> int | None:
+    """How the camera was held; None when what should say so is broken."""
+    try:
+        return picture.getexif().get(_ORIENTATION, UPRIGHT)
+    except Exception:  # as above
+        return None
+
+
+def _is_clean(kind: str, data: bytes) -> bool:
+    """Whether a stricter decoder than Pillow has nothing to complain of; told of PNG only."""
+    return kind != "PNG" or is_whole(data)
 
 
 def _in_colour(picture: "Picture") -> "Picture":
