@@ -66,8 +66,10 @@ def run_confined(places: Places, configuration: Configuration, command: Sequence
     names = [owner.api_key_env for owner in _owners(configuration) if owner.api_key_env]
     variables = child_environment(os.environ, names, "", "")
     try:
-        with confined.around(command) as arguments:
-            status = subprocess.run(arguments, check=False, env=variables).returncode
+        with confined.around(command) as enclosed:
+            status = subprocess.run(
+                enclosed.arguments, check=False, env=variables, pass_fds=enclosed.descriptors
+            ).returncode
     except (NotConfined, OSError) as error:
         sys.stderr.write(f"tillerd: {error}\n")
         return NO_SANDBOX

@@ -82,9 +82,13 @@ def run_all(lines: list[str]) -> list[str]:
         (workspace / "f").write_text("text\n")
         for line in lines:
             before = _state(workspace)
-            with confined.around(["timeout", "2", "bash", "-c", line]) as arguments:
+            with confined.around(["timeout", "2", "bash", "-c", line]) as enclosed:
                 subprocess.run(
-                    arguments, stdin=subprocess.DEVNULL, capture_output=True, check=False
+                    enclosed.arguments,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    check=False,
+                    pass_fds=enclosed.descriptors,
                 )
             if _state(workspace) != before:
                 changing.append(line)

@@ -30,7 +30,7 @@ one.send(encode_submission(Submission("01ARZ3NDEKTSV4RRFFQ69G5FA" + number, op, 
 print(decode_answer(one.recv()))
 """
 
-OUT = Path("/etc/tiller-test-of-the-sandbox")
+OUT = Path(f"/etc/tiller-test-of-the-sandbox-{os.getpid()}")
 """What a command must not be able to make; an ordinary user can't in any case."""
 
 DEFAULT = CONFIG.replace('sandbox = { mode = "full_access" }\n', "")

@@ -194,8 +194,8 @@ def test_the_profile_for_macos_takes_a_path_as_text_and_hides_sockets_when_there
 
 def test_sandbox_exec_gets_the_profile_and_the_command(home: Path) -> None:
     may = confinement(home, SandboxPolicy())
-    with Seatbelt("/usr/bin/sandbox-exec").around(["ls", "-l"], may, said) as arguments:
-        assert arguments == ["/usr/bin/sandbox-exec", "-p", profile(may), "ls", "-l"]
+    with Seatbelt("/usr/bin/sandbox-exec").around(["ls", "-l"], may, said) as enclosed:
+        assert enclosed.arguments == ("/usr/bin/sandbox-exec", "-p", profile(may), "ls", "-l")
 
 
 @pytest.mark.parametrize(
@@ -272,6 +272,12 @@ def test_the_wheel_or_the_system_has_a_bubblewrap_for_these_tests() -> None:
     found = find_sandbox("linux")
     if found.sandbox is None:
         pytest.skip(found.problem)
-    with found.sandbox.around(["sh", "-c", "echo $$"], Confinement(Path("/")), said) as arguments:
-        done = subprocess.run(arguments, capture_output=True, check=True, text=True)
+    with found.sandbox.around(["sh", "-c", "echo $$"], Confinement(Path("/")), said) as enclosed:
+        done = subprocess.run(
+            enclosed.arguments,
+            pass_fds=enclosed.descriptors,
+            capture_output=True,
+            check=True,
+            text=True,
+        )
     assert int(done.stdout) < 10

@@ -337,6 +337,36 @@ async def test_landlock_puts_back_what_it_can_not_keep_from_writing(jail: Jail) 
     assert aside.read_text() == "x\n"
 
 
+SOCKETS = """
+import ctypes, os, platform, socket
+libc = ctypes.CDLL(None, use_errno=True)
+for family, address in ((socket.AF_UNIX, "here.sock"), (socket.AF_INET, ("127.0.0.1", 0))):
+    with socket.socket(family) as listener, socket.socket(family) as caller:
+        listener.bind(address)
+        listener.listen()
+        caller.connect(listener.getsockname())
+        print("connected")
+for family in (socket.AF_VSOCK, socket.AF_ALG):
+    try:
+        socket.socket(family, socket.SOCK_STREAM if family == 40 else socket.SOCK_SEQPACKET)
+    except OSError as error:
+        print(error.strerror)
+KEYCTL = {"x86_64": 250, "aarch64": 219}[platform.machine()]
+print("keys" if libc.syscall(KEYCTL, 0, -3, 0) >= 0 else os.strerror(ctypes.get_errno()))
+"""
+
+
+async def test_in_bubblewrap_sockets_of_ones_own_work_and_no_other_way_out_does(
+    jail: Jail,
+) -> None:
+    """A project's tests use them; a socket of a virtual machine's host has no namespace."""
+    (jail.workspace / "sockets.py").write_text(SOCKETS)
+    said = await jail.run("bubblewrap", jail.workspace, '"$PYTHON" sockets.py')
+    assert said.count("connected") == 2, said
+    assert said.count("Address family not supported") == 2, said
+    assert "Function not implemented" in said, said
+
+
 LIMITS = """
 chmod 700 "$OUT"; touch -d 2001-01-01 "$OUT"; ps -e | wc -l; ls / >/dev/null || echo unlisted
 "$PYTHON" -c 'import socket; socket.socket(socket.AF_UNIX)' 2>&1 | tail -1

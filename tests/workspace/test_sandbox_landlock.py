@@ -14,7 +14,10 @@ import pytest
 
 from tiller_daemon.config import SandboxPolicy
 from tiller_daemon.workspace.sandbox import Confinement, Confiner, Found, NotConfined
-from tiller_daemon.workspace.sandbox_calls import calls_filter
+from tiller_daemon.workspace.sandbox_calls import (
+    filter_in_namespaces,
+    filter_without_namespaces,
+)
 from tiller_daemon.workspace.sandbox_landlock import LAUNCHER, Landlock
 from tiller_daemon.workspace.sandbox_launcher import Wanted, version
 from tiller_daemon.workspace.sandbox_put_back import BYTES_MAX
@@ -59,7 +62,7 @@ def test_the_filter_means_the_same_on_both_architectures(machine: str, architect
     socket, pair, ioctl, limit, chmod, read = CALLS[machine]
 
     def said(number: int, *arguments: int, network: bool = False, writes: bool = True) -> int:
-        program = calls_filter(machine, network=network, writes=writes)
+        program = filter_without_namespaces(machine, network=network, writes=writes)
         return judge(program, architecture, number, *arguments)
 
     assert said(read) == ALLOWED
@@ -82,11 +85,30 @@ def test_the_filter_means_the_same_on_both_architectures(machine: str, architect
 
 
 def test_a_call_of_another_architecture_is_the_last_one() -> None:
-    program = calls_filter("x86_64", network=True, writes=True)
+    program = filter_without_namespaces("x86_64", network=True, writes=True)
     assert judge(program, I386, 3) == KILLED
     assert judge(program, X86[1], 0x40000000 | 41, 1) == KILLED
     with pytest.raises(KeyError):
-        calls_filter("riscv64", network=False, writes=False)
+        filter_without_namespaces("riscv64", network=False, writes=False)
+
+
+@pytest.mark.parametrize(("machine", "architecture"), [X86, ARM])
+def test_in_namespaces_only_what_they_do_not_hold_is_refused(
+    machine: str, architecture: int
+) -> None:
+    socket, pair, ioctl, limit, chmod, read = CALLS[machine]
+    program = filter_in_namespaces(machine)
+
+    def said(number: int, *arguments: int) -> int:
+        return judge(program, architecture, number, *arguments)
+
+    assert {family for family in range(50) if said(socket, family) == ALLOWED} == {1, 2, 10, 16}
+    allowed = [said(pair, 1, 2), said(limit, 7), said(chmod), said(read), said(ioctl, 0, 0x5401)]
+    assert {*allowed} == {ALLOWED}
+    assert (
+        said(ioctl, 0, 0x5412) == said(425) == said(250 if machine == "x86_64" else 219) == REFUSED
+    )
+    assert filter_in_namespaces("riscv64") == b""
 
 
 @needs_landlock
@@ -165,8 +187,10 @@ def test_around_what_is_hidden_nothing_new_can_be_made_or_read(tmp_path: Path) -
         shown=(root / "b" / "secret",),
     )  # fmt: skip
     script = "cat a/x secret/x link/x b/secret/x; echo y >a/y; echo y >new; ls; echo y >b/secret/x"
-    with Landlock().around(["sh", "-c", script], may, print) as arguments:
-        done = subprocess.run(arguments, cwd=root, capture_output=True, check=False, text=True)
+    with Landlock().around(["sh", "-c", script], may, print) as enclosed:
+        done = subprocess.run(
+            enclosed.arguments, cwd=root, capture_output=True, check=False, text=True
+        )
     assert done.stdout == "ab/secret"
     assert (root / "a" / "y").exists()
     assert not (root / "new").exists()
@@ -178,11 +202,11 @@ def test_around_what_is_hidden_nothing_new_can_be_made_or_read(tmp_path: Path) -
 def test_root_loses_what_would_undo_the_sandbox() -> None:
     with Landlock().around(
         ["grep", "-E", "Cap(Eff|Prm|Bnd|Amb)", "/proc/self/status"], Confinement(Path("/")), print
-    ) as arguments:
-        done = subprocess.run(arguments, capture_output=True, check=True, text=True)
+    ) as enclosed:
+        done = subprocess.run(enclosed.arguments, capture_output=True, check=True, text=True)
     kept = {line.split()[1] for line in done.stdout.splitlines()}
     assert kept == {"00000000000000db", "0000000000000000"}
 
 
 def test_this_machine_is_one_whose_calls_are_known() -> None:
-    assert calls_filter(platform.machine(), network=False, writes=True)
+    assert filter_without_namespaces(platform.machine(), network=False, writes=True)

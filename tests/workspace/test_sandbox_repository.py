@@ -107,10 +107,10 @@ def run(
     confiner = Confiner(lambda: found, place.parent / "home", {}, temporary=())
     confined = confiner.confined(SandboxPolicy(), place, place / "none")
     assert confined
-    with confined.around(["bash", "-c", script]) as arguments:
+    with confined.around(["bash", "-c", script]) as enclosed:
         return subprocess.run(
-            arguments, cwd=place, env=VARIABLES | variables, check=False, capture_output=True,
-            text=True,
+            enclosed.arguments, pass_fds=enclosed.descriptors, cwd=place,
+            env=VARIABLES | variables, check=False, capture_output=True, text=True,
         )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from tiller_daemon.config import Hook
 from tiller_daemon.workspace.process import CommandProblem
-from tiller_daemon.workspace.sandbox import Confined, NotConfined
+from tiller_daemon.workspace.sandbox import Confined, Enclosed, NotConfined
 from tiller_daemon.workspace.service import Service
 
 OUTPUT_BYTES_MAX: Final = 32 * 1024
@@ -63,12 +63,12 @@ async def run_hook(
     Cancelled, nothing of it is left alive.
     """
     command = hook.command
-    arguments = ("/bin/sh", "-c", command) if isinstance(command, str) else command
+    enclosed = Enclosed(("/bin/sh", "-c", command) if isinstance(command, str) else command)
     with ExitStack() as stack:
         try:
             if confined:
-                arguments = stack.enter_context(confined.around(arguments))
-            service = Service(arguments, directory, variables)
+                enclosed = stack.enter_context(confined.around(enclosed.arguments))
+            service = Service(enclosed.arguments, directory, variables, enclosed.descriptors)
         except (CommandProblem, NotConfined) as problem:
             raise HookProblem(str(problem).rstrip(".")) from problem
         return await _run(service, hook, told)

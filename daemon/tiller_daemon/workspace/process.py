@@ -9,14 +9,14 @@ import subprocess
 import termios
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import trio
 
 from tiller_daemon.workspace.redaction import Redaction
-from tiller_daemon.workspace.sandbox import Confined, NotConfined
+from tiller_daemon.workspace.sandbox import Confined, Enclosed, NotConfined
 from tiller_daemon.workspace.tree import COMMAND_MARKER, Ended, Tree, disown, reap_orphans
 
 PIPE_BYTES: Final = 1 << 16
@@ -130,7 +130,8 @@ async def run_command(
     """
     with ExitStack() as stack:
         try:
-            enclosed = stack.enter_context(confined.around(arguments)) if confined else arguments
+            around = confined.around(arguments) if confined else nullcontext(Enclosed(arguments))
+            enclosed = stack.enter_context(around)
         except NotConfined as problem:
             raise CommandProblem(str(problem)) from problem
         tree = Tree(helpers=confined.sandbox.helpers if confined else 0)
@@ -139,7 +140,7 @@ async def run_command(
 
 async def _run(
     tree: Tree,
-    arguments: Sequence[str],
+    enclosed: Enclosed,
     directory: Path,
     variables: Mapping[str, str],
     receive: Callable[[bytes], Awaitable[None]],
@@ -150,9 +151,9 @@ async def _run(
     began = time.monotonic()
     marked = {**variables, COMMAND_MARKER: tree.token}
     if typed and typed.terminal:
-        process, pipe = _start_in_terminal(arguments, directory, marked, typed)
+        process, pipe = _start_in_terminal(enclosed, directory, marked, typed)
     else:
-        process, pipe = _start(arguments, directory, marked, typed)
+        process, pipe = _start(enclosed, directory, marked, typed)
     tree.begin(process.pid)
     try:
         with _Output(pipe, receive, Redaction(secrets)) as output:
@@ -184,13 +185,13 @@ async def _run(
 
 
 def _start(
-    arguments: Sequence[str], directory: Path, variables: Mapping[str, str], typed: Input | None
+    enclosed: Enclosed, directory: Path, variables: Mapping[str, str], typed: Input | None
 ) -> tuple[subprocess.Popen[bytes], int]:
     """Start with pipes; returns the process and the end to read from."""
     reading, writing = os.pipe()
     stdin = subprocess.PIPE if typed else subprocess.DEVNULL
     try:
-        process = _spawn(arguments, directory, variables, stdin, writing)
+        process = _spawn(enclosed, directory, variables, stdin, writing)
     except CommandProblem:
         os.close(reading)
         raise
@@ -203,13 +204,14 @@ def _start(
 
 
 def _start_in_terminal(
-    arguments: Sequence[str], directory: Path, variables: Mapping[str, str], typed: Input
+    enclosed: Enclosed, directory: Path, variables: Mapping[str, str], typed: Input
 ) -> tuple[subprocess.Popen[bytes], int]:
     """Start at a terminal of its own, which is also what its job control and colours go by."""
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (TERMINAL_ROWS, TERMINAL_COLUMNS))
     # A leader of a session without a terminal gets the first one that it opens.
-    opening = ["/bin/sh", "-c", 'exec "$@" <"$0"', os.ttyname(theirs), *arguments]
+    opener = ("/bin/sh", "-c", 'exec "$@" <"$0"', os.ttyname(theirs))
+    opening = Enclosed((*opener, *enclosed.arguments), enclosed.descriptors)
     named = {**variables, "TERM": "xterm-256color"}
     try:
         process = _spawn(opening, directory, named, theirs, theirs)
@@ -223,7 +225,7 @@ def _start_in_terminal(
 
 
 def _spawn(
-    arguments: Sequence[str],
+    enclosed: Enclosed,
     directory: Path,
     variables: Mapping[str, str],
     stdin: int,
@@ -231,13 +233,14 @@ def _spawn(
 ) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
-            arguments,
+            enclosed.arguments,
             bufsize=0,
             cwd=directory,
             env=variables,
             stdin=stdin,
             stdout=output,
             stderr=output,
+            pass_fds=enclosed.descriptors,
             start_new_session=True,
         )
     except (OSError, ValueError) as error:

@@ -63,6 +63,13 @@ class Confinement(Struct, frozen=True):
     network: bool = False
 
 
+class Enclosed(NamedTuple):
+    """What to run instead of a command, and the descriptors that it has to inherit."""
+
+    arguments: Sequence[str]
+    descriptors: tuple[int, ...] = ()
+
+
 class Sandbox(Protocol):
     """A mechanism that holds commands to a confinement."""
 
@@ -91,7 +98,7 @@ class Sandbox(Protocol):
 
     def around(
         self, arguments: Sequence[str], confinement: Confinement, told: Callable[[str], None]
-    ) -> AbstractContextManager[Sequence[str]]:
+    ) -> AbstractContextManager[Enclosed]:
         """What to run instead of `arguments`; to be left when the command has ended.
 
         `told` hears what was put back after it. Raises `NotConfined`.
@@ -115,7 +122,7 @@ class Confined(NamedTuple):
     mode: SandboxMode
     told: list[str]
 
-    def around(self, arguments: Sequence[str]) -> AbstractContextManager[Sequence[str]]:
+    def around(self, arguments: Sequence[str]) -> AbstractContextManager[Enclosed]:
         """What to run instead of `arguments`; to be left when the command has ended.
 
         What was put back then is in `told`. Raises `NotConfined`.

@@ -6,13 +6,15 @@ trap), and the guard and the next start find the namespace by its marks and end 
 """
 
 import os
+import platform
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from tiller_daemon.workspace.sandbox import DENIED, Confinement, NotConfined
+from tiller_daemon.workspace.sandbox import DENIED, Confinement, Enclosed, NotConfined
+from tiller_daemon.workspace.sandbox_calls import filter_in_namespaces
 from tiller_daemon.workspace.sandbox_paths import between, within
 from tiller_daemon.workspace.sandbox_put_back import NotKept, PutBack
 
@@ -21,6 +23,10 @@ ROOT_KEEPS: Final = (
 )  # fmt: skip
 """What root needs to work with the files of others and to install packages. It loses what would
 undo the sandbox: mounting, tracing, devices, file handles."""
+
+
+FILTER: Final = filter_in_namespaces(platform.machine())
+"""Holds what there is no namespace for."""
 
 
 class Bubblewrap:
@@ -42,13 +48,15 @@ class Bubblewrap:
     @contextmanager
     def around(
         self, arguments: Sequence[str], confinement: Confinement, told: Callable[[str], None]
-    ) -> Generator[Sequence[str]]:
+    ) -> Generator[Enclosed]:
         """What to run instead of `arguments`; to be left when the command has ended."""
         stand_ins = [path for path in _stand_ins(confinement) if self._is_missing(path)]
         self._stand_ins.update(stand_ins)
         try:
-            with self._put_back.around(_watched(confinement), told):
-                yield [self._program, *options(confinement, root=self._root), "--", *arguments]
+            with self._put_back.around(_watched(confinement), told), _readable(FILTER) as given:
+                chosen = [*options(confinement, root=self._root)]
+                chosen += [word for one in given for word in ("--seccomp", str(one))]
+                yield Enclosed((self._program, *chosen, "--", *arguments), given)
         except NotKept as problem:
             raise NotConfined(f"The sandbox can't hold this command. {problem}") from problem
         finally:
@@ -61,6 +69,23 @@ class Bubblewrap:
     def _is_missing(self, path: Path) -> bool:
         """Whether there is nothing, or a stand-in that another command needs too."""
         return path in self._stand_ins or not os.path.lexists(path)
+
+
+@contextmanager
+def _readable(data: bytes) -> Generator[tuple[int, ...]]:
+    """A descriptor to read `data` from, once: it fits into a pipe. None for no data."""
+    if not data:
+        yield ()
+        return
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, data)
+    finally:
+        os.close(writing)
+    try:
+        yield (reading,)
+    finally:
+        os.close(reading)
 
 
 def options(confinement: Confinement, *, root: bool) -> list[str]:

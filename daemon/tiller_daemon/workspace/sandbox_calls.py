@@ -1,13 +1,13 @@
-"""Which calls of the kernel a command may not make where no namespaces hold it: a seccomp filter.
+"""Which calls of the kernel a command may not make: filters for what else would not be held.
 
-Pure: a program for the kernel's filter machine, as bytes; `sandbox_launcher` installs it. Landlock
-knows files and signals; this knows the rest of what a sandbox promises. Sockets are told apart by
-their family alone, as the kernel shows a filter numbers and no addresses. A call that is not named
-here may be made; one of another architecture (32 bits, x32) kills the process that makes it.
+Pure: a program for the kernel's filter machine (seccomp), as bytes; bubblewrap or
+`sandbox_launcher` installs it. Sockets are told apart by their family alone, as the kernel shows a
+filter numbers and no addresses. A call that is not named here may be made; one of another
+architecture (32 bits, x32) kills the process that makes it, as it has other numbers.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from errno import EAFNOSUPPORT, ENOSYS, EPERM
 from typing import Final, NamedTuple
 
@@ -48,12 +48,17 @@ _NEVER: Final = (
     _Call(425, 425),
     # Keys of the user that the kernel keeps: add_key, request_key, keyctl.
     _Call(248, 217), _Call(249, 218), _Call(250, 219),
+)  # fmt: skip
+"""What no namespace is for."""
+
+_SHARED: Final = (
     # Memory and messages that processes share by number (shm, sem, msg), and queues by name (mq).
     _Call(29, 194), _Call(30, 196), _Call(31, 195),
     _Call(64, 190), _Call(65, 193), _Call(66, 191), _Call(220, 192),
     _Call(68, 186), _Call(69, 189), _Call(70, 188), _Call(71, 187),
     _Call(240, 180), _Call(241, 181),
 )  # fmt: skip
+"""What programs share by a number or name: they have a namespace of their own, or none of it."""
 
 _CHANGES: Final = (
     # chmod, fchmod, fchmodat, fchmodat2
@@ -75,8 +80,24 @@ _FLAGS: Final = (0x40086602, 0x40046602, 0x401C5820)
 """FS_IOC_SETFLAGS, the same for 32 bits, FS_IOC_FSSETXATTR: what `chattr` does."""
 
 
-def calls_filter(machine: str, *, network: bool, writes: bool) -> bytes:
-    """The filter for `machine`; raises `KeyError` for one whose calls are not known here.
+def filter_in_namespaces(machine: str) -> bytes:
+    """For a command with namespaces of its own; empty where the calls of `machine` are not known.
+
+    There is no namespace for keys, for a terminal that it was given, and for some kinds of sockets:
+    one of them (vsock) leads out of a virtual machine.
+    """
+    if machine not in ARCHITECTURES:
+        return b""
+    refusals = [
+        _refuse(_SOCKET, machine, EAFNOSUPPORT, _Check(0, (UNIX, INET, INET6, NETLINK))),
+        _refuse(_IOCTL, machine, EPERM, _Check(1, _TERMINAL, forbidden=True)),
+        *(_refuse(call, machine, ENOSYS) for call in _NEVER),
+    ]
+    return _program(machine, refusals)
+
+
+def filter_without_namespaces(machine: str, *, network: bool, writes: bool) -> bytes:
+    """For a command that nothing else but Landlock holds; raises `KeyError` for an unknown machine.
 
     Without `network` no socket can be made but pairs; with it those of the internet. A unix socket
     can't be made in either case: it could be connected to any service of the user. Without
@@ -92,9 +113,13 @@ def calls_filter(machine: str, *, network: bool, writes: bool) -> bytes:
         _refuse(_IOCTL, machine, EPERM, _Check(1, forbidden, forbidden=True)),
         # Limits of other processes: a limit of time is as good as a signal.
         _refuse(_PRLIMIT, machine, EPERM, _Check(0, (0,))),
-        *(_refuse(call, machine, ENOSYS) for call in _NEVER),
+        *(_refuse(call, machine, ENOSYS) for call in (*_NEVER, *_SHARED)),
         *(_refuse(call, machine, EPERM) for call in (() if writes else _CHANGES)),
     ]
+    return _program(machine, refusals)
+
+
+def _program(machine: str, refusals: Iterable[bytes]) -> bytes:
     return b"".join((*_beginning(machine), *refusals, _instruction(_RETURN, _ALLOW)))
 
 

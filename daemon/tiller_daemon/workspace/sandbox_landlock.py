@@ -34,8 +34,8 @@ from pathlib import Path
 from typing import Final
 
 from tiller_daemon.workspace import sandbox_launcher
-from tiller_daemon.workspace.sandbox import Confinement, NotConfined
-from tiller_daemon.workspace.sandbox_calls import calls_filter
+from tiller_daemon.workspace.sandbox import Confinement, Enclosed, NotConfined
+from tiller_daemon.workspace.sandbox_calls import filter_without_namespaces
 from tiller_daemon.workspace.sandbox_paths import holds_only_sockets, within
 from tiller_daemon.workspace.sandbox_put_back import NotKept, PutBack
 
@@ -80,13 +80,13 @@ class Landlock:
     @contextmanager
     def around(
         self, arguments: Sequence[str], confinement: Confinement, told: Callable[[str], None]
-    ) -> Generator[Sequence[str]]:
+    ) -> Generator[Enclosed]:
         """What to run instead of `arguments`; to be left when the command has ended."""
         returned = _put_back(confinement)
         options = _options(confinement, self._machine, returned)
         try:
             with self._put_back.around(returned, told):
-                yield [*self._launcher, *options, "--", *arguments]
+                yield Enclosed((*self._launcher, *options, "--", *arguments))
         except NotKept as problem:
             raise NotConfined(f"The sandbox can't hold this command. {problem}") from problem
 
@@ -114,7 +114,9 @@ def _hidden(confinement: Confinement) -> list[Path]:
 
 def _options(confinement: Confinement, machine: str, returned: Collection[Path]) -> Generator[str]:
     """What the launcher is told."""
-    calls = calls_filter(machine, network=confinement.network, writes=bool(confinement.writable))
+    calls = filter_without_namespaces(
+        machine, network=confinement.network, writes=bool(confinement.writable)
+    )
     kept = (*confinement.folders, *confinement.files, *confinement.never_made)
     named = (
         ("--read", (Path("/"), *confinement.shown, confinement.workspace)),

@@ -91,13 +91,14 @@ for family in (1, 2, 10, 16, 40):
 def _run(sandbox: Sandbox, command: Sequence[str], confinement: Confinement) -> str:
     """Run something in a sandbox; returns what went wrong."""
     try:
-        with sandbox.around(command, confinement, _nobody) as arguments:
+        with sandbox.around(command, confinement, _nobody) as enclosed:
             # In a session of its own, so that what becomes an orphan of it is reaped as others are.
             done = subprocess.run(
-                arguments,
+                enclosed.arguments,
                 capture_output=True,
                 check=False,
                 cwd="/",
+                pass_fds=enclosed.descriptors,
                 start_new_session=True,
                 text=True,
                 timeout=PROBE_S,

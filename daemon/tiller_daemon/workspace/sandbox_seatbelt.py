@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tiller_daemon.workspace.sandbox import DENIED, Confinement
+from tiller_daemon.workspace.sandbox import DENIED, Confinement, Enclosed
 from tiller_daemon.workspace.sandbox_paths import between, within
 
 PROGRAM: Final = "sandbox-exec"
@@ -41,9 +41,9 @@ class Seatbelt:
         arguments: Sequence[str],
         confinement: Confinement,
         told: Callable[[str], None],  # noqa: ARG002 - nothing is put back
-    ) -> Generator[Sequence[str]]:
+    ) -> Generator[Enclosed]:
         """What to run instead of `arguments`."""
-        yield [self._program, "-p", profile(confinement), *arguments]
+        yield Enclosed((self._program, "-p", profile(confinement), *arguments))
 
 
 def profile(confinement: Confinement) -> str:

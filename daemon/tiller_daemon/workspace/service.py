@@ -33,9 +33,13 @@ class Service:
     """
 
     def __init__(
-        self, arguments: Sequence[str], directory: Path, variables: Mapping[str, str]
+        self,
+        arguments: Sequence[str],
+        directory: Path,
+        variables: Mapping[str, str],
+        descriptors: Sequence[int] = (),
     ) -> None:
-        """Start it; raises `CommandProblem`."""
+        """Start it, and let it inherit `descriptors`; raises `CommandProblem`."""
         self._tree: Final = Tree(lasting=True)
         try:
             self._process: Final = subprocess.Popen(
@@ -46,6 +50,7 @@ class Service:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                pass_fds=descriptors,
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
