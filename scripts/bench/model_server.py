@@ -24,6 +24,7 @@ HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\n"
     b"transfer-encoding: chunked\r\n\r\n"
 )
+NOT_FOUND = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
 WRITE_BYTES = 64 * 1024
 """How much is handed to the connection at once when an answer comes as fast as it is taken."""
 
@@ -98,8 +99,13 @@ class Connection(asyncio.Protocol):
         if len(self._received) < end:
             return
         arrived = time.monotonic()
+        method = bytes(self._received[:4])
         body = bytes(self._received[begin:end])
         del self._received[:end]
+        if method == b"GET ":
+            # A provider is asked for its list of models: there is none here.
+            self._transport.write(NOT_FOUND)
+            return
         self._playing = asyncio.get_running_loop().create_task(self._play(body, arrived))
 
     async def _play(self, body: bytes, arrived: float) -> None:
