@@ -1,6 +1,8 @@
 """MCP servers over the wire: their tools among ours, their lives and deaths, and none left."""
 
+import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Generator
@@ -461,3 +463,43 @@ async def _noted(note: Path, words: str) -> None:
     with trio.fail_after(30):
         while not (note.exists() and note.read_text() == words):  # noqa: ASYNC110, ASYNC240
             await trio.sleep(0.01)
+
+
+async def test_an_image_of_a_server_reaches_the_model(frontend: Frontend, workspace: Path) -> None:
+    session_id = await frontend.session(workspace, calls(bench("picture")), text("done"))
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    (call,) = calls_in(frontend.requests(session_id)[1].items)
+    assert call.output.startswith("a red one")
+    (image,) = call.images
+    assert (image.media_type, image.data[1:4]) == ("image/png", b"PNG")
+
+
+async def test_the_command_line_says_which_tools_there_are_and_how_each_server_is(
+    daemon: Daemon, frontend: Frontend
+) -> None:
+    status, said = await tiller(daemon, "tools")
+    assert status == 0
+    assert re.search(r"^mcp__tiny__echo +read", said, re.MULTILINE), said
+    assert re.search(r"^mcp__bench__change +write", said, re.MULTILINE), said
+    assert re.search(r"^tiny .*up", said, re.MULTILINE), said
+    assert re.search(r"^bad .*failed", said, re.MULTILINE), said
+    status, said = await tiller(daemon, "tools", "--json")
+    listed = [json.loads(line) for line in said.splitlines()]
+    assert {"name": "tiny", "state": "up"}.items() <= listed[-3].items()
+    status, said = await tiller(daemon, "doctor")
+    assert status == 1
+    assert re.search(r"^ok    mcp +tiny: \d+ tools$", said, re.MULTILINE), said
+    assert re.search(r"^ok    mcp +bench: \d+ tools$", said, re.MULTILINE), said
+    assert re.search(r"^fail  mcp +bad can't be used: \S+", said, re.MULTILINE), said
+
+
+async def tiller(daemon: Daemon, *arguments: str) -> tuple[int, str]:
+    """What a verb says, and its exit status."""
+    done = await trio.run_process(
+        [sys.executable, "-m", "tiller_client", *arguments],
+        capture_stdout=True,
+        check=False,
+        env=daemon.variables,
+    )
+    return done.returncode, done.stdout.decode()

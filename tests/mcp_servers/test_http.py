@@ -117,6 +117,37 @@ async def test_a_server_that_was_started_anew_is_greeted_again_and_the_call_made
     assert (await room.call("pid")).output != before
 
 
+async def test_a_server_is_told_that_its_session_is_over(room: Room, start: Start) -> None:
+    note = room.directory / "note"
+    peer = start(GOODBYES=str(note))
+    await room.start(t=McpServer(url=peer.url))
+    await room.servers.ready()
+    sent = dict(line.split(": ") for line in (await room.call("headers")).output.splitlines())
+    await room.close()
+    assert note.read_text() == f"{sent['mcp-session-id']} {sent['mcp-protocol-version']}"
+
+
+async def test_a_server_that_is_slow_to_hear_of_its_end_keeps_nobody_for_long(
+    room: Room, start: Start
+) -> None:
+    note = room.directory / "note"
+    peer = start(GOODBYES=str(note), GOODBYE_S="1000")
+    await room.start(t=McpServer(url=peer.url))
+    await room.servers.ready()
+    with trio.fail_after(2 * http.GOODBYE_S):
+        await room.close()
+    assert note.exists()
+
+
+async def test_a_server_that_is_gone_is_told_nothing(room: Room, start: Start) -> None:
+    peer = start()
+    await room.start(t=McpServer(url=peer.url))
+    await room.servers.ready()
+    peer.close()
+    with trio.fail_after(http.GOODBYE_S):
+        await room.close()
+
+
 async def test_g13_a_key_that_is_not_accepted_is_got_once_more(room: Room, start: Start) -> None:
     theirs, ours = room.directory / "theirs", room.directory / "ours"
     for file in (theirs, ours):

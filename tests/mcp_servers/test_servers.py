@@ -1,6 +1,8 @@
 """The lives of servers: started at need, found out when they have gone, never left behind."""
 
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -252,3 +254,11 @@ async def test_a_message_without_end_ends_the_server_in_bounded_memory(room: Roo
     with pytest.raises(ToolFailure, match="a message of more than 33554432 bytes"):
         await room.call("flood")
     assert (await room.call("echo", text="again")).output == "again"
+
+
+def test_the_mcp_package_is_imported_with_the_first_server_only() -> None:
+    code = (
+        "import sys, tiller_daemon.app; "
+        "sys.exit(any(name.partition('.')[0] in ('mcp', 'mcp_types') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -217,6 +217,16 @@ async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         await app(scope, receive, send)
 
 
+async def watched(scope: Scope, receive: Receive, send: Send) -> None:
+    """The server over HTTP; says in a file which session was ended, and may be slow to."""
+    if scope["type"] == "http" and scope["method"] == "DELETE":
+        headers = Headers(scope=scope)
+        said = f"{headers.get('mcp-session-id')} {headers.get('mcp-protocol-version')}"
+        _write(os.environ["GOODBYES"], said)
+        await asyncio.sleep(float(os.environ.get("GOODBYE_S", "0")))
+    await app(scope, receive, send)
+
+
 app = server.streamable_http_app()
 
 
@@ -227,6 +237,7 @@ def main() -> None:
     listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
     print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
     taken = guarded if "KEY_FILE" in os.environ else app
+    taken = watched if "GOODBYES" in os.environ else taken
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     config = uvicorn.Config(taken, log_level="warning")
     asyncio.run(uvicorn.Server(config).serve([listener]))

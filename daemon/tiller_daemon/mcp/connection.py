@@ -282,7 +282,10 @@ async def _hold_process(owner: Owner, era: Era) -> _End:
 async def _hold_http(owner: Owner, era: Era) -> _End:
     line = HttpLine(owner.settings, owner.means.key(owner.settings))
     async with line.client:
-        return await _converse(owner, line.transport(), line, era)
+        try:
+            return await _converse(owner, line.transport(), line, era)
+        finally:
+            await line.say_goodbye()
 
 
 async def _converse(owner: Owner, streams: Streams, way: Way, era: Era) -> _End:

@@ -5,7 +5,7 @@ the package only tells that there was an error.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Final
 
 import httpx2
@@ -31,6 +31,11 @@ NOT_FOUND: Final = 404
 SESSION: Final = "mcp-session-id"
 """What the server calls the session; it answers 404 when it does not know it (any more)."""
 
+VERSION: Final = "mcp-protocol-version"
+
+GOODBYE_S: Final = 1.0
+"""How long a server may take to hear that its session is over; the end of the daemon waits."""
+
 
 class HttpProblem(Exception):
     """A request that could not be made, or an answer that can't be used; a clause says why."""
@@ -45,6 +50,7 @@ class HttpLine:
         self._key: Final = key
         self._refused = 0
         self._forgotten = False
+        self._session: dict[str, str] = {}
         self.client: Final = httpx2.AsyncClient(
             headers=settings.headers,
             auth=_KeyAuth(key, settings.api_key_header or BEARER) if key else None,
@@ -60,8 +66,22 @@ class HttpLine:
     def transport(self) -> AbstractAsyncContextManager[tuple[Any, Any]]:
         """The package's transport over this client."""
         return streamable_http_client(
-            self._url, http_client=self.client, max_sse_event_size=BODY_BYTES_MAX
+            self._url,
+            http_client=self.client,
+            # The package's goodbye is not said when we are cancelled, which is how nearly all end.
+            terminate_on_close=False,
+            max_sse_event_size=BODY_BYTES_MAX,
         )
+
+    async def say_goodbye(self) -> None:
+        """Tell the server that its session is over, also when cancelled; it may not answer."""
+        if SESSION not in self._session or self._forgotten:
+            return
+        with (
+            trio.move_on_after(GOODBYE_S, shield=True),
+            suppress(httpx2.HTTPError, HttpProblem),
+        ):
+            await self.client.delete(self._url, headers=self._session)
 
     def how_it_ended(self) -> str:
         """Why it can't be used any more, as a clause."""
@@ -75,6 +95,9 @@ class HttpLine:
     async def _look(self, response: httpx2.Response) -> None:
         await trio.lowlevel.checkpoint()
         self._refused = response.status_code if response.is_error else 0
+        for name in (SESSION, VERSION):
+            if value := response.headers.get(name) or response.request.headers.get(name):
+                self._session[name] = value
         if response.status_code == NOT_FOUND and SESSION in response.request.headers:
             self._forgotten = True
         response.stream = _Bounded(response.stream)
