@@ -153,7 +153,6 @@ async def _serve_sessions(
         async with trio.open_nursery() as socket_nursery:
             socket_nursery.start_soon(transport.serve, server.handle)
             socket_nursery.start_soon(_stop_on_signal, server)
-            _warn_of_what_is_not_used(services.configuration())
             log.info("ready", version=DAEMON_VERSION, log=services.log.path, pid=os.getpid())
             tell_service_manager("READY=1")
             task_status.started()
@@ -162,11 +161,6 @@ async def _serve_sessions(
             await _end_turns(server, supervisor)
             socket_nursery.cancel_scope.cancel()
         session_nursery.cancel_scope.cancel()
-
-
-def _warn_of_what_is_not_used(configuration: Configuration) -> None:
-    if configuration.resume == "auto":
-        log.warning("resume_not_used", why="not built yet: unfinished turns are closed")
 
 
 async def _end_turns(server: Server, supervisor: Supervisor) -> None:

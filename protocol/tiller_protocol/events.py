@@ -21,7 +21,7 @@ from tiller_protocol.items import (
     ToolErrorKind,
     Usage,
 )
-from tiller_protocol.settings import Approve, Budget, SandboxMode, Settings
+from tiller_protocol.settings import Approve, Budget, FollowUps, SandboxMode, Settings
 
 Outcome = Literal["completed", "interrupted", "failed", "blocked", "limit_reached"]
 Channel = Literal["text", "arguments", "output"]
@@ -105,6 +105,7 @@ class TurnContextShown(Struct, frozen=True, omit_defaults=True):
     output_schema: dict[str, Any] | None = None
     system_prompt: str = ""
     sandbox: SandboxMode = "full_access"
+    follow_ups: FollowUps = "one_at_a_time"
 
 
 class TurnStarted(Body, frozen=True, tag="turn_started"):

@@ -40,6 +40,7 @@ from tiller_protocol.items import (
     AssistantMessage,
     BackgroundCommand,
     Item,
+    Notice,
     Patch,
     PlanEntry,
     QueuedInput,
@@ -51,9 +52,15 @@ from tiller_protocol.items import (
 )
 from tiller_protocol.settings import Settings
 
+RESUMED = "resumed"
+"""Code of the notice that a turn goes on after the daemon had stopped in it."""
+
 
 class OpenTurn(Struct, omit_defaults=True):
-    """The turn that runs, or that was running when the log ended. `step` is 0 before the first."""
+    """The turn that runs, or that was running when the log ended. `step` is 0 before the first.
+
+    It was `resumed` so many times, after `away_s` seconds in all in which no daemon ran it.
+    """
 
     turn_id: str
     started_at: float
@@ -65,6 +72,12 @@ class OpenTurn(Struct, omit_defaults=True):
     usage: Usage = Usage()
     cost: float | None = None
     last_message: str = ""
+    resumed: int = 0
+    away_s: float = 0.0
+
+    def worked_s(self, now: float) -> float:
+        """How long it has run until `now`, in Unix seconds."""
+        return max(0.0, now - self.started_at - self.away_s)
 
 
 class Mark(Struct, frozen=True, omit_defaults=True):
@@ -187,6 +200,7 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
         case ItemStarted():
             snapshot.items.append(body.item)
             snapshot.open_items.append(body.item.id)
+            _note_resumption(snapshot, body.item, event.time)
         case ItemCompleted():
             snapshot.items[_position(snapshot, body.item.id)] = body.item
             snapshot.open_items.remove(body.item.id)
@@ -334,6 +348,12 @@ def _count_sub_agent(snapshot: Snapshot, before: SubAgent | None, now: SubAgent)
 def _note_last_message(snapshot: Snapshot, item: Item) -> None:
     if snapshot.turn and isinstance(item, AssistantMessage) and item.state != "discarded":
         snapshot.turn.last_message = item.text
+
+
+def _note_resumption(snapshot: Snapshot, item: Item, time: float) -> None:
+    if snapshot.turn and isinstance(item, Notice) and item.code == RESUMED:
+        snapshot.turn.resumed += 1
+        snapshot.turn.away_s += max(0.0, time - snapshot.updated_at)
 
 
 def _begin_step(snapshot: Snapshot, body: StepStarted) -> None:

@@ -88,9 +88,9 @@ RECOVERY = (
     ),
     Fault(
         "G11 the session works on with the queue that recovery made",
-        SESSION + "loaded.py",
-        "                session.reload_queue()",
-        "                pass",
+        SESSION + "actor.py",
+        "            self._state.queue.restore(self.outbox.settle().queue)",
+        "            pass",
     ),
     Fault(
         "G11 an unfinished turn is closed before the sockets open",
@@ -109,6 +109,33 @@ RECOVERY = (
         "protocol/tiller_protocol/snapshot.py",
         "_closed(item) if item.id in parent.open_items else item",
         "item",
+    ),
+)
+
+RESUMING = (
+    Fault(
+        "B50 a turn is not resumed for ever",
+        SESSION + "resuming.py",
+        "    if turn.resumed >= RESUMES_MAX:",
+        "    if turn.resumed > RESUMES_MAX:",
+    ),
+    Fault(
+        "B50 what a resumed turn has taken counts",
+        SESSION + "freeze.py",
+        "steps=before.steps - turn.step, turn_steps=turn.step",
+        "turn_steps=turn.step",
+    ),
+    Fault(
+        "B50 the limits of a resumed turn hold",
+        TURN + "loop.py",
+        "    if step and (reached := purse.turn_limit(step)):",
+        "    if step and (reached := purse.session_limit()):",
+    ),
+    Fault(
+        "B50 the turn of a sub-agent is closed",
+        SESSION + "resuming.py",
+        "    if turn is None or snapshot.owner_id:",
+        "    if turn is None:",
     ),
 )
 
@@ -184,4 +211,4 @@ REQUESTS = (
     ),
 )
 
-FAULTS = OUTBOX + ENDING + RECOVERY + HISTORY + REQUESTS
+FAULTS = OUTBOX + ENDING + RECOVERY + RESUMING + HISTORY + REQUESTS

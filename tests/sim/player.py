@@ -119,6 +119,8 @@ async def _play(program: Program) -> Seen:
         async with trio.open_nursery() as machine:
             world = World({"s": program.script}, program.seed)
             world.context_window = program.context_window
+            if program.resumes:
+                world.configuration = structs.replace(world.configuration, resume="auto")
             world.commit_s = lambda: world.random.choice(program.commits_s)
             async with trio.open_nursery() as followers:
                 player = _Player(world, followers, seen)

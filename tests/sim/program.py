@@ -64,6 +64,9 @@ WINDOW_TOKENS = 4_000
 """A context window that prompt and tools fill to a third, and a few answers wholly."""
 
 
+RESUMES_SHARE = 0.5
+
+
 class Action(Struct, frozen=True):
     """After `wait_s`, so many frontends at once do `kind`; `number` chooses among what there is."""
 
@@ -74,7 +77,7 @@ class Action(Struct, frozen=True):
 
 
 class Program(Struct, frozen=True):
-    """Everything that decides a run."""
+    """Everything that decides a run; `resumes` is whether turns go on after the daemon's end."""
 
     seed: int
     script: Script
@@ -82,6 +85,7 @@ class Program(Struct, frozen=True):
     settings: Settings = Settings()
     context_window: int | None = None
     commits_s: tuple[float, ...] = (0.0,)
+    resumes: bool = False
 
 
 def program_of(seed: int) -> Program:
@@ -100,6 +104,7 @@ def program_of(seed: int) -> Program:
         ),
         window,
         draw.choice(COMMITS_S),
+        resumes=draw.random() < RESUMES_SHARE,
     )
 
 

@@ -5,7 +5,7 @@ and the next request is one that every provider takes.
 """
 
 import os
-from copy import deepcopy
+from copy import copy, deepcopy
 from itertools import count
 
 import pytest
@@ -16,9 +16,11 @@ from sim.player import SessionSeen
 from support.wires import check_on_every_wire
 from tiller_daemon.models.base import ModelRequest
 from tiller_daemon.session.recovery import load_snapshot, recovery_of
+from tiller_daemon.session.resuming import may_be_resumed
 from tiller_daemon.store.base import Log
+from tiller_daemon.turn.closing import resuming_bodies
 from tiller_daemon.turn.history import History
-from tiller_protocol.events import Event
+from tiller_protocol.events import Event, StepStarted
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Item, UserMessage
 from tiller_protocol.lifecycle import LifecycleState, advance
@@ -49,6 +51,8 @@ async def _cut_everywhere(session: SessionSeen, log: Log) -> None:
         advance(state, event)
         snapshot = await load_snapshot(log, session.session_id, event.seq)
         assert snapshot.seq == event.seq
+        if may_be_resumed(snapshot):
+            _resume(deepcopy(snapshot), deepcopy(state))
         _recover(snapshot, deepcopy(state))
         assert _rests(snapshot) or event.seq not in session.commits, event
         history = History([*snapshot.items, NEXT_INPUT], snapshot.pruned)
@@ -59,9 +63,7 @@ async def _cut_everywhere(session: SessionSeen, log: Log) -> None:
 
 def _recover(snapshot: Snapshot, state: LifecycleState) -> None:
     """Close what is open as the daemon does, and see that it is closed by the rules."""
-    recovery = recovery_of(
-        snapshot, snapshot.updated_at + 1.0, map("new{}".format, count()).__next__
-    )
+    recovery = recovery_of(snapshot, map("new{}".format, count()).__next__)
     if recovery is not None:
         bodies = [(body, recovery.turn_id) for body in recovery.of_turn]
         bodies += [(body, None) for body in recovery.of_session]
@@ -71,6 +73,26 @@ def _recover(snapshot: Snapshot, state: LifecycleState) -> None:
             fold(snapshot, event)
     assert snapshot.turn is None
     assert state.turn_id is None
+
+
+def _resume(snapshot: Snapshot, state: LifecycleState) -> None:
+    """Go on with the open turn as the daemon may, and see that its next step is a valid one."""
+    turn = snapshot.turn
+    assert turn is not None
+    turn_before = copy(turn)
+    now = snapshot.updated_at + 9.0
+    bodies = resuming_bodies(snapshot, now, map("new{}".format, count()).__next__)
+    for body in (*bodies, StepStarted(turn.step + 1)):
+        event = Event(snapshot.seq + 1, snapshot.session_id, now, body, turn.turn_id)
+        advance(state, event)
+        fold(snapshot, event)
+    assert snapshot.turn is not None
+    assert snapshot.turn.resumed == turn_before.resumed + 1
+    assert snapshot.turn.away_s == pytest.approx(turn_before.away_s + 9.0)
+    assert not snapshot.open_items
+    assert not snapshot.requests
+    history = History(snapshot.items, snapshot.pruned)
+    _check_request(snapshot, history.for_request())
 
 
 def _rests(snapshot: Snapshot) -> bool:

@@ -186,7 +186,7 @@ class ActiveTurn:
 
     def elapsed_s(self) -> float:
         """How long the turn has run."""
-        return max(0.0, self._services.time() - self.open_turn().started_at)
+        return self.open_turn().worked_s(self._services.time())
 
     def spent_by_others(self) -> Spent:
         """What its sub-agents, and those beside it, spend of its budgets."""

@@ -14,12 +14,15 @@ from tiller_daemon.session.delegation import CLIENT, Sessions
 from tiller_daemon.session.errand import Errand
 from tiller_daemon.session.handlers import handle, overloaded
 from tiller_daemon.session.outbox import Outbox
+from tiller_daemon.session.recovery import recovery_of
 from tiller_daemon.session.rejections import record_rejection
 from tiller_daemon.session.requests import CANCELLED, NobodyWaits, no_request, too_late
+from tiller_daemon.session.resuming import resume
 from tiller_daemon.session.reverting import put_back
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.state import Pending, SessionState
 from tiller_daemon.store.base import LogError, SubmissionRow
+from tiller_daemon.turn.closing import DAEMON_STOPPED
 from tiller_daemon.turn.history import History
 from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Rejected
 from tiller_protocol.codec import encode_answer
@@ -55,6 +58,9 @@ class Session:
         self._send, self._receive = trio.open_memory_channel[Pending](SUBMISSIONS_WAITING_MAX)
         self._nursery: trio.Nursery | None = None
         self._scope = trio.CancelScope()
+        self.recovered = trio.Event()
+        """Set when what was left to say of a session found in the log is put, or it has ended."""
+        self._ended = trio.Event()
         self._over = False
 
     @property
@@ -93,21 +99,28 @@ class Session:
         """Whether a task of this session waits for the answer to this request."""
         return request_id in self._state.requests
 
-    async def run(self) -> None:
-        """Serve until cancelled; whoever still waits for an answer then gets a rejection."""
+    async def run(self, *, resumes: bool = False) -> None:
+        """Serve until cancelled; whoever still waits for an answer then gets a rejection.
+
+        What the log shows unfinished is closed first; with `resumes` its turn goes on, if it can.
+        """
         try:
             with self._scope:
-                await self._serve()
+                await self._serve(resumes=resumes)
         finally:
             self._over = True
+            self.recovered.set()
             self.outbox.close()
             for pending in list(self._pending.values()):
-                self._answer(pending, self._ended(pending))
+                self._answer(pending, self._unavailable(pending))
+            self._ended.set()
             del self._state.begin  # leads back here: history would live until a full collection
 
-    async def _serve(self) -> None:
+    async def _serve(self, *, resumes: bool) -> None:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
+            self._recover(resumes=resumes)
+            self.recovered.set()
             nursery.start_soon(self.outbox.run)
             nursery.start_soon(self._state.background.run)
             nursery.start_soon(self.submission_loop)
@@ -117,10 +130,6 @@ class Session:
         self._over = True
         self._scope.cancel()
 
-    def reload_queue(self) -> None:
-        """Take the queue from the snapshot, after recovery has put steering back into it."""
-        self._state.queue.restore(self.outbox.settle().queue)
-
     async def submit(self, pending: Pending) -> AnyAnswer:
         """Queue a submission and wait for its answer.
 
@@ -128,7 +137,7 @@ class Session:
         """
         self.active_at = self._services.time()
         if self._over:
-            return self._ended(pending)
+            return self._unavailable(pending)
         try:
             self._send.send_nowait(pending)
         except trio.WouldBlock:
@@ -153,6 +162,12 @@ class Session:
         await self._resting.wait()
         await self._state.background.end_all()
         await self.outbox.committed()
+
+    async def leave(self) -> None:
+        """End with the turn unfinished in the log, its calls and processes ended, to be resumed."""
+        await self.outbox.committed()
+        self._scope.cancel()
+        await self._ended.wait()
 
     async def rest(self) -> None:
         """Wait until no turn is active."""
@@ -226,9 +241,19 @@ class Session:
         pending.answered.set()
         self._pending.pop(pending.submission_id, None)
 
-    def _ended(self, pending: Pending) -> AnyAnswer:
+    def _unavailable(self, pending: Pending) -> AnyAnswer:
         message = self.outbox.broken.message if self.outbox.broken else "The session is closing."
         return RejectionError("unavailable", message).answer(pending.submission_id)
+
+    def _recover(self, *, resumes: bool) -> None:
+        snapshot = self.outbox.settle()
+        why = resume(self._state) if resumes else DAEMON_STOPPED
+        if self._state.turn:
+            return
+        if found := recovery_of(snapshot, self._services.new_id, why):
+            self.outbox.put(*found.of_turn, turn_id=found.turn_id)
+            self.outbox.put(*found.of_session)
+            self._state.queue.restore(self.outbox.settle().queue)
 
     def _begin(self, turn: ActiveTurn, history: History) -> None:
         self._state.turn = turn

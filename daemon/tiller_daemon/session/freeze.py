@@ -31,7 +31,7 @@ from tiller_daemon.turn.context import (
 from tiller_daemon.workspace.agents import FoundAgent
 from tiller_daemon.workspace.sandbox import strictest
 from tiller_protocol.settings import Rule, Settings, TurnOverrides
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import OpenTurn, Snapshot
 
 MCP_PREFIX = "mcp__"
 """What the names of MCP servers' tools begin with."""
@@ -90,6 +90,48 @@ def freeze_context(
         depth=depth,
     )
     return FrozenTurn(context, model, compaction, tools)
+
+
+def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> FrozenTurn:
+    """Return the context of a turn found in the log, so that it goes on as what it was.
+
+    Rules and options of the model are those that hold now: no event says what they were. Raises
+    `RejectionError` when that is not possible, as its model is not there any more.
+    """
+    shown, there_are = turn.context, services.tools()
+    overrides = TurnOverrides(
+        agent=shown.agent,
+        model=shown.model,
+        variant=shown.variant or None,
+        approve=shown.approve,
+        sandbox=shown.sandbox,
+        max_steps=shown.max_steps,
+        turn_budget=shown.turn_budget,
+        tools=tuple(name for name in shown.tools if name in there_are),
+        output_schema=shown.output_schema,
+    )
+    frozen = freeze_context(services, snapshot, overrides)
+    spent = Spent(
+        turn.step + turn.delegated_steps,
+        turn.usage.tokens,
+        turn.cost or 0.0,
+        turn.worked_s(snapshot.updated_at),
+    )
+    before, budgets = frozen.context.before, frozen.context.budgets
+    context = structs.replace(
+        frozen.context,
+        turn_id=turn.turn_id,
+        system_prompt=shown.system_prompt,
+        follow_ups=shown.follow_ups,
+        budgets=structs.replace(
+            budgets,
+            session=shown.session_budget,
+            spent_before=budgets.spent_before.minus(spent._replace(time_s=0.0)),
+            spent=spent,
+        ),
+        before=structs.replace(before, steps=before.steps - turn.step, turn_steps=turn.step),
+    )
+    return frozen._replace(context=context)
 
 
 def _asked(

@@ -11,7 +11,8 @@ import trio
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.actor import Session
-from tiller_daemon.session.recovery import load_snapshot, recovery_of
+from tiller_daemon.session.recovery import load_snapshot
+from tiller_daemon.session.resuming import may_be_resumed
 from tiller_daemon.session.services import Services
 from tiller_daemon.store.base import LogError
 from tiller_protocol.events import SessionCreated
@@ -43,28 +44,42 @@ class LoadedSessions:
         return iter(list(self._sessions.values()))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Own the sessions' tasks until cancelled; started when unfinished turns are closed."""
+        """Own the sessions' tasks until cancelled; started when unfinished turns are closed.
+
+        Those that are to be resumed get ready meanwhile: whoever asks for such a session waits.
+        """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            for session_id in await self._services.log.unfinished():
-                await self._recover(session_id)
+            unfinished = await self._services.log.unfinished()
+            if self._resumes():
+                for session_id in unfinished:
+                    nursery.start_soon(self._recover, session_id)
+            else:
+                for session_id in unfinished:
+                    await self._recover(session_id)
             task_status.started()
             while True:
                 await trio.sleep(UNLOAD_CHECK_S)
                 self._unload_idle()
 
     async def shut_down(self) -> None:
-        """Interrupt all turns and put everything into the log."""
+        """End all turns and put everything into the log; what is resumed later stays unfinished."""
+        resumes = self._resumes()
         async with trio.open_nursery() as nursery:
             for session in self:
-                nursery.start_soon(_shut_down, session)
+                nursery.start_soon(
+                    _shut_down, session, resumes and may_be_resumed(session.snapshot)
+                )
 
     def get(self, session_id: str) -> Session | None:
         """The session if it is in memory."""
         return self._sessions.get(session_id)
 
-    async def find(self, session_id: str) -> Session:
-        """The session, loaded if need be; raises `RejectionError` or `LogError`."""
+    async def find(self, session_id: str, *, resumes: bool = False) -> Session:
+        """The session, loaded if need be; raises `RejectionError` or `LogError`.
+
+        A turn that is found unfinished is closed, or goes on if it `resumes`.
+        """
         while (loading := self._loading.get(session_id)) is not None:
             await loading.wait()
         if session := self._sessions.get(session_id):
@@ -74,23 +89,22 @@ class LoadedSessions:
             if await self._services.log.session(session_id) is None:
                 raise no_session(session_id)
             snapshot = await load_snapshot(self._services.log, session_id)
-            session = self.start(snapshot)
-            if found := recovery_of(snapshot, self._services.time(), self._services.new_id):
-                session.outbox.put(*found.of_turn, turn_id=found.turn_id)
-                session.outbox.put(*found.of_session)
-                session.reload_queue()
-                await session.outbox.committed()
+            if resumes:
+                await self._services.discover()
+            session = self.start(snapshot, resumes=resumes)
+            await session.recovered.wait()
+            await session.outbox.committed()
             return session
         finally:
             del self._loading[session_id]
             loaded.set()
 
-    def start(self, snapshot: Snapshot) -> Session:
+    def start(self, snapshot: Snapshot, *, resumes: bool = False) -> Session:
         """Run a session that is new, or was read from the log."""
         session = Session(self._services, snapshot, self)
         self._sessions[snapshot.session_id] = session
         assert self._nursery is not None
-        self._nursery.start_soon(self._run_session, session)
+        self._nursery.start_soon(self._run_session, session, resumes)
         return session
 
     async def create_owned(
@@ -118,17 +132,20 @@ class LoadedSessions:
             session.stop()
             self._sessions.pop(session_id, None)
 
+    def _resumes(self) -> bool:
+        return self._services.configuration().resume == "auto"
+
     async def _recover(self, session_id: str) -> None:
-        """Close an unfinished turn; one session that can't be read does not stop the others."""
+        """Close or resume an unfinished turn; a session that can't be read stops no other one."""
         try:
-            await self.find(session_id)
+            await self.find(session_id, resumes=self._resumes())
         except (LogError, RejectionError) as error:
             log.error("session_not_recovered", session_id=session_id, reason=str(error))
 
-    async def _run_session(self, session: Session) -> None:
+    async def _run_session(self, session: Session, resumes: bool) -> None:  # noqa: FBT001
         session_id = session.snapshot.session_id
         try:
-            await session.run()
+            await session.run(resumes=resumes)
         except* LogError as errors:
             reason = str(errors.exceptions[0])
             log.error("session_closed_by_log", session_id=session_id, reason=reason)
@@ -146,9 +163,9 @@ class LoadedSessions:
                 session.stop()
 
 
-async def _shut_down(session: Session) -> None:
+async def _shut_down(session: Session, resumed_later: bool) -> None:  # noqa: FBT001
     try:
-        await session.shut_down()
+        await (session.leave() if resumed_later else session.shut_down())
     except LogError as error:
         session_id = session.snapshot.session_id
         log.error("session_not_saved", session_id=session_id, reason=error.message)

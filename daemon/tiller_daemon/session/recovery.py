@@ -9,7 +9,7 @@ from tiller_daemon.store.base import Log, LogError
 from tiller_daemon.turn.closing import DAEMON_STOPPED, closing_bodies
 from tiller_daemon.turn.context import Ending
 from tiller_protocol.codec import decode_event
-from tiller_protocol.errors import BadMessage
+from tiller_protocol.errors import BadMessage, ErrorInfo
 from tiller_protocol.events import (
     AnyBody,
     BackgroundChanged,
@@ -65,18 +65,20 @@ class Recovery(NamedTuple):
     of_session: tuple[AnyBody, ...]
 
 
-def recovery_of(snapshot: Snapshot, now: float, new_id: Callable[[], str]) -> Recovery | None:
+def recovery_of(
+    snapshot: Snapshot, new_id: Callable[[], str], reason: ErrorInfo = DAEMON_STOPPED
+) -> Recovery | None:
     """Return what is left to be said of a session found in the log; `None` if nothing is.
 
     Steering that the turn had not taken goes back to the queue. A call that was running is `lost`
-    and never run again; so is a background command.
+    and never run again; so is a background command. The turn has lasted as long as it wrote.
     """
     lost = lost_commands(snapshot)
     of_session: list[AnyBody] = [] if lost is None else [BackgroundChanged(lost)]
     if snapshot.turn is None:
         return Recovery(None, (), tuple(of_session)) if of_session else None
-    ending = Ending("interrupted", DAEMON_STOPPED)
-    of_turn = closing_bodies(snapshot, ending, now, new_id, lost=True)
+    ending = Ending("interrupted", reason)
+    of_turn = closing_bodies(snapshot, ending, snapshot.updated_at, new_id, lost=True)
     queue = InputQueue(snapshot.queue)
     if queue.hand_back():
         of_session.append(QueueChanged(queue.queue))

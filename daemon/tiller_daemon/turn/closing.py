@@ -32,7 +32,7 @@ from tiller_protocol.items import (
     ToolErrorKind,
     Usage,
 )
-from tiller_protocol.snapshot import OpenTurn, Snapshot, add_cost
+from tiller_protocol.snapshot import RESUMED, OpenTurn, Snapshot, add_cost
 
 INTERRUPTED_NOTICE = (
     "The user interrupted this turn. Commands that were running were stopped and may have done "
@@ -45,6 +45,11 @@ STOPPED_NOTICE = (
 LOST_OUTPUT = (
     "The daemon stopped while this call ran: it may have done all, part or none of its work. "
     "It was not repeated."
+)
+RESUMED_NOTICE = (
+    "The daemon stopped while this turn ran, and runs again: go on with what you were doing. Calls "
+    "without a result may have done all, part or none of their work and were not repeated, and "
+    "background commands were ended. Look before you rely on anything."
 )
 RESUMABLE = ". The sub-agent's session is {session_id}: `resume` it to go on from there"
 OUTPUT_KEPT_CHARS_MAX = 48_000
@@ -74,6 +79,39 @@ def closing_bodies(
     turn = snapshot.turn
     if turn is None:
         return ()
+    bodies = _close_open(snapshot, now, new_id, lost=lost)
+    if turn.step_open:
+        bodies.append(StepEnded(turn.step, _finish_reason(ending), streamed, cost))
+    open_step = (streamed, cost) if turn.step_open else (Usage(), None)
+    if ending.outcome == "interrupted":
+        text = STOPPED_NOTICE if lost else INTERRUPTED_NOTICE
+        bodies += _notice("interrupted", text, new_id)
+    return (*bodies, _turn_ended(turn, ending, now, *open_step))
+
+
+def resuming_bodies(
+    snapshot: Snapshot, now: float, new_id: Callable[[], str]
+) -> tuple[AnyBody, ...]:
+    """Events after which the open turn of a `snapshot` found in the log can take its next step.
+
+    The notice comes first, as its time says how long the daemon was away.
+    """
+    bodies = _notice(RESUMED, RESUMED_NOTICE, new_id)
+    bodies += _close_open(snapshot, now, new_id, lost=True)
+    if snapshot.turn and snapshot.turn.step_open:
+        bodies.append(StepEnded(snapshot.turn.step, "interrupted", Usage(), None))
+    return tuple(bodies)
+
+
+def _notice(code: str, text: str, new_id: Callable[[], str]) -> list[AnyBody]:
+    notice = Notice(ItemId(new_id()), code, text)
+    return [ItemStarted(notice), ItemCompleted(notice)]
+
+
+def _close_open(
+    snapshot: Snapshot, now: float, new_id: Callable[[], str], *, lost: bool
+) -> list[AnyBody]:
+    """Close requests and items."""
     bodies: list[AnyBody] = [RequestResolved(r.id, "cancelled") for r in snapshot.requests]
     for item in snapshot.items:
         if item.id in snapshot.open_items:
@@ -81,14 +119,7 @@ def closing_bodies(
     if lost and _may_have_written(snapshot):
         patch = Patch(ItemId(new_id()), ())
         bodies += [ItemStarted(patch), ItemCompleted(patch)]
-    if turn.step_open:
-        bodies.append(StepEnded(turn.step, _finish_reason(ending), streamed, cost))
-    open_step = (streamed, cost) if turn.step_open else (Usage(), None)
-    if ending.outcome == "interrupted":
-        text = STOPPED_NOTICE if lost else INTERRUPTED_NOTICE
-        notice = Notice(ItemId(new_id()), "interrupted", text)
-        bodies += [ItemStarted(notice), ItemCompleted(notice)]
-    return (*bodies, _turn_ended(turn, ending, now, *open_step))
+    return bodies
 
 
 def _may_have_written(snapshot: Snapshot) -> bool:
@@ -142,7 +173,7 @@ def _turn_ended(
         outcome=ending.outcome,
         steps=turn.steps_ended + turn.step_open,
         usage=turn.usage.plus(streamed),
-        duration_s=max(0.0, now - turn.started_at),
+        duration_s=turn.worked_s(now),
         last_message=ending.last_message or turn.last_message,
         cost=add_cost(turn.cost, cost),
         error=ending.error,

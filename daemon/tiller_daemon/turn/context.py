@@ -67,23 +67,29 @@ class Permissions(Struct, frozen=True):
 
 
 class Budgets(Struct, frozen=True):
-    """What a turn and its session may spend, and what the session had spent before the turn."""
+    """What a turn and its session may spend, and what the session had spent before the turn.
+
+    A turn that is resumed had spent `spent` itself when the daemon stopped.
+    """
 
     max_steps: int
     turn: Budget
     session: Budget
     spent_before: Spent
+    spent: Spent = Spent()
 
 
 class Before(Struct, frozen=True):
     """What the session had come to before the turn.
 
-    It had taken so many `steps`; the provider counted `tokens` for the first `items` of history.
+    It had taken so many `steps`; the provider counted `tokens` for the first `items` of history. A
+    turn that is resumed had taken `turn_steps` more.
     """
 
     steps: int
     tokens: int
     items: int
+    turn_steps: int = 0
 
 
 class TurnContext(Struct, frozen=True):
@@ -126,6 +132,7 @@ class TurnContext(Struct, frozen=True):
             output_schema=self.output_schema,
             system_prompt=self.system_prompt,
             sandbox=self.permissions.sandbox.mode,
+            follow_ups=self.follow_ups,
         )
 
 

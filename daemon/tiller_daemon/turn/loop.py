@@ -2,7 +2,8 @@
 
 `run_turn` is the whole control flow. It decides by what a response holds, not by its finish reason
 alone. It opens no turn and closes none: the session has logged `turn_started`, and closes the turn
-by what `run_turn` returns, also when it is cancelled or crashes.
+by what `run_turn` returns, also when it is cancelled or crashes. A turn that is resumed after the
+daemon has stopped is the same flow, with the steps that it had taken counted.
 """
 
 from collections.abc import Sequence
@@ -46,13 +47,12 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
     purse = _Purse(context.budgets, ports)
     if reached := purse.session_limit():
         return Ending("limit_reached", ErrorInfo("session_budget", f"No turn: {reached}."))
-    said = await ports.hooks.turn_started(last_said(history.items))
-    if said.denied:
-        return Ending("blocked", ErrorInfo("hook", said.denied))
-    if said.context:
-        await _tell("hook", said.context, history, ports)
+    step = context.before.turn_steps
+    if step and (reached := purse.turn_limit(step)):
+        return _limit_reached(reached)
+    if not step and (denied := await _ask_hooks(history, ports)):
+        return Ending("blocked", ErrorInfo("hook", denied))
     room = Room(context, history, ports)
-    step = 0
     repaired = False
     while True:
         try:
@@ -99,6 +99,14 @@ async def run_compaction(context: TurnContext, history: History, ports: Ports) -
     return Ending("completed")
 
 
+async def _ask_hooks(history: History, ports: Ports) -> str:
+    """Tell the user's hooks that the turn begins; returns why it may not, if so."""
+    said = await ports.hooks.turn_started(last_said(history.items))
+    if said.context and not said.denied:
+        await _tell("hook", said.context, history, ports)
+    return said.denied
+
+
 class _Purse:
     """What may still be spent; the time of a call that runs counts when it has ended."""
 
@@ -106,7 +114,7 @@ class _Purse:
         self._budgets = budgets
         self._ports = ports
         self._began = ports.time()
-        self._spent = Spent()
+        self._spent = budgets.spent
 
     def spend(self, step: StepEnded) -> None:
         """Count a step."""
@@ -117,19 +125,28 @@ class _Purse:
         reached = used_up(self._budgets.session, self._budgets.spent_before.plus(self._now()))
         return reached and f"the session ends here: {reached}"
 
+    def turn_limit(self, step: int) -> str | None:
+        """The limit of the turn that is reached with request number `step`, as a clause."""
+        return self._out_of_steps(step) or used_up(self._budgets.turn, self._now())
+
     def limit(self, step: int) -> str | None:
         """The limit that makes request number `step` of the turn the last one."""
         now = self._now()
         before = self._budgets.spent_before
         ahead = Spent(steps=1)
-        if step >= self._budgets.max_steps:
-            return f"its limit of {step} steps is reached"
-        return used_up_next(self._budgets.turn, now, ahead) or used_up_next(
-            self._budgets.session, before.plus(now), ahead
+        return (
+            self._out_of_steps(step)
+            or used_up_next(self._budgets.turn, now, ahead)
+            or used_up_next(self._budgets.session, before.plus(now), ahead)
         )
 
+    def _out_of_steps(self, step: int) -> str | None:
+        if step >= self._budgets.max_steps:
+            return f"its limit of {self._budgets.max_steps} steps is reached"
+        return None
+
     def _now(self) -> Spent:
-        own = self._spent._replace(time_s=max(0.0, self._ports.time() - self._began))
+        own = self._spent.plus(Spent(time_s=max(0.0, self._ports.time() - self._began)))
         return own.plus(self._ports.spent_by_others())
 
 
@@ -174,12 +191,16 @@ def _ending(frozen: StepContext, done: Done, ports: Ports) -> Ending | None:
     if done.rejected:
         return Ending("blocked", ErrorInfo("rejected", "The user rejected a tool call."))
     if frozen.limit and (done.response.calls or ports.mailbox.queue):
-        message = f"The turn ended because {frozen.limit}. Send a message to go on."
-        return Ending("limit_reached", ErrorInfo("limit_reached", message))
+        return _limit_reached(frozen.limit)
     if done.response.finish_reason == "content_filter":
         message = "The provider withheld the answer by its content policy."
         return Ending("failed", ErrorInfo("content_policy", message))
     return None
+
+
+def _limit_reached(limit: str) -> Ending:
+    message = f"The turn ended because {limit}. Send a message to go on."
+    return Ending("limit_reached", ErrorInfo("limit_reached", message))
 
 
 async def _tell(code: str, text: str, history: History, ports: Ports) -> None:
