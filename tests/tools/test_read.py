@@ -128,6 +128,14 @@ async def test_b58_a_huge_file_is_read_from_its_beginning_and_not_whole(bench):
         opened.write(b"line\n" * 4000)
     result = await bench.call("read", path="huge.txt", limit=2)
     assert result.output.startswith("     1\tline\n     2\tline\n(The file goes on.")
+    with file.open("r+b") as opened:
+        opened.write(b"\xff\xfe" + b"x\0" * 8000)
+    with pytest.raises(ToolFailure, match=r"huge\.txt is too large for UTF-16 LE; use `iconv`"):
+        await bench.call("read", path="huge.txt")
+    with file.open("r+b") as opened:
+        opened.write(b"\xef\xbb\xbf1" + b"\n" * 20_000)
+    result = await bench.call("read", path="huge.txt", limit=1)
+    assert result.output.startswith("     1\t1\n(The file goes on.")
     assert file.resolve() not in bench.files.seen
 
 

@@ -33,6 +33,11 @@ class Encoding(NamedTuple):
     errors: str
     mark: bytes = b""
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether bytes of ASCII are other characters in it, so that no line is to be seen."""
+        return self.codec.startswith("utf-16")
+
 
 UTF_8: Final = Encoding("UTF-8", "utf-8", "surrogateescape")
 WINDOWS_1252: Final = Encoding("Windows-1252", "cp1252", "tiller-undefined")
@@ -66,9 +71,9 @@ def text_of(data: bytes) -> FileText:
     try:
         text = data[len(encoding.mark) :].decode(encoding.codec, encoding.errors)
     except UnicodeDecodeError:
-        raise EncodingProblem(describe_binary(data)) from None
+        raise EncodingProblem(_binary(data)) from None
     if "\0" in text[:NUL_LOOK]:
-        raise EncodingProblem(describe_binary(data))
+        raise EncodingProblem(_binary(data))
     return FileText(text, encoding)
 
 
@@ -116,11 +121,6 @@ def describe_encoding(encoding: Encoding) -> str:
     return "" if encoding.codec == UTF_8.codec else f", in {encoding.name}"
 
 
-def describe_binary(data: bytes) -> str:
-    """Return what is said of a file that is no text, as a clause."""
-    return f"it is binary and begins with the bytes {data[:BEGINNING_SHOWN_BYTES].hex(' ')}"
-
-
 def require_text(text: str, what: str) -> None:
     """Raise `ToolFailure` when a text of the model is none: it would name bytes, not characters."""
     if _HALVES.search(text):
@@ -138,6 +138,10 @@ def shown_line(data: bytes) -> str:
 def shown(text: str) -> str:
     """Return text that can be stored and sent: what was no character is a replacement character."""
     return _HALVES.sub("\ufffd", text)
+
+
+def _binary(data: bytes) -> str:
+    return f"it is binary and begins with the bytes {data[:BEGINNING_SHOWN_BYTES].hex(' ')}"
 
 
 def _ends_in_crlf(text: str) -> bool:

@@ -22,7 +22,7 @@ from tiller_daemon.tools.encoding import (
     NUL_LOOK,
     UTF_8,
     EncodingProblem,
-    describe_binary,
+    FileText,
     describe_encoding,
     shown,
     text_of,
@@ -52,7 +52,6 @@ NOTE_BYTES_MAX: Final = 256
 TIMEOUT_S: Final = 30.0
 
 _BLOCK_BYTES: Final = 1024**2
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class ReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -131,19 +130,27 @@ def _show(location: Location, size_bytes: int, arguments: ReadArguments) -> tupl
     """Return the numbered lines, and the fingerprint of a file that may be edited."""
     if size_bytes > EDITABLE_BYTES_MAX:
         with os.fdopen(open_regular(location), "rb") as stream:
-            beginning = stream.read(NUL_LOOK)
-            stream.seek(0)
-            if b"\0" in beginning:
-                raise _no_text(location, EncodingProblem(describe_binary(beginning)))
+            _, encoding = _text(stream.read(NUL_LOOK), location)
+            if encoding.is_wide:
+                raise ToolFailure(f"{location.text} is too large for {encoding.name}; use `iconv`.")
+            stream.seek(len(encoding.mark))
             return _page(stream, location, arguments, ""), ""
     data = read_whole(location)
-    try:
-        text, encoding = text_of(data)
-    except EncodingProblem as problem:
-        raise _no_text(location, problem) from None
-    in_utf_8 = data if encoding.codec == UTF_8.codec else shown(text).encode()
+    text, encoding = _text(data, location)
+    is_utf_8 = encoding.codec == UTF_8.codec
+    in_utf_8 = data[len(encoding.mark) :] if is_utf_8 else shown(text).encode()
     page = _page(io.BytesIO(in_utf_8), location, arguments, describe_encoding(encoding))
     return page, fingerprint(data)
+
+
+def _text(data: bytes, location: Location) -> FileText:
+    try:
+        return text_of(data)
+    except EncodingProblem as problem:
+        raise ToolFailure(
+            f"{location.text} can't be shown: {problem}. Look at it with a command such as `file` "
+            "or `xxd`."
+        ) from None
 
 
 def _page(stream: BinaryIO, location: Location, arguments: ReadArguments, encoding: str) -> str:
@@ -197,7 +204,7 @@ def _skip_line(stream: BinaryIO, bytes_max: int) -> int:
 
 
 def _printed(line: bytes) -> str:
-    text = line.removeprefix(_BYTE_ORDER_MARK).rstrip(b"\r\n").decode(errors="replace")
+    text = line.rstrip(b"\r\n").decode(errors="replace")
     if len(text) <= LINE_CHARS_MAX:
         return text
     return f"{text[:LINE_CHARS_MAX]} [... the rest of this long line is cut ...]"
@@ -218,11 +225,4 @@ def _beyond_scan(shown: list[str], number: int, location: Location) -> str:
         )
     return (
         f"{''.join(shown)}(The rest is beyond the first {scanned}; use a command such as `tail`.)"
-    )
-
-
-def _no_text(location: Location, problem: EncodingProblem) -> ToolFailure:
-    return ToolFailure(
-        f"{location.text} can't be shown: {problem}. Look at it with a command such as `file` or "
-        "`xxd`."
     )

@@ -62,7 +62,7 @@ def read_whole(location: Location) -> bytes:
 
 
 def read_whole_in(parent: int, name: str, location: Location) -> bytes:
-    """Do the same in a directory that is open; raises `OSError` too."""
+    """Return the bytes of one in a directory that is open; raises `PathProblem` and `OSError`."""
     opened = open_regular_in(parent, name, location)
     try:
         pieces: list[bytes] = []

@@ -105,7 +105,7 @@ def open_regular(location: Location) -> int:
 
 
 def open_regular_in(parent: int, name: str, location: Location) -> int:
-    """Do the same in a directory that is open; raises `OSError` too.
+    """Open a regular file in a directory that is open; raises `PathProblem` and `OSError`.
 
     Nothing else is opened: a FIFO would hang and a device may act.
     """
