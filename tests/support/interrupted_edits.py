@@ -24,11 +24,12 @@ from tiller_daemon.workspace.changes import recover_changes
 from tiller_daemon.workspace.files import fingerprint
 
 CALLS: Final = (
-    "open", "write", "fchown", "fchmod", "fsync", "mkdir", "link", "rename", "unlink", "rmdir",
+    "open", "write", "fchown", "fchmod", "chmod", "fsync", "mkdir", "link", "symlink", "rename",
+    "unlink", "rmdir",
 )  # fmt: skip
 """All that the tools ask of the system to change files; `open` also when it only reads."""
 
-TAKING_ROOM: Final = ("write", "fsync", "mkdir", "link")
+TAKING_ROOM: Final = ("write", "fsync", "mkdir", "link", "symlink")
 """Those that fail while a disk is full, besides an `open` that makes a file."""
 
 Fault = Literal["kill", "fails once", "full from then on", "half a write"]
@@ -121,7 +122,7 @@ def meet(case: Case, fault: Fault, number: int, root: Path) -> Left | None:
     _prepare(case, work)
     old = _tree(work)
     new = {name: (content, _mode_of(name, old)) for name, content in case.after.items()}
-    ended = _in_child(lambda: _run(case, work, journals), fault, number)
+    ended = in_child(lambda: _run(case, work, journals), fault, number)
     if ended == UNREACHED:
         return None
     complaints: list[str] = []
@@ -134,9 +135,24 @@ def meet(case: Case, fault: Fault, number: int, root: Path) -> Left | None:
             complaints.append("half applied before recovery")
     elif fault != "kill":
         complaints.append(f"the tool ended with {ended}")
-    _in_child(lambda: _recover(journals), "kill", number % RECOVERY_CALLS_MAX)
+    in_child(lambda: _recover(journals), "kill", number % RECOVERY_CALLS_MAX)
     recover_changes(journals)
     return _judge(old, new, work, journals, complaints)
+
+
+def in_child(do: Callable[[], int], fault: Fault, number: int) -> int:
+    """Run it in a process with a fault at call `number`; how it ended, negative for a signal."""
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    status = 70
+    try:
+        met = _lay(fault, number)
+        status = do()
+        if not met():
+            status = UNREACHED
+    finally:
+        os._exit(status)
 
 
 def _judge(old: Tree, new: Tree, work: Path, journals: Path, complaints: list[str]) -> Left:
@@ -153,21 +169,6 @@ def _judge(old: Tree, new: Tree, work: Path, journals: Path, complaints: list[st
             complaints += [f"directory left: {name}" for name in sorted(found - wanted)]
             return Left(kind, tuple(complaints))
     return Left("neither", (*complaints, f"half applied: {sorted(now)}"))
-
-
-def _in_child(do: Callable[[], int], fault: Fault, number: int) -> int:
-    """Run it in a process with a fault at call `number`; how it ended, negative for a signal."""
-    pid = os.fork()
-    if pid:
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    status = 70
-    try:
-        met = _lay(fault, number)
-        status = do()
-        if not met():
-            status = UNREACHED
-    finally:
-        os._exit(status)
 
 
 def _lay(fault: Fault, number: int) -> Callable[[], bool]:

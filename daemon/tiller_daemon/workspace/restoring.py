@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tiller_daemon.workspace.files import EDITABLE_BYTES_MAX, temporary_name, write_new
+from tiller_daemon.workspace.files import EDITABLE_BYTES_MAX, TEMPORARY, write_new
 from tiller_daemon.workspace.paths import Location, PathProblem, opened_parent
 
 FILE_BYTES_MAX: Final = EDITABLE_BYTES_MAX
@@ -115,6 +115,9 @@ def _is_done(workspace: Path, move: Move, content: bytes) -> bool:
     location = Location(workspace / move.path, inside=True, text=move.path)
     try:
         with opened_parent(location, make=move.expected is None) as (parent, name):
+            with suppress(FileNotFoundError):
+                # A daemon that was killed may have left it; then this is the way back.
+                os.unlink(_beside(name), dir_fd=parent)
             if _found(parent, name) != move.expected:
                 return False
             if move.wanted is None:
@@ -150,8 +153,13 @@ def _found(parent: int, name: str) -> Entry | NotOurs | None:
         return Entry(mode, blob_id(stream.read(FILE_BYTES_MAX + 1)))
 
 
+def _beside(name: str) -> str:
+    """The name under which the new content of a file waits: always the same, to be found again."""
+    return f"{TEMPORARY}{blob_id(os.fsencode(name))[:16]}"
+
+
 def _replace(parent: int, name: str, mode: int, content: bytes) -> None:
-    temporary = temporary_name()
+    temporary = _beside(name)
     try:
         if mode == LINK:
             os.symlink(content, os.fsencode(temporary), dir_fd=parent)
