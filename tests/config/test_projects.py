@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tiller_daemon.config import Configuration, ConfigurationError, Projects, TrustError
+from tiller_daemon.config.projects import CONFIG_BYTES_MAX, TOO_LONG
 
 BASE = Configuration(max_steps=100)
 THEIRS = Configuration(max_steps=3)
@@ -45,6 +46,27 @@ def test_b60_a_project_is_not_trusted_by_default_and_its_configuration_is_not_lo
         ".tiller/commands/deep/c.md",
     )
     assert made.configuration(workspace) is BASE
+
+
+def test_a_configuration_that_is_too_long_to_be_shown_can_not_be_trusted(workspace: Path) -> None:
+    config = workspace / ".tiller" / "config.toml"
+    config.write_bytes(b"#" * CONFIG_BYTES_MAX)
+    assert projects().look(workspace).digest
+    config.write_bytes(b"#" * (CONFIG_BYTES_MAX + 1))
+    found = projects().look(workspace)
+    assert (found.digest, found.problem) == ("", TOO_LONG)
+    with pytest.raises(TrustError, match="more than 64 KiB"):
+        projects().trust(workspace, "")
+
+
+def test_the_text_of_a_configuration_is_that_of_its_digest_also_behind_a_link(
+    workspace: Path,
+) -> None:
+    assert projects().look(workspace).text == ".tiller/config.toml"
+    config = workspace / ".tiller" / "config.toml"
+    config.rename(workspace / "else.toml")
+    config.symlink_to("../else.toml")
+    assert projects().look(workspace).text == ".tiller/config.toml"
 
 
 def test_a_project_that_is_trusted_counts_also_after_a_restart(

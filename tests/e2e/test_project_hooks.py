@@ -112,7 +112,7 @@ async def test_b60_hooks_of_a_project_run_only_when_it_is_trusted_and_that_is_sa
     assert not (workspace / "ran").exists()
     assert not (workspace / "ended").exists()
     (said,) = warnings(frontend, session_id, "untrusted_project")
-    assert "3 hooks among it will not run before" in said
+    assert "Its hooks will not run before" in said
 
 
 async def test_hooks_of_a_trusted_project_say_no_and_add_what_the_model_is_told(

@@ -85,10 +85,8 @@ def load_configuration(
 
 
 def hooks_brought(text: str) -> tuple[ProjectHook, ...]:
-    """The hooks in the text of a project's file; raises `ConfigurationError`."""
-    source = Source(str(PROJECT_FILE), text)
-    values = parse(source)
-    check_meaning(values, source)
+    """The hooks in the text of a project's file; raises `ConfigurationError`, without a line."""
+    values = parse(Source(str(PROJECT_FILE), text), find_lines=False)
     return _project_hooks(values)
 
 

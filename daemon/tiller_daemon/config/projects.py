@@ -24,6 +24,10 @@ FILES_MAX: Final = 1_000
 FILE_BYTES_MAX: Final = 1024 * 1024
 """More files, or larger ones, are not looked through; such a project can't be trusted."""
 
+CONFIG_BYTES_MAX: Final = 64 * 1024
+"""The same for `config.toml`, which is read before it is trusted, to show its hooks: some 0.1 s."""
+
+TOO_LONG: Final = f"its `config.toml` has more than {CONFIG_BYTES_MAX // 1024} KiB"
 TOO_MUCH: Final = "it has more than can be looked through, or something that is no file"
 
 
@@ -88,10 +92,13 @@ class Projects:
             return Project(place, problem=TOO_MUCH)
         if not found:
             return Project(place)
+        configuration = found.get(str(PROJECT_FILE), b"")
+        if len(configuration) > CONFIG_BYTES_MAX:
+            return Project(place, problem=TOO_LONG)
         digest = _digest(found)
         trusted = self._trusted.get(str(place)) == digest
         # Before a NUL stands where a link leads; no TOML holds one.
-        text = found.get(str(PROJECT_FILE), b"").rpartition(b"\0")[2].decode(errors="replace")
+        text = configuration.rpartition(b"\0")[2].decode(errors="replace")
         return Project(place, digest, tuple(found), trusted, text=text)
 
     def configuration(self, workspace: str | Path) -> Configuration:

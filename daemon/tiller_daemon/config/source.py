@@ -18,7 +18,9 @@ Key = tuple[str | int, ...]
 Table = dict[str, Any]
 
 LINES_SEARCHED_MAX = 1_000
-"""Lines of a file in which the place of an error is looked for; it takes quadratic time."""
+SEARCHED_CHARS_MAX = 2 * 1024 * 1024
+"""How much of a file is looked through for the place of an error: it takes quadratic time, some
+seconds at the most."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -46,14 +48,17 @@ def dotted(key: Key) -> str:
     return text
 
 
-def parse(source: Source) -> Table:
-    """The values of a file, of the right types; raises `ConfigurationError`."""
+def parse(source: Source, *, find_lines: bool = True) -> Table:
+    """The values of a file, of the right types; raises `ConfigurationError`.
+
+    To find the line of an error takes long in a file that somebody made for that.
+    """
     try:
         values = tomllib.loads(source.text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise ConfigurationError("syntax", f"{source.name}: not TOML: {reason}") from None
-    check(values, Configuration, (), source)
+    check(values, Configuration, (), source if find_lines else Source(source.name))
     return values
 
 
@@ -194,9 +199,14 @@ def _line_of(text: str, key: Key) -> int | None:
     found: int | None = None
     depth = 1
     begin = 1
+    searched = 0
     for number in range(1, len(lines) + 1):
+        beginning = "\n".join(lines[:number])
+        searched += len(beginning)
+        if searched > SEARCHED_CHARS_MAX:
+            break
         try:
-            values = tomllib.loads("\n".join(lines[:number]))
+            values = tomllib.loads(beginning)
         except tomllib.TOMLDecodeError:
             continue
         while depth <= len(key) and has(values, key[:depth]):

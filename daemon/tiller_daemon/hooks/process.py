@@ -94,10 +94,9 @@ async def _run(service: Service, hook: Hook, told: bytes) -> Said:
 
 def name_of(hook: Hook) -> str:
     """What a hook is called: its name, else the beginning of its command."""
-    if hook.name:
-        return hook.name
     command = hook.command if isinstance(hook.command, str) else " ".join(hook.command)
-    line = " ".join(command.split())
+    # One line in any case: a project's must not look as if somebody else spoke behind it.
+    line = " ".join((hook.name or command).split())
     return line if len(line) <= NAME_CHARS_MAX else line[: NAME_CHARS_MAX - 1] + "…"
 
 

@@ -1,7 +1,9 @@
 """What a workspace may add to the user's own: nothing, unless the user trusts what is in it."""
 
+import re
 import shlex
 from pathlib import Path
+from typing import Final
 
 from tiller_daemon.config import (
     Configuration,
@@ -19,6 +21,9 @@ from tiller_daemon.turn.context import Permissions, TurnContext
 from tiller_protocol.answers import HookSummary, ProjectResult
 from tiller_protocol.events import WarningRaised
 from tiller_protocol.ops import Project as ProjectOp
+
+_HOOKS: Final = re.compile(r"""^\s*(\[\[\s*)?["']?hooks\b""", re.MULTILINE)
+"""What hooks begin with. What is not trusted is not parsed just to say that it has some."""
 
 
 def configuration_for(services: Services, workspace: str) -> Configuration:
@@ -112,8 +117,8 @@ def warning_of_trust(services: Services, workspace: str, told: set[str]) -> list
             f"This project brings {names}, which count only when you trust them. Look at them, "
             "then: tiller trust."
         )
-        if hooks := len(_hooks_of(project)):
-            message += f" {hooks} hook{'s' if hooks > 1 else ''} among it will not run before."
+        if _HOOKS.search(project.text):
+            message += " Its hooks will not run before."
     return [WarningRaised("untrusted_project", message)]
 
 
