@@ -80,9 +80,16 @@ def test_sockets_that_variables_name_are_hidden(home: Path) -> None:
 
 def test_in_workspace_write_only_what_is_named_can_be_written(home: Path) -> None:
     policy = SandboxPolicy(writable=(str(home / "cache"), str(home / "missing")))
-    found = confinement(home, policy, temporary=("/tmp",))
-    assert found.writable == (home / "work", Path("/tmp").resolve(), home / "cache")
+    found = confinement(home, policy, temporary=("/var/tmp",))
+    assert found.writable == (home / "work", Path("/var/tmp").resolve(), home / "cache")
     assert confinement(home, SandboxPolicy("read_only")).writable == ()
+
+
+def test_a_command_can_not_make_a_writable_place_of_a_link(home: Path) -> None:
+    """What is named and lies in a writable place may be what a command before has made of it."""
+    (home / "work" / "cache").symlink_to(home / ".ssh")
+    policy = SandboxPolicy(writable=(str(home / "work" / "cache"),))
+    assert confinement(home, policy).writable == (home / "work",)
 
 
 def test_the_whole_file_system_is_never_writable_but_by_full_access(home: Path) -> None:

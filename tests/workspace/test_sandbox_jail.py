@@ -119,6 +119,10 @@ class Jail:
             listener.settimeout(0)
         self.said = ""
 
+    async def receive(self, piece: bytes) -> None:
+        """Keep what commands say."""
+        self.said += piece.decode(errors="replace")
+
     def as_user(self, who: str) -> list[str]:
         """Give all of it to that user, and say how to become them."""
         if who == "root" or os.geteuid() != 0:
@@ -133,7 +137,7 @@ class Jail:
         victim = _sleeper(prefix)
         try:
             await self._run(mechanism, prefix, mode, victim.pid)
-            lived = victim.poll() is None
+            lived = _lives(victim)
         finally:
             victim.kill()
             victim.wait()
@@ -142,9 +146,6 @@ class Jail:
     async def _run(
         self, mechanism: Mechanism, prefix: list[str], mode: SandboxMode, victim: int
     ) -> None:
-        async def receive(piece: bytes) -> None:
-            self.said += piece.decode(errors="replace")
-
         variables = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.home), "W": str(self.workspace),
@@ -160,7 +161,7 @@ class Jail:
             ["bash", "-c", DEEDS + ESCAPES] if confined else script,
             directory=self.workspace,
             variables=variables,
-            receive=receive,
+            receive=self.receive,
             timeout_s=30,
             confined=confined,
         )
@@ -171,20 +172,15 @@ class Jail:
         """Run a command as oneself; returns what it and its sandbox said."""
         confined = self.confined(mechanism, [], mode, place)
         assert confined
-        said: list[bytes] = []
-
-        async def receive(piece: bytes) -> None:
-            said.append(piece)
-
         await run_command(
             ["bash", "-c", command],
             directory=place,
             variables={"PATH": os.environ["PATH"], "OUT": str(self.out), "PYTHON": PYTHON},
-            receive=receive,
+            receive=self.receive,
             timeout_s=30,
             confined=confined,
         )
-        return b"".join(said).decode() + "".join(confined.told)
+        return self.said + "".join(confined.told)
 
     def confined(
         self, mechanism: Mechanism, prefix: list[str], mode: SandboxMode, place: Path
@@ -251,6 +247,15 @@ def _sleeper(prefix: list[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [*prefix, "sleep", "100"], env={"MARK": SECRET, "PATH": "/bin:/usr/bin"}
     )
+
+
+def _lives(victim: subprocess.Popen[bytes]) -> bool:
+    """Whether it has not been killed; to die takes a moment."""
+    try:
+        victim.wait(timeout=0.2)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
 
 
 def _was_connected(listener: socket.socket) -> bool:
@@ -365,6 +370,32 @@ async def test_in_bubblewrap_sockets_of_ones_own_work_and_no_other_way_out_does(
     assert said.count("connected") == 2, said
     assert said.count("Address family not supported") == 2, said
     assert "Function not implemented" in said, said
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_a_workspace_can_not_be_moved_away_and_become_a_link(
+    jail: Jail, mechanism: Mechanism
+) -> None:
+    """Where it leads the next command could write."""
+    place = jail.out / "deep" / "w"
+    place.mkdir(parents=True)
+    found = sandbox_for(mechanism, [], jail.root)
+    confiner = Confiner(lambda: found, jail.home, {}, temporary=(str(jail.out),))
+    confined = confiner.confined(SandboxPolicy(), place, place / "none")
+    script = (
+        'mv "$W" ../gone; ln -s / "$W"; mv "$OUT/deep" "$OUT/gone"; echo x >in; rm "$OUT/there"'
+    )
+    await run_command(
+        ["bash", "-c", script],
+        directory=place,
+        variables={"PATH": os.environ["PATH"], "OUT": str(jail.out), "W": str(place)},
+        receive=jail.receive,
+        timeout_s=30,
+        confined=confined,
+    )
+    assert not place.is_symlink()
+    assert (place / "in").exists(), jail.said
+    assert (jail.out / "there").exists() == (mechanism == "landlock")
 
 
 LIMITS = """

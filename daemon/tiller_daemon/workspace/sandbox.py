@@ -20,6 +20,7 @@ from tiller_daemon.workspace.sandbox_paths import (
     PROTECTED_IF_THERE,
     hidden_paths,
     there,
+    within,
 )
 from tiller_daemon.workspace.sandbox_repository import kept_of_repository
 from tiller_protocol.settings import SandboxMode
@@ -226,9 +227,11 @@ class Confiner:
         shown_too = tuple(there((shown, *readable)))
         if policy.mode == "read_only":
             return Confinement(place, hidden=hidden, shown=shown_too, network=policy.network)
-        extra = [Path(path) for path in self._temporary if path.startswith("/")]
         repository = kept_of_repository(place)
-        writable = there((place, *extra, *map(Path, policy.writable), *repository.writable))
+        extra = [Path(path) for path in self._temporary if path.startswith("/")]
+        # What lies in a writable place is writable; it may have become a link to anywhere.
+        named = [path for path in map(Path, policy.writable) if not within(path, (place, *extra))]
+        writable = there((place, *extra, *named, *repository.writable))
         if_there = (*repository.if_there, *(place / name for name in PROTECTED_IF_THERE))
         kept = [path for path in (*if_there, *self._kept) if os.path.lexists(path)]
         folders = (place / name for name in PROTECTED_FOLDERS)

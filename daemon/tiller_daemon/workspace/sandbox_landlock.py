@@ -13,7 +13,8 @@ Landlock only ever allows, and what is allowed for a directory is allowed for al
   configuration) can therefore be written, and is put back when the command has ended and all its
   processes with it (`sandbox_put_back`). That is no promise for as long as a command runs, so one
   that goes on in the background is not run by this mechanism: it asks.
-- In any other writable place what is kept or hidden is left out entry by entry, as for reading.
+- In any other writable place what is kept or hidden is left out entry by entry, as for reading, and
+  so is a writable place in another one, such as a workspace in `/tmp`: it can't be moved away.
 - Who owns a file and who may use it, its times and attributes are nothing to Landlock. A command
   that may write nothing can't change them; one that may write can, wherever its user can.
 
@@ -118,11 +119,13 @@ def _options(confinement: Confinement, machine: str, returned: Collection[Path])
         machine, network=confinement.network, writes=bool(confinement.writable)
     )
     kept = (*confinement.folders, *confinement.files, *confinement.never_made)
+    # Where a root lies in another it could be moved away, and a link be put in its place.
+    roots = [root for root in confinement.writable if within(root, confinement.writable)]
     named = (
         ("--read", (Path("/"), *confinement.shown, confinement.workspace)),
         ("--write", (*confinement.writable, *([SHARED_MEMORY] if confinement.writable else []))),
         ("--hide", _hidden(confinement)),
-        ("--keep", [path for path in kept if path not in returned]),
+        ("--keep", [*roots, *(path for path in kept if path not in returned)]),
     )
     yield from ("--calls", calls.hex(), "--capabilities", str(ROOT_KEEPS))
     for name, paths in named:

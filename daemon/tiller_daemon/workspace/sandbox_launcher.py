@@ -38,6 +38,8 @@ _DROP_FROM_BOUNDS, _AMBIENT, _CLEAR_AMBIENT = 24, 47, 4
 _CAPABILITY_VERSION = 0x20080522
 _CAPABILITIES = 64
 
+_LOOK = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
+
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _SYSCALL = _LIBC.syscall
 _SYSCALL.restype = ctypes.c_long
@@ -100,11 +102,11 @@ def confine(wanted: Wanted) -> None:
         _grant(ruleset, root, READS, wanted.hidden)
         _grant(ruleset, root, WRITES, [*wanted.hidden, *wanted.kept])
     for name in _DEVICES:
-        _add(ruleset, f"/dev/{name}", DEVICE)
+        _grant(ruleset, f"/dev/{name}", DEVICE, ())
     for descriptor in range(3):
         # The terminal that it was given.
         if os.isatty(descriptor):
-            _add(ruleset, os.ttyname(descriptor), DEVICE)
+            _grant(ruleset, os.ttyname(descriptor), DEVICE, ())
     _give_up_capabilities(wanted.capabilities)
     _prctl(_NO_NEW_PRIVILEGES, 1)
     _call(_RESTRICT_SELF, ruleset, 0)
@@ -116,38 +118,53 @@ def confine(wanted: Wanted) -> None:
 
 
 def _grant(ruleset: int, path: str, rights: int, holes: Sequence[str]) -> None:
-    """Allow `rights` in a directory or file, but not in the holes.
+    """Allow `rights` in a directory or file, but not in the holes; nothing if it is not there.
 
     A right for a directory is one for all that is in it: around a hole each entry gets it by
     itself, and what comes later into a directory that holds one gets none.
     """
+    try:
+        opened = os.open(path, _LOOK)
+    except OSError:
+        return
+    try:
+        _grant_opened(ruleset, opened, path, rights, holes)
+    finally:
+        os.close(opened)
+
+
+def _grant_opened(ruleset: int, opened: int, path: str, rights: int, holes: Sequence[str]) -> None:
     inner = [hole for hole in holes if path == "/" or hole.startswith(path + "/")]
     if not inner:
-        _add(ruleset, path, rights)
-        return
-    try:
-        with os.scandir(path) as entries:
-            children = [entry.path for entry in entries if not entry.is_symlink()]
-    except OSError:
-        return
-    for child in children:
-        if child not in inner:
-            _grant(ruleset, child, rights, inner)
-
-
-def _add(ruleset: int, path: str, rights: int) -> None:
-    """Allow `rights` in `path`, if it is there; a link is none to follow."""
-    try:
-        opened = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return
-    try:
         if not stat.S_ISDIR(os.fstat(opened).st_mode):
             rights &= _OF_FILES
         rule = struct.pack("=Qi", rights, opened)
         _call(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.c_char_p(rule), 0)
+        return
+    for name in _names(opened):
+        child = f"{path.rstrip('/')}/{name}"
+        if child in inner:
+            continue
+        try:
+            # From the directory that was looked at: a link that has come meanwhile leads nowhere.
+            deeper = os.open(name, _LOOK, dir_fd=opened)
+        except OSError:
+            continue
+        try:
+            _grant_opened(ruleset, deeper, child, rights, inner)
+        finally:
+            os.close(deeper)
+
+
+def _names(directory: int) -> list[str]:
+    try:
+        readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
+    except OSError:
+        return []
+    try:
+        return os.listdir(readable)  # noqa: PTH208 - by descriptor
     finally:
-        os.close(opened)
+        os.close(readable)
 
 
 def _give_up_capabilities(kept: int) -> None:

@@ -95,7 +95,11 @@ def holds_only_sockets(path: Path) -> bool:
 
 def within(path: Path, roots: Iterable[Path]) -> Path | None:
     """The root that `path` is in, if it is in one and is not that root itself."""
-    return next((root for root in roots if root in path.parents), None)
+    text = str(path)
+    for root in roots:
+        if root != path and text.startswith(str(root).rstrip("/") + "/"):
+            return root
+    return None
 
 
 def between(root: Path, path: Path) -> Iterator[Path]:
