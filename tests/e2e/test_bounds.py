@@ -118,6 +118,9 @@ async def test_g12_a_full_queue_hands_the_input_back(frontend: Frontend, workspa
 FLOOD_BYTES = int(os.environ.get("TEST_FLOOD_BYTES", "200_000_000"))
 """How much a tool prints; `TEST_FLOOD_BYTES=1_000_000_000` for all that B59 asks for."""
 
+FLOODS_BYTES = SPILL_BYTES_MAX + 1_000_000
+FLOODS_AT_ONCE = 3
+
 FLOOD_RSS_GROWTH_MAX = 16 * 1024 * 1024
 MODEL_SEES_BYTES_MAX = 52 * 1024
 """Head and tail of 50 KiB together, and the words between them."""
@@ -160,3 +163,24 @@ async def test_g12_b59_a_flood_of_output_takes_bounded_memory_and_is_cut_and_spi
     shown = [e.body for e in frontend.events(session_id) if isinstance(e.body, ItemDelta)]
     live = sum(len(body.delta.encode()) for body in shown if body.channel == "output")
     assert live < 4 * LIVE_OUTPUT_BYTES_MAX
+
+
+async def test_g12_b59_floods_at_the_same_time_take_bounded_memory_each(
+    frontend: Frontend, workspace: Path, daemon: Daemon
+) -> None:
+    """`scripts/soak/flood.py` does so with ten of 1 GiB, and looks at the time of others."""
+    flood = bash(f"yes | head -c {FLOODS_BYTES}")
+    sessions = [
+        await frontend.session(workspace, calls(flood), text("done")) for _ in range(FLOODS_AT_ONCE)
+    ]
+    before = daemon.rss_bytes
+    for session_id in sessions:
+        await frontend.say(session_id)
+    highest = 0
+    while (await _status(frontend)).turns_running:
+        highest = max(highest, daemon.rss_bytes)
+    assert highest - before < FLOODS_AT_ONCE * FLOOD_RSS_GROWTH_MAX
+    for session_id in sessions:
+        (call,) = frontend.completed_calls(session_id)
+        assert f"the first {SPILL_BYTES_MAX // 2**20} MiB are in" in call.output
+        assert os.stat(call.spill_path).st_size == SPILL_BYTES_MAX  # noqa: PTH116 - quick
