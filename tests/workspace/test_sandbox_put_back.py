@@ -2,7 +2,8 @@
 
 import os
 import socket
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tiller_daemon.workspace.sandbox_put_back import BYTES_MAX, REMOVED, NotKept
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path: Path) -> Generator[Path]:
     root = tmp_path.resolve() / "w"
     (root / ".git" / "hooks").mkdir(parents=True)
     (root / ".git" / "hooks" / "x").write_text("mine")
@@ -20,7 +21,9 @@ def root(tmp_path: Path) -> Path:
     (root / ".git" / "config").write_text("mine")
     (root / ".claude").symlink_to("elsewhere")
     (root / "other" / "hooks").mkdir(parents=True)
-    return root
+    yield root
+    # Too deep for Python, which would find it in the way at the next run.
+    subprocess.run(["rm", "-rf", root], check=True)
 
 
 NAMES = (".git/hooks", ".git/config", ".git/config.worktree", ".claude", ".tiller")
@@ -102,9 +105,24 @@ def overfill(root: Path) -> None:
     (root / ".git" / "hooks" / "big").write_bytes(bytes(BYTES_MAX + 1))
 
 
+def dig(root: Path) -> None:
+    place = os.open(root / ".git" / "hooks", os.O_RDONLY)
+    for _ in range(3_000):
+        os.mkdir("d", dir_fd=place)
+        deeper = os.open("d", os.O_RDONLY, dir_fd=place)
+        os.close(place)
+        place = deeper
+    os.close(place)
+
+
+def close_all(root: Path) -> None:
+    rewrite(root)
+    root.chmod(0)
+
+
 DEEDS = (
-    rewrite, make, move, remove, lead_away, name_another, close_up, fill_the_names,
-    put_odd_things, overfill,
+    rewrite, make, move, remove, lead_away, name_another, close_up, close_all, fill_the_names,
+    put_odd_things, overfill, dig,
 )  # fmt: skip
 
 

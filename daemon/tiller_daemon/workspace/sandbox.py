@@ -173,7 +173,7 @@ class Confiner:
         self._always_hidden = (*self._own, *files)
 
     def found(self) -> Found:
-        """The sandbox that works here; blocks for some 10 ms the first time."""
+        """The sandbox that works here; blocks for some 10 to 100 ms the first time."""
         if self._found is None:
             self._found = self._find()
         return self._found

@@ -83,8 +83,10 @@ class Landlock:
         self, arguments: Sequence[str], confinement: Confinement, told: Callable[[str], None]
     ) -> Generator[Enclosed]:
         """What to run instead of `arguments`; to be left when the command has ended."""
-        returned = _put_back(confinement)
-        options = _options(confinement, self._machine, returned)
+        # Nobody can talk to a socket.
+        hidden = [path for path in confinement.hidden if not holds_only_sockets(path)]
+        returned = _put_back(confinement, hidden)
+        options = _options(confinement, self._machine, hidden, returned)
         try:
             with self._put_back.around(returned, told):
                 yield Enclosed((*self._launcher, *options, "--", *arguments))
@@ -92,40 +94,33 @@ class Landlock:
             raise NotConfined(f"The sandbox can't hold this command. {problem}") from problem
 
 
-def _put_back(confinement: Confinement) -> dict[Path, Path]:
+def _put_back(confinement: Confinement, hidden: Sequence[Path]) -> dict[Path, Path]:
     """What is put back, and the directory that it lies in: where a command has to make files."""
-    roots = [root for root in (confinement.repository, confinement.workspace) if root]
-    whole = [
-        root
-        for root in roots
-        if root in confinement.writable and not _hidden_below(root, confinement)
-    ]
-    kept = (*confinement.folders, *confinement.files, *confinement.never_made)
-    return {path: root for path in kept if (root := within(path, whole))}
+    own = {confinement.repository, confinement.workspace}
+    around_hidden = {root for path in hidden if (root := within(path, confinement.writable))}
+    whole = [root for root in confinement.writable if root in own - around_hidden]
+    return {path: root for path in _kept(confinement) if (root := within(path, whole))}
 
 
-def _hidden_below(root: Path, confinement: Confinement) -> bool:
-    return any(within(path, (root,)) for path in _hidden(confinement))
+def _kept(confinement: Confinement) -> Sequence[Path]:
+    """What must be after a command as it was before."""
+    return (*confinement.folders, *confinement.files, *confinement.never_made)
 
 
-def _hidden(confinement: Confinement) -> list[Path]:
-    """What must not be readable; nobody can talk to a socket."""
-    return [path for path in confinement.hidden if not holds_only_sockets(path)]
-
-
-def _options(confinement: Confinement, machine: str, returned: Collection[Path]) -> Generator[str]:
+def _options(
+    confinement: Confinement, machine: str, hidden: Sequence[Path], returned: Collection[Path]
+) -> Generator[str]:
     """What the launcher is told."""
     calls = filter_without_namespaces(
         machine, network=confinement.network, writes=bool(confinement.writable)
     )
-    kept = (*confinement.folders, *confinement.files, *confinement.never_made)
     # Where a root lies in another it could be moved away, and a link be put in its place.
     roots = [root for root in confinement.writable if within(root, confinement.writable)]
     named = (
         ("--read", (Path("/"), *confinement.shown, confinement.workspace)),
         ("--write", (*confinement.writable, *([SHARED_MEMORY] if confinement.writable else []))),
-        ("--hide", _hidden(confinement)),
-        ("--keep", [*roots, *(path for path in kept if path not in returned)]),
+        ("--hide", hidden),
+        ("--keep", [*roots, *(path for path in _kept(confinement) if path not in returned)]),
     )
     yield from ("--calls", calls.hex(), "--capabilities", str(ROOT_KEEPS))
     for name, paths in named:

@@ -17,6 +17,9 @@ BYTES_MAX: Final = 8 * 1024 * 1024
 ENTRIES_MAX: Final = 2_000
 """What is kept of one place: hooks and configuration of agents take some hundred kilobytes."""
 
+DEPTH_MAX: Final = 32
+"""How deep it may be; each level takes a descriptor while it is looked at."""
+
 REMOVED: Final = ".removed-by-sandbox"
 """Ends the new name of what a command made and may not make."""
 
@@ -67,10 +70,10 @@ class _Budget:
         self._bytes = BYTES_MAX
         self._entries = ENTRIES_MAX
 
-    def take(self, size: int) -> None:
+    def take(self, size: int, depth: int) -> None:
         self._bytes -= size
         self._entries -= 1
-        if self._bytes < 0 or self._entries < 0:
+        if self._bytes < 0 or self._entries < 0 or depth > DEPTH_MAX:
             raise TooMuch
 
 
@@ -108,7 +111,7 @@ def _keep(root: Path, path: Path) -> "_Keeping":
     try:
         return _Keeping(root, path)
     except TooMuch:
-        why = f"it holds more than {BYTES_MAX >> 20} MB or {ENTRIES_MAX} files"
+        why = f"it holds more than {BYTES_MAX >> 20} MB or {ENTRIES_MAX} files, or is too deep"
     except OSError as error:
         why = error.strerror or str(error)
     raise NotKept(f"{path} could not be put back after the command: {why}.")
@@ -150,11 +153,13 @@ class _Keeping:
     def _restore(self) -> bool:
         """Whether something had to be done."""
         before, parts, name = self._before, self._parts, self._parts[-1]
+        # Its owner may have closed it to everybody, this process too.
+        os.fchmod(self._opened, os.fstat(self._opened).st_mode | _ALL_OF_OWNER)
         moved = self._clear_way()
         try:
             now: _Node | None = self._look()
-        except (TooMuch, PermissionError):
-            now = None
+        except (TooMuch, OSError):
+            now = None  # Whatever it is, it is not what it was.
         if now == before:
             return moved
         for count in range(1, 0 if before == _NOTHING else len(parts)):
@@ -197,12 +202,12 @@ def _parent(root: int, parts: Sequence[str]) -> Generator[int]:
         os.close(opened)
 
 
-def _node(parent: int, name: str, budget: _Budget) -> _Node:
+def _node(parent: int, name: str, budget: _Budget, depth: int = 0) -> _Node:
     try:
         state = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
         return _NOTHING
-    budget.take(state.st_size if stat.S_ISREG(state.st_mode) else 0)
+    budget.take(state.st_size if stat.S_ISREG(state.st_mode) else 0, depth)
     mode = stat.S_IMODE(state.st_mode)
     if stat.S_ISLNK(state.st_mode):
         return _Link(os.readlink(os.fsencode(name), dir_fd=parent))
@@ -214,7 +219,7 @@ def _node(parent: int, name: str, budget: _Budget) -> _Node:
         opened = os.open(name, _FOLDER, dir_fd=parent)
         try:
             names = os.listdir(opened)  # noqa: PTH208 - by descriptor
-            return _Folder(mode, {one: _node(opened, one, budget) for one in names})
+            return _Folder(mode, {one: _node(opened, one, budget, depth + 1) for one in names})
         finally:
             os.close(opened)
     return _Special(state.st_ino)
