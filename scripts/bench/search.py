@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """What `grep` and `glob` take in a tree of many files, beside ripgrep run alone, in turns.
 
+And what the same search takes by Python, where there is no ripgrep (fewer runs of it).
+
     .venv/bin/python scripts/bench/search.py [--files 50000] [--runs 20]
 
 The tree is made anew in a temporary directory: folders of 100 small files each, every tenth of
@@ -12,8 +14,11 @@ import argparse
 import os
 import resource
 import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +27,7 @@ from typing import Any
 import trio
 from table import Row, print_rows
 
+from tiller_daemon.tools import search_plain
 from tiller_daemon.tools.base import FileVersions, Tool, ToolEnvironment
 from tiller_daemon.tools.glob import GLOB
 from tiller_daemon.tools.grep import GREP
@@ -30,6 +36,7 @@ from tiller_daemon.workspace.environment import child_environment
 from tiller_daemon.workspace.tree import become_subreaper
 
 FILES_PER_FOLDER = 100
+PLAIN_RUNS = 3
 LINES = "".join(f"line {number} of an ordinary file\n" for number in range(40))
 
 SEARCHES = {
@@ -37,6 +44,7 @@ SEARCHES = {
     "grep of a common word": (GREP, {"pattern": "needle"}, ("--line-number", "needle", ".")),
     "glob of all": (GLOB, {"pattern": "**/*.txt"}, ("--files", "--glob=**/*.txt")),
     "glob of few": (GLOB, {"pattern": "**/7/*.txt"}, ("--files", "--glob=**/7/*.txt")),
+    "glob of one folder": (GLOB, {"pattern": "7/*.txt"}, ("--files", "--glob=/7/*.txt")),
 }
 
 
@@ -65,30 +73,41 @@ def make_tree(workspace: Path, files: int) -> None:
 
 
 async def measure(workspace: Path, runs: int) -> list[Row]:
-    """Each search by the tool and by ripgrep alone, in turns."""
+    """Each search by the tool, by ripgrep alone and by Python alone, in turns."""
     environment = make_environment(workspace)
     rows: list[Row] = []
     for name, (tool, given, alone) in SEARCHES.items():
-        ours: list[float] = []
-        plain: list[float] = []
-        cpu_s = {"ours": 0.0, "plain": 0.0}
-        for _ in range(runs):
-            before, began = _cpu_s(), time.monotonic()
-            await _search(tool, given, environment)
-            ours.append((time.monotonic() - began) * 1000)
-            between, began = _cpu_s(), time.monotonic()
-            subprocess.run(  # noqa: ASYNC221 - nothing else runs here
-                [find_ripgrep()[0], *ALWAYS, *alone],
-                cwd=workspace,
-                check=False,
-                capture_output=True,
-            )
-            plain.append((time.monotonic() - began) * 1000)
-            cpu_s["ours"] += between - before
-            cpu_s["plain"] += _cpu_s() - between
-        rows.append(Row(name, "ms", tuple(ours), cpu_s["ours"] / runs * 1000))
-        rows.append(Row("  ripgrep alone", "ms", tuple(plain), cpu_s["plain"] / runs * 1000))
+        ripgrep = [find_ripgrep()[0], *ALWAYS, *alone]
+        kind = "files" if tool is GLOB else "lines"
+        # All files are listed: the pattern is looked at by the tool.
+        pattern = str(given["pattern"]) if kind == "lines" else ""
+        plain = [sys.executable, "-I", search_plain.__file__, kind, "", "./", pattern]
+        taken: dict[str, list[tuple[float, float]]] = {}
+        for number in range(runs):
+            with _timed(taken, name):
+                await _search(tool, given, environment)
+            with _timed(taken, "  ripgrep alone"):
+                _run(ripgrep, workspace)
+            if number < PLAIN_RUNS:
+                with _timed(taken, "  without ripgrep"):
+                    _run(plain, workspace)
+        for row, figures in taken.items():
+            wall, cpu = zip(*figures, strict=True)
+            rows.append(Row(row, "ms", wall, sum(cpu) / len(cpu)))
     return rows
+
+
+@contextmanager
+def _timed(taken: dict[str, list[tuple[float, float]]], row: str) -> Generator[None]:
+    """Note what is done within as wall and CPU time, in milliseconds."""
+    cpu, began = _cpu_s(), time.monotonic()
+    yield
+    wall = time.monotonic() - began
+    taken.setdefault(row, []).append((wall * 1000, (_cpu_s() - cpu) * 1000))
+
+
+def _run(program: list[str], workspace: Path) -> None:
+    subprocess.run(program, cwd=workspace, check=False, capture_output=True)
 
 
 async def _search(tool: Tool, given: dict[str, object], environment: ToolEnvironment) -> None:
