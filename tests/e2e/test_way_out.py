@@ -154,3 +154,19 @@ async def test_an_interrupt_ends_the_question_and_the_call(
     await frontend.must(Interrupt(session_id))
     assert (await frontend.turn_ended(session_id)).outcome == "interrupted"
     assert read(hook) is None
+
+
+async def test_a_background_command_that_was_held_back_at_once_gets_the_same_way_out(
+    frontend: Frontend, workspace: Path, hook: Path
+) -> None:
+    steps = calls(bash(HELD_BACK, background=True)), text("done")
+    session_id = await frontend.session(workspace, *steps, approve="ask", permissions=ALLOWED)
+    await frontend.say(session_id)
+    request = await frontend.request_opened(session_id)
+    assert request.permission == "unsandboxed"
+    await frontend.must(Answer(request.id, "once"))
+    await frontend.turn_ended(session_id)
+    (call,) = frontend.completed_calls(session_id)
+    assert "let it run again without" in call.output
+    assert call.output.endswith("[b2 exited with status 0]")
+    assert read(hook) == "x\n"

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.tools.base import BackgroundLook, BackgroundStart, ToolFailure
+from tiller_daemon.tools.held_back import NOTHING_HELD_BACK, HeldBack, held_back
 from tiller_daemon.workspace.capture import Capture
 from tiller_daemon.workspace.process import CommandProblem, Input, run_command
 from tiller_protocol.events import BackgroundChanged
@@ -50,6 +51,7 @@ class _Running:
     news: trio.Event = field(default_factory=trio.Event)
     unread: bytearray = field(default_factory=bytearray)
     dropped_bytes: int = 0
+    held: HeldBack = NOTHING_HELD_BACK
 
 
 class Background:
@@ -108,7 +110,10 @@ class Background:
         text = command.unread.decode(errors="replace").replace("\r\n", "\n")
         dropped_bytes, command.dropped_bytes = command.dropped_bytes, 0
         command.unread.clear()
-        return BackgroundLook(command.known, text, dropped_bytes)
+        held = command.held
+        return BackgroundLook(
+            command.known, text, dropped_bytes, notes=held.notes, held_back=held.failed_by_it
+        )
 
     async def kill(self, command_id: str) -> BackgroundLook:
         """End a command and all its processes; returns its last words. Raises `ToolFailure`."""
@@ -188,6 +193,8 @@ class Background:
             command.unread += str(problem).encode()
         finally:
             command.capture.close()
+            printed = command.capture.result()
+            command.held = held_back(start.confined, status or 0, f"{printed.head}\n{printed.tail}")
             command.known = structs.replace(
                 command.known, state=state, exit_status=status, ended_at=self._time()
             )

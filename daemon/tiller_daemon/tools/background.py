@@ -15,10 +15,11 @@ def report(look: BackgroundLook) -> ToolResult:
         output += "\n"
     failed = command.state == "exited" and command.exit_status != 0
     return ToolResult(
-        f"{output}[{_state(look)}]",
+        f"{output}[{'. '.join((_state(look), *look.notes))}]",
         title=f"{command.id}: {command.command}",
         failed=failed,
         exit_status=command.exit_status,
+        held_back=look.held_back,
     )
 
 

@@ -80,12 +80,15 @@ class BackgroundStart(Struct, frozen=True):
 class BackgroundLook(Struct, frozen=True):
     """What a background command has said since the last look.
 
-    Of too much only the end is there: `dropped_bytes` were before it.
+    Of too much only the end is there: `dropped_bytes` were before it. `notes` say what its sandbox
+    did, once it has ended; `held_back` that it looks as if that made it fail.
     """
 
     command: BackgroundCommand
     output: str
     dropped_bytes: int = 0
+    notes: tuple[str, ...] = ()
+    held_back: bool = False
 
 
 class BackgroundCommands(Protocol):

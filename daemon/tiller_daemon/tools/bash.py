@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from tiller_daemon.tools.background import report
 from tiller_daemon.tools.base import BackgroundStart, Need, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.held_back import held_back
 from tiller_daemon.tools.reach import told
 from tiller_daemon.tools.spill import shown_to_model, spill_path
 from tiller_daemon.workspace.capture import Capture
@@ -74,17 +75,15 @@ async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolRe
     finally:
         capture.close()
     notes = _notes(end, arguments.timeout_s)
-    why = environment.confined.explain(output) if end.status and environment.confined else ""
-    if why:
-        notes.append(why)
-    notes += environment.confined.told if environment.confined else []
+    held = held_back(environment.confined, end.status, output)
+    notes += held.notes
     return ToolResult(
         _with_notes(output, notes),
         title=_title(arguments.command),
         failed=end.timed_out or end.status != 0,
         spill_path=capture.spill_path(),
         exit_status=None if end.timed_out else end.status,
-        held_back=bool(why),
+        held_back=held.failed_by_it,
     )
 
 
