@@ -11,10 +11,13 @@ from support.daemon import CONFIG, Daemon
 from support.frontend import Frontend
 from support.http_server import serving, status
 from tiller_daemon.models.scripted import CallPart
+from tiller_protocol.events import RequestOpened
 from tiller_protocol.ops import Answer
 
 FILES = 60
 KILLS = 6
+
+GREETING = "greeting.txt"
 
 PATCH = """*** Begin Patch
 *** Update File: greeting.txt
@@ -37,6 +40,31 @@ def fetch(url: str) -> CallPart:
 
 def found(directory: Path, pattern: str) -> list[Path]:
     return list(directory.glob(pattern))
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        (CallPart("write", arguments={"path": "greeting.txt", "content": "x"}), "was not read yet"),
+        (CallPart("edit", arguments={"path": "none", "old": "a", "new": "b"}), "does not exist"),
+        (CallPart("edit", arguments={"path": "readme.md", "old": "a", "new": "b"}), "not"),
+        (patch(PATCH.replace("-hello", "-farewell")), "which are not there"),
+        (patch(PATCH.replace("new/name.txt", "greeting.txt/name")), "greeting.txt"),
+    ],
+)
+async def test_nobody_is_asked_about_a_change_that_can_not_be_made(
+    frontend: Frontend, workspace: Path, call: CallPart, why: str
+) -> None:
+    (workspace / "readme.md").write_text("text\n")
+    seen = calls(read("readme.md")) if "patch" not in call.arguments else calls(read(GREETING))
+    session_id = await frontend.session(workspace, seen, calls(call), text("I see"), approve="ask")
+    await frontend.say(session_id)
+    assert (await frontend.turn_ended(session_id)).outcome == "completed"
+    failed = frontend.completed_calls(session_id)[-1]
+    assert failed.error_kind == "failed"
+    assert why in failed.output
+    assert not [e for e in frontend.events(session_id) if isinstance(e.body, RequestOpened)]
+    assert (workspace / GREETING).read_text() == "hello\n"
 
 
 async def test_a_patch_is_asked_about_once_and_shown_whole(

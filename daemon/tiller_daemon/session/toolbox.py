@@ -128,11 +128,16 @@ class Toolbox:
         work: _Work = prepared.work
         if self.context.permissions.read_only and prepared.effect != "read":
             return Refusal("denied", READ_ONLY.format(agent=self.context.agent))
-        if self.permission.verdict(work.needs).action != "deny" and (
-            denied := await self.hooks.before(prepared.call)
-        ):
-            return Refusal("denied", self._without_secrets(denied))
         workspace = Path(self.context.workspace)
+        action = self.permission.verdict(work.needs).action
+        if action == "ask":
+            try:
+                check = partial(work.tool.check, work.arguments, workspace, self.files)
+                await trio.to_thread.run_sync(check)
+            except ToolFailure as failure:
+                return Refusal("failed", self._without_secrets(str(failure)))
+        if action != "deny" and (denied := await self.hooks.before(prepared.call)):
+            return Refusal("denied", self._without_secrets(denied))
 
         def is_as_judged() -> bool:
             return self._needs(work.tool, work.arguments, workspace) == work.needs

@@ -17,7 +17,14 @@ from tiller_daemon.tools.apply_patch_format import (
     parse_patch,
 )
 from tiller_daemon.tools.apply_patch_lines import MissingHunk, apply_hunks, explain_missing_hunk
-from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
+from tiller_daemon.tools.base import (
+    FileVersions,
+    Need,
+    Tool,
+    ToolEnvironment,
+    ToolFailure,
+    ToolResult,
+)
 from tiller_daemon.tools.changing import naming, read_for_preview, read_seen, show_change, store
 from tiller_daemon.tools.encoding import text_in_place_of
 from tiller_daemon.tools.output import cut_text
@@ -79,17 +86,17 @@ def _needs(arguments: ApplyPatchArguments, workspace: Path) -> tuple[Need, ...]:
     return files_needs("write", tuple(locations.values()), title=f"Patch {names}", detail=detail)
 
 
+def _check(arguments: ApplyPatchArguments, workspace: Path, files: FileVersions) -> None:
+    with told():
+        _patched(arguments, partial(reach, workspace), files)
+
+
 async def _run(arguments: ApplyPatchArguments, environment: ToolEnvironment) -> ToolResult:
     def locate(path: str) -> Location:
         return reach_as_judged(environment, path)
 
     def apply() -> _Files:
-        files = _Files(locate, partial(read_seen, environment.files))
-        try:
-            for change in parse_patch(arguments.patch):
-                files.apply(change)
-        except MissingHunk as missing:
-            raise ToolFailure(f"{explain_missing_hunk(missing)}\nNo file was changed.") from missing
+        files = _patched(arguments, locate, environment.files)
         store(environment, files.changes())
         return files
 
@@ -106,8 +113,22 @@ APPLY_PATCH: Final = Tool(
     effect="write",
     timeout_s=TIMEOUT_S,
     needs=_needs,
+    check=_check,
     run=_run,
 )
+
+
+def _patched(
+    arguments: ApplyPatchArguments, locate: Callable[[str], Location], seen: FileVersions
+) -> "_Files":
+    """Return the files as the patch leaves them. Raises `ToolFailure`, `PathProblem`."""
+    files = _Files(locate, partial(read_seen, seen))
+    try:
+        for change in parse_patch(arguments.patch):
+            files.apply(change)
+    except MissingHunk as missing:
+        raise ToolFailure(f"{explain_missing_hunk(missing)}\nNo file was changed.") from missing
+    return files
 
 
 @dataclass

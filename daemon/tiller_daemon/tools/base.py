@@ -206,6 +206,10 @@ def always(arguments: Struct) -> bool:  # noqa: ARG001
     return True
 
 
+def nothing_to_check(arguments: Struct, workspace: Path, files: FileVersions) -> None:
+    """Find nothing that keeps a call from doing its work."""
+
+
 def never(arguments: Struct) -> bool:  # noqa: ARG001
     """Say no to all arguments."""
     return False
@@ -218,12 +222,14 @@ class Tool:
     `effect` is `read` for what may run beside other calls, `write` for what must run alone,
     `command` when the policy judges the command line, and `agent` when it is that of an agent.
     `timeout_s` may be infinite for a tool that waits for a person. `needs` changes nothing: it
-    follows links, and reads what a preview shows; both it and `run` raise `ToolFailure`. On
-    cancellation `run` leaves no process behind. `repeatable` says of arguments that nobody but the
-    model notices such a call: it may begin before the response has ended, be dropped when that
-    fails, and be made again. Calls of a tool that `polls` may well be the same again and again.
-    With a `schema` the arguments are a JSON object that it describes, and `arguments` is `dict`;
-    `server` names the MCP server that the tool is of.
+    follows links, and reads what a preview shows; `check` says what keeps the call from doing its
+    work as files are, before a user is asked about it, and may block for as long as the disk takes.
+    These and `run` raise `ToolFailure`. On cancellation `run` leaves no process behind.
+    `repeatable` says of arguments that nobody but the model notices such a call: it may begin
+    before the response has ended, be dropped when that fails, and be made again. Calls of a tool
+    that `polls` may well be the same again and again. With a `schema` the arguments are a JSON
+    object that it describes, and `arguments` is `dict`; `server` names the MCP server that the tool
+    is of.
     """
 
     name: str
@@ -233,6 +239,7 @@ class Tool:
     timeout_s: float
     needs: Callable[[Any, Path], tuple[Need, ...]]
     run: Callable[[Any, ToolEnvironment], Awaitable[ToolResult]]
+    check: Callable[[Any, Path, FileVersions], None] = nothing_to_check
     repeatable: Callable[[Any], bool] = never
     polls: bool = False
     schema: dict[str, Any] | None = None

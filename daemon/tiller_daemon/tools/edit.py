@@ -10,7 +10,14 @@ from typing import Annotated, Final
 import trio
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
+from tiller_daemon.tools.base import (
+    FileVersions,
+    Need,
+    Tool,
+    ToolEnvironment,
+    ToolFailure,
+    ToolResult,
+)
 from tiller_daemon.tools.changing import naming, read_for_preview, read_seen, show_change, store
 from tiller_daemon.tools.diff import unified_diff
 from tiller_daemon.tools.encoding import shown
@@ -45,20 +52,18 @@ def _needs(arguments: EditArguments, workspace: Path) -> tuple[Need, ...]:
     return file_needs("write", location, title=f"Edit {location.text}", detail=detail)
 
 
+def _check(arguments: EditArguments, workspace: Path, files: FileVersions) -> None:
+    with told():
+        _change(arguments, reach(workspace, arguments.path), files)
+
+
 async def _run(arguments: EditArguments, environment: ToolEnvironment) -> ToolResult:
     location = reach_as_judged(environment, arguments.path)
 
     def edit() -> tuple[str, str]:
-        before = read_seen(environment.files, location)
-        if before is None:
-            raise ToolFailure(f"{location.text} does not exist.{did_you_mean_path(location)}")
-        try:
-            with naming(location):
-                after, done = _edit(before, arguments, location)
-        except MissingText as missing:
-            raise ToolFailure(explain_missing(before, arguments.old)) from missing
-        store(environment, [Change(location, before, after)])
-        return done, show_change(location, before, after)
+        change, done = _change(arguments, location, environment.files)
+        store(environment, [change])
+        return done, show_change(location, change.before, change.after)
 
     with told():
         done, diff = await trio.to_thread.run_sync(edit)
@@ -76,8 +81,24 @@ EDIT: Final = Tool(
     effect="write",
     timeout_s=TIMEOUT_S,
     needs=_needs,
+    check=_check,
     run=_run,
 )
+
+
+def _change(
+    arguments: EditArguments, location: Location, files: FileVersions
+) -> tuple[Change, str]:
+    """Return the change, and what to tell the model. Raises `ToolFailure`, `PathProblem`."""
+    before = read_seen(files, location)
+    if before is None:
+        raise ToolFailure(f"{location.text} does not exist.{did_you_mean_path(location)}")
+    try:
+        with naming(location):
+            after, done = _edit(before, arguments, location)
+    except MissingText as missing:
+        raise ToolFailure(explain_missing(before, arguments.old)) from missing
+    return Change(location, before, after), done
 
 
 def _edit(before: bytes, arguments: EditArguments, location: Location) -> tuple[bytes, str]:

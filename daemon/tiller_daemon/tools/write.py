@@ -6,11 +6,12 @@ from typing import Annotated, Final
 import trio
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.base import FileVersions, Need, Tool, ToolEnvironment, ToolResult
 from tiller_daemon.tools.changing import naming, read_for_preview, read_seen, show_change, store
 from tiller_daemon.tools.encoding import describe, text_in_place_of
 from tiller_daemon.tools.reach import file_needs, reach, reach_as_judged, told
 from tiller_daemon.workspace.changes import Change
+from tiller_daemon.workspace.paths import Location
 
 TIMEOUT_S: Final = 30.0
 
@@ -31,13 +32,16 @@ def _needs(arguments: WriteArguments, workspace: Path) -> tuple[Need, ...]:
     return file_needs("write", location, title=f"Write {location.text}", detail=detail)
 
 
+def _check(arguments: WriteArguments, workspace: Path, files: FileVersions) -> None:
+    with told():
+        _change(arguments, reach(workspace, arguments.path), files)
+
+
 async def _run(arguments: WriteArguments, environment: ToolEnvironment) -> ToolResult:
     location = reach_as_judged(environment, arguments.path)
 
     def write() -> tuple[str, str]:
-        before = read_seen(environment.files, location)
-        with naming(location):
-            after = text_in_place_of(before, arguments.content)
+        before, after = _change(arguments, location, environment.files)
         store(environment, [Change(location, before, after)])
         done = "Made" if before is None else "Replaced"
         said = f"{done} {location.text}: {len(after)} bytes{describe(after)}."
@@ -59,5 +63,15 @@ WRITE: Final = Tool(
     effect="write",
     timeout_s=TIMEOUT_S,
     needs=_needs,
+    check=_check,
     run=_run,
 )
+
+
+def _change(
+    arguments: WriteArguments, location: Location, files: FileVersions
+) -> tuple[bytes | None, bytes]:
+    """Return the bytes before and after. Raises `ToolFailure`, `PathProblem`."""
+    before = read_seen(files, location)
+    with naming(location):
+        return before, text_in_place_of(before, arguments.content)
