@@ -4,10 +4,12 @@ How a command is held is in `workspace/sandbox`; which calls run in it is the se
 """
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 
 from tiller_daemon.config import Configuration, McpServer, Provider, Sourcegraph
 from tiller_daemon.workspace.environment import child_environment
@@ -65,6 +67,8 @@ def run_confined(places: Places, configuration: Configuration, command: Sequence
     assert confined
     names = [owner.api_key_env for owner in _owners(configuration) if owner.api_key_env]
     variables = child_environment(os.environ, names, "", "")
+    # What is typed to end the command ends it; this program then tells how.
+    signal.signal(signal.SIGINT, _go_on)
     try:
         with confined.around(command) as enclosed:
             status = subprocess.run(
@@ -76,6 +80,10 @@ def run_confined(places: Places, configuration: Configuration, command: Sequence
     for text in confined.told:
         sys.stderr.write(f"tillerd: {text}\n")
     return status if status >= 0 else 128 - status
+
+
+def _go_on(number: int, frame: FrameType | None) -> None:
+    """Do nothing; unlike what is ignored, it is not handed down to the command."""
 
 
 def _problem(configuration: Configuration, confiner: Confiner) -> str:

@@ -197,6 +197,21 @@ def test_what_makes_git_run_something_is_as_before_when_landlock_held_it(
 
 
 @needs_sandbox
+@pytest.mark.parametrize("found", [FOUND, LANDLOCK], ids=["found", "landlock"])
+def test_a_git_directory_behind_a_link_is_kept_where_it_lies(main: Path, found: Found) -> None:
+    if found.sandbox is None:
+        pytest.skip(found.problem)
+    (main / ".git").rename(main / "real.git")
+    (main / ".git").symlink_to("real.git")
+    before = guarded(main / "real.git")
+    script = "git commit -q --allow-empty -m linked; echo evil >>real.git/config; rm .git; "
+    run(main, f"{script} git init -q; echo x >real.git/hooks/pre-commit; git config a.b c", found)
+    assert guarded(main / "real.git") == before
+    assert (main / ".git").readlink() == Path("real.git")
+    assert git(main, "log", "-1", "--format=%s") == "linked"
+
+
+@needs_sandbox
 def test_a_superproject_commits_in_its_submodules_and_keeps_their_configuration(
     submodule: Path,
 ) -> None:
