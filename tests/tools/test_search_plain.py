@@ -182,6 +182,14 @@ async def test_an_interrupt_ends_a_search_without_ripgrep_at_once(without):
     assert len(without.descriptors()) == len(before)
 
 
+async def test_b58_an_ignore_file_that_is_none_holds_nobody_up(without):
+    os.mkfifo(without.workspace / ".gitignore")
+    (without.workspace / ".ignore").mkdir()
+    without.put("a.py", "x\n")
+    with trio.fail_after(10):
+        assert (await without.call("glob", pattern="*.py")).output == "a.py"
+
+
 async def test_a_long_line_and_a_long_file_are_searched_in_pieces(without):
     line = "x" * (search_plain.BLOCK_CHARS + 10)
     without.put("a.txt", f"{line}\n" * 3 + "needle\n" + "y\n" * search_plain.BLOCK_CHARS + "needle")

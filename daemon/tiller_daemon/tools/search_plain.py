@@ -13,6 +13,7 @@ import io
 import os
 import re
 import resource
+import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -27,6 +28,9 @@ BLOCK_CHARS: Final = 1024 * 1024
 
 LOOK_CHARS: Final = 64 * 1024
 """A file with a NUL in its beginning is binary; ripgrep looks as far."""
+
+RULES_BYTES_MAX: Final = 1024 * 1024
+"""How much of an ignore file is read."""
 
 LINE_CHARS_MAX: Final = 400
 CUT: Final = " [... omitted end of long line]"
@@ -145,11 +149,7 @@ def _rules(path: str) -> _Rules:
     """The lines of an ignore file, the last one first, as that is what counts."""
     import pathspec
 
-    try:
-        with open(_name(path), "rb") as file:  # noqa: PTH123
-            text = file.read().removeprefix(codecs.BOM_UTF8).decode("latin-1")
-    except OSError:
-        return ()
+    text = _text_of_rules(path)
     rules: list[_Rule] = []
     for line in reversed(text.split("\n")):
         text = line if line.endswith("\\ ") else line.rstrip()
@@ -164,6 +164,17 @@ def _rules(path: str) -> _Rules:
                 if fits and one.include is not None and plain not in ("", "!"):
                     rules += [_Rule(fits, one.include, plain != text)]
     return rules
+
+
+def _text_of_rules(path: str) -> str:
+    """What is in an ignore file; nothing if that is no file, such as a FIFO, where one waits."""
+    with suppress(OSError):
+        opened = os.open(_name(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(opened, "rb") as file:
+            if stat.S_ISREG(os.fstat(opened).st_mode):
+                data = file.read(RULES_BYTES_MAX).removeprefix(codecs.BOM_UTF8)
+                return data.decode("latin-1")
+    return ""
 
 
 def _verdict_of_all(level: _Level | None, path: str, *, is_directory: bool) -> bool | None:
