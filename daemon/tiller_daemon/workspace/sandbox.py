@@ -31,6 +31,13 @@ TEMPORARY: Final = ("/tmp", "/var/tmp")  # noqa: S108
 ORDER: Final[Sequence[SandboxMode]] = ("read_only", "workspace_write", "full_access")
 """From the strictest to the loosest."""
 
+ROOT_KEEPS: Final[Mapping[str, int]] = {
+    "CAP_CHOWN": 0, "CAP_DAC_OVERRIDE": 1, "CAP_FOWNER": 3, "CAP_FSETID": 4, "CAP_SETGID": 6,
+    "CAP_SETUID": 7,
+}  # fmt: skip
+"""What root needs to work with the files of others and to install packages, and the numbers of it.
+It loses what would undo the sandbox: mounting, tracing, devices, file handles."""
+
 DENIED: Final = re.compile(
     r"Read-only file system|Network is unreachable|Could not resolve host|Operation not permitted"
     r"|Temporary failure in name resolution|Name or service not known|getaddrinfo|EROFS|EAI_AGAIN"

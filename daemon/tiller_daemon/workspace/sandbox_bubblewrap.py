@@ -13,17 +13,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from tiller_daemon.workspace.sandbox import DENIED, Confinement, Enclosed, NotConfined
+from tiller_daemon.workspace.sandbox import DENIED, ROOT_KEEPS, Confinement, Enclosed, NotConfined
 from tiller_daemon.workspace.sandbox_calls import filter_in_namespaces
 from tiller_daemon.workspace.sandbox_paths import between, within
 from tiller_daemon.workspace.sandbox_put_back import NotKept, PutBack
-
-ROOT_KEEPS: Final = (
-    "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_SETGID", "CAP_SETUID",
-)  # fmt: skip
-"""What root needs to work with the files of others and to install packages. It loses what would
-undo the sandbox: mounting, tracing, devices, file handles."""
-
 
 FILTER: Final = filter_in_namespaces(platform.machine())
 """Holds what there is no namespace for."""

@@ -35,15 +35,12 @@ from pathlib import Path
 from typing import Final
 
 from tiller_daemon.workspace import sandbox_launcher
-from tiller_daemon.workspace.sandbox import Confinement, Enclosed, NotConfined
+from tiller_daemon.workspace.sandbox import ROOT_KEEPS, Confinement, Enclosed, NotConfined
 from tiller_daemon.workspace.sandbox_calls import filter_without_namespaces
 from tiller_daemon.workspace.sandbox_paths import holds_only_sockets, within
 from tiller_daemon.workspace.sandbox_put_back import NotKept, PutBack
 
 VERSION_NEEDED: Final = 6
-
-ROOT_KEEPS: Final = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7
-"""As bubblewrap's: CAP_CHOWN, DAC_OVERRIDE, FOWNER, FSETID, SETGID, SETUID."""
 
 LAUNCHER: Final = (sys.executable, "-I", "-S", sandbox_launcher.__file__)
 
@@ -114,6 +111,7 @@ def _options(
     calls = filter_without_namespaces(
         machine, network=confinement.network, writes=bool(confinement.writable)
     )
+    kept_by_root = sum(1 << number for number in ROOT_KEEPS.values())
     # Where a root lies in another it could be moved away, and a link be put in its place.
     roots = [root for root in confinement.writable if within(root, confinement.writable)]
     named = (
@@ -122,7 +120,7 @@ def _options(
         ("--hide", hidden),
         ("--keep", [*roots, *(path for path in _kept(confinement) if path not in returned)]),
     )
-    yield from ("--calls", calls.hex(), "--capabilities", str(ROOT_KEEPS))
+    yield from ("--calls", calls.hex(), "--capabilities", str(kept_by_root))
     for name, paths in named:
         for path in paths:
             yield from (name, str(path))

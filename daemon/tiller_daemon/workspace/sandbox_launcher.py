@@ -177,7 +177,7 @@ def _give_up_capabilities(kept: int) -> None:
     if os.geteuid() == 0:
         for number in range(_CAPABILITIES):
             if not kept >> number & 1 and _LIBC.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0):
-                break  # There are no more of them.
+                break  # There are no more; or it may not, and can gain none by what it runs.
     else:
         kept = 0
     low, high = kept & 0xFFFFFFFF, kept >> 32
