@@ -130,10 +130,9 @@ class Toolbox:
             return Refusal("denied", READ_ONLY.format(agent=self.context.agent))
         workspace = Path(self.context.workspace)
         action = self.permission.verdict(work.needs).action
-        if action == "ask":
+        if action == "ask" and (check := work.tool.check):
             try:
-                check = partial(work.tool.check, work.arguments, workspace, self.files)
-                await trio.to_thread.run_sync(check)
+                await trio.to_thread.run_sync(check, work.arguments, workspace, self.files)
             except ToolFailure as failure:
                 return Refusal("failed", self._without_secrets(str(failure)))
         if action != "deny" and (denied := await self.hooks.before(prepared.call)):

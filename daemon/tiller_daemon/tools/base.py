@@ -206,10 +206,6 @@ def always(arguments: Struct) -> bool:  # noqa: ARG001
     return True
 
 
-def nothing_to_check(arguments: Struct, workspace: Path, files: FileVersions) -> None:
-    """Find nothing that keeps a call from doing its work."""
-
-
 def never(arguments: Struct) -> bool:  # noqa: ARG001
     """Say no to all arguments."""
     return False
@@ -239,8 +235,8 @@ class Tool:
     timeout_s: float
     needs: Callable[[Any, Path], tuple[Need, ...]]
     run: Callable[[Any, ToolEnvironment], Awaitable[ToolResult]]
-    check: Callable[[Any, Path, FileVersions], None] = nothing_to_check
     repeatable: Callable[[Any], bool] = never
     polls: bool = False
     schema: dict[str, Any] | None = None
     server: str = ""
+    check: Callable[[Any, Path, FileVersions], None] | None = None
