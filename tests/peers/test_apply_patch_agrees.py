@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-import trio
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from support.tool_calls import call
 from tiller_daemon.tools.apply_patch import APPLY_PATCH
-from tiller_daemon.tools.base import FileVersions, ToolEnvironment, ToolFailure
+from tiller_daemon.tools.base import FileVersions, ToolFailure
 from tiller_daemon.workspace.files import fingerprint
 
 pytestmark = pytest.mark.peer
@@ -119,17 +119,8 @@ def tree(directory: Path) -> dict[str, str]:
 def apply(patch: str, directory: Path) -> bool:
     """Apply a patch as the tool does to files that were read; whether it was taken."""
     seen = {path: fingerprint(path.read_bytes()) for path in directory.rglob("*") if path.is_file()}
-    arguments = APPLY_PATCH.arguments(patch)
-    nothing = None
     try:
-        needs = APPLY_PATCH.needs(arguments, directory)
-        environment = ToolEnvironment(
-            workspace=directory, spill_directory=directory, session_id="s", call_id="c",
-            files=FileVersions(seen), variables={}, output=nothing, show_plan=nothing,
-            ask=nothing, delegate=nothing, background=nothing, diagnostics=nothing, needs=needs,
-            journals=directory.with_name("journals"),
-        )  # fmt: skip
-        trio.run(APPLY_PATCH.run, arguments, environment)
+        call(APPLY_PATCH, {"patch": patch}, directory, FileVersions(seen))
     except ToolFailure:
         return False
     return True

@@ -12,12 +12,11 @@ import stat
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, assert_never
 
-import trio
-
+from support.tool_calls import call
 from tiller_daemon.tools.apply_patch import APPLY_PATCH
-from tiller_daemon.tools.base import FileVersions, Tool, ToolEnvironment, ToolFailure
+from tiller_daemon.tools.base import FileVersions, Tool, ToolFailure
 from tiller_daemon.tools.edit import EDIT
 from tiller_daemon.tools.write import WRITE
 from tiller_daemon.workspace.changes import recover_changes
@@ -29,8 +28,8 @@ CALLS: Final = (
 )  # fmt: skip
 """All that the tools ask of the system to change files; `open` also when it only reads."""
 
-TAKING_ROOM: Final = ("write", "fsync", "mkdir", "link", "symlink")
-"""Those that fail while a disk is full, besides an `open` that makes a file."""
+TAKING_ROOM: Final = ("open", "write", "fsync", "mkdir", "link", "symlink")
+"""Those that fail while a disk is full; `open` when it makes a file."""
 
 Fault = Literal["kill", "fails once", "full from then on", "half a write"]
 FAULTS: Final[tuple[Fault, ...]] = ("kill", "fails once", "full from then on", "half a write")
@@ -122,7 +121,7 @@ def meet(case: Case, fault: Fault, number: int, root: Path) -> Left | None:
     _prepare(case, work)
     old = _tree(work)
     new = {name: (content, _mode_of(name, old)) for name, content in case.after.items()}
-    ended = in_child(lambda: _run(case, work, journals), fault, number)
+    ended = in_child(lambda: _run(case, work), fault, number)
     if ended == UNREACHED:
         return None
     complaints: list[str] = []
@@ -173,50 +172,49 @@ def _judge(old: Tree, new: Tree, work: Path, journals: Path, complaints: list[st
 
 def _lay(fault: Fault, number: int) -> Callable[[], bool]:
     """Let the calls of this process meet a fault; the result tells whether one has."""
-    left, reached = number, False
+    left, met = number, 0
 
-    def calling(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*given: Any, **named: Any) -> Any:
-            nonlocal left, reached
-            if fault != "kill" and not _takes_room(name, given, any_call=fault == "fails once"):
-                return real(*given, **named)
-            if fault == "half a write" and name != "write":
-                return real(*given, **named)
-            left -= 1
-            if left >= 0 or (reached and fault == "fails once"):
-                return real(*given, **named)
-            is_first, reached = not reached, True
-            if fault == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            if fault == "half a write" and is_first:
-                return real(given[0], bytes(given[1])[: len(given[1]) // 2])
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def may_fail(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call_or_fail(*given: Any, **named: Any) -> Any:
+            nonlocal left, met
+            if _concerns(fault, name, given):
+                left -= 1
+                if left < 0 and not (met and fault == "fails once"):
+                    met += 1
+                    if fault == "kill":
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    if fault == "half a write" and met == 1:
+                        return real(given[0], bytes(given[1])[: len(given[1]) // 2])
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return real(*given, **named)
 
-        return call
+        return call_or_fail
 
     for name in CALLS:
-        setattr(os, name, calling(name, getattr(os, name)))
-    return lambda: reached
+        setattr(os, name, may_fail(name, getattr(os, name)))
+    return lambda: met > 0
 
 
-def _takes_room(name: str, given: tuple[Any, ...], *, any_call: bool) -> bool:
-    if name == "open":
-        return bool(given[1] & os.O_CREAT)
-    return any_call or name in TAKING_ROOM
+def _concerns(fault: Fault, name: str, given: tuple[Any, ...]) -> bool:
+    """Whether a fault may come at such a call."""
+    changes = name != "open" or bool(given[1] & os.O_CREAT)
+    match fault:
+        case "kill":
+            return True
+        case "fails once":
+            return changes
+        case "full from then on":
+            return changes and name in TAKING_ROOM
+        case "half a write":
+            return name == "write"
+        case _:
+            assert_never(fault)
 
 
-def _run(case: Case, work: Path, journals: Path) -> int:
-    arguments = case.tool.arguments(**case.arguments)
+def _run(case: Case, work: Path) -> int:
     seen = {work / name: fingerprint(content) for name, content in case.before.items()}
-    nothing: Any = None
-    environment = ToolEnvironment(
-        workspace=work, spill_directory=work, session_id="s", call_id="c",
-        files=FileVersions(seen), variables={}, output=nothing, show_plan=nothing, ask=nothing,
-        delegate=nothing, background=nothing, diagnostics=nothing,
-        needs=case.tool.needs(arguments, work), journals=journals,
-    )  # fmt: skip
     try:
-        trio.run(case.tool.run, arguments, environment)
+        call(case.tool, case.arguments, work, FileVersions(seen))
     except ToolFailure as failure:
         return REFUSED if "o file was changed" in str(failure) else UNSAID
     return DONE

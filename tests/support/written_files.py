@@ -7,13 +7,13 @@ the tests and by `scripts/soak/file_bytes.py`.
 import shutil
 import stat
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import trio
 from hypothesis import strategies as st
 
+from support.tool_calls import call
 from tiller_daemon.tools.apply_patch import APPLY_PATCH
-from tiller_daemon.tools.base import FileVersions, Tool, ToolEnvironment, ToolFailure
+from tiller_daemon.tools.base import FileVersions, Tool, ToolFailure
 from tiller_daemon.tools.edit import EDIT
 from tiller_daemon.tools.read import READ
 from tiller_daemon.tools.write import WRITE
@@ -112,7 +112,7 @@ def meet(one: Case, root: Path) -> None:
     file.write_bytes(one.file())
     file.chmod(one.mode)
     seen = FileVersions()
-    shown = call(READ, {"path": "f"}, work, seen)
+    shown = said_by(READ, {"path": "f"}, work, seen)
     assert f"{one.place + 1:>6}\t{OLD}\n" in shown, shown
     assert seen.seen == {file: fingerprint(one.file())}
     if one.encoding.name == "windows-1252":
@@ -120,7 +120,7 @@ def meet(one: Case, root: Path) -> None:
     if one.way == "write":
         meet_write(one, work, seen)
     else:
-        call(*_change(one, "\n".join(one.new)), work, seen)
+        said_by(*_change(one, "\n".join(one.new)), work, seen)
         assert file.read_bytes() == one.changed()
     assert stat.S_IMODE(file.stat().st_mode) == one.mode
     assert list(work.iterdir()) == [file]
@@ -129,7 +129,7 @@ def meet(one: Case, root: Path) -> None:
 def meet_write(one: Case, work: Path, seen: FileVersions) -> None:
     """Write the whole file anew: the encoding stays, and CRLF if there was nothing else."""
     content = "\n".join(one.new)
-    said = call(WRITE, {"path": "f", "content": content}, work, seen)
+    said = said_by(WRITE, {"path": "f", "content": content}, work, seen)
     text = "".join(line + end for line, end in one.lines)
     if 0 < text.count("\r\n") == text.count("\n"):
         content = content.replace("\n", "\r\n")
@@ -141,7 +141,7 @@ def meet_refusal(work: Path, seen: FileVersions) -> None:
     """What the encoding has not is refused in a sentence, and the file is left alone."""
     before = (work / "f").read_bytes()
     try:
-        call(EDIT, {"path": "f", "old": OLD, "new": "→"}, work, seen)
+        said_by(EDIT, {"path": "f", "old": OLD, "new": "→"}, work, seen)
     except ToolFailure as failure:
         said = str(failure)
     else:
@@ -150,18 +150,10 @@ def meet_refusal(work: Path, seen: FileVersions) -> None:
     assert (work / "f").read_bytes() == before
 
 
-def call(tool: Tool, given: dict[str, str], work: Path, seen: FileVersions) -> str:
-    """Call a tool as the runtime does; what it says."""
-    arguments = tool.arguments(**given)
-    nothing: Any = None
-    environment = ToolEnvironment(
-        workspace=work, spill_directory=work, session_id="s", call_id="c", files=seen,
-        variables={}, output=nothing, show_plan=nothing, ask=nothing, delegate=nothing,
-        background=nothing, diagnostics=nothing, needs=tool.needs(arguments, work),
-        journals=work.with_name("journals"),
-    )  # fmt: skip
-    result = trio.run(tool.run, arguments, environment)
-    f"{result.output}{result.diff}".encode()
+def said_by(tool: Tool, given: dict[str, str], work: Path, seen: FileVersions) -> str:
+    """Call a tool; what it says, all of which can be sent."""
+    result = call(tool, given, work, seen)
+    assert f"{result.output}{result.diff}".encode()
     return result.output
 
 
