@@ -1,0 +1,105 @@
+"""Where the time of a `bash` call in the sandbox goes: judging it, making its sandbox, the sandbox.
+
+Each row is run in turns with the others, in one process, so that they share what the machine does
+meanwhile. The last row holds the second and the fourth. As an ordinary user: `setpriv --reuid 1000
+--regid 1000 --clear-groups env HOME=/dev/shm/u TMPDIR=/dev/shm/u python scripts/bench/sandbox.py`.
+"""
+
+import argparse
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "daemon"), str(ROOT / "protocol")]
+
+from tiller_daemon.config import SandboxPolicy  # noqa: E402 - found there
+from tiller_daemon.policy.rules import decide  # noqa: E402
+from tiller_daemon.policy.shell_commands import parse_command  # noqa: E402
+from tiller_daemon.session.command_reach import needs_beyond  # noqa: E402
+from tiller_daemon.tools.bash import BASH, BashArguments  # noqa: E402
+from tiller_daemon.workspace.sandbox import Confiner, Enclosed  # noqa: E402
+from tiller_daemon.workspace.sandbox_search import find_sandbox  # noqa: E402
+
+COMMAND = "git status --short && ls -la src | head -20"
+NOTHING = ["bash", "-c", "true"]
+
+
+def judged(text: str, workspace: Path) -> None:
+    """What a call is judged with: its needs, and twice what becomes of it."""
+    parse_command.cache_clear()
+    needs = BASH.needs(BashArguments(text), workspace)
+    needs = (*needs, *needs_beyond(needs, workspace))
+    decide(needs, (), "ask")
+    decide(needs, (), "ask")
+
+
+def timed(do: Callable[[], object]) -> tuple[float, float]:
+    """How long it takes, and the CPU of this process and its children, in ms."""
+    before, began = _cpu_s(), time.perf_counter()
+    do()
+    return (time.perf_counter() - began) * 1e3, (_cpu_s() - before) * 1e3
+
+
+def _cpu_s() -> float:
+    spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in spent)
+
+
+def run(arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
+    """Run to the end."""
+    done = subprocess.run(
+        [*arguments], stdin=subprocess.DEVNULL, check=False, pass_fds=tuple(descriptors)
+    )
+    if done.returncode:
+        raise SystemExit(f"status {done.returncode}: {arguments}")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=100)
+    count = parser.parse_args().count
+    found = find_sandbox(sys.platform)
+    if found.sandbox is None:
+        raise SystemExit(f"no sandbox: {found.problem}")
+    with tempfile.TemporaryDirectory() as directory:
+        workspace = Path(directory).resolve()
+        subprocess.run(["git", "init", "-q", str(workspace)], check=True)
+        (workspace / "src").mkdir()
+        confiner = Confiner(lambda: found, Path.home(), os.environ)
+
+        def make(execute: Callable[[Enclosed], None]) -> None:
+            confined = confiner.confined(SandboxPolicy(), workspace, workspace / "none")
+            assert confined is not None
+            with confined.around(NOTHING) as enclosed:
+                execute(enclosed)
+
+        least = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+        least += ["--unshare-pid", "--unshare-ipc", "--unshare-net", "--", *NOTHING]
+        rows: dict[str, Callable[[], object]] = {
+            "judging the command": lambda: judged(COMMAND, workspace),
+            "making its sandbox": lambda: make(lambda _: None),
+            "bash alone": lambda: run(NOTHING),
+            "bash in the least of sandboxes": lambda: run(least),
+            "bash in its sandbox": lambda: make(lambda one: run(one.arguments, one.descriptors)),
+        }
+        figures: dict[str, list[tuple[float, float]]] = {name: [] for name in rows}
+        for _ in range(count):
+            for name, do in rows.items():
+                figures[name].append(timed(do))
+    print(f"{found.sandbox.name}, uid {os.geteuid()}, load {os.getloadavg()[0]:.1f}")
+    for name, taken in figures.items():
+        wall, cpu = ([one[part] for one in taken] for part in (0, 1))
+        print(f"{name:31} {statistics.median(wall):6.2f} ms", end=", ")
+        print(f"best {min(wall):6.2f}, CPU {statistics.fmean(cpu):6.2f} ms (n = {count})")
+
+
+if __name__ == "__main__":
+    main()
