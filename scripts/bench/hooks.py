@@ -8,21 +8,26 @@ The hooks are run as a session runs them, in this process.
 
 import argparse
 import os
+import sys
 import time
+from pathlib import Path
 
 import trio
 from table import Row, print_rows
 
-from tiller_daemon.config import Hook
+from tiller_daemon.config import Hook, ProjectHook, SandboxPolicy
 from tiller_daemon.hooks.runner import HookRunner
-from tiller_daemon.session.hooks import Told, ToolTold
+from tiller_daemon.session.hooks import Hold, Told, ToolTold
 from tiller_daemon.workspace.environment import child_environment
+from tiller_daemon.workspace.sandbox import Confiner
+from tiller_daemon.workspace.sandbox_search import find_sandbox
 from tiller_daemon.workspace.tree import become_subreaper
 
 HOOKS = {
     "words, without a shell": Hook("tool_before", ("/bin/true",)),
     "text for the shell": Hook("tool_before", "true"),
     "text that reads what it is told": Hook("tool_before", "cat >/dev/null"),
+    "of a project, in a sandbox": ProjectHook("tool_before", ("/bin/true",)),
 }
 TOLD = Told(
     "tool_before",
@@ -39,9 +44,13 @@ async def main(count: int) -> None:
     """Measure each hook, then the end of one that hangs."""
     become_subreaper()
     runner = HookRunner(lambda call_id: child_environment(os.environ, (), "bench", call_id))
+    confiner = Confiner(lambda: find_sandbox(sys.platform), Path.home(), os.environ)
+    confined = confiner.confined(SandboxPolicy(), Path.cwd(), Path.cwd())
     rows: list[Row] = []
     for name, hook in HOOKS.items():
-        taken = [await _one_ms(runner, hook) for _ in range(count)]
+        if isinstance(hook, ProjectHook) and confined is None:
+            continue
+        taken = [await _one_ms(runner, hook, Hold(confined)) for _ in range(count)]
         rows.append(Row(f"a hook: {name}", "ms", tuple(taken)))
     ended = [await _end_ms(runner) for _ in range(count // 4)]
     rows.append(Row("interrupt of a hook to its death", "ms", tuple(ended)))
@@ -49,9 +58,9 @@ async def main(count: int) -> None:
     print_rows(rows)
 
 
-async def _one_ms(runner: HookRunner, hook: Hook) -> float:
+async def _one_ms(runner: HookRunner, hook: Hook, hold: Hold) -> float:
     began = time.monotonic()
-    heard = await runner.ask((hook,), TOLD, "call")
+    heard = await runner.ask((hook,), TOLD, "call", hold)
     assert not heard.problems, heard
     return (time.monotonic() - began) * 1000
 
@@ -59,7 +68,7 @@ async def _one_ms(runner: HookRunner, hook: Hook) -> float:
 async def _end_ms(runner: HookRunner) -> float:
     hook = Hook("tool_before", "sleep 100")
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(runner.ask, (hook,), TOLD, "call")
+        nursery.start_soon(runner.ask, (hook,), TOLD, "call", Hold())
         await trio.sleep(0.02)
         began = time.monotonic()
         nursery.cancel_scope.cancel()

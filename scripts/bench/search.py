@@ -39,7 +39,7 @@ FILES_PER_FOLDER = 100
 PLAIN_RUNS = 3
 LINES = "".join(f"line {number} of an ordinary file\n" for number in range(40))
 
-SEARCHES = {
+SEARCHES: dict[str, tuple[Tool, dict[str, object], tuple[str, ...]]] = {
     "grep of a rare word": (GREP, {"pattern": "needle4711"}, ("--line-number", "needle4711", ".")),
     "grep of a common word": (GREP, {"pattern": "needle"}, ("--line-number", "needle", ".")),
     "glob of all": (GLOB, {"pattern": "**/*.txt"}, ("--files", "--glob=**/*.txt")),
