@@ -342,6 +342,30 @@ async def test_landlock_puts_back_what_it_can_not_keep_from_writing(jail: Jail) 
     assert aside.read_text() == "x\n"
 
 
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mode", ["read_only", "workspace_write"])
+async def test_a_command_reaches_no_device_and_no_terminal_but_its_own(
+    jail: Jail, mechanism: Mechanism, mode: SandboxMode
+) -> None:
+    """What the user types elsewhere is nobody's business, nor is the disk as such."""
+    ours, theirs = os.openpty()
+    try:
+        script = f"exec 3<{os.ttyname(theirs)} && echo read; echo typed >{os.ttyname(theirs)}"
+        said = await jail.run(mechanism, jail.workspace, f"{script}; head -c1 /dev/kmsg", mode)
+        os.set_blocking(ours, False)
+        with pytest.raises(BlockingIOError):
+            os.read(ours, 64)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert "read" not in said.splitlines()
+    assert "/dev/kmsg" in said
+    said = await jail.run(
+        mechanism, jail.workspace, "head -c9 /dev/urandom >/dev/null && echo fine"
+    )
+    assert "fine" in said, said
+
+
 SOCKETS = """
 import ctypes, os, platform, socket
 libc = ctypes.CDLL(None, use_errno=True)
@@ -430,6 +454,7 @@ set -e
 mkdir -p a/b; echo x >a/x; mv a/x a/b/y; ln a/b/y a/z; ln -s z a/l; chmod +x a/b/y; truncate -s0 a/z
 echo x >/dev/null; head -c9 /dev/urandom >a/r; mkfifo a/f; (echo p >a/f &) ; cat a/f
 sleep 100 & kill $!; wait $! || true
+cat <(echo p); echo q | cat /dev/stdin >/dev/stderr; echo r >/dev/stdout
 "$PYTHON" -c 'import socket, subprocess; socket.socketpair(); subprocess.run(["true"], check=True)'
 "$PYTHON" -c 'import multiprocessing; multiprocessing.Lock()'
 git add -A; git -c user.name=t -c user.email=t@t commit -qm one; git checkout -qb two; rm -r a

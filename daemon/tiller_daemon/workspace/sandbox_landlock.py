@@ -44,6 +44,9 @@ VERSION_NEEDED: Final = 6
 
 LAUNCHER: Final = (sys.executable, "-I", "-S", sandbox_launcher.__file__)
 
+DEVICES: Final = Path("/dev")
+"""Disks, cameras, other terminals: the launcher allows those that everybody needs."""
+
 SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108
 """Where locks and memory are made that processes share by name; as public as `/tmp`."""
 
@@ -117,7 +120,7 @@ def _options(
     named = (
         ("--read", (Path("/"), *confinement.shown, confinement.workspace)),
         ("--write", (*confinement.writable, *([SHARED_MEMORY] if confinement.writable else []))),
-        ("--hide", hidden),
+        ("--hide", (DEVICES, *hidden)),
         ("--keep", [*roots, *(path for path in _kept(confinement) if path not in returned)]),
     )
     yield from ("--calls", calls.hex(), "--capabilities", str(kept_by_root))
