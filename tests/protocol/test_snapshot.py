@@ -19,7 +19,8 @@ from tiller_protocol.events import (
     TurnStarted,
 )
 from tiller_protocol.items import Usage
-from tiller_protocol.snapshot import SequenceGap, Snapshot, add_cost, fold
+from tiller_protocol.snapshot import SequenceGap, Snapshot, fold
+from tiller_protocol.turns import add_cost
 
 SEEDS = st.integers(0, 2**32)
 

@@ -47,7 +47,7 @@ from tiller_protocol.events import (
 )
 from tiller_protocol.items import Request, Usage
 from tiller_protocol.settings import Rule
-from tiller_protocol.snapshot import OpenTurn
+from tiller_protocol.turns import OpenTurn
 
 log = structlog.get_logger()
 

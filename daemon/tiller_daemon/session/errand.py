@@ -23,7 +23,7 @@ from tiller_protocol.events import (
 )
 from tiller_protocol.items import Request, SubAgent, ToolCall, Usage
 from tiller_protocol.settings import Budget, Rule
-from tiller_protocol.snapshot import OpenTurn, add_cost
+from tiller_protocol.turns import OpenTurn, add_cost
 
 SHOWN_CALLS_MAX = 500
 """How many calls of a sub-agent are shown as live output of the call that waits for it."""

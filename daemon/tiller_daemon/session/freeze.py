@@ -31,7 +31,8 @@ from tiller_daemon.turn.context import (
 from tiller_daemon.workspace.agents import FoundAgent
 from tiller_daemon.workspace.sandbox import strictest
 from tiller_protocol.settings import Rule, Settings, TurnOverrides
-from tiller_protocol.snapshot import OpenTurn, Snapshot
+from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.turns import OpenTurn
 
 MCP_PREFIX = "mcp__"
 """What the names of MCP servers' tools begin with."""

@@ -32,7 +32,8 @@ from tiller_protocol.items import (
     ToolErrorKind,
     Usage,
 )
-from tiller_protocol.snapshot import RESUMED, OpenTurn, Snapshot, add_cost
+from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.turns import RESUMED, OpenTurn, add_cost
 
 INTERRUPTED_NOTICE = (
     "The user interrupted this turn. Commands that were running were stopped and may have done "
