@@ -259,3 +259,25 @@ def test_what_can_not_be_taken_back_is_named(work, tmp_path, monkeypatch):
         change_all(changes, tmp_path / "journals")
     assert (work / "a").read_text() == "x"
     assert (work / "b").read_text() == "two"
+
+
+@pytest.mark.parametrize(("number", "works"), [(errno.EINVAL, True), (errno.EIO, False)])
+def test_a_file_system_that_can_not_sync_directories_is_used_and_a_broken_one_is_not(
+    work, tmp_path, monkeypatch, number, works
+):
+    fsync = os.fsync
+
+    def refuse(opened):
+        if stat.S_ISDIR(os.fstat(opened).st_mode):
+            raise OSError(number, os.strerror(number))
+        fsync(opened)
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    changes = [Change(locate(work, "a"), b"one", b"1")]
+    if works:
+        change_all(changes, tmp_path / "journals")
+    else:
+        with pytest.raises(PathProblem, match=r"Input/output error\. No file was changed\."):
+            change_all(changes, tmp_path / "journals")
+    assert (work / "a").read_text() == ("1" if works else "one")
+    assert sorted(work.iterdir()) == [work / "a", work / "b"]

@@ -7,6 +7,7 @@ daemon starts again. A file that somebody else has changed by then stays theirs.
 put beside a file is forgotten: a journal stays until all of it is removed.
 """
 
+import errno
 import os
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
@@ -32,6 +33,9 @@ UNFINISHED: Final = ".journal"
 UNTIDY: Final = ".untidy"
 """How a journal's name ends: of one whose changes are to be taken back, and of one that only says
 what may lie about."""
+
+UNSYNCED: Final = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
+"""What file systems answer that can't sync a directory, among them some of networks."""
 
 
 class Change(Struct, frozen=True):
@@ -349,6 +353,9 @@ def _sync_directory(directory: Path | str, parent: int | None = None) -> None:
         opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
         try:
             os.fsync(opened)
+        except OSError as error:
+            if error.errno not in UNSYNCED:
+                raise
         finally:
             os.close(opened)
 
