@@ -31,9 +31,10 @@ HIDDEN_OF_SYSTEM: Final = (
     "/run/systemd/private", "/run/systemd/io.system.ManagedOOM", "/run/incus", "/run/lxd",
     "/var/lib/incus/unix.socket", "/var/lib/lxd/unix.socket",
     "/var/snap/lxd/common/lxd/unix.socket", "/private/var/run/docker.sock",
+    "/run/secrets", "/run/credentials",
 )  # fmt: skip
 """Sockets of services that would run something outside for whoever connects: a file system that
-can't be written to does not keep from connecting."""
+can't be written to does not keep from connecting. And what containers and services are handed."""
 
 HIDDEN_IN_TEMPORARY: Final = (".X11-unix", ".ICE-unix", "tmux-{uid}", "screens", "uscreens")
 """Likewise, in `/tmp`: one can type into other windows and terminals there."""
