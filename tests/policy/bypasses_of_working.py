@@ -66,6 +66,10 @@ for x in p; do :; done; sed $x 'w out'
 sed $x 'w out'; x=p
 x=p; read x < f; sed $x 'w out'
 x=p; read -r x < f; sed "$x" f
+x=p; command read x < f; sed $x 'w out'
+x=p; builtin printf -v x 'w out'; sed "$x" f
+x=p; printf -vx 'w out'; sed "$x" f
+x=p; time read x < f; sed "$x" f
 x=p; unset x; sed $x 'w out'
 x=p; x=q; sed $x f
 x=p; x+='w out'; sed "$x" f
@@ -82,6 +86,9 @@ x=p; eval x=q; sed "$x" f
 x='w out'; sed "$x" f
 x="p;w out"; sed "$x" f
 x=$(cat f); sed "$x" f
+*x=aa
+1x=aa
+x=bb;*x=aa && &>/dev/null
 x=1; echo $((x))
 x='a[$(rm y)]'; echo $((x + 1))
 a=rm; b=x; $a $b

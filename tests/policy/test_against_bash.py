@@ -63,6 +63,7 @@ PIECES = [
         "for x in a b;",
     ),
     *(" do ", "; done", "case a in a) ", " esac ", ";;", "$x", "${x}", '"$x"', "x=aa", "x=1 "),
+    *("x=bb;", "x=aa && ", "x=$x", " >&2 ", "${x%a}", "${#x}", "$((1+2))"),
     *("$'", "\\'", "{aa,bb}", "=", "-", "[ ", " ]", "[[ ", " ]]", "((", "))", "$((", "f() { "),
     *("function f { ", "eval ", "time ", "exec ", "command ", "env ", "\r", "\f", "\u00a0", "@"),
     *("?", "*", "+(", ">(", "&>/dev/null", "2>", "coproc ", "then", "do", "in", "else"),
@@ -73,6 +74,10 @@ SCRIPTS = [
     *("case $(aa) in bb) cc;; *) dd;; esac", "aa <<E\nbb\nE\ncc", "aa <<'E'\nbb\nE\ncc"),
     *("aa <(bb)", "aa 2>&1 | bb", "x=$(aa); bb", "! aa", "aa & bb", "aa # bb\ncc", "time aa"),
     *('[ -n "$(aa)" ] && bb', "[[ a == b ]] || cc", "aa \\\nbb", "'aa' bb", "a\\a bb"),
+    *("x=aa; bb $x", "for x in aa bb; do cc $x; done", 'x=aa && bb "$x" cc', "x=aa\nbb ${x}y"),
+    *("aa >&2 bb", "aa ${x:-bb}", "aa ${x##*/}", "x+=aa; bb $x", "x=; aa $x bb", "x=aa bb $x"),
+    *("for x in aa; do x=bb; cc $x; done", "x=aa | bb; cc $x", "x=aa & bb $x", "(x=aa); bb $x"),
+    *("aa && x=bb; cc $x", "x=aa; x=bb; cc $x", "read x <<E\naa\nE\nbb $x", "aa {bb,cc} {1..3}"),
     *("aa 2>/dev/null", "aa <<< bb", "aa |& bb", "env CI=1 aa", "CI=1 aa", "exec aa"),
 ]
 REPORTING = """

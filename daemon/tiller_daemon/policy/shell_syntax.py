@@ -8,7 +8,6 @@ collected from uncertain text as well, so that a denial finds them.
 import itertools
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
@@ -22,7 +21,9 @@ from tiller_daemon.policy.shell_words import (
     NUMBER_OPERATORS,
     OWN_NAMES,
     TEST_OPERATORS,
+    VARIABLE,
     SimpleCommand,
+    Syntax,
     Word,
     braced,
     counts,
@@ -69,18 +70,6 @@ _ODD = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00a0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]"
 )
 """Characters on which parsers and shells disagree, or that a reader does not see."""
-
-
-class Syntax(NamedTuple):
-    """What was found. `doubt` is empty when the text is certain. `reads` are files after `<`.
-
-    `assigns` says that it gives values to variables.
-    """
-
-    commands: tuple[SimpleCommand, ...]
-    reads: tuple[str, ...]
-    doubt: str
-    assigns: bool = False
 
 
 def parse(text: str) -> Syntax:
@@ -231,11 +220,11 @@ class _Reader:
         if any(not re.fullmatch(r"\d{1,2}", one, re.ASCII) for one in descriptors):
             self.doubt("it redirects what may be no descriptor")
         target = targets[0] if len(targets) == 1 else Word("", fixed=False)
-        if tokens in (["<&-"], [">&-"]) and not targets:
-            return
         if tokens == ["<"] and target.fixed and not target.text.startswith("/dev/"):
             self.reads.append(target.text)
-        elif tokens in ([">&"], ["<&"]) and target.fixed and target.text.isdecimal():
+        elif (tokens in (["<&-"], [">&-"]) and not targets) or (
+            tokens in ([">&"], ["<&"]) and target.fixed and target.text.isdecimal()
+        ):
             pass
         elif not (tokens in (["<"], [">"], [">>"], ["&>"], ["&>>"]) and target.text == "/dev/null"):
             self.doubt("it redirects output into a file")
@@ -245,15 +234,16 @@ class _Reader:
         body = node.parent.children[0] if node.parent else node
         words = [child for child in node.named_children if child.type != "file_descriptor"]
         apart = all(a.end_byte < b.start_byte for a, b in itertools.pairwise(words))
-        alone = bool(count) and body.type == "command" and len(self.values) == count
-        return len(targets) > 1 and alone and apart
+        return (
+            len(targets) > 1 and body.type == "command" and 0 < count == len(self.values) and apart
+        )
 
     def _heredoc(self, node: Node, depth: int) -> None:
         """Plain text for the standard input, and what stands behind `<<END` on the same line."""
         for child in self.children(node):
             if child.type == "heredoc_start":
                 self._heredoc_text(node, self.source(child))
-            elif child.type == "file_redirect" or child.type in _HOLDERS | {"command"}:
+            elif child.type in _HOLDERS | {"command", "pipeline", "file_redirect"}:
                 self.visit(child, depth + 1)
             elif child.type not in ("<<", "<<-", "heredoc_body", "heredoc_end", "&&", "||", "|"):
                 self._unknown(child, depth)
@@ -267,15 +257,16 @@ class _Reader:
     def _assignment(self, node: Node, depth: int, *, alone: bool) -> None:
         parts = list(self.children(node))
         name = self.source(parts[0])
-        if parts[0].type != "variable_name" or parts[1].type not in ("=", "+="):
+        plain = parts[0].type == "variable_name" and VARIABLE.match(name)
+        if not plain or parts[1].type not in ("=", "+="):
             self.doubt(f"it sets `{name}`")
             return
         self.assigns = True
         values = [self.word(value, depth + 1) for value in parts[2:]]
         if alone:
             known = LOWER_NAME.match(name) or name in OWN_NAMES
-            value = (values or [Word("")])[0] if parts[1].type == "=" else None
-            self.values.assign(name, value, node)
+            replaces = parts[1].type == "="
+            self.values.assign(name, (values or [Word("")])[0] if replaces else None, node)
         else:
             quiet = name in NO_PAGER and [value.text for value in values] == ["cat"]
             known = quiet or (name in HARMLESS_VARIABLES and parts[1].type == "=")
@@ -293,9 +284,8 @@ class _Reader:
             elif child.type in _WORDS:
                 words.append(self.word(child, depth + 1))
             else:
-                if child.type == "do_group":
-                    self.values.loop(name, words, child)
                 self.visit(child, depth + 1)
+        self.values.loop(name, words, node.children[-1])
 
     def _test(self, node: Node, depth: int, *, single: bool = True) -> None:
         if node.type == "test_command" and not _TEST.match(self._without_strings(node)):

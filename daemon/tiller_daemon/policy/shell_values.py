@@ -18,7 +18,7 @@ COMMANDS_MAX = 32
 """How many commands one may stand for when its variables are filled in."""
 
 _SETTING = word_set("read mapfile readarray getopts let wait unset export declare local typeset")
-"""Builtins that may give a value to the variables that they are told."""
+"""Builtins that may give a value to the variables that they are told, also under `command`."""
 
 _PLAIN = re.compile(r"[\w./@+:,*?=-]+", re.ASCII)
 _USES = re.compile(r"(?:[\w./@+:,*?=-]|\$\w+|\$\{\w+\})+", re.ASCII)
@@ -93,8 +93,9 @@ class Values:
     def _forget(self, command: SimpleCommand) -> None:
         """Take back what a builtin may have set anew."""
         texts = [word.text for word in command.words]
-        if texts[0] in _SETTING or (texts[0] == "printf" and "-v" in texts[1:2]):
-            everything = not all(word.fixed for word in command.words)
+        prints = "printf" in texts and any(text.startswith("-v") for text in texts)
+        if prints or not _SETTING.isdisjoint(texts):
+            everything = prints or not all(word.fixed for word in command.words)
             for name in self._bound if everything else set(texts) & set(self._bound):
                 self._bound[name] = None
 

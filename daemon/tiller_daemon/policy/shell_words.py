@@ -13,6 +13,9 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+"""What a shell takes for the name of a variable; before `=` anything else is a command."""
+
 LOWER_NAME = re.compile(r"(?!(?:npm|pnpm|yarn|ac|auto)_)[a-z][a-z0-9_]*(?<!_proxy)\Z")
 """Names that no shell, no loader and no program gives a meaning."""
 
@@ -75,6 +78,18 @@ class SimpleCommand(NamedTuple):
 
     words: tuple[Word, ...]
     fed: Word | None = None
+
+
+class Syntax(NamedTuple):
+    """What was found. `doubt` is empty when the text is certain. `reads` are files after `<`.
+
+    `assigns` says that it gives values to variables.
+    """
+
+    commands: tuple[SimpleCommand, ...]
+    reads: tuple[str, ...]
+    doubt: str
+    assigns: bool = False
 
 
 def only_expands(source: str) -> bool:
