@@ -1,6 +1,7 @@
 """The sandbox of commands in a real daemon: what tries to get out, and what is let out."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable
@@ -18,6 +19,7 @@ from tiller_protocol.events import Event, ItemDelta
 from tiller_protocol.items import ToolCall
 from tiller_protocol.ops import Answer, Catalog, Interrupt, SessionList, Shell
 from tiller_protocol.places import OPS_SOCKET, TOKEN_FILE
+from tiller_protocol.settings import Rule
 
 DRIVE = """
 import sys, pynng
@@ -425,3 +427,27 @@ async def doctor(frontend: Frontend) -> str:
         env=frontend.daemon.variables,
     )
     return done.stdout.decode()
+
+
+@needs_sandbox
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+async def test_builds_are_not_asked_about_unless_a_rule_for_the_sandbox_says_so(
+    confined: tuple[Daemon, Frontend], workspace: Path
+) -> None:
+    frontend = confined[1]
+    (workspace / "Makefile").write_text("test:\n\techo built > product\n")
+    session_id = await frontend.session(
+        workspace, calls(bash("make test")), text("done"), approve="ask"
+    )
+    await frontend.say(session_id)
+    assert (await frontend.turn_ended(session_id)).outcome == "completed"
+    assert read(workspace / "product") == "built\n"
+    asking = (Rule("sandboxed", "*", "ask"),)
+    session_id = await frontend.session(
+        workspace, calls(bash("make test")), text("done"), approve="ask", permissions=asking
+    )
+    await frontend.say(session_id)
+    request = await frontend.request_opened(session_id)
+    assert (request.permission, request.subjects) == ("bash", ("make test",))
+    await frontend.must(Answer(request.id, "once"))
+    assert (await frontend.turn_ended(session_id)).outcome == "completed"

@@ -244,7 +244,7 @@ def _judge_acting(
     """A command that no rule matches and that does more than read: what matters is who holds it."""
     rule = last_match(SANDBOXED, command.text, layers) if held else None
     if rule:
-        return _verdict(rule.action, SANDBOXED, command.text, rule)
+        return _verdict(rule.action, permission, command.text, rule)
     if held and command.works:
         because = "It builds or tests, and the sandbox holds it to the workspace."
         return _verdict("allow", permission, command.text, None, because)

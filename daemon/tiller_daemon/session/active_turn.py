@@ -10,6 +10,7 @@ from functools import partial
 
 import structlog
 import trio
+from msgspec import structs
 
 from tiller_daemon.policy.rules import UNSANDBOXED, decide, runs_unsandboxed
 from tiller_daemon.session.background import Background
@@ -51,8 +52,8 @@ from tiller_protocol.turns import OpenTurn
 
 log = structlog.get_logger()
 
-COMMAND_PERMISSIONS = ("bash", UNSANDBOXED)
-"""Those whose subjects are command lines."""
+COMMAND_PERMISSION = "bash"
+"""Its subjects are command lines."""
 
 
 Main = Callable[[TurnContext, History, Ports], Awaitable[Ending]]
@@ -311,6 +312,9 @@ class ActiveTurn:
             return False
         if request.permission == UNSANDBOXED:
             return all(runs_unsandboxed(command, self._rules()) for command in request.subjects)
-        kind = "command" if request.permission in COMMAND_PERMISSIONS else "plain"
-        need = Need(request.permission, request.subjects, kind=kind)
+        need = Need(request.permission, request.subjects)
+        if request.permission == COMMAND_PERMISSION:
+            held = self._services.confiner.holds(self.context.permissions.sandbox)
+            place = self.context.workspace
+            need = structs.replace(need, kind="command", place=place, held=held)
         return decide((need,), self._rules(), "ask").action == "allow"
