@@ -153,6 +153,7 @@ async def test_b50_limits_count_over_the_restart_and_the_turn_is_what_it_was(
     overrides = TurnOverrides(max_steps=2, tools=("bash", "read"), sandbox="full_access")
     await frontend.say(session_id, overrides=overrides)
     await gate.reached()
+    await frontend.until_body(session_id, StepStarted)
     prompt = frontend.requests(session_id)[0].system
     (workspace / "AGENTS.md").write_text("Speak French.\n")
     daemon.restart()
