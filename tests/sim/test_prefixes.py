@@ -51,7 +51,7 @@ async def _cut_everywhere(session: SessionSeen, log: Log) -> None:
         advance(state, event)
         snapshot = await load_snapshot(log, session.session_id, event.seq)
         assert snapshot.seq == event.seq
-        if may_be_resumed(snapshot):
+        if event.seq in session.commits and may_be_resumed(snapshot):
             _resume(deepcopy(snapshot), deepcopy(state))
         _recover(snapshot, deepcopy(state))
         assert _rests(snapshot) or event.seq not in session.commits, event
