@@ -333,6 +333,10 @@ async def _end_leftovers(tree: Tree) -> Ended:
     """Let what the shell left behind end by itself, such as the end of a pipe, or else end it."""
     if tree.left_nothing():
         return Ended(0, 0)
+    # A dead process that was left to the daemon, such as a helper of a sandbox, is nothing to end.
+    reap_orphans()
+    if tree.left_nothing():
+        return Ended(0, 0)
     for _ in range(HELPER_LOOKS if tree.helpers else 0):
         await trio.sleep(HELPER_POLL_S)
         reap_orphans()
