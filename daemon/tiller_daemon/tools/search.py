@@ -16,10 +16,10 @@ from typing import Final, Literal
 import trio
 from msgspec import Struct
 
-from tiller_daemon.tools import search_plain
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.path_pattern import PathPattern
 from tiller_daemon.tools.reach import told
+from tiller_daemon.tools.search_plain import LINE_CHARS_MAX, PROGRAM
 from tiller_daemon.workspace.process import CommandProblem, run_command
 
 SEARCH_S_MAX: Final = 30.0
@@ -28,7 +28,7 @@ SEARCH_S_MAX: Final = 30.0
 RECORD_BYTES_MAX: Final = 64 * 1024
 """What a longer record has beyond this is dropped: no path and no cut line is that long."""
 
-LINE_COLUMNS_MAX: Final = search_plain.LINE_CHARS_MAX
+LINE_COLUMNS_MAX: Final = LINE_CHARS_MAX
 """A longer line is cut: one match in minified code must not fill the model's window."""
 
 ALWAYS: Final = (
@@ -155,7 +155,7 @@ def _programs(query: Query, rules: str) -> Iterator[list[str]]:
     what = ["files", rules, query.target, ""]
     if pattern is not None:
         what = ["lines", rules, query.target, pattern]
-    yield [sys.executable, "-I", search_plain.__file__, *what]
+    yield [sys.executable, "-I", PROGRAM, *what]
 
 
 def find_ripgrep() -> list[str]:

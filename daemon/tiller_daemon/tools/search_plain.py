@@ -32,6 +32,9 @@ LOOK_CHARS: Final = 64 * 1024
 RULES_BYTES_MAX: Final = 1024 * 1024
 """How much of an ignore file is read."""
 
+PROGRAM = __file__
+"""What is started: this file is a program of its own."""
+
 LINE_CHARS_MAX: Final = 400
 CUT: Final = " [... omitted end of long line]"
 """What ripgrep puts after a line that it cuts there."""
