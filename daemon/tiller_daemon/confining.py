@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
 from tiller_daemon.config import Configuration, McpServer, Provider, Sourcegraph
+from tiller_daemon.workspace.enclosure import Enclosure
 from tiller_daemon.workspace.environment import child_environment
 from tiller_daemon.workspace.sandbox import Confiner, NotConfined
 from tiller_daemon.workspace.sandbox_search import find_sandbox
@@ -63,17 +65,18 @@ def run_confined(places: Places, configuration: Configuration, command: Sequence
         print(_level(configuration, confiner))
         return 0
     here = Path.cwd()
-    confined = confiner.confined(configuration.sandbox, here, here)
-    assert confined
     names = [owner.api_key_env for owner in _owners(configuration) if owner.api_key_env]
     variables = child_environment(os.environ, names, "", "")
     # What is typed to end the command ends it; this program then tells how.
     signal.signal(signal.SIGINT, _go_on)
     try:
-        with confined.around(command) as enclosed:
-            status = subprocess.run(
-                enclosed.arguments, check=False, env=variables, pass_fds=enclosed.descriptors
-            ).returncode
+        with tempfile.TemporaryDirectory() as room:
+            confined = confiner.confined(Enclosure.SESSION, configuration.sandbox, here, Path(room))
+            assert confined
+            with confined.around(command) as enclosed:
+                status = subprocess.run(
+                    enclosed.arguments, check=False, env=variables, pass_fds=enclosed.descriptors
+                ).returncode
     except (NotConfined, OSError) as error:
         sys.stderr.write(f"tillerd: {error}\n")
         return NO_SANDBOX

@@ -1,9 +1,8 @@
-"""What a call may do: `rules` decides, `shell_commands` takes a command line apart. All of it pure.
+"""What a call may do. All of it pure.
 
-A text goes through `shell_syntax` (with `shell_words`, `shell_values`, `shell_listing`), then
-through `shell_wrappers`. What only reads is known to `shell_reading`, `shell_git` and
-`shell_filters`, what builds and tests to `shell_working` and `shell_tools`, what either looks at to
-`shell_places`.
+`rules` decides about a call, `enclosures` about a command line: whether it is asked about, and
+where it runs. `command_line` splits a line into commands, `programs` knows what they are for, and
+`always` what the answer `always` would allow.
 
-The boundary is what the system enforces; rules decide what is worth a question.
+Nothing here keeps a command from anything: the enclosures in `workspace` do.
 """

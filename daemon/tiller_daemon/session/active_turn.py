@@ -12,11 +12,14 @@ import structlog
 import trio
 from msgspec import structs
 
-from tiller_daemon.policy.rules import UNSANDBOXED, decide, runs_unsandboxed
+from tiller_daemon.policy.enclosures import UNSANDBOXED, may_leave, seems_to_read
+from tiller_daemon.policy.rules import decide
 from tiller_daemon.session.background import Background
 from tiller_daemon.session.changes import TurnChanges
 from tiller_daemon.session.delegation import Delegation, Sessions
+from tiller_daemon.session.enclosing import Enclosing
 from tiller_daemon.session.errand import Errand
+from tiller_daemon.session.escalation import Escalation
 from tiller_daemon.session.freeze import FrozenTurn, with_grants
 from tiller_daemon.session.hooks import TurnHooks
 from tiller_daemon.session.mailbox import InputQueue
@@ -27,7 +30,6 @@ from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.title import Titling
 from tiller_daemon.session.toolbox import Toolbox
 from tiller_daemon.session.trust import hold_of_project
-from tiller_daemon.session.way_out import WayOut
 from tiller_daemon.store.base import LogError
 from tiller_daemon.tools.base import FileVersions, Need
 from tiller_daemon.turn.budget import Spent
@@ -250,11 +252,13 @@ class ActiveTurn:
         permission = Permission(
             self.context.permissions.approve, self._rules, self._ask, services.new_id
         )
+        enclosing = self._enclosing()
         toolbox = Toolbox(
             context=self.context,
             tools=self._frozen.tools,
             permission=permission,
-            way_out=WayOut(permission),
+            escalation=Escalation(permission, enclosing),
+            enclosing=enclosing,
             emit=self._emit,
             files=self._files,
             spill_directory=services.spill_directory(self.context.session_id),
@@ -267,7 +271,6 @@ class ActiveTurn:
             diagnostics=services.language_servers,
             hooks=hooks,
             withdraw=partial(self._requests.withdraw, turn_id=self.turn_id),
-            confiner=services.confiner,
         )
         return Ports(
             model=self._frozen.model.client,
@@ -284,6 +287,10 @@ class ActiveTurn:
             spent_by_others=self.spent_by_others,
             streamed=self._note_streamed,
         )
+
+    def _enclosing(self) -> Enclosing:
+        services, spill = self._services, self._services.spill_directory(self.context.session_id)
+        return Enclosing(services.confiner, self.context, self._rules, spill)
 
     def _hooks(self) -> TurnHooks:
         """What tells the hooks of this turn; not kept, as it leads back here."""
@@ -311,10 +318,11 @@ class ActiveTurn:
         if request.kind == "question":
             return False
         if request.permission == UNSANDBOXED:
-            return all(runs_unsandboxed(command, self._rules()) for command in request.subjects)
+            return all(may_leave(command, self._rules()) for command in request.subjects)
         need = Need(request.permission, request.subjects)
         if request.permission == COMMAND_PERMISSION:
-            held = self._services.confiner.holds(self.context.permissions.sandbox)
-            place = self.context.workspace
-            need = structs.replace(need, kind="command", place=place, held=held)
+            # One that seems to read is asked about when it wanted to write: a rule has to say so.
+            reads = all(map(seems_to_read, request.subjects))
+            most = None if reads else self._enclosing().most_unasked
+            need = structs.replace(need, kind="command", most_unasked=most)
         return decide((need,), self._rules(), "ask").action == "allow"

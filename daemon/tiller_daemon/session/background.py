@@ -112,7 +112,7 @@ class Background:
         command.unread.clear()
         held = command.held
         return BackgroundLook(
-            command.known, text, dropped_bytes, notes=held.notes, held_back=held.failed_by_it
+            command.known, text, dropped_bytes, notes=held.notes, stopped_by=held.stopped_by
         )
 
     async def kill(self, command_id: str) -> BackgroundLook:

@@ -1,49 +1,58 @@
-"""What a command that reads, builds or tests would reach beyond the workspace: then it asks.
+"""What a command line names that its enclosure hides: then it asks, and may see it.
 
-To look outside it asks as `read` does, and git asks where the repository names programs that it
-would run. Any other command is asked about as a whole. Words are judged before the command runs,
-through links; a word that only its run will tell asks.
+That is a courtesy: the enclosure hides these files whatever the line says. But a command that could
+only fail, or find nothing, had better be asked about first. Only words that stand in the line as
+they are count, and only as paths of files that are there.
 """
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tiller_daemon.policy import globs
-from tiller_daemon.policy.rules import PROTECTED_PATH, UNSANDBOXED
-from tiller_daemon.policy.shell_commands import only_reads, parse_command, places_read, stays_inside
+from tiller_daemon.policy.command_line import SimpleCommand, parse, word_set
+from tiller_daemon.policy.enclosures import UNSANDBOXED, needed_enclosure, seems_to_read
+from tiller_daemon.policy.rules import BUILT_IN, PROTECTED_PATH, evaluate
 from tiller_daemon.tools.base import Need
-from tiller_daemon.workspace.git_programs import programs_named
+from tiller_daemon.workspace.enclosure import Enclosure
 from tiller_daemon.workspace.paths import PathProblem, locate, printable
 from tiller_daemon.workspace.sandbox_paths import is_protected
+from tiller_protocol.settings import Rule
 
-HARMLESS = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/zero"})
+HARMLESS = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/zero", "/"})
 """Files outside of every workspace that hold nothing of anybody's."""
 
-UNKNOWN = "(known only when it runs)"
+_NAMES_ONLY = word_set("[ basename dirname echo ls printf stat test [[")
+"""Programs that show the names of files and not what is in them."""
 
-_OPTION = re.compile(r"\A-[^/=~]*=?")
+_PATTERN_FIRST = word_set("ack ag awk egrep fgrep grep jq rg sed")
+"""Programs whose first word is something to look for, or a program, and no file."""
+
+_PARTS = re.compile(r"[=:]")
+"""What stands before a path in a word: `--file=.env`, `HEAD:.env`."""
 
 
-def needs_beyond(needs: Sequence[Need], workspace: Path) -> tuple[Need, ...]:
-    """What such commands among `needs` need besides, and who writes where programs begin."""
-    texts = [text for need in needs if need.kind == "command" for text in need.subjects]
-    commands = [text for text in texts if stays_inside(text, str(workspace))]
+def needs_beyond(
+    needs: Sequence[Need], workspace: Path, rules: Sequence[Rule] = ()
+) -> tuple[Need, ...]:
+    """What a call needs besides: to see what is hidden, and to write what is executed."""
+    lines = [text for need in needs if need.kind == "command" for text in need.subjects]
+    reading = [line for line in lines if needed_enclosure(line) < Enclosure.SESSION]
     return (
-        *_needs_outside(commands, workspace),
-        *_needs_programs(commands, workspace),
-        *_needs_protected(needs),
+        *_needs_outside(reading, workspace),
+        *_needs_protected_files(reading, workspace, rules),
+        *_needs_protected_paths(needs),
     )
 
 
-def needs_without_sandbox(needs: Iterable[Need], workspace: Path) -> tuple[Need, ...]:
-    """What the commands among `needs` need where no sandbox can hold them: those that act, ask."""
-    texts = [text for need in needs if need.kind == "command" for text in need.subjects]
+def needs_without_sandbox(needs: Iterable[Need], *, reads_are_held: bool) -> tuple[Need, ...]:
+    """What the commands among `needs` need where no sandbox can hold them: they ask."""
+    lines = [text for need in needs if need.kind == "command" for text in need.subjects]
     return tuple(
-        need_unsandboxed(text, f"Run without a sandbox: {' '.join(text.split())}")
-        for text in texts
-        if not only_reads(text, str(workspace))
+        need_unsandboxed(line, f"Run without a sandbox: {' '.join(line.split())}")
+        for line in lines
+        if not (reads_are_held and seems_to_read(line))
     )
 
 
@@ -52,7 +61,7 @@ def need_unsandboxed(command: str, title: str) -> Need:
     return Need(UNSANDBOXED, (command,), kind="command", title=title, detail=command)
 
 
-def _needs_protected(needs: Iterable[Need]) -> tuple[Need, ...]:
+def _needs_protected_paths(needs: Iterable[Need]) -> tuple[Need, ...]:
     """A file that makes git, tiller, another agent or an editor run something is not like others.
 
     No command in a sandbox can write it; for a tool it is a question of its own, so that leave to
@@ -67,45 +76,76 @@ def _needs_protected(needs: Iterable[Need]) -> tuple[Need, ...]:
     return (Need(PROTECTED_PATH, tuple(found), always, "path", title),)
 
 
-def _needs_programs(commands: Iterable[str], workspace: Path) -> tuple[Need, ...]:
-    """Git asks where a repository names programs: the workspace's, or one that it is sent to."""
+def _needs_outside(lines: Sequence[str], workspace: Path) -> tuple[Need, ...]:
     found: dict[str, None] = {}
-    for command in commands:
-        if "git" in command:
-            for directory in ("", *parse_command(command, str(workspace)).directories):
-                found.update(dict.fromkeys(programs_named(workspace / directory)))
-    keys = tuple(found)
-    if not keys:
-        return ()
-    title = f"Let git run what this repository's own configuration names: {', '.join(keys)}"
-    return (Need("repository_programs", keys, keys, title=title),)
-
-
-def _needs_outside(commands: Iterable[str], workspace: Path) -> tuple[Need, ...]:
-    subjects: dict[str, None] = {}
-    for command in commands:
-        subjects.update(dict.fromkeys(_outside(command, workspace)))
-    if not subjects:
-        return ()
-    # In the patterns of rules a backslash takes the meaning from a star.
-    always = tuple(re.sub(r"([*?\\])", r"\\\1", s) for s in subjects if s != UNKNOWN)
-    title = f"Look outside the workspace: {' '.join(' '.join(commands).split())}"
-    return (Need("external_directory", tuple(subjects), always, "path", title),)
-
-
-def _outside(command: str, workspace: Path) -> list[str]:
-    words = places_read(command, str(workspace))
-    if words is None:
-        return [UNKNOWN]
-    found: list[str] = []
-    for word in words:
-        path = os.path.expanduser(_OPTION.sub("", word, count=1))  # noqa: PTH111 - may be no path
-        if not path or path in HARMLESS:
+    for path in _paths(lines, names_too=True):
+        if path in HARMLESS:
             continue
         try:
             location = locate(workspace, path)
         except PathProblem:
             continue
         if not location.inside:
-            found.append(printable(location.path))
-    return found
+            found[printable(location.path)] = None
+    return _needs("external_directory", found, f"Look outside the workspace: {_shown(lines)}")
+
+
+def _needs_protected_files(
+    lines: Sequence[str], workspace: Path, rules: Sequence[Rule]
+) -> tuple[Need, ...]:
+    layers = (*BUILT_IN, *rules)
+    found: dict[str, None] = {}
+    for path in _paths(lines, names_too=False):
+        try:
+            location = locate(workspace, path)
+        except PathProblem:
+            continue
+        if not location.inside or not location.path.is_file():
+            continue
+        name = printable(location.path.relative_to(workspace.resolve()))
+        if evaluate("read", name, layers) != "allow":
+            found[name] = None
+    return _needs("read", found, f"Show files that rules protect: {_shown(lines)}")
+
+
+def _needs(permission: str, subjects: Iterable[str], title: str) -> tuple[Need, ...]:
+    found = tuple(subjects)
+    # In the patterns of rules a backslash takes the meaning from a star.
+    always = tuple(globs.escape(subject) for subject in found)
+    return (Need(permission, found, always, "path", title),) if found else ()
+
+
+def _shown(lines: Sequence[str]) -> str:
+    return " ".join(" ".join(lines).split())
+
+
+def _paths(lines: Sequence[str], *, names_too: bool) -> Iterator[str]:
+    """The words of command lines that may be paths, relative to where the line has gone."""
+    for line in lines:
+        place = ""
+        for command in parse(line).commands:
+            for word in _words(command, names_too=names_too):
+                path = os.path.expanduser(word)  # noqa: PTH111 - may be no path
+                yield os.path.join(place, path)  # noqa: PTH118 - likewise
+            if command.name == "cd" and len(command.words) > 1 and command.words[1].fixed:
+                place = os.path.join(place, os.path.expanduser(command.words[1].text))  # noqa: PTH111, PTH118
+
+
+def _words(command: SimpleCommand, *, names_too: bool) -> Iterator[str]:
+    if not names_too and command.name in _NAMES_ONLY:
+        return
+    if command.name in ("echo", "printf"):
+        return
+    operands = [word for word in command.words[1:] if word.fixed and word.text]
+    if command.name in _PATTERN_FIRST:
+        first = next((word for word in operands if not word.text.startswith("-")), None)
+        operands = [word for word in operands if word is not first]
+    for word in operands:
+        text = word.text
+        if names_too:
+            # A slash leads elsewhere, or two dots, or the home.
+            text = text.partition("=")[2] if text.startswith("-") else text
+            if text.startswith(("/", "~")) or ".." in text.split("/"):
+                yield text
+        else:
+            yield from {text, _PARTS.split(text)[-1]}

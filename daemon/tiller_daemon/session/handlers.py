@@ -242,7 +242,8 @@ def _warning_of_no_sandbox(state: SessionState, context: TurnContext) -> list[An
     if state.told_of_no_sandbox or not confiner.asks(context.permissions.sandbox):
         return []
     state.told_of_no_sandbox = True
-    why = confiner.found().problem
+    found = confiner.found()
+    why = found.problem or found.instead
     message = (
         f"Commands can't be held to `{context.permissions.sandbox.mode}`, so that each one that "
         f"does more than read is asked about: {why}."

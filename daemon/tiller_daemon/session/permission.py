@@ -69,6 +69,10 @@ class Permission:
         """
         if self.approve != "ask" or self.verdict((need,)).action == "deny":
             return None
+        return await self.ask_about(call, need)
+
+    async def ask_about(self, call: ToolCall, need: Need) -> Reply:
+        """Ask the user about a need, whatever the rules say of it."""
         return await self.ask(self._request(call, "approval", need))
 
     async def put_question(self, call: ToolCall, text: str, choices: tuple[str, ...]) -> UserAnswer:

@@ -3,7 +3,7 @@
 Implements the turn's `ToolRuntime`. Nothing in a call's arguments can loosen a rule.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,15 +13,15 @@ import structlog
 import trio
 from msgspec import Struct, structs
 
-from tiller_daemon.policy.rules import runs_unsandboxed
-from tiller_daemon.policy.shell_commands import only_reads
+from tiller_daemon.policy.enclosures import seems_to_read
 from tiller_daemon.session.arguments import BadArguments, decode_arguments
 from tiller_daemon.session.command_reach import needs_beyond, needs_without_sandbox
+from tiller_daemon.session.enclosing import Enclosed, Enclosing
+from tiller_daemon.session.escalation import RAN_AGAIN, Escalation
 from tiller_daemon.session.hooks import TurnHooks
 from tiller_daemon.session.offered import find_tool, no_tool
 from tiller_daemon.session.permission import Permission, one_line
 from tiller_daemon.session.result import or_keep, to_be_written
-from tiller_daemon.session.way_out import WayOut
 from tiller_daemon.tools.base import (
     BackgroundCommands,
     Diagnostics,
@@ -38,16 +38,16 @@ from tiller_daemon.tools.similar import did_you_mean
 from tiller_daemon.tools.task import RESUMED
 from tiller_daemon.turn.context import TurnContext
 from tiller_daemon.turn.ports import Emit, PreparedCall, Refusal
+from tiller_daemon.workspace.enclosure import Enclosure
 from tiller_daemon.workspace.redaction import TAKEN_OUT
-from tiller_daemon.workspace.sandbox import Confined, Confiner
 from tiller_protocol.events import PlanUpdated
 from tiller_protocol.items import Effect, PlanEntry, ToolCall
 
 log = structlog.get_logger()
 
 READ_ONLY = (
-    "denied: the agent {agent} only looks and changes nothing. Commands that provably only read "
-    "can be run; leave out what writes, or end with what should be done by somebody else."
+    "denied: the agent {agent} only looks and changes nothing. Commands that only read can be run; "
+    "leave out what writes, or end with what should be done by somebody else."
 )
 
 Delegate = Callable[[str, str, str, str], Awaitable[ToolResult]]
@@ -73,7 +73,8 @@ class Toolbox:
     context: TurnContext
     tools: Mapping[str, Tool]
     permission: Permission
-    way_out: WayOut
+    escalation: Escalation
+    enclosing: Enclosing
     emit: Emit
     files: FileVersions
     spill_directory: Path
@@ -86,7 +87,6 @@ class Toolbox:
     diagnostics: Diagnostics
     hooks: TurnHooks
     withdraw: Callable[[str], None]
-    confiner: Confiner
 
     def prepare(self, call: ToolCall) -> PreparedCall | Refusal:
         """Find the tool and validate the arguments, or say what is wrong with the call."""
@@ -167,11 +167,40 @@ class Toolbox:
         told = await or_keep(after, result, output)
         return structs.replace(result, output=result.output + self._without_secrets(told))
 
+    def was_stopped(self, call: ToolCall) -> bool:
+        """Whether a call that seemed to read wanted to write, and was stopped."""
+        return self.escalation.was_stopped(call)
+
+    def forget_stopped(self, call: ToolCall) -> None:
+        """Leave a stopped call at that."""
+        self.escalation.forget(call)
+
+    async def run_stopped(
+        self,
+        prepared: PreparedCall,
+        begin: Callable[[], Awaitable[None]],
+        output: Callable[[str], Awaitable[None]],
+    ) -> ToolResult:
+        """Ask whether a stopped call may write and run it again if so; no other call runs then.
+
+        `begin` is awaited before it runs again.
+        """
+        work: _Work = prepared.work
+        if result := await self.escalation.permit_writing(prepared.call, work.needs):
+            return result
+        await begin()
+        result = await self._run(prepared, output, Enclosure.SESSION)
+        return structs.replace(result, output=f"{RAN_AGAIN}\n{result.output}")
+
     async def _run(
-        self, prepared: PreparedCall, output: Callable[[str], Awaitable[None]]
+        self,
+        prepared: PreparedCall,
+        output: Callable[[str], Awaitable[None]],
+        enclosure: Enclosure | None = None,
     ) -> ToolResult:
         """Run the call within its tool's time limit, and say what it broke."""
         work: _Work = prepared.work
+        enclosed = await self._enclosed(prepared, enclosure)
         environment = ToolEnvironment(
             workspace=Path(self.context.workspace),
             spill_directory=self.spill_directory,
@@ -190,14 +219,15 @@ class Toolbox:
             diagnostics=self.diagnostics,
             withdraw=partial(self.withdraw, prepared.call.id),
             secrets=self.secrets(),
-            confined=self._confined(prepared),
+            confined=enclosed.confined,
         )
         try:
             check = await self._check_of_changes(work)
-            result = await self.way_out.run(
+            result = await self.escalation.run(
                 prepared.call, _commands(work.needs), environment, partial(_run_tool, work)
             )
             told = tell_instructions(work.needs, environment.workspace, self.files)
+            told += await self.enclosing.disable_new_repositories(enclosed)
             if check:
                 told += await or_keep(check.new_errors, result, environment.output)
             return structs.replace(
@@ -226,31 +256,30 @@ class Toolbox:
 
     def _needs(self, tool: Tool, arguments: Any, workspace: Path) -> tuple[Need, ...]:  # noqa: ANN401
         needs = tool.needs(arguments, workspace)
-        needs = (*needs, *needs_beyond(needs, workspace))
-        sandbox = self.context.permissions.sandbox
-        if self.confiner.asks(sandbox, lasting=_is_lasting(tool, arguments)):
-            needs = (*needs, *needs_without_sandbox(needs, workspace))
-        if self.confiner.holds(sandbox):
-            needs = tuple(structs.replace(need, held=need.kind == "command") for need in needs)
-        return needs
-
-    def _confined(self, prepared: PreparedCall) -> Confined | None:
-        """The sandbox of a call: none for the user's own command, nor when a rule says so."""
-        work: _Work = prepared.work
-        commands = _commands(work.needs)
-        if not commands or prepared.call.by_user:
-            return None
-        if self.context.permissions.sandbox.mode == "workspace_write" and all(
-            runs_unsandboxed(command, self.permission.rules()) for command in commands
-        ):
-            return None
-        workspace = Path(self.context.workspace)
-        return self.confiner.confined(
-            self.context.permissions.sandbox,
-            workspace,
-            self.spill_directory,
-            lasting=_is_lasting(work.tool, work.arguments) and not self._only_read(commands),
+        needs = (*needs, *needs_beyond(needs, workspace, self.permission.rules()))
+        if not _commands(needs):
+            return needs
+        most = self.enclosing.most_unasked
+        if self.enclosing.asks:
+            needs = (*needs, *needs_without_sandbox(needs, reads_are_held=most is not None))
+        if most and _is_lasting(tool, arguments):
+            most = Enclosure.READ_ONLY  # A build's repositories are looked for when it has ended.
+        return tuple(
+            structs.replace(need, most_unasked=most) if need.kind == "command" else need
+            for need in needs
         )
+
+    async def _enclosed(self, prepared: PreparedCall, enclosure: Enclosure | None) -> Enclosed:
+        """The enclosure of a call: none for the user's own command, nor for other tools."""
+        work: _Work = prepared.work
+        if not _commands(work.needs) or prepared.call.by_user:
+            return Enclosed(None)
+        if enclosure is None:
+            enclosure = self.enclosing.enclosure_of(work.needs)
+            if self.context.permissions.read_only:
+                enclosure = Enclosure.READ_ONLY
+        lasting = _is_lasting(work.tool, work.arguments)
+        return await self.enclosing.enclose(enclosure, work.needs, lasting=lasting)
 
     def _unknown_agent(self, tool: Tool, needs: tuple[Need, ...]) -> str:
         if tool.effect != "agent":
@@ -268,15 +297,13 @@ class Toolbox:
                 return tool.effect
             case "command":
                 commands = _commands(needs)
-                reads = bool(commands) and self._only_read(commands)
+                held = self.enclosing.most_unasked is not None
+                reads = bool(commands) and held and all(map(seems_to_read, commands))
             case "agent":
                 only_look = {a.name for a in self.context.sub_agents if a.read_only}
                 agents = {s for need in needs for s in need.subjects}
                 reads = self.context.permissions.read_only or agents <= only_look
         return "read" if reads else "write"
-
-    def _only_read(self, commands: Iterable[str]) -> bool:
-        return all(only_reads(command, self.context.workspace) for command in commands)
 
     def _without_secrets(self, text: str) -> str:
         """Take keys out: a file may hold one, and root can read the daemon's environment (G13)."""

@@ -18,6 +18,7 @@ from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.hooks import Hold
 from tiller_daemon.session.services import Services
 from tiller_daemon.turn.context import Permissions, TurnContext
+from tiller_daemon.workspace.enclosure import Enclosure
 from tiller_protocol.answers import HookSummary, ProjectResult
 from tiller_protocol.events import WarningRaised
 from tiller_protocol.ops import Project as ProjectOp
@@ -50,7 +51,7 @@ def hooks_for(
 
     Where nothing does one that must not be passed by stays, and says no.
     """
-    if not services.confiner.asks(permissions.sandbox):
+    if not services.confiner.is_missing(permissions.sandbox):
         return configuration.hooks
     return tuple(hook for hook in configuration.hooks if not _may_be_left_out(hook))
 
@@ -60,10 +61,11 @@ def hold_of_project(services: Services, context: TurnContext) -> Hold:
     policy = context.permissions.sandbox
     if trusted_place(services, context.workspace) is None:
         return Hold(problem="what `.tiller` holds has changed since it was trusted")
-    if services.confiner.asks(policy):
+    if services.confiner.is_missing(policy):
         return Hold(problem="no sandbox works here, and a project's hook runs in none else")
     spill = services.spill_directory(context.session_id)
-    return Hold(services.confiner.confined(policy, Path(context.workspace), spill))
+    place = Path(context.workspace)
+    return Hold(services.confiner.confined(Enclosure.SESSION, policy, place, spill))
 
 
 def warning_of_unheld_hooks(configuration: Configuration) -> str:

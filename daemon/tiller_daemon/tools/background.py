@@ -19,7 +19,7 @@ def report(look: BackgroundLook) -> ToolResult:
         title=f"{command.id}: {command.command}",
         failed=failed,
         exit_status=command.exit_status,
-        held_back=look.held_back,
+        stopped_by=look.stopped_by,
     )
 
 

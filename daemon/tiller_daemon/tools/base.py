@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from tiller_daemon.workspace.enclosure import Enclosure
 from tiller_daemon.workspace.sandbox import Confined
 from tiller_protocol.items import BackgroundCommand, Effect, Image, PlanEntry, SubAgent
 
@@ -22,8 +23,8 @@ class Need(Struct, frozen=True):
 
     `subjects` are matched against the rules: a path relative to the workspace (or absolute, when
     outside), or a command line. `always` are the patterns to allow when the user answers `always`.
-    Command lines are run in `place`; when they are `held`, in a sandbox that lets them write in the
-    workspace only and reach nobody.
+    For command lines `most_unasked` is the loosest enclosure to be had here for what nobody was
+    asked about; None if there is none.
     """
 
     permission: str
@@ -32,8 +33,7 @@ class Need(Struct, frozen=True):
     kind: SubjectKind = "plain"
     title: str = ""
     detail: str = ""
-    place: str = ""
-    held: bool = False
+    most_unasked: Enclosure | None = None
 
 
 class ToolResult(Struct, frozen=True):
@@ -41,7 +41,8 @@ class ToolResult(Struct, frozen=True):
 
     `failed` marks a result that the tool itself calls an error, such as a non-zero exit; the model
     sees it like any other; with `rejected` the user said no while it ran. `spill_path` is the file
-    with the whole of a cut output. `held_back` marks a failure that looks like the sandbox's doing.
+    with the whole of a cut output. `stopped_by` is the line of the
+    output that says that its enclosure stopped it.
     """
 
     output: str
@@ -53,7 +54,7 @@ class ToolResult(Struct, frozen=True):
     exit_status: int | None = None
     sub_agent: SubAgent | None = None
     rejected: bool = False
-    held_back: bool = False
+    stopped_by: str = ""
 
 
 class UserAnswer(Struct, frozen=True):
@@ -81,14 +82,14 @@ class BackgroundLook(Struct, frozen=True):
     """What a background command has said since the last look.
 
     Of too much only the end is there: `dropped_bytes` were before it. `notes` say what its sandbox
-    did, once it has ended; `held_back` that it looks as if that made it fail.
+    did, once it has ended; `stopped_by` is the line that says that it was stopped by it.
     """
 
     command: BackgroundCommand
     output: str
     dropped_bytes: int = 0
     notes: tuple[str, ...] = ()
-    held_back: bool = False
+    stopped_by: str = ""
 
 
 class BackgroundCommands(Protocol):

@@ -42,11 +42,10 @@ class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
     ] = False
 
 
-def _needs(arguments: BashArguments, workspace: Path) -> tuple[Need, ...]:
+def _needs(arguments: BashArguments, _: Path) -> tuple[Need, ...]:
     command = arguments.command
     title = f"Run {_title(command)}"
-    place = str(workspace)
-    return (Need("bash", (command,), kind="command", title=title, detail=command, place=place),)
+    return (Need("bash", (command,), kind="command", title=title, detail=command),)
 
 
 async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolResult:
@@ -83,7 +82,7 @@ async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolRe
         failed=end.timed_out or end.status != 0,
         spill_path=capture.spill_path(),
         exit_status=None if end.timed_out else end.status,
-        held_back=held.failed_by_it,
+        stopped_by=held.stopped_by,
     )
 
 

@@ -6,10 +6,10 @@ from tiller_daemon.workspace.sandbox import Confined
 
 
 class HeldBack(NamedTuple):
-    """What there is to say; `failed_by_it` if the command looks as if the sandbox made it fail."""
+    """What there is to say to the model; `stopped_by` is the line of output that tells, if any."""
 
     notes: tuple[str, ...] = ()
-    failed_by_it: bool = False
+    stopped_by: str = ""
 
 
 NOTHING_HELD_BACK = HeldBack()
@@ -19,5 +19,6 @@ def held_back(confined: Confined | None, status: int, output: str) -> HeldBack:
     """What to say of a command that ended with `status` and has printed `output`."""
     if confined is None:
         return NOTHING_HELD_BACK
-    why = confined.explain(output) if status else ""
-    return HeldBack((*([why] if why else []), *confined.told), bool(why))
+    stopped_by = confined.was_denied(status, output)
+    why = [confined.explain()] if stopped_by else []
+    return HeldBack((*why, *confined.told), stopped_by)

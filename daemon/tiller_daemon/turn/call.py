@@ -35,6 +35,24 @@ async def run_call(prepared: PreparedCall, ports: Ports) -> ToolCall:
         return _with_error(call, "failed", str(failure), ports.time())
 
 
+async def run_stopped_call(prepared: PreparedCall, first: ToolCall, ports: Ports) -> ToolCall:
+    """Run a call again that was stopped when it wanted to write, if the user lets it.
+
+    `first` is what it came to; nobody has been told yet.
+    """
+
+    async def begin() -> None:
+        await ports.changes.before()
+        await ports.committed()
+
+    try:
+        output = _live_output(first.id, ports)
+        result = await ports.tools.run_stopped(prepared, begin, output)
+        return _with_result(first, result, ports.time())
+    except ToolFailure as failure:
+        return _with_error(first, "failed", str(failure), ports.time())
+
+
 async def note_changes(history: History, ports: Ports) -> None:
     """Put into history what calls changed in files since the last time."""
     if patch := await ports.changes.after():

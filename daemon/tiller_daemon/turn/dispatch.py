@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import trio
 
-from tiller_daemon.turn.call import completion, refuse_call, run_call
+from tiller_daemon.turn.call import completion, refuse_call, run_call, run_stopped_call
 from tiller_daemon.turn.decide import is_doom_loop, latest_calls
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports, PreparedCall, Refusal
@@ -58,6 +58,7 @@ class Calls:
         self._begun: dict[str, _Early] = {}
         self._kept: list[ToolCall] | None = []
         self._forget: Callable[[], None] | None = None
+        self._stopped: list[tuple[PreparedCall, ToolCall]] = []
 
     def offer(self, call: ToolCall) -> None:
         """Take the next call, whole, while the response streams: it begins at once if it may.
@@ -88,6 +89,9 @@ class Calls:
         if self._forget:
             self._forget()
         self._forget = None
+        for _, ended in self._stopped:
+            self._ports.tools.forget_stopped(ended)
+        self._stopped.clear()
         self._offered.clear()
         self._kept = []
         self._closed = not self._early
@@ -95,7 +99,7 @@ class Calls:
 
     async def keep(self) -> None:
         """Say the results there are: the response does not come to its end, and they are real."""
-        await self._say(self._kept or ())
+        await self._say((*(self._kept or ()), *self._leave_stopped()))
 
     async def run(self, calls: Sequence[ToolCall]) -> bool:
         """Give each of `calls`, those of the whole response, one result; history ends with them.
@@ -118,8 +122,10 @@ class Calls:
                 break
             if group := self._next_group(waiting):
                 rejected = await self._run_group(group)
+                await self._run_stopped(asks=not rejected)
             else:
                 await self._early_ended()
+        await self._run_stopped(asks=not rejected)
         return rejected
 
     async def refuse(self, calls: Iterable[ToolCall], kind: ToolErrorKind, output: str) -> None:
@@ -130,11 +136,30 @@ class Calls:
     async def _run_early(self, prepared: PreparedCall, early: _Early) -> None:
         with early.scope:
             ended = await run_call(prepared, self._ports)
-            if self._kept is None:
+            if self._ports.tools.was_stopped(ended):
+                self._stopped.append((prepared, ended))
+            elif self._kept is None:
                 await self._complete([ended])
             else:
                 self._kept.append(ended)
         early.ended.set()
+
+    async def _run_stopped(self, *, asks: bool) -> None:
+        """Ask about the calls that wanted to write; each of them runs again alone."""
+        await self._early_ended()
+        asks = asks and not self._ports.mailbox.has_steering
+        while asks and self._stopped:
+            prepared, first = self._stopped.pop(0)
+            await self._complete([await run_stopped_call(prepared, first, self._ports)])
+        await self._complete(self._leave_stopped())
+
+    def _leave_stopped(self) -> list[ToolCall]:
+        """The calls that wanted to write, with the results they have."""
+        left = [ended for _, ended in self._stopped]
+        self._stopped.clear()
+        for ended in left:
+            self._ports.tools.forget_stopped(ended)
+        return left
 
     async def _early_ended(self) -> None:
         for early in self._begun.values():
@@ -188,6 +213,9 @@ class Calls:
             refusal = await self._ports.tools.permit(prepared)
             if refusal is None:
                 ended = await run_call(prepared, self._ports)
+                if self._ports.tools.was_stopped(ended):
+                    self._stopped.append((prepared, ended))
+                    return None
                 await self._complete([ended])
                 rejected = ended.error_kind == "denied"
                 return Refusal("denied", ended.output, ends_turn=True) if rejected else None

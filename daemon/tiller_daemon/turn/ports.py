@@ -97,6 +97,26 @@ class ToolRuntime(Protocol):
         """Run the call; raises `ToolFailure`. Cancellation leaves no process behind."""
         ...
 
+    def was_stopped(self, call: ToolCall) -> bool:
+        """Whether a call that only seemed to read wanted to write, and was stopped."""
+        ...
+
+    def forget_stopped(self, call: ToolCall) -> None:
+        """Leave a stopped call at its result."""
+        ...
+
+    async def run_stopped(
+        self,
+        prepared: PreparedCall,
+        begin: Callable[[], Awaitable[None]],
+        output: Callable[[str], Awaitable[None]],
+    ) -> ToolResult:
+        """Ask whether a stopped call may write, and run it again if so, after `begin`.
+
+        No other call may run meanwhile. Raises `ToolFailure`.
+        """
+        ...
+
 
 class Changes(Protocol):
     """Notices what a step changes in the workspace. A problem with that never ends a turn."""

@@ -1,67 +1,110 @@
-"""Bubblewrap: a command sees the file system read-only, with what it may write bound over it.
+"""Bubblewrap: a command sees a file system that is put together for it, in namespaces of its own.
 
-It gets namespaces of its own for processes, network and shared memory. `--die-with-parent` is not
-used: what the shell leaves behind would be killed before it could finish (the end of a pipe, a
-trap), and the guard and the next start find the namespace by its marks and end it as a whole.
+There are namespaces for processes, network and shared memory. `--die-with-parent` is not used: what
+the shell leaves behind would be killed before it could finish (the end of a pipe, a trap), and the
+guard and the next start find the namespace by its marks and end it as a whole.
 """
 
 import os
 import platform
+import sys
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
-from tiller_daemon.workspace.sandbox import DENIED, ROOT_KEEPS, Confinement, Enclosed, NotConfined
+from tiller_daemon.workspace import sandbox_launcher
+from tiller_daemon.workspace.enclosure import Enclosure
+from tiller_daemon.workspace.sandbox import DENIED, ROOT_KEEPS, TEMPORARY, Confinement, Enclosed
 from tiller_daemon.workspace.sandbox_calls import filter_in_namespaces
-from tiller_daemon.workspace.sandbox_paths import between, within
-from tiller_daemon.workspace.sandbox_put_back import NotKept, PutBack
+from tiller_daemon.workspace.sandbox_git import GitOverlay
+from tiller_daemon.workspace.sandbox_paths import KEPT_OF_RUN, between, bound_sockets, within
 
-FILTER: Final = filter_in_namespaces(platform.machine())
-"""Holds what there is no namespace for."""
+NOTHING: Final = "/dev/null"
+"""What is mounted over a file that can't be read: no device can be opened from such a mount."""
+
+SCOPED: Final = (sys.executable, "-I", "-S", sandbox_launcher.__file__, "--scope", "--")
+"""Keeps a command that has the machine's network from its abstract sockets."""
+
+_RUN: Final = Path("/run")
+
+
+class Mount(NamedTuple):
+    """How a path is mounted. A `new` one holds nothing of what is there outside."""
+
+    how: Literal["new", "read", "write", "hide", "git"]
+    options: tuple[str, ...]
 
 
 class Bubblewrap:
-    """The mechanism. Where something may not be made, a stand-in is put for as long as it takes.
+    """The mechanism. What may not be made gets a placeholder for as long as the command runs.
 
-    `root` says whether commands run as root; by default as the daemon does.
+    `root` says whether commands run as root; by default as the daemon does. Without `overlays`
+    (bubblewrap before 0.11) git directories can only be read. `scopes` says that Landlock can keep
+    a command from abstract sockets.
     """
 
-    def __init__(self, program: str, *, root: bool | None = None) -> None:
+    def __init__(
+        self,
+        program: str,
+        *,
+        root: bool | None = None,
+        overlays: bool = True,
+        scopes: bool = True,
+    ) -> None:
         self.name: Final = "bubblewrap"
         self.helpers: Final = 2
         self.limits: Final = ""
         self.denials: Final = DENIED
+        self.most_unasked: Final = Enclosure.BUILD
         self._program: Final = program
         self._root: Final = os.geteuid() == 0 if root is None else root
-        self._stand_ins: Final = Counter[Path]()
-        self._put_back: Final = PutBack()
+        self._overlays: Final = overlays
+        self._scopes: Final = scopes
+        self._placeholders: Final = Counter[Path]()
 
     @contextmanager
     def around(
         self, arguments: Sequence[str], confinement: Confinement, told: Callable[[str], None]
     ) -> Generator[Enclosed]:
         """What to run instead of `arguments`; to be left when the command has ended."""
-        stand_ins = [path for path in _stand_ins(confinement) if self._is_missing(path)]
-        self._stand_ins.update(stand_ins)
+        absent = [
+            path
+            for path in (*confinement.absent, *confinement.absent_files)
+            if path.parent.is_dir() and (path in self._placeholders or not os.path.lexists(path))
+        ]
+        self._placeholders.update(absent)
         try:
-            with self._put_back.around(_watched(confinement), told), _readable(FILTER) as given:
-                chosen = [*options(confinement, root=self._root)]
+            with ExitStack() as stack:
+                overlays = self._enter_overlays(stack, confinement, told)
+                if confinement.temporary:
+                    confinement.temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
+                calls = filter_in_namespaces(
+                    platform.machine(),
+                    sockets=confinement.writes and (self._scopes or not confinement.network),
+                )
+                given = stack.enter_context(_readable(calls))
+                chosen = [*options(confinement, overlays, absent, root=self._root)]
                 chosen += [word for one in given for word in ("--seccomp", str(one))]
-                yield Enclosed((self._program, *chosen, "--", *arguments), given)
-        except NotKept as problem:
-            raise NotConfined(f"The sandbox can't hold this command. {problem}") from problem
+                scoped = SCOPED if confinement.network and self._scopes else ()
+                yield Enclosed((self._program, *chosen, "--", *scoped, *arguments), given)
         finally:
-            for path in stand_ins:
-                self._stand_ins[path] -= 1
-                if not self._stand_ins[path]:
-                    del self._stand_ins[path]
+            for path in absent:
+                self._placeholders[path] -= 1
+                if not self._placeholders[path]:
+                    del self._placeholders[path]
                     _take_away(path)
 
-    def _is_missing(self, path: Path) -> bool:
-        """Whether there is nothing, or a stand-in that another command needs too."""
-        return path in self._stand_ins or not os.path.lexists(path)
+    def _enter_overlays(
+        self, stack: ExitStack, confinement: Confinement, told: Callable[[str], None]
+    ) -> dict[Path, tuple[str, ...]]:
+        """The git directories with their overlays."""
+        room = confinement.temporary and confinement.temporary.parent
+        if not (self._overlays and room):
+            return {git: ("--ro-bind", str(git), str(git)) for git in confinement.git}
+        entered = ((git, GitOverlay(git, room, told)) for git in confinement.git)
+        return {git: stack.enter_context(overlay).options for git, overlay in entered}
 
 
 @contextmanager
@@ -81,87 +124,124 @@ def _readable(data: bytes) -> Generator[tuple[int, ...]]:
         os.close(reading)
 
 
-def options(confinement: Confinement, *, root: bool) -> list[str]:
+def options(
+    confinement: Confinement,
+    overlays: dict[Path, tuple[str, ...]],
+    absent: Sequence[Path],
+    *,
+    root: bool,
+) -> list[str]:
     """The options for `bwrap`, in the order that it does things."""
-    mounts, at_end = _mounts(confinement)
-    found = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    found: list[str] = []
+    mounts = _mounts(confinement, overlays, absent)
+    if confinement.visible is None:
+        found += ["--ro-bind", "/", "/"]
+    found += ["--dev", "/dev", "--proc", "/proc"]
+    if root:
+        # As root, every knob of the kernel in there could be turned.
+        found += ["--remount-ro", "/proc"]
     for path in sorted(mounts, key=lambda path: len(path.parts)):
-        found += [*mounts[path], str(path)]
-    for path in at_end:
-        found += ["--remount-ro", str(path)]
-    found += ["--unshare-pid", "--unshare-ipc"]
+        found += mounts[path].options
+    if confinement.visible is not None:
+        found += ["--remount-ro", "/"]
+    found += ["--unshare-pid", "--unshare-ipc", "--unsetenv", "TMPDIR"]
     if not confinement.network:
         found.append("--unshare-net")
     if root:
         found += ["--cap-drop", "ALL"]
-        found += [word for capability in ROOT_KEEPS for word in ("--cap-add", capability)]
+        if confinement.writes:
+            found += [word for capability in ROOT_KEEPS for word in ("--cap-add", capability)]
     return [*found, "--chdir", str(confinement.workspace)]
 
 
-def _mounts(confinement: Confinement) -> tuple[dict[Path, list[str]], list[Path]]:
-    """How each path is mounted, without its last word, and what is made read-only at the end."""
-    writable = confinement.writable
-    mounts = {path: ["--bind", str(path)] for path in writable}
-    # Where the workspace lies in what is hidden, it is shown.
-    mounts.setdefault(confinement.workspace, ["--ro-bind", str(confinement.workspace)])
-    at_end: list[Path] = []
-    kept = [path for path in (*confinement.folders, *confinement.files) if within(path, writable)]
-    for path in kept:
-        if path.is_symlink():
-            continue
-        if os.path.lexists(path):
-            mounts[path] = ["--ro-bind", str(path)]
-        elif path in confinement.files:
-            if path.parent.is_dir():
-                mounts[path] = ["--ro-bind", "/dev/null"]
-        else:
-            # Also where `.git` is missing: an empty one is no repository, and can't be made one.
-            missing = path if path.parent.is_dir() else path.parent
-            mounts[missing] = ["--tmpfs"]
-            at_end.append(missing)
-    for path in confinement.hidden:
-        if path in confinement.shown or path == confinement.workspace:
-            continue
-        if path.is_dir():
-            mounts[path] = ["--tmpfs"]
-            at_end.append(path)
-        else:
-            mounts[path] = ["--ro-bind", "/dev/null"]
-    shown = (path for path in confinement.shown if path not in writable)
-    mounts |= {path: ["--ro-bind", str(path)] for path in shown}
-    return _pinned(mounts, writable), at_end
+def _mounts(
+    confinement: Confinement, overlays: dict[Path, tuple[str, ...]], absent: Sequence[Path]
+) -> dict[Path, Mount]:
+    """How each path is mounted; those nearer to the root first."""
+    mounts = {path: mount for name in confinement.visible or () for path, mount in _seen(name)}
+    for name in TEMPORARY:
+        mounts[Path(name)] = _temporary(Path(name), confinement.temporary)
+    if confinement.visible is None and _RUN.is_dir():
+        mounts[_RUN] = Mount("new", ("--tmpfs", str(_RUN)))
+        mounts |= {path: _read(path) for path in map(Path, KEPT_OF_RUN) if path.exists()}
+    mounts[confinement.workspace] = _read(confinement.workspace)
+    mounts |= {
+        path: Mount("write", ("--bind", str(path), str(path))) for path in confinement.writable
+    }
+    mounts |= {path: _read(path) for path in confinement.read_only if not path.is_symlink()}
+    mounts |= {git: Mount("git", overlay) for git, overlay in overlays.items()}
+    for path in absent:
+        is_file = path in confinement.absent_files
+        mounts[path] = _read(NOTHING, path) if is_file else _hide_folder(path)
+    mounts |= {path: _read(path) for path in confinement.shown if path not in confinement.writable}
+    for path in (*confinement.hidden, *_sockets(confinement)):
+        is_shown = path in confinement.shown or path in mounts
+        if not is_shown and _is_seen(path, mounts, everything=confinement.visible is None):
+            mounts[path] = _hide_folder(path) if path.is_dir() else _read(NOTHING, path)
+    return _pinned(mounts, confinement.writable)
 
 
-def _pinned(mounts: dict[Path, list[str]], writable: Sequence[Path]) -> dict[Path, list[str]]:
+def _seen(path: Path) -> Iterable[tuple[Path, Mount]]:
+    """A path of the system; one that is a link stays one, and where it leads is seen too."""
+    if not path.is_symlink():
+        return ((path, _read(path)),)
+    real = Path(os.path.realpath(path))
+    link = Mount("read", ("--symlink", os.readlink(path), str(path)))  # noqa: PTH115
+    return ((real, _read(real)), (path, link)) if real.exists() else ()
+
+
+def _read(path: Path | str, at: Path | None = None) -> Mount:
+    hides = path == NOTHING
+    return Mount("hide" if hides else "read", ("--ro-bind", str(path), str(at or path)))
+
+
+def _write(path: Path) -> Mount:
+    return Mount("write", ("--bind", str(path), str(path)))
+
+
+def _hide_folder(path: Path) -> Mount:
+    text = str(path)
+    return Mount("hide", ("--perms", "0000", "--tmpfs", text, "--remount-ro", text))
+
+
+def _temporary(path: Path, private: Path | None) -> Mount:
+    if private is None:
+        return Mount("new", ("--perms", "1777", "--tmpfs", str(path)))
+    return Mount("new", ("--bind", str(private), str(path)))
+
+
+def _sockets(confinement: Confinement) -> Iterable[Path]:
+    """Sockets that somebody listens at, but for those of the workspace."""
+    return (
+        path
+        for path in dict.fromkeys(bound_sockets())
+        if not path.is_relative_to(confinement.workspace) and path.is_socket()
+    )
+
+
+def _is_seen(path: Path, mounts: dict[Path, Mount], *, everything: bool) -> bool:
+    """Whether what is there outside is there inside too."""
+    for parent in path.parents:
+        if mount := mounts.get(parent):
+            return mount.how in ("read", "write", "git")
+    return everything
+
+
+def _pinned(mounts: dict[Path, Mount], writable: Sequence[Path]) -> dict[Path, Mount]:
     """With the directories on the way mounted on themselves.
 
     What is mounted can't be renamed: otherwise `.git` could be moved away with all that is kept
     in it, and another one be made.
     """
-    pins: dict[Path, list[str]] = {}
+    pins: dict[Path, Mount] = {}
     for path in mounts:
         if root := within(path, writable):
-            pins |= {one: ["--bind", str(one)] for one in between(root, path)}
+            pins |= {one: _write(one) for one in between(root, path)}
     return pins | mounts
 
 
-def _stand_ins(confinement: Confinement) -> list[Path]:
-    """What would have to be mounted although it is not there."""
-    if not confinement.writable:
-        return []
-    folders = [path if path.parent.is_dir() else path.parent for path in confinement.folders]
-    return [*folders, *(path for path in confinement.files if path.parent.is_dir())]
-
-
-def _watched(confinement: Confinement) -> dict[Path, Path]:
-    """Links and what may never come, which no mount can protect, and the directory of each."""
-    links = [path for path in (*confinement.folders, *confinement.files) if path.is_symlink()]
-    watched = (*links, *confinement.never_made)
-    return {path: root for path in watched if (root := within(path, confinement.writable))}
-
-
 def _take_away(path: Path) -> None:
-    """Remove a stand-in; what somebody outside has put there meanwhile stays."""
+    """Remove a placeholder; what somebody outside has put there meanwhile stays."""
     with suppress(OSError):
         if path.is_symlink():
             return

@@ -80,16 +80,20 @@ _FLAGS: Final = (0x40086602, 0x40046602, 0x401C5820)
 """FS_IOC_SETFLAGS, the same for 32 bits, FS_IOC_FSSETXATTR: what `chattr` does."""
 
 
-def filter_in_namespaces(machine: str) -> bytes:
+def filter_in_namespaces(machine: str, *, sockets: bool = True) -> bytes:
     """For a command with namespaces of its own; empty where the calls of `machine` are not known.
 
     There is no namespace for keys, for a terminal that it was given, and for some kinds of sockets:
-    one of them (vsock) leads out of a virtual machine.
+    one of them (vsock) leads out of a virtual machine. Without `sockets` no unix socket can be made
+    but pairs.
     """
     if machine not in ARCHITECTURES:
         return b""
+    families = (UNIX, INET, INET6, NETLINK) if sockets else (INET, INET6, NETLINK)
+    pair = (_Check(0, (UNIX,)), _Check(1, (_STREAM, _SEQPACKET), _TYPE_MASK))
     refusals = [
-        _refuse(_SOCKET, machine, EAFNOSUPPORT, _Check(0, (UNIX, INET, INET6, NETLINK))),
+        _refuse(_SOCKET, machine, EAFNOSUPPORT, _Check(0, families)),
+        *(() if sockets else (_refuse(_SOCKETPAIR, machine, EAFNOSUPPORT, *pair),)),
         _refuse(_IOCTL, machine, EPERM, _Check(1, _TERMINAL, forbidden=True)),
         *(_refuse(call, machine, ENOSYS) for call in _NEVER),
     ]

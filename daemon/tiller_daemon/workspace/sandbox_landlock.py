@@ -1,20 +1,14 @@
 """Landlock: a command gives up rights before it begins; for where no namespaces can be made.
 
 A launcher (`sandbox_launcher`) is started in the command's place. It takes a Landlock domain for
-files and signals, a seccomp filter for the rest (`sandbox_calls`), and becomes the command. There
-is no process between, and none beside: what a command leaves behind is found by its marks.
+files and signals, a seccomp filter for the rest (`sandbox_calls`), and becomes the command.
 
 Landlock only ever allows, and what is allowed for a directory is allowed for all that is in it. So:
 
-- Reading is allowed everywhere, around what is hidden: a directory that holds something hidden is
-  allowed entry by entry. It can't be listed itself, nor can be read what comes into it later.
-- Writing is allowed in the workspace and other places as a whole, as a command makes files there.
-  What lies in the workspace, or in its git directory elsewhere, and must not be written (hooks,
-  configuration) can therefore be written, and is put back when the command has ended and all its
-  processes with it (`sandbox_put_back`). That is no promise for as long as a command runs, so one
-  that goes on in the background is not run by this mechanism: it asks.
-- In any other writable place what is kept or hidden is left out entry by entry, as for reading, and
-  so is a writable place in another one, such as a workspace in `/tmp`: it can't be moved away.
+- A command that only reads is held to all of its confinement: it may list and read what is visible,
+  and write to its temporary directory. Around what is hidden, reading is allowed entry by entry.
+- A directory in which files can be made can't keep some of them from being written. A command that
+  writes in the workspace can therefore write to `.git` too, and is always asked about.
 - Who owns a file and who may use it, its times and attributes are nothing to Landlock. A command
   that may write nothing can't change them; one that may write can, wherever its user can.
 
@@ -29,16 +23,16 @@ to another directory. Less than what is said here is not taken for a sandbox.
 import platform
 import re
 import sys
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from tiller_daemon.workspace import sandbox_launcher
-from tiller_daemon.workspace.sandbox import ROOT_KEEPS, Confinement, Enclosed, NotConfined
+from tiller_daemon.workspace.enclosure import Enclosure
+from tiller_daemon.workspace.sandbox import ROOT_KEEPS, Confinement, Enclosed
 from tiller_daemon.workspace.sandbox_calls import filter_without_namespaces
-from tiller_daemon.workspace.sandbox_paths import holds_only_sockets, within
-from tiller_daemon.workspace.sandbox_put_back import NotKept, PutBack
+from tiller_daemon.workspace.sandbox_paths import within
 
 VERSION_NEEDED: Final = 6
 
@@ -47,8 +41,13 @@ LAUNCHER: Final = (sys.executable, "-I", "-S", sandbox_launcher.__file__)
 DEVICES: Final = Path("/dev")
 """Disks, cameras, other terminals: the launcher allows those that everybody needs."""
 
+PROCESSES: Final = Path("/proc")
+
 SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108
 """Where locks and memory are made that processes share by name; as public as `/tmp`."""
+
+SHARED_TEMPORARY: Final = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108
+"""There is no private `/tmp` without namespaces; without unix sockets none in it can be reached."""
 
 DENIALS: Final = re.compile(
     r"Permission denied|Operation not permitted|Address family not supported|Bad system call"
@@ -58,10 +57,10 @@ DENIALS: Final = re.compile(
 )
 
 LIMITS: Final = (
-    "hooks, git's and agents' configuration are put back when a command has ended, not kept from "
-    "writing; modes, owners and times of files elsewhere can be changed by what may write; other "
-    "processes can be seen; no unix sockets, no terminals, nothing on localhost; background "
-    "commands are asked about"
+    "each command that does more than read is asked about, as one that may write in the workspace "
+    "can write to `.git` and to agents' configuration there; modes, owners and times of files "
+    "elsewhere can be changed by what may write; /tmp is shared; other processes can be seen; no "
+    "unix sockets, no terminals, nothing on localhost"
 )
 """What is less than with bubblewrap, for people."""
 
@@ -74,56 +73,48 @@ class Landlock:
         self.helpers: Final = 0
         self.limits: Final = LIMITS
         self.denials: Final = DENIALS
+        self.most_unasked: Final = Enclosure.READ_ONLY
         self._launcher: Final = tuple(launcher)
         self._machine: Final = machine or platform.machine()
-        self._put_back: Final = PutBack()
 
     @contextmanager
     def around(
-        self, arguments: Sequence[str], confinement: Confinement, told: Callable[[str], None]
+        self,
+        arguments: Sequence[str],
+        confinement: Confinement,
+        told: Callable[[str], None],  # noqa: ARG002 - it takes nothing over
     ) -> Generator[Enclosed]:
-        """What to run instead of `arguments`; to be left when the command has ended."""
-        # Nobody can talk to a socket.
-        hidden = [path for path in confinement.hidden if not holds_only_sockets(path)]
-        returned = _put_back(confinement, hidden)
-        options = _options(confinement, self._machine, hidden, returned)
-        try:
-            with self._put_back.around(returned, told):
-                yield Enclosed((*self._launcher, *options, "--", *arguments))
-        except NotKept as problem:
-            raise NotConfined(f"The sandbox can't hold this command. {problem}") from problem
+        """What to run instead of `arguments`."""
+        if confinement.temporary:
+            confinement.temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
+        yield Enclosed((*self._launcher, *_options(confinement, self._machine), "--", *arguments))
 
 
-def _put_back(confinement: Confinement, hidden: Sequence[Path]) -> dict[Path, Path]:
-    """What is put back, and the directory that it lies in: where a command has to make files."""
-    own = {confinement.repository, confinement.workspace}
-    around_hidden = {root for path in hidden if (root := within(path, confinement.writable))}
-    whole = [root for root in confinement.writable if root in own - around_hidden]
-    return {path: root for path in _kept(confinement) if (root := within(path, whole))}
-
-
-def _kept(confinement: Confinement) -> Sequence[Path]:
-    """What must be after a command as it was before."""
-    return (*confinement.folders, *confinement.files, *confinement.never_made)
-
-
-def _options(
-    confinement: Confinement, machine: str, hidden: Sequence[Path], returned: Collection[Path]
-) -> Generator[str]:
+def _options(confinement: Confinement, machine: str) -> Generator[str]:
     """What the launcher is told."""
     calls = filter_without_namespaces(
-        machine, network=confinement.network, writes=bool(confinement.writable)
+        machine, network=confinement.network, writes=confinement.writes
     )
-    kept_by_root = sum(1 << number for number in ROOT_KEEPS.values())
+    kept_by_root = sum(1 << number for number in ROOT_KEEPS.values()) if confinement.writes else 0
+    if confinement.visible is None:
+        readable: Sequence[Path] = (Path("/"),)
+        writable = (*confinement.writable, SHARED_MEMORY, *SHARED_TEMPORARY)
+    else:
+        readable = (*confinement.visible, PROCESSES)
+        writable = (confinement.temporary,) if confinement.temporary else ()
     # Where a root lies in another it could be moved away, and a link be put in its place.
-    roots = [root for root in confinement.writable if within(root, confinement.writable)]
+    roots = [root for root in writable if within(root, writable)]
+    # What lies in the workspace can't be kept from being written (see above).
+    kept = [path for path in confinement.read_only if not within(path, (confinement.workspace,))]
     named = (
-        ("--read", (Path("/"), *confinement.shown, confinement.workspace)),
-        ("--write", (*confinement.writable, *([SHARED_MEMORY] if confinement.writable else []))),
-        ("--hide", (DEVICES, *hidden)),
-        ("--keep", [*roots, *(path for path in _kept(confinement) if path not in returned)]),
+        ("--read", (*readable, *confinement.shown, confinement.workspace)),
+        ("--write", writable),
+        ("--hide", (DEVICES, *confinement.hidden)),
+        ("--keep", (*roots, *kept)),
     )
     yield from ("--calls", calls.hex(), "--capabilities", str(kept_by_root))
+    if confinement.visible is not None and confinement.temporary:
+        yield from ("--temporary", str(confinement.temporary))
     for name, paths in named:
         for path in paths:
             yield from (name, str(path))

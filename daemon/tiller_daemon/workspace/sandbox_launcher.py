@@ -15,7 +15,13 @@ from collections.abc import Sequence
 EXIT_NOT_CONFINED = 126
 """What a shell says of a command that it can't run."""
 
-READS = 1 << 0 | 1 << 2 | 1 << 3
+SCOPE_ALONE = "--scope"
+"""The option to do nothing but `scope`."""
+
+LISTS = 1 << 3
+"""To list a directory."""
+
+READS = 1 << 0 | 1 << 2 | LISTS
 """To execute, to read a file, to list a directory (linux/landlock.h)."""
 
 WRITES = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 12 | 1 << 13 | 1 << 14
@@ -26,7 +32,8 @@ DEVICE = 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
 
 _EVERYTHING = (1 << 16) - 1
 _OF_FILES = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
-_SCOPES = 1 << 0 | 1 << 1
+_ABSTRACT_SOCKETS = 1 << 0
+_SCOPES = _ABSTRACT_SOCKETS | 1 << 1
 """Abstract sockets and signals stay among the processes of the sandbox."""
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -56,12 +63,15 @@ class Wanted:
         self.kept: list[str] = []
         self.calls = b""
         self.capabilities = 0
+        self.temporary = ""
         for name, value in zip(options[::2], options[1::2], strict=True):
             match name:
                 case "--calls":
                     self.calls = bytes.fromhex(value)
                 case "--capabilities":
                     self.capabilities = int(value)
+                case "--temporary":
+                    self.temporary = value
                 case _:
                     {
                         "--read": self.readable,
@@ -76,7 +86,13 @@ def main(arguments: Sequence[str]) -> None:
     end = arguments.index("--")
     command = list(arguments[end + 1 :])
     try:
-        confine(Wanted(arguments[:end]))
+        if arguments[:end] == [SCOPE_ALONE]:
+            scope()
+        else:
+            wanted = Wanted(arguments[:end])
+            confine(wanted)
+            if wanted.temporary:
+                os.environ["TMPDIR"] = wanted.temporary
     except (OSError, ValueError, KeyError) as error:
         sys.stderr.write(f"tiller: the sandbox could not be made, nothing was run: {error}\n")
         sys.exit(EXIT_NOT_CONFINED)
@@ -85,6 +101,15 @@ def main(arguments: Sequence[str]) -> None:
     except OSError as error:
         sys.stderr.write(f"tiller: {command[0]} could not be run: {error}\n")
         sys.exit(EXIT_NOT_CONFINED)
+
+
+def scope() -> None:
+    """Keep this process and all that it starts from the abstract sockets of others."""
+    rules = struct.pack("=QQQ", 0, 0, _ABSTRACT_SOCKETS)
+    ruleset = _call(_CREATE_RULESET, ctypes.c_char_p(rules), ctypes.c_size_t(len(rules)), 0)
+    _prctl(_NO_NEW_PRIVILEGES, 1)
+    _call(_RESTRICT_SELF, ruleset, 0)
+    os.close(ruleset)
 
 
 def version() -> int:
@@ -96,8 +121,11 @@ def confine(wanted: Wanted) -> None:
     """Give up everything but what is wanted, for this process and all that it starts."""
     rules = struct.pack("=QQQ", _EVERYTHING, 0, _SCOPES)
     ruleset = _call(_CREATE_RULESET, ctypes.c_char_p(rules), ctypes.c_size_t(len(rules)), 0)
+    folders = [path for path in wanted.hidden if os.path.isdir(path)]  # noqa: PTH112 - no imports
     for root in wanted.readable:
         _grant(ruleset, root, READS, wanted.hidden)
+        # Names can be listed also where a file is hidden, but not in a hidden directory.
+        _grant(ruleset, root, LISTS, folders)
     for root in wanted.writable:
         _grant(ruleset, root, READS, wanted.hidden)
         _grant(ruleset, root, WRITES, [*wanted.hidden, *wanted.kept])

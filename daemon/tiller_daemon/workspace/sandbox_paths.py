@@ -1,10 +1,12 @@
-"""What no command in a sandbox may read or write, whatever the rules say: lists of names.
+"""The places that enclosures know by name: what is of the system, what is secret, what is run.
 
 They are lists because nobody can tell a secret by looking. How a path is hidden or kept from
 writing is up to the mechanism (`sandbox_bubblewrap`, `sandbox_seatbelt`).
 """
 
 import os
+import stat
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -25,22 +27,27 @@ HIDDEN_IN_HOME: Final = (
 )  # fmt: skip
 """Where keys, tokens, passwords and sessions of browsers are kept."""
 
-HIDDEN_OF_SYSTEM: Final = (
-    "/run/user", "/run/dbus", "/run/docker.sock", "/run/docker", "/run/podman", "/run/containerd",
-    "/run/crio", "/run/libvirt", "/run/snapd.socket", "/run/snapd-snap.socket", "/run/screen",
-    "/run/systemd/private", "/run/systemd/io.system.ManagedOOM", "/run/incus", "/run/lxd",
-    "/var/lib/incus/unix.socket", "/var/lib/lxd/unix.socket",
-    "/var/snap/lxd/common/lxd/unix.socket", "/private/var/run/docker.sock",
-    "/run/secrets", "/run/credentials",
+SYSTEM: Final = (
+    "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/etc", "/opt", "/sys", "/nix",
+    "/gnu", "/snap", "/run/current-system", "/run/opengl-driver",
 )  # fmt: skip
-"""Sockets of services that would run something outside for whoever connects: a file system that
-can't be written to does not keep from connecting. And what containers and services are handed."""
+"""What belongs to the system: programs, libraries and their configuration."""
 
-HIDDEN_IN_TEMPORARY: Final = (".X11-unix", ".ICE-unix", "tmux-{uid}", "screens", "uscreens")
-"""Likewise, in `/tmp`: one can type into other windows and terminals there."""
+KEPT_OF_RUN: Final = (
+    "/run/systemd/resolve", "/run/current-system", "/run/opengl-driver", "/run/wrappers",
+    "/run/resolvconf", "/run/NetworkManager/resolv.conf",
+)  # fmt: skip
+"""What is left of `/run` in every enclosure: how names are resolved, and programs of NixOS. The
+rest of it are sockets and secrets of services."""
+
+HIDDEN_OF_SYSTEM: Final = ("/var/lib/docker", "/var/lib/containerd", "/private/var/run/docker.sock")
+"""What services keep elsewhere."""
 
 SOCKET_VARIABLES: Final = ("SSH_AUTH_SOCK", "TMUX", "DOCKER_HOST", "DBUS_SESSION_BUS_ADDRESS")
-"""Variables that say where such a socket is."""
+"""Variables that say where a socket is, at which one could have something run."""
+
+BOUND_SOCKETS: Final = Path("/proc/net/unix")
+"""All sockets that have a path: a file system that is read-only does not keep from connecting."""
 
 PROTECTED_FOLDERS: Final = (".tiller", ".claude", ".codex", ".vscode")
 """What makes tiller, other agents and editors run something: can't be written, and can't be made
@@ -59,17 +66,71 @@ def is_protected(path: str) -> bool:
     return not _PROTECTED_NAMES.isdisjoint(path.casefold().split("/"))
 
 
-def hidden_paths(home: Path, environ: Mapping[str, str], uid: int) -> Iterator[Path]:
-    """What is to be hidden, be it there or not."""
+def hidden_paths(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
+    """What is to be hidden in every enclosure, be it there or not."""
     yield from (home / name for name in HIDDEN_IN_HOME)
     yield from map(Path, HIDDEN_OF_SYSTEM)
-    yield from (Path("/tmp", name.format(uid=uid)) for name in HIDDEN_IN_TEMPORARY)  # noqa: S108
     for name in SOCKET_VARIABLES:
         # `unix:path=/run/user/1000/bus`, `unix:///run/docker.sock`, `/tmp/tmux-1000/default,1,0`
         text = environ.get(name, "").split(",")[0]
         path = "/" + text.partition("/")[2].lstrip("/")
         if text.startswith(("/", "unix:")) and len(path) > 1:
             yield Path(path)
+
+
+def bound_sockets() -> Iterator[Path]:
+    """The sockets that somebody listens at here, as the kernel lists them."""
+    try:
+        lines = BOUND_SOCKETS.read_bytes().split(b"\n")
+    except OSError:
+        return
+    for line in lines:
+        _, found, path = line.partition(b" /")
+        if found:
+            yield Path("/" + os.fsdecode(path))
+
+
+def tool_directories(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
+    """Where the user's own programs lie outside of the system: what PATH and this Python name.
+
+    A directory such as `~/.cargo/bin` is named for its parent, where libraries are. Nothing that
+    holds the home itself is named, nor what it holds directly.
+    """
+    named = [Path(sys.prefix), Path(sys.base_prefix)]
+    for text in environ.get("PATH", "").split(os.pathsep):
+        if text.startswith("/"):
+            path = Path(os.path.realpath(text))
+            named.append(path.parent if path.name in ("bin", "sbin", "shims") else path)
+    named += [home / name for name in TOOLS_IN_HOME]
+    closed = {home, *home.parents, home / ".local", home / "bin"}
+    yield from (home / ".local" / name for name in ("bin", "lib"))
+    for path in there(named):
+        if path in closed and path != home / "bin":
+            continue
+        yield path
+
+
+TOOLS_IN_HOME: Final = (
+    ".cargo/bin", ".rustup", ".pyenv", ".nvm/versions", ".rbenv", ".asdf", ".volta", ".bun/bin",
+    ".deno/bin", ".sdkman/candidates", ".local/share/mise", ".local/share/uv", ".local/share/pipx",
+    ".local/share/pnpm", "go/bin", "bin", ".gitconfig", ".config/git/config", ".config/git/ignore",
+    ".ripgreprc", ".config/ripgrep",
+)  # fmt: skip
+"""Programs in the user's home, and the configuration of those that read."""
+
+
+def closed_system_files() -> Iterator[Path]:
+    """Files of the system's configuration that not everybody may read: root could read them."""
+    for folder, names, files in os.walk("/etc"):
+        for name in list(names):
+            path = Path(folder, name)
+            if not path.is_symlink() and not path.stat().st_mode & stat.S_IROTH:
+                names.remove(name)
+                yield path
+        for name in files:
+            path = Path(folder, name)
+            if path.is_file() and not path.is_symlink() and not path.stat().st_mode & stat.S_IROTH:
+                yield path
 
 
 def there(paths: Iterable[Path]) -> Iterator[Path]:
@@ -81,17 +142,6 @@ def there(paths: Iterable[Path]) -> Iterator[Path]:
             if real not in seen and os.path.lexists(real):
                 seen.add(real)
                 yield Path(real)
-
-
-def holds_only_sockets(path: Path) -> bool:
-    """Whether it is a socket, or a directory of sockets: nothing in there can be read."""
-    try:
-        if path.is_socket():
-            return True
-        inner = list(path.iterdir()) if path.is_dir() else []
-    except OSError:
-        return False
-    return bool(inner) and all(one.is_socket() for one in inner)
 
 
 def within(path: Path, roots: Iterable[Path]) -> Path | None:

@@ -1,103 +1,147 @@
-"""What a command may write of the repository at the root of a workspace, and what is kept from it.
+"""The git repository of a workspace, as far as an enclosure has to know it.
 
 In a second work tree and in a submodule `.git` is a file, and what git writes lies elsewhere. That
-place is opened only when it says itself that it belongs to this workspace: a `.git` file comes with
+place counts only when it says itself that it belongs to this workspace: a `.git` file comes with
 whatever was unpacked here, but nobody else can write into the git directory of another repository.
-Either way the file is kept as it is, as another one would lead git to another configuration.
 """
 
+import functools
 import os
 import re
+import shlex
 import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tiller_daemon.workspace.documents import names_in, read_document
-from tiller_daemon.workspace.repository import GIT_FILE_BYTES_MAX, git_directory
-
-MODULES_MAX: Final = 50
-"""Submodules that commands may commit in; each costs three mounts. With more of them in none."""
-
-MODULES_DEPTH_MAX: Final = 6
-"""Names of submodules hold slashes, and submodules have submodules."""
-
-SHARED: Final = ("objects", "refs", "logs", "packed-refs", "packed-refs.lock")
-"""What work trees write in the git directory that they share."""
+from tiller_daemon.workspace.documents import read_document
+from tiller_daemon.workspace.repository import GIT_FILE_BYTES_MAX, find_repository, git_directory
 
 CONFIG_BYTES_MAX: Final = 64 * 1024
+
+GIT_CONFIG_S: Final = 5.0
+"""How long git may take to print a repository's configuration; it takes milliseconds."""
+
+CONFIGURATIONS_CACHED: Final = 256
 
 _WORKTREE: Final = re.compile(r"^\s*worktree\s*=\s*\"?(.+?)\"?\s*$", re.MULTILINE | re.IGNORECASE)
 
 
-class Kept(NamedTuple):
-    """What is writable beside the workspace, and what is not although it lies in what is.
+class GitPaths(NamedTuple):
+    """What git uses for a workspace. Paths have no links in them, but for `mark`.
 
-    `own` is the git directory that is this workspace's alone, where it is not in there. `folders`
-    and `files` can't be made either, `if_there` is kept only where it is there, `never_made` can't
-    be prevented and is taken away afterwards.
+    `mark` is `.git`, be it there or not. `is_link` says that it is a link, which no mount can
+    protect. `directories` are the git directories. `root` is the top of the work tree. `named` is
+    what the configuration names in the workspace: hooks, included files, programs.
     """
 
-    own: Path | None = None
-    writable: tuple[Path, ...] = ()
-    folders: tuple[Path, ...] = ()
-    files: tuple[Path, ...] = ()
-    if_there: tuple[Path, ...] = ()
-    never_made: tuple[Path, ...] = ()
+    mark: Path
+    is_link: bool = False
+    directories: tuple[Path, ...] = ()
+    root: Path | None = None
+    named: tuple[Path, ...] = ()
 
 
-def kept_of_repository(workspace: Path) -> Kept:
-    """Look at `.git` in a workspace (absolute, links followed); blocks for some file reads."""
+def git_paths(workspace: Path) -> GitPaths:
+    """Look at the repository of a workspace (absolute, links followed); blocks for file reads."""
     mark = workspace / ".git"
     try:
         kind = os.lstat(mark).st_mode
     except OSError:
-        kind = stat.S_IFDIR
-    if stat.S_ISLNK(kind):
-        return _of_git_directory(Path(os.path.realpath(mark)))._replace(if_there=(mark,))
-    if not stat.S_ISREG(kind):
-        return _of_git_directory(mark)
-    git = Path(os.path.realpath(git_directory(mark)))
-    alone = Kept(if_there=(mark,))
-    if common := _common_of_worktree(git, mark):
-        found = _of_worktree(git, common, workspace)
-    elif _is_of_submodule(git, workspace):
-        found = _of_git_directory(git)._replace(own=git, writable=(git,))
-    else:
-        return alone
-    return found._replace(if_there=(mark, *found.if_there))
+        return _around(workspace, mark)
+    directories: tuple[Path, ...] = ()
+    if stat.S_ISDIR(kind) and _is_repository(mark):
+        directories = (mark,)
+    elif stat.S_ISREG(kind):
+        git = Path(os.path.realpath(git_directory(mark)))
+        if common := _common_of_worktree(git, mark):
+            directories = (common,)
+        elif _is_of_submodule(git, workspace):
+            directories = (git,)
+    named = tuple(_named(workspace, directories[0])) if directories else ()
+    is_link = stat.S_ISLNK(kind)
+    return GitPaths(mark, is_link=is_link, directories=directories, root=workspace, named=named)
 
 
-def _of_git_directory(git: Path) -> Kept:
-    """A whole one: all of it but what makes git run something."""
-    modules, closed = _modules_in(git)
-    owners = (git, *modules)
-    return Kept(
-        folders=tuple(one / "hooks" for one in owners),
-        files=tuple(one / name for one in owners for name in ("config", "config.worktree")),
-        if_there=(git / "worktrees", *closed),
-        # Leads git to another configuration, and no stand-in is possible.
-        never_made=tuple(one / "commondir" for one in owners),
-    )
+def _around(workspace: Path, mark: Path) -> GitPaths:
+    """A workspace that lies in a work tree, below its top; the user's home is no such tree."""
+    found = find_repository(workspace)
+    home = Path(os.environ.get("HOME") or "/").resolve()
+    if found is None or found.root in (home, *home.parents) or not (found.root / ".git").is_dir():
+        return GitPaths(mark)
+    outer = git_paths(found.root)
+    return GitPaths(mark, directories=outer.directories, root=outer.root)
 
 
-def _of_worktree(git: Path, common: Path, workspace: Path) -> Kept:
-    """Of a second work tree: its own directory, and what it shares with the first one."""
-    shared = _of_git_directory(common)
-    modules, closed = _modules_in(git)
-    first = [common / "HEAD", common / "index"]
-    if common in workspace.parents:
-        # A bare repository with its work trees in it: the others are nobody's business here.
-        others = (common / name for name in names_in(common) if name not in SHARED)
-        first += [path for path in others if path != workspace]
-    return Kept(
-        own=git,
-        writable=(git, common),
-        folders=(*shared.folders, *(one / "hooks" for one in modules)),
-        files=(*shared.files, git / "config.worktree", *(one / "config" for one in modules)),
-        if_there=(*shared.if_there, *first, git / "commondir", git / "gitdir", *closed),
-        never_made=shared.never_made,
-    )
+def _named(workspace: Path, git: Path) -> Iterator[Path]:
+    """What the configuration names in the workspace, be it there or not for the hooks."""
+    seen: set[Path] = set()
+    for origin, key, value in _configuration(workspace, git):
+        words = [value, *_words(value)]
+        if key == "core.hookspath" or (origin and not origin.is_relative_to(git)):
+            words.append(str(origin))
+        for word in words:
+            path = Path(os.path.normpath(workspace / os.path.expanduser(word)))  # noqa: PTH111
+            inside = path.is_relative_to(workspace) and path != workspace
+            known = key == "core.hookspath" and word == value
+            if inside and path not in seen and (known or path.exists()):
+                seen.add(path)
+                yield path
+
+
+def _words(value: str) -> list[str]:
+    """The words of a value, which may be a command."""
+    try:
+        return shlex.split(value.removeprefix("!"))
+    except ValueError:
+        return value.split()
+
+
+def _configuration(workspace: Path, git: Path) -> tuple[tuple[Path | None, str, str], ...]:
+    """The file, key and value of each line of the repository's configuration.
+
+    Git reads it, with what it includes, so that it is read as git reads it; that runs nothing.
+    """
+    signature = tuple(_signature(git / name) for name in ("config", "config.worktree"))
+    return _configuration_as_it_is(workspace, git, signature)
+
+
+def _signature(path: Path) -> tuple[int, int, int] | None:
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_mtime_ns, state.st_size, state.st_ino
+
+
+@functools.lru_cache(CONFIGURATIONS_CACHED)
+def _configuration_as_it_is(
+    workspace: Path,
+    git: Path,
+    signature: tuple[tuple[int, int, int] | None, ...],  # noqa: ARG001 - what it is cached for
+) -> tuple[tuple[Path | None, str, str], ...]:
+    arguments = ("git", "-c", "safe.directory=*", f"--git-dir={git}", f"--work-tree={workspace}")
+    asked = ("config", "--null", "--list", "--show-origin", "--includes", "--local")
+    try:
+        done = subprocess.run(
+            (*arguments, *asked),
+            capture_output=True,
+            check=False,
+            cwd=workspace,
+            env={"PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent"},
+            stdin=subprocess.DEVNULL,
+            timeout=GIT_CONFIG_S,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    fields = os.fsdecode(done.stdout).split("\0")
+    found: list[tuple[Path | None, str, str]] = []
+    for origin, line in zip(fields[::2], fields[1::2], strict=False):
+        key, _, value = line.partition("\n")
+        file = origin.removeprefix("file:")
+        found.append((Path(workspace, file) if file != origin else None, key, value))
+    return tuple(found)
 
 
 def _common_of_worktree(git: Path, mark: Path) -> Path | None:
@@ -128,23 +172,4 @@ def _named_in(file: Path) -> Path | None:
 
 
 def _is_repository(git: Path) -> bool:
-    return all((git / name).exists() for name in ("HEAD", "objects", "refs", "config"))
-
-
-def _modules_in(git: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """The git directories of submodules, and those folders of them that are closed as a whole."""
-    found = tuple(_modules(git / "modules", MODULES_DEPTH_MAX))
-    return ((), (git / "modules",)) if len(found) > MODULES_MAX else (found, ())
-
-
-def _modules(folder: Path, depth: int) -> Iterator[Path]:
-    """The git directories of submodules in a folder, and of theirs."""
-    for name in names_in(folder) if depth else ():
-        path = folder / name
-        if path.is_symlink() or not path.is_dir():
-            continue
-        if (path / "HEAD").exists():
-            yield path
-            yield from _modules(path / "modules", depth - 1)
-        else:
-            yield from _modules(path, depth - 1)
+    return all((git / name).exists() for name in ("HEAD", "objects", "refs"))

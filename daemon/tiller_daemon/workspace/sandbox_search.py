@@ -30,13 +30,25 @@ def find_sandbox(system: str, path: str | None = None) -> Found:
     match system:
         case "linux":
             program = bubblewrap_program(path)
-            first = try_out(Bubblewrap(program)) if program else Found(None, NO_BUBBLEWRAP)
+            first = try_out(_bubblewrap(program)) if program else Found(None, NO_BUBBLEWRAP)
             return first if first.sandbox else _or_landlock(first.problem, try_out_landlock())
         case "darwin":
             program = shutil.which(PROGRAM, path=path)
             return try_out(Seatbelt(program)) if program else Found(None, f"there is no {PROGRAM}")
         case _:
             return Found(None, f"there is none for {system}")
+
+
+def _bubblewrap(program: str) -> Bubblewrap:
+    """Bubblewrap with what it and the kernel can do here, as far as asking tells."""
+    scopes = platform.machine() in ARCHITECTURES and landlock_version() >= VERSION_NEEDED
+    try:
+        asked = subprocess.run(
+            (program, "--help"), capture_output=True, check=False, text=True, timeout=PROBE_S
+        )
+    except (OSError, subprocess.SubprocessError):
+        return Bubblewrap(program, overlays=False, scopes=scopes)
+    return Bubblewrap(program, overlays="--tmp-overlay" in asked.stdout, scopes=scopes)
 
 
 def _or_landlock(problem: str, second: Found) -> Found:
@@ -66,7 +78,8 @@ def try_out_landlock(launcher: Sequence[str] = LAUNCHER) -> Found:
     sandbox = Landlock(launcher)
     *_, python, isolated, bare, hidden = launcher
     attempts = (python, isolated, bare, "-c", _ATTEMPTS, hidden, str(os.getpid()))
-    said = _run(sandbox, attempts, Confinement(Path("/"), hidden=(Path(hidden),)))
+    confinement = Confinement(Path("/"), visible=(Path("/"),), hidden=(Path(hidden),))
+    said = _run(sandbox, attempts, confinement)
     return Found(None, said) if said else Found(sandbox)
 
 
@@ -112,7 +125,7 @@ def _run(sandbox: Sandbox, command: Sequence[str], confinement: Confinement) -> 
 
 
 def _nobody(said: str) -> None:
-    """Nothing is put back where nothing can be written."""
+    """Nothing is taken over where nothing can be written."""
 
 
 def bubblewrap_program(path: str | None = None) -> str | None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tiller_daemon.workspace.enclosure import Enclosure
 from tiller_daemon.workspace.sandbox import DENIED, Confinement, Enclosed
 from tiller_daemon.workspace.sandbox_paths import between, within
 
@@ -33,6 +34,7 @@ class Seatbelt:
         self.helpers: Final = 0
         self.limits: Final = ""
         self.denials: Final = DENIED
+        self.most_unasked: Final = Enclosure.BUILD
         self._program: Final = program
 
     @contextmanager
@@ -40,43 +42,56 @@ class Seatbelt:
         self,
         arguments: Sequence[str],
         confinement: Confinement,
-        told: Callable[[str], None],  # noqa: ARG002 - nothing is put back
+        told: Callable[[str], None],  # noqa: ARG002 - it takes nothing over
     ) -> Generator[Enclosed]:
         """What to run instead of `arguments`."""
-        yield Enclosed((self._program, "-p", profile(confinement), *arguments))
+        if confinement.temporary is None:
+            yield Enclosed((self._program, "-p", profile(confinement), *arguments))
+            return
+        confinement.temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place = ("/usr/bin/env", f"TMPDIR={confinement.temporary}")
+        yield Enclosed((self._program, "-p", profile(confinement), *place, *arguments))
+
+
+EXECUTED_BY_GIT: Final = ("hooks", "config", "config.worktree", "commondir", "info/attributes")
+"""What git executes, or is led by, in a git directory."""
+
+PEOPLE: Final = (Path("/Users"), Path("/Volumes"), Path("/private/tmp"), Path("/private/var/tmp"))
+"""Where files of people are: a command that only reads sees the workspace of them."""
 
 
 def profile(confinement: Confinement) -> str:
     """The profile for a confinement."""
-    kept = [
-        path
-        for path in (*confinement.folders, *confinement.files, *confinement.never_made)
-        if within(path, confinement.writable)
-    ]
+    executed = (git / name for git in confinement.git for name in EXECUTED_BY_GIT)
+    named = (*confinement.read_only, *confinement.absent, *confinement.absent_files, *executed)
+    kept = [path for path in named if within(path, confinement.writable)]
+    temporary = (confinement.temporary,) if confinement.temporary else ()
     # The last rule counts: what lies deeper comes later, as writable may lie in what is kept.
-    writes = [(path, "allow file-write*") for path in confinement.writable]
+    writes = [(path, "allow file-write*") for path in (*confinement.writable, *temporary)]
     writes += [(path, "deny file-write*") for path in kept]
     writes.sort(key=lambda one: len(one[0].parts))
     # Moving a directory away would take along what is kept in it.
     pins = {
-        pin for path in kept if (root := _root(path, confinement)) for pin in between(root, path)
+        pin
+        for path in kept
+        if (root := within(path, confinement.writable))
+        for pin in between(root, path)
     }
     lines = [
         _ALWAYS,
         *(rule for path, what in writes for rule in _rules(what, [path])),
         *(f"(deny file-write-unlink (literal {_quoted(path)}))" for path in sorted(pins)),
-        *_rules("deny file-read* file-write*", confinement.hidden),
-        *_rules("allow file-read*", confinement.shown),
     ]
+    if confinement.visible is not None:
+        lines += _rules("deny file-read*", PEOPLE)
+        lines += _rules("allow file-read*", (*confinement.visible, confinement.workspace))
+    lines += _rules("deny file-read* file-write*", confinement.hidden)
+    lines += _rules("allow file-read*", (*confinement.shown, *temporary))
     if confinement.network:
         lines += _rules("deny network-outbound", confinement.hidden)
     else:
         lines.append("(deny network*)")
     return "\n".join(lines) + "\n"
-
-
-def _root(path: Path, confinement: Confinement) -> Path | None:
-    return within(path, confinement.writable)
 
 
 def _rules(what: str, paths: Iterable[Path]) -> list[str]:

@@ -1,13 +1,14 @@
-"""What `always` would allow for a command: how many words name it. Pure.
+"""The patterns that the answer `always` would allow. Pure.
 
-A command that is not in the table, or that runs whatever it is given, is allowed by its exact text
-only.
+A pattern keeps the words that name what a program does, such as `npm test *`. A command that is not
+in the table, or that runs whatever it is given, is allowed by its exact text only.
 """
 
 import re
 
 from tiller_daemon.policy import globs
-from tiller_daemon.policy.shell_words import SimpleCommand, word_set
+from tiller_daemon.policy.command_line import SimpleCommand, parse, word_set
+from tiller_daemon.policy.programs import purpose_of
 
 _NAMED_BY = {
     1: """pytest ruff mypy pyright basedpyright tsc eslint prettier black isort flake8 pylint jest
@@ -33,9 +34,26 @@ _RUNS_ANYTHING = word_set(
 _PLAIN = re.compile(r"[A-Za-z0-9_@:+./-]+\Z")
 
 
-def pattern_of(command: SimpleCommand, text: str) -> str:
-    """The pattern for one command; `text` is how rules see it."""
-    words = [word.text if word.fixed and not word.globs else "" for word in command.words]
+def always_patterns(line: str) -> tuple[str, ...]:
+    """A pattern for each command of a line that needs a rule to run.
+
+    If all of it only reads, the exact commands; none if a rule could not cover the line.
+    """
+    parsed = parse(line)
+    if not parsed.plain or parsed.writes:
+        return ()
+    purposes = [(command, purpose_of(command)) for command in parsed.commands]
+    acting = [command for command, purpose in purposes if purpose not in ("reads", "passes_on")]
+    if not acting:
+        return tuple(dict.fromkeys(globs.escape(command.text) for command, _ in purposes))
+    # A rule has to cover the whole line, but for what only passes something on.
+    needed = [command for command, purpose in purposes if purpose != "passes_on"]
+    return tuple(dict.fromkeys(_pattern_of(command) for command in needed))
+
+
+def _pattern_of(command: SimpleCommand) -> str:
+    """The pattern for one command."""
+    words = [word.text if word.fixed else "" for word in command.words]
     count = max(
         (_WORDS_THAT_NAME.get(tuple(words[:length]), 0) for length in (1, 2)),
         default=0,
@@ -43,6 +61,6 @@ def pattern_of(command: SimpleCommand, text: str) -> str:
     naming = words[:count]
     known = count and len(naming) == count and all(_PLAIN.match(word) for word in naming)
     options = [word for word in naming if word.startswith("-") and word != "-m"]
-    if not known or options or (count > 1 and naming[-1] in _RUNS_ANYTHING):
-        return globs.escape(text)
+    if not known or options or command.assigns or (count > 1 and naming[-1] in _RUNS_ANYTHING):
+        return globs.escape(command.text)
     return globs.escape(" ".join(naming)) + " *"

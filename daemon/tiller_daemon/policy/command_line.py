@@ -1,0 +1,303 @@
+"""Splits a command line into its simple commands. Pure.
+
+The parser is tree-sitter's. Every command is found wherever it stands: in a pipe, a loop, a
+function, a substitution. What the split decides is small: which rule matches, and which enclosure a
+line runs in. A mistake in it costs a question, as the enclosure holds whatever the line does.
+
+Only one answer has to be right: `plain`. A rule lets a line out of the read-only enclosure, so it
+may count only when the commands found are surely all that runs. A line is plain when every node of
+its syntax tree is on a short list and nothing lies between the nodes but blanks.
+"""
+
+import functools
+import itertools
+import os
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import tree_sitter_bash
+from tree_sitter import Language, Node, Parser
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a table that is written as text."""
+    return frozenset(text.split())
+
+
+LINE_BYTES_MAX: Final = 20_000
+"""The longest line that is parsed; a longer one is not understood."""
+
+NESTING_MAX: Final = 60
+"""The deepest node that is looked at; ordinary lines stay below 20."""
+
+SCRIPTS_NESTED_MAX: Final = 5
+"""The deepest `sh -c 'sh -c …'` that is looked into."""
+
+LINES_CACHED: Final = 64
+"""Parsed lines that are kept: one call asks for the same line several times, at 0.1 ms each."""
+
+_LANGUAGE: Final = Language(tree_sitter_bash.language())
+
+SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash"})
+
+WRAPPERS: Final = word_set(
+    """builtin chroot chrt command doas env exec find ionice nice nohup setsid stdbuf sudo time
+    timeout watch xargs"""
+)
+"""Programs that run another command, which stands among their own words."""
+
+_PLAIN_NODES: Final = word_set(
+    """program list pipeline command command_name redirected_statement word string raw_string
+    string_content number concatenation simple_expansion variable_name special_variable_name
+    command_substitution file_redirect file_descriptor heredoc_redirect heredoc_start
+    heredoc_body heredoc_end test_operator"""
+)
+_PLAIN_TOKENS: Final = frozenset(
+    ["&&", "||", "|", ";", "\n", "$(", ")", '"', "$", ">", ">>", "<", ">&", "&>", "&>>", "<<"]
+)
+_WORDS: Final = word_set(
+    """word string raw_string number concatenation simple_expansion expansion ansi_c_string
+    command_substitution process_substitution brace_expression arithmetic_expansion
+    translated_string extglob_pattern == =~"""
+)
+_BLANK: Final = re.compile(r"(?:[ \t\n]|\\\n)*\Z")
+_INVISIBLE: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]"
+)
+"""Characters on which parsers and shells disagree, or that a reader does not see."""
+
+_UNSURE_WORD: Final = re.compile(r"\s|[{}]|\A[!#=~]|\A(?:time|coproc|function|select)\Z")
+"""Unquoted words that a shell may take for something other than a plain word."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_./+@:%-]+\Z|\[\[?\Z", re.ASCII)
+_HEREDOC_END: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
+_NOWHERE: Final = re.compile(r"/dev/(?:null|stdout|stderr|tty)\Z|/tmp/(?!.*\.\.)")
+"""Where output may go in every enclosure."""
+
+
+class Word(NamedTuple):
+    """One word: its value when `fixed`, else its source, as only the run can tell its value."""
+
+    text: str
+    fixed: bool = True
+
+
+class SimpleCommand(NamedTuple):
+    """A program or builtin and its arguments; the first word names it.
+
+    `assigns` says that variables are set for it (`X=1 make`).
+    """
+
+    words: tuple[Word, ...]
+    assigns: bool = False
+
+    @property
+    def text(self) -> str:
+        """What rules are matched against: the words without quotes, joined by a blank."""
+        return " ".join(word.text for word in self.words if word.text)
+
+    @property
+    def name(self) -> str:
+        """The program without its directory; empty when only the run can tell."""
+        first = self.words[0]
+        return os.path.basename(first.text) if first.fixed and _NAME.match(first.text) else ""  # noqa: PTH119
+
+    def inner(self) -> Iterator["SimpleCommand"]:
+        """What a wrapper may run: each of its words may be where the inner command begins."""
+        if self.name in WRAPPERS:
+            for start in range(1, len(self.words)):
+                yield SimpleCommand(self.words[start:])
+
+
+class CommandLine(NamedTuple):
+    """What was found in a line.
+
+    `writes` are files that it redirects output to. `functions` are the names that it defines.
+    `problem` says why the line was not understood, and is empty otherwise. When it is `plain`, the
+    `commands` are all that runs, with exactly these names.
+    """
+
+    commands: tuple[SimpleCommand, ...]
+    writes: tuple[str, ...] = ()
+    functions: frozenset[str] = frozenset()
+    problem: str = ""
+    plain: bool = False
+
+
+@functools.lru_cache(LINES_CACHED)
+def parse(text: str) -> CommandLine:
+    """Split a line into simple commands, those of `sh -c '…'` included; never raises."""
+    return _parse(text, 0)
+
+
+def _parse(text: str, depth: int) -> CommandLine:
+    data = text.encode(errors="replace")
+    if len(data) > LINE_BYTES_MAX:
+        return CommandLine((), problem="it is too long")
+    root = Parser(_LANGUAGE).parse(data).root_node
+    reader = _Reader(data)
+    reader.visit(root, 0)
+    commands = list(reader.commands)
+    problem = "it can't be parsed" if root.has_error else reader.problem
+    plain = reader.plain and not problem and not _INVISIBLE.search(text)
+    plain = plain and reader.is_blank(0, root.start_byte) and reader.is_blank(root.end_byte, None)
+    writes, functions = list(reader.writes), set(reader.functions)
+    for command in reader.commands:
+        script = _script(command)
+        if script is None:
+            continue
+        plain = False
+        inner = _parse(script, depth + 1) if depth < SCRIPTS_NESTED_MAX else None
+        problem = problem or (inner.problem if inner else "it is nested too deeply")
+        if inner:
+            commands += inner.commands
+            writes += inner.writes
+            functions |= inner.functions
+    if not commands and not problem and not reader.assigns:
+        problem = "it holds no command"
+    return CommandLine(tuple(commands), tuple(writes), frozenset(functions), problem, plain)
+
+
+def _script(command: SimpleCommand) -> str | None:
+    """The text that `sh -c` is given."""
+    for one in (command, *command.inner()):
+        if one.name in SHELLS:
+            for flag, word in itertools.pairwise(one.words[1:]):
+                if flag.fixed and re.fullmatch(r"-[a-z]*c", flag.text) and word.fixed:
+                    return word.text
+    return None
+
+
+class _Reader:
+    """Walks the syntax tree once and gathers."""
+
+    def __init__(self, data: bytes) -> None:
+        self.commands: list[SimpleCommand] = []
+        self.writes: list[str] = []
+        self.functions: set[str] = set()
+        self.problem = ""
+        self.plain = True
+        self.assigns = False
+        self._data = data
+
+    def is_blank(self, start: int, end: int | None) -> bool:
+        return _BLANK.match(self._data[start:end].decode(errors="replace")) is not None
+
+    def visit(self, node: Node, depth: int) -> None:
+        """Gather the commands in a node, and see whether it is plain."""
+        if depth > NESTING_MAX:
+            self.problem = self.problem or "it is nested too deeply"
+            return
+        self._check_plain(node)
+        match node.type:
+            case "command":
+                self._command(node, depth)
+                return
+            case "file_redirect":
+                self._redirect(node)
+            case "heredoc_redirect":
+                self._heredoc(node)
+            case "function_definition":
+                name = node.child_by_field_name("name")
+                self.functions.add(self._source(name) if name else "")
+            case "variable_assignment" | "declaration_command" | "unset_command":
+                self.assigns = True
+            case _:
+                pass
+        for child in node.children:
+            self.visit(child, depth + 1)
+
+    def _check_plain(self, node: Node) -> None:
+        """Nothing may lie between the children, and a token must be spelled as it is called."""
+        known = _PLAIN_NODES if node.is_named else _PLAIN_TOKENS
+        if node.type not in known and not node.type.isspace():
+            self.plain = False
+        if node.type in ("string", "heredoc_body", "concatenation"):
+            return
+        end = node.start_byte
+        for child in node.children:
+            if not self.is_blank(end, child.start_byte):
+                self.plain = False
+            end = child.end_byte
+        if node.children and not self.is_blank(end, node.end_byte):
+            self.plain = False
+
+    def _command(self, node: Node, depth: int) -> None:
+        words: list[Word] = []
+        assigns = False
+        end = -1
+        for child in node.children:
+            if child.type in _WORDS or child.type == "command_name":
+                if child.start_byte == end:
+                    self.plain = False
+                words.append(self._word(child))
+                end = child.end_byte
+            assigns = assigns or child.type == "variable_assignment"
+        if words:
+            self.commands.append(SimpleCommand(tuple(words), assigns))
+        for child in node.children:
+            self.visit(child, depth + 1)
+
+    def _redirect(self, node: Node) -> None:
+        tokens = [child.type for child in node.children if not child.is_named]
+        targets = [child for child in node.named_children if child.type != "file_descriptor"]
+        if len(targets) != 1:
+            # `>&-`, or words of the command that stand behind the target of its redirection.
+            self.plain = False
+        for target in targets[:1]:
+            word = self._word(target)
+            joins = tokens in ([">&"], ["<&"]) and word.text.isdecimal() and word.text.isascii()
+            if tokens != ["<"] and not joins and not (word.fixed and _NOWHERE.match(word.text)):
+                self.writes.append(word.text)
+
+    def _heredoc(self, node: Node) -> None:
+        """Plain when nothing in it is expanded and it ends where it seems to end."""
+        start = next((self._source(c) for c in node.children if c.type == "heredoc_start"), "")
+        body = next((c for c in node.children if c.type == "heredoc_body"), None)
+        quoted = start[:1] in ("'", '"') and start[-1:] == start[:1] and len(start) > 2
+        end = start[1:-1] if quoted else start
+        lines = self._text(body.start_byte, node.end_byte).split("\n") if body else []
+        as_seen = bool(lines) and lines[-1] == end and end not in lines[:-1]
+        if not (quoted and as_seen and _HEREDOC_END.match(end)):
+            self.plain = False
+
+    def _word(self, node: Node) -> Word:
+        """The value of a word; the commands in it are gathered by `visit`."""
+        source = self._source(node)
+        match node.type:
+            case "command_name":
+                return self._word(node.children[0]) if node.children else Word(source)
+            case "word" | "number" if not node.named_children:
+                bare = re.sub(r"\\.", "", source, flags=re.DOTALL)
+                if _UNSURE_WORD.search(bare) and not re.fullmatch(r"[\w./^~@-]*@\{\w+\}", bare):
+                    self.plain = False
+                value = re.sub(r"\\(.)", r"\1", source.replace("\\\n", ""), flags=re.DOTALL)
+                expands = bare not in ("{}", "[", "[[") and any(sign in bare for sign in "*?[{")
+                return Word(value, fixed=not expands)
+            case "raw_string":
+                return Word(source[1:-1])
+            case "string":
+                expands = any(child.type != "string_content" for child in node.named_children)
+                if not expands and re.search(r"[$`]", re.sub(r"\\.", "", source)):
+                    self.plain = False
+                text = re.sub(r'\\([$`"\\])', r"\1", source[1:-1].replace("\\\n", ""))
+                return Word(source, fixed=False) if expands else Word(text)
+            case "concatenation":
+                parts = [self._word(child) for child in node.children]
+                pairs = itertools.pairwise(node.children)
+                if any(before.end_byte != after.start_byte for before, after in pairs):
+                    self.plain = False
+                if all(part.fixed for part in parts):
+                    return Word("".join(part.text for part in parts))
+            case "==" | "=~":
+                return Word(source)
+            case _:
+                pass
+        return Word(source, fixed=False)
+
+    def _source(self, node: Node) -> str:
+        return self._text(node.start_byte, node.end_byte)
+
+    def _text(self, start: int, end: int) -> str:
+        return self._data[start:end].decode(errors="replace")

@@ -1,0 +1,331 @@
+"""A private copy of a git directory: what a command writes there, and what of it is taken over.
+
+Git executes what its configuration, hooks and some state files name. So a command never writes to a
+git directory itself: bubblewrap lays an overlay over it, and git, with the repository's own hooks,
+works in there. When the command has ended and nothing of it is alive, data is taken over from the
+overlay: objects, refs, logs, `HEAD`, the index, messages. The rest is reported and dropped.
+
+It is all or nothing where a part would leave the repository in a state that git did not make: with
+an index that names new submodules, in the middle of a rebase that would execute something, or when
+somebody else has changed the same files meanwhile.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+GIT_S: Final = 30.0
+"""How long git may take to list an index; it takes milliseconds."""
+
+STATE_BYTES_MAX: Final = 1 << 20
+"""The largest list of steps of a rebase that is taken over."""
+
+NAMED_MAX: Final = 5
+"""How many of the files that were not taken over are named."""
+
+_INNER: Final = r"(?P<inner>modules/(?:[^/]+/)+?)?(?:worktrees/[^/]+/)?"
+"""The git directory of a submodule or of a second work tree, in that of the repository."""
+
+_OBJECTS: Final = re.compile(
+    _INNER + r"objects/(?:[0-9a-f]{2}/[0-9a-f]{38,62}"
+    r"|pack/(?:pack|multi-pack-index)[-0-9a-f]*(?:\.(?:pack|idx|rev|bitmap|mtimes|keep|promisor))?"
+    r"|info/(?:packs|commit-graph|commit-graphs/[\w.-]+))\Z"
+)
+_DATA: Final = re.compile(
+    _INNER + r"(?:HEAD|index|(?:ORIG|FETCH|MERGE|CHERRY_PICK|REVERT|REBASE|AUTO_MERGE)_HEAD"
+    r"|AUTO_MERGE|MERGE_(?:MSG|MODE|RR|AUTOSTASH)|SQUASH_MSG|(?:COMMIT|TAG|NOTES|BRANCH)_EDITMSG"
+    r"|packed-refs|shallow|refs/.+|logs/.+|rr-cache/.+|info/(?:refs|exclude|sparse-checkout)"
+    r"|lfs/objects/.+|BISECT_(?:LOG|NAMES|START|TERMS|EXPECTED_REV|ANCESTORS_OK))\Z"
+)
+_STEPS: Final = re.compile(_INNER + r"(?:rebase-merge|rebase-apply|sequencer)/.+\Z")
+_STEP: Final = re.compile(
+    r"\s*(?:#.*|(?:pick|p|reword|r|edit|e|squash|s|fixup|f|drop|d|label|l|reset|t|merge|m|noop|break"
+    r"|b|update-ref|u|revert)\b.*)?\Z"
+)
+_NOT_IN_STEPS: Final = frozenset({"strategy", "strategy_opts", "gpg_sign_opt", "opts"})
+"""State files of a rebase that name programs or options of programs."""
+
+_TRACKING: Final = re.compile(r"branch\..+\.(remote|merge|rebase|pushremote|vscode-merge-base)\Z")
+_NEGLIGIBLE: Final = re.compile(
+    r"(?:.*/)?(?:[^/]+\.lock|gc\.(?:pid|log)|tmp_obj_\w+|fsmonitor--daemon.*)\Z|objects/incoming-.*"
+)
+"""What git leaves behind by chance, and nobody misses."""
+
+
+class _Change(NamedTuple):
+    """A path in the overlay, relative to the git directory; `gone` if it was removed."""
+
+    name: str
+    path: Path
+    gone: bool
+
+
+class GitOverlay:
+    """The overlay of one git directory for one command: a context manager.
+
+    `room` is a directory of the daemon's own, in which the overlay is kept for as long.
+    """
+
+    def __init__(self, git: Path, room: Path, told: Callable[[str], None]) -> None:
+        self._git: Final = git
+        self._room_parent: Final = room
+        self._told: Final = told
+        self._room: Path | None = None
+        self._began_ns = 0
+
+    def __enter__(self) -> "GitOverlay":
+        self._room_parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._room = Path(tempfile.mkdtemp(prefix="git-", dir=self._room_parent))
+        self.upper.mkdir(mode=0o755)
+        self._work.mkdir(mode=0o755)
+        # What changes in the git directory after this was changed by somebody else. The clock of
+        # the file system is the one that is compared with.
+        self._began_ns = self.upper.stat().st_ctime_ns
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._room
+        try:
+            self._take_over()
+        except OSError as error:
+            self._told(f"What the command wrote to {self._git} was not taken over: {error}.")
+        finally:
+            for folder, names, _files in os.walk(self._room):
+                for name in names:
+                    with contextlib.suppress(OSError):
+                        # Overlayfs leaves a directory that nobody may read.
+                        Path(folder, name).chmod(0o700, follow_symlinks=False)
+            shutil.rmtree(self._room, ignore_errors=True)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options for `bwrap`."""
+        source = ("--overlay-src", str(self._git))
+        return (*source, "--overlay", str(self.upper), str(self._work), str(self._git))
+
+    @property
+    def upper(self) -> Path:
+        """Where the overlay keeps what is written."""
+        assert self._room
+        return self._room / "upper"
+
+    @property
+    def _work(self) -> Path:
+        assert self._room
+        return self._room / "work"
+
+    def _take_over(self) -> None:
+        taken: list[_Change] = []
+        left: list[str] = []
+        configured: _Change | None = None
+        for change in _changes(self.upper, self._git):
+            if change.name == "config":
+                configured = change
+            elif _is_data(change, self._git) or self._is_safe_step(change):
+                taken.append(change)
+            elif not _NEGLIGIBLE.match(change.name):
+                left.append(change.name)
+        unsafe = [name for name in left if _STEPS.match(name)]
+        if problem := self._problem(taken, unsafe):
+            self._told(f"Nothing that the command wrote to {self._git} was taken over: {problem}.")
+            return
+        # Objects first and what points to them last: git's own order.
+        for change in sorted(taken, key=_order):
+            self._copy(change)
+        if configured:
+            left += self._take_over_tracking(configured)
+        if left:
+            names = ", ".join(left[:NAMED_MAX]) + (" …" if len(left) > NAMED_MAX else "")
+            self._told(
+                f"Git may execute what is in {names}: what the command wrote there was not kept. "
+                f"Who wants it has to run the command outside of the sandbox."
+            )
+
+    def _problem(self, taken: list[_Change], unsafe: list[str]) -> str:
+        if unsafe:
+            return f"{unsafe[0]} would make git execute something when it goes on"
+        for change in taken:
+            if not _OBJECTS.match(change.name) and self._changed_meanwhile(change.name):
+                return f"{change.name} was changed by somebody else meanwhile"
+            is_index = change.name.rpartition("/")[2] == "index" and not change.gone
+            if is_index and (
+                new := _submodules(change.path) - _submodules(self._git / change.name)
+            ):
+                return f"the index names a new submodule, {min(new)}"
+        return ""
+
+    def _changed_meanwhile(self, name: str) -> bool:
+        if Path(self._git, f"{name}.lock").exists():
+            return True
+        try:
+            state = os.lstat(self._git / name)
+        except OSError:
+            return False
+        return stat.S_ISREG(state.st_mode) and state.st_ctime_ns > self._began_ns
+
+    def _copy(self, change: _Change) -> None:
+        target = self._git / change.name
+        if change.gone:
+            with contextlib.suppress(FileNotFoundError):
+                if target.is_dir() and not target.is_symlink():
+                    shutil.rmtree(target)
+                else:
+                    target.unlink()
+            return
+        for parent in reversed(Path(change.name).parents[:-1]):
+            if not (folder := self._git / parent).is_dir():
+                folder.unlink(missing_ok=True)
+                folder.mkdir()
+        if _OBJECTS.match(change.name) and target.is_file():
+            return
+        # Renamed into place, as git does it: nobody sees half of a file.
+        handle, name = tempfile.mkstemp(prefix="tmp_obj_", dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as copy, change.path.open("rb") as source:
+                shutil.copyfileobj(source, copy)
+                copy.flush()
+                os.fsync(copy.fileno())
+                os.fchmod(copy.fileno(), stat.S_IMODE(change.path.stat().st_mode) & 0o666)
+            Path(name).replace(target)
+        except OSError:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+    def _is_safe_step(self, change: _Change) -> bool:
+        """Whether a state file of a rebase is there for its data: nothing in it is executed."""
+        if not _STEPS.match(change.name):
+            return False
+        name = change.name.rpartition("/")[2]
+        if change.gone:
+            return True
+        size = change.path.stat().st_size
+        if name in _NOT_IN_STEPS:
+            return size == 0
+        if name.startswith(("git-rebase-todo", "todo", "done")):
+            text = change.path.read_text(errors="replace") if size <= STATE_BYTES_MAX else "exec"
+            return all(_STEP.match(line) for line in text.split("\n"))
+        return True
+
+    def _take_over_tracking(self, change: _Change) -> list[str]:
+        """Which branch follows which one: the only part of the configuration that is data.
+
+        Returns the keys that were not taken over.
+        """
+        before, after = _settings(self._git / "config"), _settings(change.path)
+        remotes = {key.split(".", 1)[1].rpartition(".")[0] for key in before if _is_url(key)} | {
+            "."
+        }
+        left: list[str] = []
+        for key in sorted({*before, *after}):
+            if before.get(key) == after.get(key):
+                continue
+            value = after.get(key)
+            tracks = _TRACKING.match(key)
+            safe = value is None or (
+                len(value) == 1
+                and (value[0] in remotes if key.endswith("remote") else _is_ref(value[0]))
+            )
+            if tracks and safe:
+                _set(self._git / "config", key, value)
+            else:
+                left.append(f"config ({key})")
+        return left
+
+
+def _changes(upper: Path, git: Path) -> Iterator[_Change]:
+    """What is in the overlay: files, and what was removed from below it."""
+    for folder, names, files in os.walk(upper):
+        place = Path(folder)
+        attributes = {name.rpartition(".")[2] for name in os.listxattr(place)}
+        if "redirect" in attributes:
+            raise OSError(f"{place.relative_to(upper)} was renamed as a whole")
+        if "opaque" in attributes:
+            below = git / place.relative_to(upper)
+            for name in sorted(set(os.listdir(below) if below.is_dir() else ()) - {*names, *files}):  # noqa: PTH208
+                yield _Change(str(place.relative_to(upper) / name), place / name, gone=True)
+        for name in (*files, *(one for one in names if (place / one).is_symlink())):
+            path = place / name
+            # Overlayfs marks what is gone by a device with the number 0.
+            gone = stat.S_ISCHR(path.lstat().st_mode)
+            yield _Change(str(path.relative_to(upper)), path, gone)
+
+
+def _is_data(change: _Change, git: Path) -> bool:
+    named = _OBJECTS.match(change.name) or _DATA.match(change.name)
+    if named is None or _NEGLIGIBLE.match(change.name):
+        return False
+    if named["inner"] and not (git / named["inner"] / "HEAD").is_file():
+        return False
+    return change.gone or stat.S_ISREG(change.path.lstat().st_mode)
+
+
+def _order(change: _Change) -> tuple[bool, int, str]:
+    kinds = ("objects/", "logs/", "refs/", "packed-refs", "HEAD", "index")
+    # What was packed is removed when the pack is there.
+    found = (number for number, kind in enumerate(kinds) if kind in change.name)
+    return change.gone, next(found, len(kinds)), change.name
+
+
+def _submodules(index: Path) -> set[str]:
+    """The paths of an index that are other repositories; a git of its own lists them."""
+    if not index.exists():
+        return set()
+    with tempfile.TemporaryDirectory() as empty:
+        clean = {"PATH": os.environ.get("PATH", os.defpath), "HOME": empty}
+        _git(("init", "--quiet", "--bare", empty), clean, empty)
+        listing = {**clean, "GIT_DIR": empty, "GIT_INDEX_FILE": str(index)}
+        listed = _git(("ls-files", "--stage", "-z"), listing, empty)
+    entries = (entry.partition("\t") for entry in listed.split("\0"))
+    return {path for mode, _, path in entries if mode.startswith("160000")}
+
+
+def _settings(config: Path) -> dict[str, tuple[str, ...]]:
+    """The keys and values of a file of git's configuration, without what it includes."""
+    found: dict[str, tuple[str, ...]] = {}
+    clean = {"PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent"}
+    if not config.is_file():
+        return found
+    listed = _git(("config", "--file", str(config), "--null", "--list"), clean, "/")
+    for line in listed.split("\0"):
+        key, _, value = line.partition("\n")
+        if key:
+            found[key] = (*found.get(key, ()), value)
+    return found
+
+
+def _set(config: Path, key: str, value: tuple[str, ...] | None) -> None:
+    clean = {"PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent"}
+    change = ("--replace-all", key, value[0]) if value else ("--unset-all", key)
+    _git(("config", "--file", str(config), *change), clean, "/")
+
+
+def _git(arguments: tuple[str, ...], variables: dict[str, str], directory: str) -> str:
+    """Run git on files alone; raises `OSError` when it does not work."""
+    try:
+        done = subprocess.run(
+            ("git", *arguments),
+            capture_output=True,
+            check=True,
+            cwd=directory,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            timeout=GIT_S,
+        )
+    except subprocess.SubprocessError as error:
+        raise OSError(f"git could not read what was written ({error})") from error
+    return os.fsdecode(done.stdout)
+
+
+def _is_url(key: str) -> bool:
+    return key.startswith("remote.") and key.endswith(".url")
+
+
+def _is_ref(value: str) -> bool:
+    return value.startswith("refs/") or value in ("true", "false", "merges")
