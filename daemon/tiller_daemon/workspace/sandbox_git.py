@@ -259,6 +259,8 @@ def _changes(upper: Path, git: Path) -> Iterator[_Change]:
 
 def _is_data(change: _Change, git: Path) -> bool:
     named = _OBJECTS.match(change.name) or _DATA.match(change.name)
+    if change.gone and re.fullmatch(r"objects/[0-9a-f]{2}", change.name):
+        return True
     if named is None or _NEGLIGIBLE.match(change.name):
         return False
     if named["inner"] and not (git / named["inner"] / "HEAD").is_file():

@@ -166,6 +166,8 @@ def _grant_opened(ruleset: int, opened: int, path: str, rights: int, holes: Sequ
     if not inner:
         if not stat.S_ISDIR(os.fstat(opened).st_mode):
             rights &= _OF_FILES
+        if not rights:
+            return
         rule = struct.pack("=Qi", rights, opened)
         _call(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.c_char_p(rule), 0)
         return
