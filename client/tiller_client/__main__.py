@@ -96,16 +96,15 @@ def _prepare(stream: TextIO) -> None:
 
 def _complain(text: str) -> None:
     from tiller_client.console import complain
-    from tiller_client.text import harmless
 
-    complain(harmless(text))
+    complain(text)
 
 
 def _report_bug(error: Exception) -> int:
     import traceback
 
     if os.environ.get("TILLER_DEBUG"):
-        traceback.print_exception(error)
+        _complain("".join(traceback.format_exception(error)))
         return 1
     place = traceback.extract_tb(error.__traceback__)[-1]
     _complain(

@@ -7,6 +7,7 @@ Standard library only, as it is read by every start, `--help` included. `family`
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 _AddParser = Callable[..., argparse.ArgumentParser]
 """`add_parser` of what `add_subparsers` returns; argparse has no public name for its class."""
@@ -33,7 +34,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="tiller",
         description=DESCRIPTION,
         epilog=EPILOG,
@@ -264,6 +265,16 @@ def _positive(text: str) -> int:
 
 
 _positive.__name__ = "positive number"
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that repeats words of the command line harmlessly."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and what is wrong, and end."""
+        from tiller_client.text import harmless
+
+        super().error(harmless(message))
 
 
 class _Version(argparse.Action):

@@ -1,17 +1,20 @@
 """Where text goes: terminal or pipe, stdout or stderr, and the one line at the bottom that moves.
 
-What the text says is made elsewhere. A terminal gets everything in the order in which it happened.
-When stdout is a pipe and the verb keeps answers apart, stdout carries the final message alone.
+What the text says is made elsewhere. Nothing else writes to stdout and stderr, and what is written
+here is harmless whoever wrote it first, on a terminal or not. A terminal gets everything in the
+order in which it happened. When stdout is a pipe and the verb keeps answers apart, stdout carries
+the final message alone.
 """
 
 import os
 import sys
 from collections.abc import Iterable
+from typing import TextIO
 
 import msgspec
 
 from tiller_client.render import Piece
-from tiller_client.text import Paint, cells, cut, harmless, json_line, pad
+from tiller_client.text import Paint, cells, cut, json_line, on_screen, pad
 
 WIDTH_PIPED = 100
 """Columns for what does not go to a terminal."""
@@ -31,15 +34,15 @@ def give_up_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def say(text: str = "") -> None:
-    """Write a line for people to stdout; the caller made it harmless."""
-    sys.stdout.write(text + "\n")
+def say(text: str = "", *, end: str = "\n") -> None:
+    """Write a line for people to stdout."""
+    _write(sys.stdout, text + end)
 
 
 def complain(text: str) -> None:
     """Write a sentence to stderr, after the program's name."""
     sys.stdout.flush()
-    sys.stderr.write(f"tiller: {text}\n")
+    _write(sys.stderr, f"tiller: {text}\n")
     sys.stderr.flush()
 
 
@@ -82,11 +85,11 @@ class Console:
                 text += self._held + piece.text
                 self._held = ""
         if text:
-            self._write(self._without_bottom() + text)
+            self._write(text)
 
     def line(self, text: str) -> None:
-        """Write one line of progress; the caller made it harmless."""
-        self._write(self._without_bottom() + text + "\n")
+        """Write one line of progress."""
+        self._write(text + "\n")
 
     def final(self, message: str, *, interrupted: bool) -> None:
         """Write the last message of a turn to stdout, if answers are kept apart.
@@ -99,13 +102,13 @@ class Console:
             return
         text = message + ("" if message.endswith("\n") else "\n")
         try:
-            sys.stdout.write(text)
+            _write(sys.stdout, text)
             sys.stdout.flush()
         except BrokenPipeError:
             if not interrupted:
                 raise
             give_up_stdout()
-            self._write(self._without_bottom() + harmless(text))
+            self._write(text)
 
     def bottom(self, text: str) -> None:
         """Show `text` as the line at the bottom, or take that line away; on a terminal only.
@@ -117,27 +120,30 @@ class Console:
             return
         if self._bottom and text and cells(text) <= cells(self._bottom):
             text = pad(text, cells(self._bottom))
-            self._write(f"{_SAVE_CURSOR}\r{self.paint.dim(text)}{_RESTORE_CURSOR}")
+            _write(self._out, self.paint.dim(text), f"{_SAVE_CURSOR}\r", _RESTORE_CURSOR)
+            self._out.flush()
         else:
-            self._write(self._without_bottom() + (self.paint.dim(text + " ") if text else ""))
+            self._write(self.paint.dim(text + " ") if text else "")
         self._bottom = text
 
     def entered(self) -> None:
         """The user ended a line: the terminal went on to the next by itself."""
         self._bottom = ""
 
-    def _without_bottom(self) -> str:
-        erase = _ERASE_LINE if self._bottom else ""
-        self._bottom = ""
-        return erase
-
     def _write(self, text: str) -> None:
-        if text:
-            self._out.write(text)
-            self._out.flush()
+        """Write in place of the line at the bottom."""
+        _write(self._out, text, _ERASE_LINE if self._bottom else "")
+        self._out.flush()
+        self._bottom = ""
+
+
+def _write(stream: TextIO, text: str, before: str = "", after: str = "") -> None:
+    """The one place where text for people goes out; `before` and `after` move the cursor."""
+    stream.write(f"{before}{on_screen(text)}{after}")
 
 
 def _is_terminal(descriptor: int) -> bool:
+    """Whether it is a terminal that can be steered; a dumb one is written to like a pipe."""
     return os.isatty(descriptor) and os.environ.get("TERM") != "dumb"
 
 
@@ -148,6 +154,6 @@ def _wants_colour(*, terminal: bool) -> bool:
 
 def _width(descriptor: int) -> int:
     """The columns of a terminal, of which one without a size has as many as a pipe."""
-    if not _is_terminal(descriptor):
+    if not os.isatty(descriptor):
         return WIDTH_PIPED
     return os.get_terminal_size(descriptor).columns or WIDTH_PIPED

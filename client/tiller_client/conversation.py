@@ -60,7 +60,9 @@ class Conversation:
         )
         self._requests: dict[str, Request] = {}
         self._hinted: set[str] = set()
+        self._shown = ""
         self._asked = ""
+        self._answered = ""
         self._rejecting = ""
         self.busy = False
         self.idle = True
@@ -78,6 +80,7 @@ class Conversation:
         self._renderer.width = self._console.width
         if happening.started_over:
             self._requests.clear()
+            self._answered = ""
             self._console.show(self._renderer.end_line())
             complain("the daemon has another log now; following the session from its start")
         for event in happening.events:
@@ -107,12 +110,15 @@ class Conversation:
             case TurnEnded():
                 self.busy = False
                 self._requests.clear()
+                self._answered = ""
             case RequestOpened(request):
                 self._requests[request.id] = request
             case RequestResolved(request_id):
                 self._requests.pop(request_id, None)
                 if self._rejecting == request_id:
                     self._rejecting = ""
+                if self._answered == request_id:
+                    self._answered = ""
             case _:
                 pass
 
@@ -124,6 +130,8 @@ class Conversation:
             interrupted = event.body.outcome == "interrupted"
             self._console.final(event.body.last_message, interrupted=interrupted)
         self._console.show(self._renderer.feed(event))
+        if isinstance(event.body, RequestOpened):
+            self._shown = event.body.request.id
 
     def _ask_next(self) -> None:
         """Put the oldest open request to whoever sits here, or say how to answer elsewhere."""
@@ -131,11 +139,12 @@ class Conversation:
             for request in self._requests.values():
                 if request.id not in self._hinted:
                     self._hinted.add(request.id)
+                    self._show_whole(request)
                     complain(_how_to_answer(request))
             self._console.bottom(self._moving_line())
             return
         request = next(iter(self._requests.values()), None)
-        if request is None:
+        if request is None or self._answered:  # what became of the last one stands below it
             self._console.bottom(self._moving_line())
             return
         if request.id != self._asked:
@@ -143,10 +152,14 @@ class Conversation:
                 self._console.entered()
                 self._send(line.rstrip("\r\n"))
             self._asked = request.id
-        if self._json and request.id not in self._hinted:
-            self._hinted.add(request.id)
-            self._console.line(f"? {one_line(request.title)} {one_line(request.detail)}".rstrip())
+        self._show_whole(request)
         self._console.bottom(prompt_for(request, rejecting=self._rejecting == request.id))
+
+    def _show_whole(self, request: Request) -> None:
+        """See to it that of all requests this one was shown last: it is what gets the answer."""
+        if self._shown != request.id:
+            self._shown = request.id
+            self._console.show(self._renderer.ask(request))
 
     def _moving_line(self) -> str:
         if not self._renderer.at_line_start:
@@ -177,6 +190,7 @@ class Conversation:
         self._requests.pop(request.id, None)
         try:
             self._connection.submit(Answer(request.id, reply.decision, reply.text))
+            self._answered = request.id
         except RejectedError as error:
             self._console.line(f"  {one_line(str(error))}")
 

@@ -18,8 +18,8 @@ from tiller_client.render_item import (
     call_lines,
     input_line,
     item_block,
-    request_block,
 )
+from tiller_client.render_request import request_block
 from tiller_client.text import Paint, count, cut, dollars, harmless, one_line, seconds
 from tiller_client.wrap import Wrap
 from tiller_protocol.events import (
@@ -48,7 +48,15 @@ from tiller_protocol.events import (
     TurnStarted,
     WarningRaised,
 )
-from tiller_protocol.items import AssistantMessage, Item, Reasoning, ToolCall, Usage, UserMessage
+from tiller_protocol.items import (
+    AssistantMessage,
+    Item,
+    Reasoning,
+    Request,
+    ToolCall,
+    Usage,
+    UserMessage,
+)
 from tiller_protocol.settings import Settings
 
 FIELDS = Settings.__struct_fields__
@@ -64,7 +72,7 @@ Kind = Literal["answer", "progress"]
 
 
 class Piece(NamedTuple):
-    """Text to be written next, painted and harmless."""
+    """Text to be written next, painted."""
 
     kind: Kind
     text: str
@@ -107,6 +115,10 @@ class Renderer:
         """What to write for the next event; often nothing."""
         return list(self._body(event.body, event))
 
+    def ask(self, request: Request) -> list[Piece]:
+        """What to write for a request that is to be answered now, be it again."""
+        return list(self._line(request_block(request, self._paint, self.width)))
+
     def end_line(self) -> list[Piece]:
         """What to write so that the next piece begins a line."""
         return list(self._leave_stream())
@@ -147,14 +159,13 @@ class Renderer:
                 yield from self._status(body, event.time)
             case TurnStarted():
                 context = body.context
-                yield from self._line(
-                    self._paint.dim(f"{context.model} as {context.agent} in {context.workspace}")
-                )
+                place = f"{context.model} as {context.agent} in {context.workspace}"
+                yield from self._line(self._paint.dim(one_line(place)))
             case TurnEnded():
                 yield from self._turn_ended(body)
             case RequestOpened():
                 self._diffs_asked.add(body.request.detail)
-                yield from self._line(request_block(body.request, self._paint))
+                yield from self.ask(body.request)
             case RequestResolved():
                 yield from self._resolved(body)
             case PlanUpdated():

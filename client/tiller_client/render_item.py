@@ -1,10 +1,12 @@
-"""One item, call, diff or request as text; pure. The order of events is `render`'s."""
+"""One item, call or diff as text; pure. The order of events is `render`'s."""
 
-import json
 import sys
 from collections.abc import Iterable
 from typing import Any, assert_never, cast
 
+import msgspec
+
+from tiller_client.render_request import request_block
 from tiller_client.text import (
     Paint,
     cells,
@@ -27,7 +29,6 @@ from tiller_protocol.items import (
     Patch,
     QueuedInput,
     Reasoning,
-    Request,
     ToolCall,
     Usage,
     UserMessage,
@@ -71,8 +72,8 @@ def call_title(call: ToolCall) -> str:
     if call.title:
         return one_line(call.title)
     try:
-        arguments: object = json.loads(call.arguments or "{}")
-    except ValueError:
+        arguments: object = msgspec.json.decode(call.arguments or "{}")
+    except (ValueError, RecursionError):
         return ""
     if not isinstance(arguments, dict):
         return ""
@@ -104,9 +105,10 @@ def call_lines(call: ToolCall, paint: Paint, width: int) -> str:
     """
     failed = call.state == "error" or bool(call.exit_status)
     state = call_state(call)
-    title = cut(call_title(call), width - cells(call.name) - cells(state) - 5)
+    name = one_line(call.name)
+    title = cut(call_title(call), width - cells(name) - cells(state) - 5)
     tint = paint.bad if failed else paint.good if call.state == "completed" else paint.dim
-    head = f"{tint('●')} {paint.bold(one_line(call.name))} {title} {tint(state)}"
+    head = f"{tint('●')} {paint.bold(name)} {title} {tint(state)}"
     below = [head.replace("  ", " ")]
     below.extend(paint.dim(f"    {label}") for label in attached((), call.images))
     if call.diff:
@@ -126,24 +128,6 @@ def diff_lines(diff: str, paint: Paint, width: int, lines_max: int) -> str:
     if len(lines) > lines_max:
         shown.append(paint.dim(f"    … {_lines(len(lines) - lines_max, 'more ')}"))
     return "\n".join(shown)
-
-
-def request_block(request: Request, paint: Paint) -> str:
-    """A request, never cut: what is hidden here could be what is allowed."""
-    title = one_line(request.title) or request.kind
-    blocks = [paint.asking(f"? {title}")]
-    said = [title]
-    for text in (*request.subjects, request.detail):
-        if text.strip() and not any(f" {one}".endswith(f" {text.strip()}") for one in said):
-            said.append(text)
-            blocks.append(_diff_or_text(text, paint))
-    if request.always:
-        patterns = ", ".join(map(one_line, request.always))
-        blocks.append(paint.dim(f"    always would allow {request.permission}: {patterns}"))
-    blocks.extend(
-        f"    {number}. {one_line(choice)}" for number, choice in enumerate(request.choices, 1)
-    )
-    return "\n".join(blocks)
 
 
 def item_block(item: Item, paint: Paint, width: int) -> str:
@@ -214,7 +198,7 @@ def transcript(snapshot: Snapshot, paint: Paint, width: int) -> str:
             continue  # It holds what only the provider reads.
         before = "\n" if isinstance(item, UserMessage) else ""
         lines.append(before + item_block(item, paint, width))
-    lines.extend(request_block(request, paint) for request in snapshot.requests)
+    lines.extend(request_block(request, paint, width) for request in snapshot.requests)
     running = [one for one in snapshot.background if one.state == "running"]
     lines.extend(paint.dim(background_line(one)) for one in running)
     lines.extend(paint.dim(f"queued: {input_line(queued)}") for queued in snapshot.queue)
@@ -237,12 +221,6 @@ def _cost(snapshot: Snapshot) -> str:
         return dollars(snapshot.cost)
     requests = "1 request" if snapshot.unpriced == 1 else f"{snapshot.unpriced} requests"
     return f"{dollars(snapshot.cost)} and {requests} of unknown price"
-
-
-def _diff_or_text(text: str, paint: Paint) -> str:
-    if text.startswith(("--- ", "@@ ")) and "\n@@ " in f"\n{text}":
-        return diff_lines(text, paint, UNCUT, UNCUT)
-    return indent(harmless(text), "    ")
 
 
 def _tail(output: str, width: int, spill_path: str) -> str:

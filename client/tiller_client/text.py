@@ -1,29 +1,53 @@
-"""Text for terminals, pure: making it harmless, measuring it in cells, cutting it, painting it."""
+"""Text for terminals, pure: making it harmless, measuring it in cells, cutting it, painting it.
+
+Which characters are shown as they are is decided by their Unicode properties. The others are made
+visible: a control of C0 by its picture (`␛`), any other by its number (`⟨U+202E⟩`).
+"""
 
 import re
 import unicodedata
+from collections.abc import Callable, Iterator, Mapping
 
-_CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+_IGNORABLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0100-\U000e01ef]"
 )
-"""C0 but tab and newline, DEL, C1, the marks that turn the direction of text, lone surrogates."""
+"""What Unicode calls `Default_Ignorable_Code_Point` among letters and marks: it leaves no trace.
 
-_C1_OR_LINE_END = re.compile("[\x7f-\x9f\u2028\u2029]")
+The rest of that property shows in the category already, new characters included.
+"""
+
+_JOINERS = "\u200c\u200d\ufe0e\ufe0f"
+"""`Join_Control` and the two selectors of emoji: prose is misspelt without them."""
+
+_BLANK_SYMBOLS = "\u2800\U00016fe4\U0001d159"
+"""Symbols and a mark without ink that are not ignorable; patterns in Braille begin with one."""
+
+_NOTATION = frozenset("⟨" + "".join(map(chr, range(0x2400, 0x2422))))
+"""What stands for something else in a verbatim text, and hence never for itself."""
+
+_JOINING_LETTERS = re.compile("[\u1160-\u11ff\ud7b0-\ud7ff]")
+"""Vowels and finals of Hangul that a terminal puts onto the letter before, or drops if it can't."""
 
 _SPACE = re.compile(r"\s+")
+_TRAILING_BLANKS = re.compile(r" +$", re.MULTILINE)
 
 ELLIPSIS = "…"
+BLANK_SHOWN = "␠"
+
+MARKS_MAX = 2
+"""Marks on one character that a verbatim text shows as they are; terminals drop some of a flood."""
 
 DOLLARS_SHOWN_MIN = 0.0001
 
 
 def harmless(text: str) -> str:
-    """`text` with every character that could steer a terminal made visible instead.
+    """`text` with every character that could steer a terminal, or hides, made visible instead.
 
-    An escape becomes `␛`, a C1 control or a mark of direction `�`; tab and newline stay, a carriage
-    return before a newline goes. Pieces give what the whole gives, unless cut between those two.
+    Tab and newline stay, a carriage return before a newline goes. Pieces give what the whole gives,
+    unless cut between those two. What is harmless already stays as it is.
     """
-    return _CONTROL.sub(_visible, text.replace("\r\n", "\n"))
+    return text.replace("\r\n", "\n").translate(_PROSE)
 
 
 def one_line(text: str) -> str:
@@ -31,13 +55,46 @@ def one_line(text: str) -> str:
     return harmless(_SPACE.sub(" ", text)).strip()
 
 
+def verbatim(text: str) -> str:
+    """`text` so that it can be read back character by character; lines stay lines.
+
+    For what somebody allows: nothing hides, and nothing stands for something else. A tab is `␉`, a
+    blank at the end of a line `␠`, any other kind of blank its number, and so are marks that do not
+    stand on a character or are too many on it. A character that this notation needs is shown by
+    its number.
+    """
+    if not text.isascii():
+        return _TRAILING_BLANKS.sub(_shown_blanks, "".join(_with_few_marks(text)))
+    return _TRAILING_BLANKS.sub(_shown_blanks, text.translate(_VERBATIM))
+
+
+def rows(text: str, width: int) -> list[str]:
+    """A verbatim line in pieces of at most `width` columns; a blank at the end of one shows."""
+    found: list[str] = []
+    begin = column = 0
+    for at, character in enumerate(text):
+        needed = _cell(character)
+        if column + needed > width and at > begin:
+            found.append(_TRAILING_BLANKS.sub(_shown_blanks, text[begin:at]))
+            begin, column = at, 0
+        column += needed
+    return [*found, text[begin:]]
+
+
 def json_line(encoded: bytes) -> str:
     """Encoded JSON as text that is one line to every reader and harmless on a terminal.
 
-    Controls of C1 and the Unicode line ends, which JSON allows in strings, are escaped.
+    What hides or steers, and JSON allows in strings, is escaped; the value stays the same.
     """
-    text = encoded.decode()
-    return _C1_OR_LINE_END.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    return encoded.decode().translate(_JSON)
+
+
+def on_screen(text: str) -> str:
+    """What is written to a stream for people: `harmless`, with the marks of `Paint` as colours.
+
+    Everything passes here, so that what was not made harmless before does no harm either.
+    """
+    return text.translate(_SCREEN)
 
 
 def cells(text: str) -> int:
@@ -112,47 +169,127 @@ def count(number: int) -> str:
     return f"{number / 1_000_000:.1f}M"
 
 
+_PLAIN, _BOLD, _DIM, _RED, _GREEN, _YELLOW = "\ud800\ud801\ud802\ud803\ud804\ud805"
+"""Marks of colours: halves of surrogate pairs, which no text decoded from bytes holds."""
+
+_COLOURS = {_PLAIN: "0", _BOLD: "1", _DIM: "2", _RED: "31", _GREEN: "32", _YELLOW: "33"}
+
+
 class Paint:
-    """Colours, or none: every method returns its text, painted if `colour` is true."""
+    """Colours, or none: every method returns its text, marked if `colour` is true.
+
+    A mark becomes a colour when it is written (`on_screen`).
+    """
 
     def __init__(self, *, colour: bool) -> None:
         self.colour = colour
 
     def dim(self, text: str) -> str:
         """For what matters less."""
-        return self._painted("2", text)
+        return self._painted(_DIM, text)
 
     def bold(self, text: str) -> str:
         """For names and headings."""
-        return self._painted("1", text)
+        return self._painted(_BOLD, text)
 
     def good(self, text: str) -> str:
         """For what succeeded, and for added lines."""
-        return self._painted("32", text)
+        return self._painted(_GREEN, text)
 
     def bad(self, text: str) -> str:
         """For what failed, and for removed lines."""
-        return self._painted("31", text)
+        return self._painted(_RED, text)
 
     def asking(self, text: str) -> str:
         """For what waits or wants an answer."""
-        return self._painted("33", text)
+        return self._painted(_YELLOW, text)
 
-    def _painted(self, code: str, text: str) -> str:
+    def _painted(self, mark: str, text: str) -> str:
         """Each line is painted by itself, so that a cut output leaves no colour behind."""
         if not self.colour or not text:
             return text
-        return "\n".join(f"\x1b[{code}m{line}\x1b[0m" if line else "" for line in text.split("\n"))
+        return "\n".join(f"{mark}{line}{_PLAIN}" if line else "" for line in text.split("\n"))
 
 
-def _visible(found: re.Match[str]) -> str:
-    code = ord(found.group())
+class _Table(dict[int, str]):
+    """How each character is shown, for `str.translate`; found out when it comes first."""
+
+    def __init__(self, show: Callable[[str], str], given: Mapping[str, str]) -> None:
+        super().__init__({ord(character): shown for character, shown in given.items()})
+        self._show = show
+
+    def __missing__(self, code: int) -> str:
+        shown = self[code] = self._show(chr(code))
+        return shown
+
+
+def _leaves_a_trace(character: str) -> bool:
+    """Whether it is seen: neither a control, format, private, unassigned nor ignorable character.
+
+    A blank other than the usual one counts as seen: it takes room.
+    """
+    printable = character.isprintable() or unicodedata.category(character) == "Zs"
+    return printable and not _IGNORABLE.match(character)
+
+
+def _in_prose(character: str) -> str:
+    seen = _leaves_a_trace(character) or character in _JOINERS
+    return character if seen else _visible(character)
+
+
+def _in_verbatim(character: str) -> str:
+    seen = character.isprintable() and not _IGNORABLE.match(character)
+    doubtful = character in _NOTATION or character in _BLANK_SYMBOLS
+    doubtful = doubtful or _JOINING_LETTERS.match(character)
+    return character if seen and not doubtful else _visible(character)
+
+
+def _in_json(character: str) -> str:
+    if _leaves_a_trace(character):
+        return character
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def _visible(character: str) -> str:
+    code = ord(character)
     if code < 0x20:
         return chr(0x2400 + code)
-    return "\u2421" if code == 0x7F else "\ufffd"
+    return "␡" if code == 0x7F else f"⟨U+{code:04X}⟩"
+
+
+_AS_IT_IS = {"\n": "\n", "\t": "\t"}
+_PROSE = _Table(_in_prose, _AS_IT_IS)
+_VERBATIM = _Table(_in_verbatim, {"\n": "\n"})
+_JSON = _Table(_in_json, {})
+_SCREEN = _Table(_in_prose, _AS_IT_IS | {mark: f"\x1b[{code}m" for mark, code in _COLOURS.items()})
+
+
+def _with_few_marks(text: str) -> Iterator[str]:
+    """Each character as it is shown; a mark by its number unless it is one of few on another."""
+    room = 0
+    for character in text:
+        shown = _VERBATIM[ord(character)]
+        if shown != character or character.isspace():
+            room = 0
+        elif not _is_mark(character):
+            room = MARKS_MAX
+        elif room:
+            room -= 1
+        else:
+            shown = _visible(character)
+        yield shown
+
+
+def _shown_blanks(found: re.Match[str]) -> str:
+    return BLANK_SHOWN * len(found.group())
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character) in ("Me", "Mn")
 
 
 def _cell(character: str) -> int:
-    if unicodedata.combining(character) or unicodedata.category(character) in ("Cf", "Me", "Mn"):
+    if unicodedata.category(character) in ("Cf", "Me", "Mn") or _JOINING_LETTERS.match(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -225,13 +225,16 @@ class BackgroundCommand(Struct, frozen=True, omit_defaults=True):
 RequestKind = Literal["approval", "doom_loop", "question"]
 Decision = Literal["once", "always", "reject", "answer"]
 Resolution = Literal["once", "always", "reject", "answer", "cancelled"]
+DetailKind = Literal["text", "command", "diff"]
 
 
 class Request(Struct, frozen=True, omit_defaults=True):
     """A question of the daemon to the user; answered once, by any frontend.
 
     `subjects` are what the permission rules are matched against (a command, a path); `always` are
-    the patterns that the answer `always` would allow for the rest of the session.
+    the patterns that the answer `always` would allow for the rest of the session. `title` is a
+    summary in one line; `detail` is all of what is asked about, and `detail_kind` says what it is:
+    nobody guesses that from its text.
     """
 
     id: str
@@ -243,3 +246,4 @@ class Request(Struct, frozen=True, omit_defaults=True):
     always: tuple[str, ...] = ()
     detail: str = ""
     choices: tuple[str, ...] = ()
+    detail_kind: DetailKind = "text"

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from support.said import ended, started, text_item, tool_call
+from support.said import CONTEXT, ended, started, text_item, tool_call
 from tiller_client.render import Renderer
-from tiller_client.render_item import call_title, diff_lines, request_block, transcript
+from tiller_client.render_item import call_title, diff_lines, transcript
+from tiller_client.render_request import request_block
 from tiller_client.text import Paint, cells
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
@@ -30,6 +31,7 @@ from tiller_protocol.events import (
     StepStarted,
     ToolCallUpdated,
     TurnEnded,
+    TurnStarted,
     WarningRaised,
 )
 from tiller_protocol.items import (
@@ -218,10 +220,46 @@ def test_escapes_of_models_and_tools_do_not_get_through() -> None:
 def test_what_is_asked_is_never_cut_and_shows_every_line_of_a_command() -> None:
     command = "true " + "x" * 500 + "\nrm -rf ~"
     request = Request("r", "approval", "bash", subjects=(command,), always=("true *",))
-    block = request_block(request, PLAIN)
-    assert "x" * 500 in block
-    assert "    rm -rf ~" in block.splitlines()
-    assert "true *" in block
+    block = request_block(request, PLAIN, 80)
+    assert block.replace("\n  ↳ ", "").splitlines() == [
+        "? bash",
+        f"  · true {'x' * 500}",
+        "    rm -rf ~",
+        "    always would allow : true *",
+    ]
+    assert max(map(cells, block.splitlines())) < 80
+
+
+def test_a_diff_is_shown_as_one_only_when_the_daemon_says_that_it_is_and_then_whole() -> None:
+    painted = Paint(colour=True)
+    said = Request(
+        "r", "approval", "Edit x.py", subjects=("x.py",), detail=DIFF, detail_kind="diff"
+    )
+    block = request_block(said, painted, 80)
+    assert painted.bad("    -b = 2") in block.split("\n")
+    assert painted.good("    +b = 3") in block.split("\n")
+    plain = request_block(said, PLAIN, 80)
+    assert plain == "? Edit x.py\n" + "\n".join(f"    {line}" for line in DIFF.splitlines())
+    for kind in ("text", "command"):
+        other = structs.replace(said, detail_kind=kind)
+        assert "    -b = 2" in request_block(other, painted, 80).split("\n")
+
+
+def test_what_is_in_the_title_already_is_not_said_twice_but_a_detail_always_is() -> None:
+    request = Request(
+        "r", "approval", "Run ls", subjects=("ls",), detail="ls", detail_kind="command"
+    )
+    assert request_block(request, PLAIN, 80) == "? Run ls\n    ls"
+    read = Request("r", "approval", "Read a b", subjects=("a b",))
+    assert request_block(read, PLAIN, 80) == "? Read a b"
+    assert request_block(structs.replace(read, subjects=("a  b",)), PLAIN, 80) == (
+        "? Read a b\n  · a  b"
+    )
+
+
+def test_names_of_places_and_models_are_one_harmless_line() -> None:
+    context = structs.replace(CONTEXT, workspace="/w\n? Run ls\n\x1b[2J", model="m\u202e")
+    assert rendered([TurnStarted(context)]) == "m⟨U+202E⟩ as build in /w ? Run ls ␛[2J\n"
 
 
 def test_a_retry_says_which_attempt_comes_when_and_why() -> None:
@@ -338,4 +376,4 @@ def test_a_transcript_shows_history_and_what_is_open_at_its_end() -> None:
     for seq, body in enumerate(bodies, 1):
         fold(snapshot, event(seq, body))
     text = transcript(snapshot, PLAIN, 80)
-    assert text.startswith("Repair\n01K · /w\n\n» do\n  it\nSure.\n? bash\n    ls\n")
+    assert text.startswith("Repair\n01K · /w\n\n» do\n  it\nSure.\n? bash\n  · ls\n")

@@ -1,15 +1,9 @@
 """`tiller` as a process: on a terminal, stopped and continued, and with a daemon that dies."""
 
 import json
-import os
-import pty
-import select
 import signal
 import subprocess
-import sys
-import termios
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +11,7 @@ from msgspec import structs
 
 from support.fake_daemon import FakeDaemon
 from support.said import Tiller, ended, started, text_item
+from support.terminal import PATIENCE_S, TILLER, Terminal
 from tiller_protocol.events import (
     ItemCompleted,
     ItemStarted,
@@ -30,60 +25,10 @@ from tiller_protocol.ops import Answer, Interrupt, UserInput
 from tiller_protocol.places import Places
 from tiller_protocol.settings import Settings
 
-TILLER = (sys.executable, "-m", "tiller_client")
-PATIENCE_S = 20.0
 SESSION = "01K0AAAAAAAAAAAAAAAAAASES1"
 REQUEST = Request(
     "01K0REQ00000000000000000R1", "approval", "Run \x1b[2Jls", subjects=("\x1b[2Jls",)
 )
-
-
-class Terminal:
-    """A terminal with `tiller` in it; everything that it wrote is `screen`."""
-
-    def __init__(self, *arguments: str) -> None:
-        self._master, slave = pty.openpty()
-        self.process = subprocess.Popen(
-            [*TILLER, *arguments],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env={**os.environ, "TERM": "xterm"},
-        )
-        os.close(slave)
-        self.screen = ""
-
-    def wait_for(self, text: str) -> None:
-        """Read until `text` is on the screen."""
-        deadline = time.monotonic() + PATIENCE_S
-        while text not in self.screen:
-            left = deadline - time.monotonic()
-            assert left > 0, self.screen
-            assert self._read(left), self.screen
-
-    def type(self, line: str) -> None:
-        os.write(self._master, line.encode() + b"\n")
-
-    def resize(self, columns: int) -> None:
-        termios.tcsetwinsize(self._master, (24, columns))
-
-    def end(self) -> int:
-        """Wait for the end of `tiller`; its exit status."""
-        deadline = time.monotonic() + PATIENCE_S
-        while self._read(max(0.0, deadline - time.monotonic())):
-            pass
-        os.close(self._master)
-        return self.process.wait(PATIENCE_S)
-
-    def _read(self, timeout_s: float) -> bool:
-        if not select.select([self._master], [], [], timeout_s)[0]:
-            return False
-        try:
-            data = os.read(self._master, 65536)
-        except OSError:  # the other side is closed
-            return False
-        self.screen += data.decode(errors="replace")
-        return bool(data)
 
 
 def asks(daemon: FakeDaemon, session_id: str) -> None:

@@ -1,6 +1,8 @@
 """Nothing that a model or a tool wrote can steer the terminal, and widths are those of cells."""
 
 import json
+import re
+from unicodedata import category
 
 import pytest
 from hypothesis import given
@@ -15,12 +17,15 @@ from tiller_client.text import (
     dollars,
     harmless,
     json_line,
+    on_screen,
     one_line,
     pad,
     seconds,
+    verbatim,
 )
 
 HOSTILE = st.text(st.characters(codec="utf-8"), max_size=60)
+HIDING = {"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"}
 
 
 @given(HOSTILE)
@@ -38,17 +43,47 @@ def test_harmless_text_has_no_control_but_tab_and_newline(text: str) -> None:
     [
         ("\x1b]0;owned\x07", "␛]0;owned␇"),
         ("\x1b[2Jgone", "␛[2Jgone"),
-        ("\x9b31m", "\ufffd31m"),
+        ("\x9b31m", "⟨U+009B⟩31m"),
         ("safe\rEVIL", "safe␍EVIL"),
         ("one\r\ntwo\ttab", "one\ntwo\ttab"),
-        ("rm \u202etxt.exe", "rm \ufffdtxt.exe"),
+        ("rm \u202etxt.exe", "rm ⟨U+202E⟩txt.exe"),
+        ("a\u00ad\u2028\ufeff\u3164\U000e0041", "a⟨U+00AD⟩⟨U+2028⟩⟨U+FEFF⟩⟨U+3164⟩⟨U+E0041⟩"),
         ("\x7f\x00", "␡␀"),
-        ("\ud800", "\ufffd"),
-        ("naïve 日本 🙂", "naïve 日本 🙂"),
+        ("\ud800", "⟨U+D800⟩"),
+        ("naïve 日本 🙂 👩\u200d👧 ❤\ufe0f", "naïve 日本 🙂 👩\u200d👧 ❤\ufe0f"),
     ],
 )
 def test_what_would_steer_a_terminal_is_made_visible(text: str, safe: str) -> None:
     assert harmless(text) == safe
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_what_was_made_harmless_or_verbatim_stays_as_it_is_on_the_screen(text: str) -> None:
+    assert on_screen(harmless(text)) == harmless(text)
+    assert on_screen(verbatim(text)) == verbatim(text)
+
+
+@given(HOSTILE)
+def test_whatever_is_written_no_escape_but_a_colour_of_ours_gets_out(text: str) -> None:
+    said = Paint(colour=True).bad(text)
+    written = re.sub("\x1b\\[(31|0)m", "", on_screen(said))
+    assert all(c in "\t\n\u200c\u200d" or category(c) not in HIDING for c in written)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("ls\t-l  \n\tx", "ls␉-l␠␠\n␉x"),
+        ("a\r\nb", "a␍\nb"),
+        ("a\u00a0b\u2800", "a⟨U+00A0⟩b⟨U+2800⟩"),
+        ("␛⟨⟩", "⟨U+241B⟩⟨U+27E8⟩⟩"),
+        ("e\u0301 \u0301", "e\u0301 ⟨U+0301⟩"),
+        ("e\u0301\u0302\u0303", "e\u0301\u0302⟨U+0303⟩"),
+        ("👩\u200d👧 ❤\ufe0f", "👩⟨U+200D⟩👧 ❤⟨U+FE0F⟩"),
+    ],
+)
+def test_in_a_verbatim_text_nothing_looks_like_something_else(text: str, shown: str) -> None:
+    assert verbatim(text) == shown
 
 
 @given(HOSTILE, st.integers(1, 20))
@@ -69,11 +104,13 @@ def test_a_line_of_json_is_one_line_to_every_reader_and_says_the_same(
     line = json_line(json.dumps(value, ensure_ascii=False).encode())
     assert json.loads(line) == value
     assert len(line.splitlines()) == 1
+    assert not [c for c in line if category(c) in HIDING]
 
 
 def test_no_colour_leaves_text_alone_and_colour_ends_with_each_line() -> None:
     assert Paint(colour=False).bad("a\nb") == "a\nb"
-    assert Paint(colour=True).bad("a\n\nb") == "\x1b[31ma\x1b[0m\n\n\x1b[31mb\x1b[0m"
+    painted = Paint(colour=True).bad("a\n\nb")
+    assert on_screen(painted) == "\x1b[31ma\x1b[0m\n\n\x1b[31mb\x1b[0m"
 
 
 @pytest.mark.parametrize(

@@ -266,9 +266,35 @@ async def test_b58_a_call_is_judged_when_the_calls_before_it_have_ended(
     await frontend.request_opened(session_id, 1)
     (asked,) = _opened(frontend, session_id)
     assert (asked.permission, asked.subjects) == ("external_directory", (str(outside),))
+    assert (asked.detail_kind, asked.detail.splitlines()[-2]) == ("diff", "+x")
     await frontend.must(Answer(asked.id, "reject"))
     await frontend.turn_ended(session_id)
     assert not list(outside.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("command", "permission"),
+    [
+        ("--- a\nrm b\n+++ c\n@@ d\n", "bash"),
+        ("cat {outside}\n  #  and  more\n", "external_directory"),
+    ],
+)
+async def test_a_request_about_a_command_has_all_of_it_whatever_it_is_that_asks(
+    frontend: Frontend, workspace: Path, tmp_path: Path, command: str, permission: str
+) -> None:
+    (outside := tmp_path / "outside").write_text("x")
+    command = command.format(outside=outside)
+    session_id = await frontend.session(
+        workspace, calls(bash(command)), text("done"), approve="ask"
+    )
+    await frontend.say(session_id)
+    await frontend.request_opened(session_id, 1)
+    (asked,) = _opened(frontend, session_id)
+    assert (asked.permission, asked.detail_kind) == (permission, "command")
+    assert asked.detail == command
+    assert "\n" not in asked.title
+    await frontend.must(Answer(asked.id, "reject"))
+    await frontend.turn_ended(session_id)
 
 
 async def test_b58_what_changes_while_it_is_asked_about_does_not_run(

@@ -11,7 +11,7 @@ from tiller_client.console import print_json, say
 from tiller_client.errors import TillerError
 from tiller_client.runtime import my_places
 from tiller_client.starting import DAEMON_COMMAND
-from tiller_client.text import harmless
+from tiller_client.text import harmless, one_line
 from tiller_protocol.places import CONFIG_FILE
 
 
@@ -63,9 +63,10 @@ def _show(path: Path, *, json: bool) -> int:
     if json:
         print_json(ConfigurationFile(str(path), path.exists(), text))
     elif path.exists():
-        say(f"# {path}\n{harmless(text).rstrip()}")
+        say(f"# {one_line(str(path))}\n{harmless(text).rstrip()}")
     else:
-        say(f"# {path} is not there: nothing is configured, which is fine to begin with")
+        shown = one_line(str(path))
+        say(f"# {shown} is not there: nothing is configured, which is fine to begin with")
     return 0
 
 

@@ -13,7 +13,7 @@ from tiller_client.console import print_json, say
 from tiller_client.errors import NoAnswer, NoDaemon, TillerError
 from tiller_client.runtime import lock_is_held, my_places, somebody_listens
 from tiller_client.starting import DAEMON_COMMAND, last_lines
-from tiller_client.text import harmless, seconds
+from tiller_client.text import harmless, one_line, seconds
 from tiller_protocol.answers import DaemonStatusResult
 from tiller_protocol.ops import DaemonStatus, Shutdown
 from tiller_protocol.places import DAEMON_OUTPUT_FILE, Places
@@ -124,8 +124,8 @@ def _status(places: Places, *, json: bool, may_start: bool) -> int:
         f"turns running {status.turns_running}, sessions {status.sessions}, "
         f"loaded {status.sessions_loaded}"
     )
-    say(f"log      {status.log_path}")
-    say(f"runtime  {places.runtime}")
+    say(f"log      {one_line(status.log_path)}")
+    say(f"runtime  {one_line(str(places.runtime))}")
     return 0
 
 

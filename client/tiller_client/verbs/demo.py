@@ -22,7 +22,7 @@ from tiller_client.console import Console, print_json
 from tiller_client.demo_play import ANSWER, PROJECT, PROMPT, STEERING, configuration, script
 from tiller_client.errors import STATUS_INTERRUPTED, TillerError
 from tiller_client.render import Renderer
-from tiller_client.render_item import UNCUT, call_title, diff_lines
+from tiller_client.render_item import UNCUT, call_label, diff_lines
 from tiller_client.starting import start_daemon
 from tiller_client.text import cut, pad, seconds
 from tiller_client.typed import prompt_for
@@ -211,7 +211,7 @@ class _Story:
         whole = max(since + (call.duration_s or 0) for since, call in ran) - begin
         for since, call in sorted(ran, key=lambda pair: pair[0]):
             duration_s = call.duration_s or 0
-            label = pad(cut(f"{call.name} {call_title(call)}", LABEL_CELLS), LABEL_CELLS)
+            label = pad(cut(call_label(call), LABEL_CELLS), LABEL_CELLS)
             bar = _bar(since - begin, duration_s, whole)
             self._console.line(f"    {label} {self._console.paint.good(bar)} {seconds(duration_s)}")
 

@@ -199,4 +199,4 @@ def _language_servers(servers: tuple[LanguageServerSummary, ...]) -> Iterator[Fi
 
 def _line(finding: Finding, paint: Paint) -> str:
     tint = {"ok": paint.good, "warn": paint.asking, "fail": paint.bad}[finding.verdict]
-    return f"{tint(f'{finding.verdict:<4}')}  {finding.subject:<13}  {finding.text}"
+    return f"{tint(f'{finding.verdict:<4}')}  {finding.subject:<13}  {one_line(finding.text)}"

@@ -6,8 +6,8 @@ import msgspec
 
 from tiller_client import choose
 from tiller_client.connection import Connection
-from tiller_client.console import print_json, say, stdout_paint
-from tiller_client.render_item import request_block
+from tiller_client.console import print_json, say, stdout_paint, stdout_width
+from tiller_client.render_request import request_block
 from tiller_client.runtime import my_places
 from tiller_client.verbs.plain import submit
 from tiller_protocol.items import Request
@@ -39,12 +39,12 @@ def _list(connection: Connection, arguments: Namespace) -> None:
     else:
         sessions = list(choose.list_sessions(connection))
     found = [OpenRequest(s.session_id, request) for s in sessions for request in s.requests]
-    paint = stdout_paint()
+    paint, width = stdout_paint(), stdout_width()
     for one in found:
         if arguments.json:
             print_json(one)
         else:
             say(f"{one.request.id}  {paint.dim(f'session {one.session_id}')}")
-            say(request_block(one.request, paint))
+            say(request_block(one.request, paint, width))
     if not found and not arguments.json:
         say("nothing waits for an answer")

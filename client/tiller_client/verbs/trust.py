@@ -3,14 +3,14 @@
 import sys
 from argparse import Namespace
 from pathlib import Path
-from textwrap import indent
 
 from tiller_client.connection import Connection
-from tiller_client.console import print_json, say
+from tiller_client.console import print_json, say, stdout_width
 from tiller_client.errors import UsageError
 from tiller_client.prompt import read_workspace
+from tiller_client.render_request import block
 from tiller_client.runtime import my_places
-from tiller_client.text import harmless, one_line
+from tiller_client.text import harmless, one_line, verbatim
 from tiller_protocol.answers import ProjectResult
 from tiller_protocol.ops import Project
 
@@ -48,10 +48,10 @@ def _agreed(found: ProjectResult) -> bool:
         )
     for hook in found.hooks:
         tools = f" {one_line(hook.tool)}" if hook.on.startswith("tool_") else ""
-        say(f"{one_line(hook.on)}{tools}:\n{indent(harmless(hook.command).rstrip(), '    ')}\n")
+        say(f"{one_line(hook.on)}{tools}:\n{block(verbatim(hook.command), stdout_width())}\n")
     if not sys.stdin.isatty():
         raise UsageError("nobody is there to ask: look at these files, then: tiller trust --yes")
-    sys.stdout.write(f"Trust these {len(found.files)} files as they are? [y/N] ")
+    say(f"Trust these {len(found.files)} files as they are? [y/N] ", end="")
     sys.stdout.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

@@ -58,7 +58,14 @@ def needs_without_sandbox(needs: Iterable[Need], *, reads_are_held: bool) -> tup
 
 def need_unsandboxed(command: str, title: str) -> Need:
     """The need to run a command outside of the sandbox, or where there is none."""
-    return Need(UNSANDBOXED, (command,), kind="command", title=title, detail=command)
+    return Need(
+        UNSANDBOXED,
+        (command,),
+        kind="command",
+        title=title,
+        detail=command,
+        detail_kind="command",
+    )
 
 
 def _needs_protected_paths(needs: Iterable[Need]) -> tuple[Need, ...]:

@@ -75,7 +75,7 @@ class Escalation:
     ) -> ToolResult:
         """A build that wanted what only the session's own enclosure has."""
         title = one_line(f"It wanted more than a build ({result.stopped_by}). Let it: {command}")
-        need = Need("bash", (command,), kind="command", title=title, detail=command)
+        need = structs.replace(_need_of(environment.needs), title=title)
         reply = await self._permission.offer(call, need)
         if reply is None:
             return result
@@ -122,3 +122,8 @@ class Escalation:
         return structs.replace(
             result, output=f"{result.output}\n{DECLINED.format(what=what, said=said)}"
         )
+
+
+def _need_of(needs: Sequence[Need]) -> Need:
+    """What a call needs to run its command."""
+    return next(n for n in needs if n.kind == "command" and n.permission != UNSANDBOXED)

@@ -56,7 +56,7 @@ class Permission:
         if verdict.action == "deny":
             return Refusal("denied", f"denied: {verdict.reason}")
         need = next(need for need in needs if need.permission == verdict.permission)
-        answer = await self.ask(self._request(call, kind, need))
+        answer = await self.ask(self._request(call, kind, need, needs))
         if answer.resolution in ("once", "always"):
             return None if is_as_judged() else Refusal("failed", CHANGED_MEANWHILE)
         said = f" They said: {answer.text}" if answer.text else ""
@@ -73,7 +73,7 @@ class Permission:
 
     async def ask_about(self, call: ToolCall, need: Need) -> Reply:
         """Ask the user about a need, whatever the rules say of it."""
-        return await self.ask(self._request(call, "approval", need))
+        return await self.ask(self._request(call, "approval", need, (need,)))
 
     async def put_question(self, call: ToolCall, text: str, choices: tuple[str, ...]) -> UserAnswer:
         """Ask what a tool wants to know; raises `ToolFailure` when the session asks no one."""
@@ -89,16 +89,21 @@ class Permission:
             return UserAnswer(answer.text)
         return UserAnswer(None, answer.text)
 
-    def _request(self, call: ToolCall, kind: RequestKind, need: Need) -> Request:
+    def _request(
+        self, call: ToolCall, kind: RequestKind, need: Need, needs: tuple[Need, ...]
+    ) -> Request:
+        """A request about one of the needs of a call, with all of what the call would do."""
+        told = need if need.detail else next((one for one in needs if one.detail), need)
         return Request(
             id=self.new_id(),
             kind=kind,
-            title=need.title or call.title,
+            title=one_line(need.title or call.title),
             item_id=call.id,
             permission=need.permission,
             subjects=need.subjects,
             always=patterns_of_always(need),
-            detail=need.detail,
+            detail=told.detail,
+            detail_kind=told.detail_kind,
         )
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from tiller_daemon.workspace.enclosure import Enclosure
 from tiller_daemon.workspace.sandbox import Confined
-from tiller_protocol.items import BackgroundCommand, Effect, Image, PlanEntry, SubAgent
+from tiller_protocol.items import BackgroundCommand, DetailKind, Effect, Image, PlanEntry, SubAgent
 
 SubjectKind = Literal["path", "command", "plain"]
 
@@ -25,6 +25,8 @@ class Need(Struct, frozen=True):
     outside), or a command line. `always` are the patterns to allow when the user answers `always`.
     For command lines `most_unasked` is the loosest enclosure to be had here for what nobody was
     asked about; None if there is none.
+    `detail` shows the user all of what the call would do, and `detail_kind` says what kind of text
+    that is.
     """
 
     permission: str
@@ -34,6 +36,7 @@ class Need(Struct, frozen=True):
     title: str = ""
     detail: str = ""
     most_unasked: Enclosure | None = None
+    detail_kind: DetailKind = "text"
 
 
 class ToolResult(Struct, frozen=True):

@@ -45,7 +45,15 @@ class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
 def _needs(arguments: BashArguments, _: Path) -> tuple[Need, ...]:
     command = arguments.command
     title = f"Run {_title(command)}"
-    return (Need("bash", (command,), kind="command", title=title, detail=command),)
+    need = Need(
+        "bash",
+        (command,),
+        kind="command",
+        title=title,
+        detail=command,
+        detail_kind="command",
+    )
+    return (need,)
 
 
 async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolResult:
@@ -130,8 +138,8 @@ def _shell() -> str:
 
 
 def _title(command: str) -> str:
-    first = command.strip().partition("\n")[0]
-    return first if len(first) <= TITLE_CHARS_MAX else f"{first[:TITLE_CHARS_MAX]}..."
+    first, more, _ = command.strip().partition("\n")
+    return f"{first[:TITLE_CHARS_MAX]}..." if more or len(first) > TITLE_CHARS_MAX else first
 
 
 def _notes(end: CommandEnd, timeout_s: float) -> list[str]:

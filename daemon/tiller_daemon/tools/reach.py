@@ -39,7 +39,7 @@ def reach_as_judged(environment: ToolEnvironment, path: str) -> Location:
 def file_needs(
     permission: str, location: Location, *, title: str, detail: str = ""
 ) -> tuple[Need, ...]:
-    """Return what it takes to use a file."""
+    """Return what it takes to use a file; `detail` is the diff of a change."""
     return files_needs(permission, (location,), title=title, detail=detail)
 
 
@@ -66,6 +66,7 @@ def _needs(
         kind="path",
         title=title,
         detail=detail,
+        detail_kind="diff" if detail else "text",
     )
     beyond = tuple(
         dict.fromkeys(directory for location, directory in places if not location.inside)

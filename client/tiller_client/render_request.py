@@ -1,0 +1,107 @@
+"""A request as text, for whoever is to answer it; pure.
+
+What is asked about is shown whole and verbatim. Each row of it stands behind a margin, so that none
+can pass for a line of tiller's own.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from tiller_client.text import Paint, harmless, rows, verbatim
+from tiller_client.wrap import Wrap
+from tiller_protocol.items import DetailKind, Request
+
+MARGIN = "    "
+MARGIN_GOES_ON = "  ↳ "
+"""Before a row that goes on with the line above: a new line of a command is another command."""
+
+MARGIN_SUBJECT = "  · "
+
+ROOM_MIN = 8
+"""Columns of a row behind the margin, however narrow the terminal is."""
+
+ROWS_AT_ONCE = 20
+"""What a terminal of 24 lines shows of a request above the line that asks."""
+
+
+def request_block(request: Request, paint: Paint, width: int) -> str:
+    """A request, never cut: what is hidden here could be what is allowed."""
+    shown = partial(_prose, width=width) if request.kind == "question" else verbatim
+    title = _row(verbatim(request.title)) or request.kind
+    parts = [paint.asking(_marked("? ", title, width))]
+    parts += [_marked(MARGIN_SUBJECT, shown(text), width) for text in _subjects(request)]
+    if request.detail:
+        parts.append(_detail(request.detail, request.detail_kind, shown, paint, width))
+    if request.always:
+        patterns = ", ".join(_row(verbatim(one)) for one in request.always)
+        said = f"always would allow {_row(verbatim(request.permission))}: {patterns}"
+        parts.append(paint.dim(block(said, width)))
+    parts += [
+        block(f"{number}. {_row(verbatim(choice))}", width)
+        for number, choice in enumerate(request.choices, 1)
+    ]
+    text = "\n".join(parts)
+    count = text.count("\n") + 1
+    if count > ROWS_AT_ONCE:
+        text += "\n" + paint.asking(f"  ↑ {count} lines: the first may be out of sight")
+    return text
+
+
+def block(text: str, width: int) -> str:
+    """A harmless text behind a margin, in rows that `width` columns are enough for."""
+    shown: list[str] = []
+    for line in text.split("\n"):
+        first, *rest = rows(line, _room(width))
+        shown += [MARGIN + first, *(MARGIN_GOES_ON + row for row in rest)]
+    return "\n".join(shown)
+
+
+def _subjects(request: Request) -> list[str]:
+    """Those that neither the title ends with nor the detail is, as they are."""
+    return [
+        subject
+        for subject in request.subjects
+        if subject not in ("", request.detail) and not f" {request.title}".endswith(f" {subject}")
+    ]
+
+
+def _detail(
+    detail: str, kind: DetailKind, shown: Callable[[str], str], paint: Paint, width: int
+) -> str:
+    match kind:
+        case "text" | "command":
+            return block(shown(detail), width)
+        case "diff":
+            lines = shown(detail.removesuffix("\n")).split("\n")
+            return "\n".join(_diff_line(line, paint, width) for line in lines)
+
+
+def _diff_line(line: str, paint: Paint, width: int) -> str:
+    text = block(line, width)
+    match line[:1]:
+        case "+":
+            return paint.good(text)
+        case "-":
+            return paint.bad(text)
+        case _:
+            return paint.dim(text)
+
+
+def _marked(mark: str, text: str, width: int) -> str:
+    """A block with `mark` in place of its first margin."""
+    return mark + block(text, width).removeprefix(MARGIN)
+
+
+def _room(width: int) -> int:
+    return max(width - 1 - len(MARGIN), ROOM_MIN)
+
+
+def _prose(text: str, width: int) -> str:
+    """What a model asks in its own words, broken between them."""
+    wrap = Wrap()
+    return wrap.feed(harmless(text).expandtabs(4), _room(width)) + wrap.rest(_room(width))
+
+
+def _row(text: str) -> str:
+    """A verbatim text as one line."""
+    return text.replace("\n", "␊")

@@ -1,0 +1,235 @@
+"""What a person approves is what runs: every command is read back from the screen, exactly."""
+
+import json
+import subprocess
+import unicodedata
+from collections.abc import Sequence
+from itertools import takewhile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.fake_daemon import FakeDaemon
+from support.hostile import POSING_AS_A_DIFF, SEED, commands, read_back
+from support.said import Tiller, ended, started, text_item
+from support.terminal import PATIENCE_S, TILLER, Screen, Terminal
+from tiller_client.render_request import request_block
+from tiller_client.text import Paint, harmless, on_screen, verbatim
+from tiller_protocol.events import RequestOpened, SessionCreated
+from tiller_protocol.items import Request
+from tiller_protocol.places import Places
+from tiller_protocol.settings import Settings
+
+COUNT = 2500
+TITLE = "Run it"
+SESSION = "01K0AAAAAAAAAAAAAAAAAASES1"
+ASKS = "\x1b[2m  y once"
+"""As only tiller itself writes it: a command shows no escape."""
+
+COMMANDS = list(commands(COUNT))
+
+
+def asked(command: str, number: int = 0) -> Request:
+    return Request(
+        f"01K0REQ{number:019}",
+        "approval",
+        TITLE,
+        permission="bash",
+        subjects=(command,),
+        detail=command,
+        detail_kind="command",
+    )
+
+
+def said_by(rows: Sequence[str]) -> list[str]:
+    """The commands that stand in rows, each between its title and what is tiller's own again."""
+    return [
+        read_back(list(takewhile(lambda row: row[:4].strip() in ("", "↳"), rows[at + 1 :])))
+        for at, row in enumerate(rows)
+        if row == f"? {TITLE}"
+    ]
+
+
+@pytest.mark.parametrize("columns", [8, 20, 80])
+def test_a_hostile_command_is_read_back_exactly_from_what_is_written(columns: int) -> None:
+    for number, command in enumerate(COMMANDS):
+        text = request_block(asked(command), Paint(colour=False), columns)
+        written = on_screen(text)
+        assert written == text, (SEED, number, "it is harmless already")
+        assert all(c == "\n" or c.isprintable() for c in written), (SEED, number)
+        assert said_by(written.split("\n")) == [command], (SEED, number)
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_read_back_exactly(text: str) -> None:
+    block = request_block(asked(text or "x"), Paint(colour=False), 40)
+    assert said_by(block.split("\n")) == [text or "x"]
+
+
+@pytest.mark.parametrize("columns", [20, 80])
+def test_a_hostile_command_is_read_back_from_the_screen_of_a_terminal(columns: int) -> None:
+    for number, command in enumerate(COMMANDS):
+        screen = Screen(columns)
+        block = request_block(asked(command), Paint(colour=True), columns)
+        screen.feed(on_screen(block).replace("\n", "\r\n"))
+        rows = screen.rows()
+        first = rows.index(f"? {TITLE}")
+        last = first + block.count("\n")
+        assert composed(said_by(rows[: last + 1])) == composed([command]), (SEED, number)
+
+
+def composed(texts: Sequence[str]) -> list[str]:
+    """As the emulator keeps marks: with the character that they stand on."""
+    return [unicodedata.normalize("NFC", text) for text in texts]
+
+
+@pytest.mark.parametrize("verb", ["exec", "attach"])
+@pytest.mark.parametrize("columns", [20, 80])
+def test_whoever_answers_at_the_terminal_has_the_whole_command_above_the_line_that_asks(
+    places: Places, verb: str, columns: int
+) -> None:
+    chosen = COMMANDS[:40]
+
+    def play(daemon: FakeDaemon, session_id: str) -> None:
+        daemon.add(session_id, [started()])
+        for number, command in enumerate(chosen):
+            daemon.answered.clear()
+            daemon.add(session_id, [RequestOpened(asked(command, number))])
+            assert daemon.answered.wait(PATIENCE_S)
+        daemon.add(session_id, [ended()])
+
+    with FakeDaemon(places.runtime, play) as daemon:
+        if verb == "attach":
+            daemon.add(SESSION, [SessionCreated("/w", Settings())])
+        terminal = Terminal(verb, "x" if verb == "exec" else SESSION, columns=columns)
+        if verb == "attach":
+            terminal.wait_for("say what to do"[: columns - 4])
+            terminal.type("do it")
+        at = 0
+        for _ in chosen:
+            at = terminal.wait_for(ASKS, after=at)
+            terminal.type("y")
+        terminal.wait_for("■ completed", after=at)
+        terminal.process.terminate()
+        terminal.end()
+    screen = Screen(columns)
+    screen.feed(terminal.screen)
+    assert composed(said_by(screen.rows())) == composed(chosen)
+
+
+def test_of_several_requests_the_one_that_is_asked_stands_right_above_the_line_that_asks(
+    places: Places,
+) -> None:
+    def play(daemon: FakeDaemon, session_id: str) -> None:
+        both = [RequestOpened(asked("rm -r one", 1)), RequestOpened(asked("ls two", 2))]
+        daemon.add(session_id, [started(), *both])
+        assert daemon.answered.wait(PATIENCE_S)
+        daemon.answered.clear()
+        assert daemon.answered.wait(PATIENCE_S)
+        daemon.add(session_id, [ended()])
+
+    with FakeDaemon(places.runtime, play):
+        terminal = Terminal("exec", "x")
+        at = terminal.wait_for(ASKS)
+        first = terminal.screen[:at]
+        terminal.type("y")
+        at = terminal.wait_for(ASKS, after=at)
+        second = terminal.screen[:at]
+        terminal.type("y")
+        assert terminal.end() == 0
+    assert first.endswith(f"\r\n    rm -r one\r\n{ASKS}")
+    assert second.endswith(f"\r\n    ls two\r\n{ASKS}")
+    below = terminal.screen.rpartition("ls two")[2]
+    assert below.count("✓ allowed") == 1, "what became of the first is said above the second"
+
+
+def test_a_request_from_before_the_first_event_that_is_shown_is_shown_before_it_is_asked(
+    places: Places,
+) -> None:
+    with FakeDaemon(places.runtime) as daemon:
+        opened = RequestOpened(asked("rm -rf ~"))
+        daemon.add(SESSION, [SessionCreated("/w", Settings()), started(), opened])
+        terminal = Terminal("attach", "--after", "3", SESSION)
+        terminal.wait_for(ASKS)
+        terminal.type("y")
+        assert daemon.answered.wait(PATIENCE_S)
+        terminal.process.terminate()
+        terminal.end()
+    screen = Screen(80)
+    screen.feed(terminal.screen)
+    assert said_by(screen.rows()) == ["rm -rf ~"]
+
+
+@pytest.mark.parametrize("arguments", [("--json",), ()])
+def test_who_is_told_how_to_answer_from_elsewhere_has_the_whole_command(
+    places: Places, arguments: tuple[str, ...]
+) -> None:
+    command = POSING_AS_A_DIFF[0]
+    with FakeDaemon(places.runtime) as daemon:
+        opened = RequestOpened(asked(command))
+        daemon.add(SESSION, [SessionCreated("/w", Settings()), started(), opened])
+        process = subprocess.Popen(
+            [*TILLER, "attach", "--after", "3", *arguments, SESSION],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+        )
+        assert process.stdout is not None
+        lines = list(takewhile(lambda line: "tiller answer" not in line, process.stdout))
+        process.terminate()
+        process.communicate(timeout=PATIENCE_S)
+    assert said_by([line.rstrip("\n") for line in lines]) == [command]
+
+
+def test_requests_lists_every_hostile_command_whole(places: Places, tiller: Tiller) -> None:
+    opened = [RequestOpened(asked(command, number)) for number, command in enumerate(COMMANDS)]
+    with FakeDaemon(places.runtime) as daemon:
+        daemon.add(SESSION, [SessionCreated("/w", Settings()), started(), *opened])
+        out = tiller("requests")[1]
+        as_json = tiller("requests", "--json")[1]
+    assert said_by(out.removesuffix("\n").split("\n")) == COMMANDS, SEED
+    requests = [json.loads(line)["request"] for line in as_json.splitlines()]
+    assert [request["detail"] for request in requests] == COMMANDS
+    shown = set(as_json) - {"\n"}
+    assert all(c.isprintable() or unicodedata.category(c) == "Zs" for c in shown)
+
+
+def test_a_dumb_terminal_gets_no_control_and_every_command_whole(places: Places) -> None:
+    chosen = [command for command in COMMANDS[:40] if composed([command]) == [command]]
+    evil = "\x1b]0;owned\x07\x9b2J\u202eabc\r"
+
+    def play(daemon: FakeDaemon, session_id: str) -> None:
+        daemon.add(session_id, [started(), *text_item("i1", evil)])
+        for number, command in enumerate(chosen):
+            daemon.add(session_id, [RequestOpened(asked(command, number))])
+        daemon.add(session_id, [ended(evil)])
+
+    with FakeDaemon(places.runtime, play):
+        terminal = Terminal("exec", "x", columns=40, term="dumb")
+        assert terminal.end() == 0
+    shown = terminal.screen.replace("\r\n", "\n")
+    assert all(c in "\n\t" or c.isprintable() for c in shown)
+    assert harmless(evil) in shown
+    said = said_by(shown.split("\n"))
+    assert [command for command in chosen if command not in said] == []
+
+
+def test_a_question_keeps_the_characters_that_prose_needs() -> None:
+    family = "Is this your family: 👩\u200d👩\u200d👧 ❤\ufe0f?"
+    request = Request("r", "question", "Is it?", detail=family)
+    assert family in request_block(request, Paint(colour=False), 80)
+    assert "\u200d" not in verbatim(family)
+
+
+def test_a_long_command_says_that_its_beginning_may_be_out_of_sight() -> None:
+    def block(command: str) -> str:
+        return request_block(asked(command), Paint(colour=False), 80).rpartition("\n")[2]
+
+    assert block("true\n" * 30) == "  ↑ 32 lines: the first may be out of sight"
+    assert block("true\n" * 5 + "rm") == "    rm"
+
+
+def test_half_a_surrogate_pair_is_visible_too() -> None:
+    assert verbatim("\ud800rm\udc80") == "⟨U+D800⟩rm⟨U+DC80⟩"
