@@ -1,0 +1,239 @@
+"""A user's home, a workspace and things of others that a command should not get at.
+
+Whatever it is that an attempt did is judged from outside: by files, by who was connected to, by who
+lives.
+"""
+
+import hashlib
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+import pytest
+
+from tiller_daemon.config import SandboxPolicy
+from tiller_daemon.workspace import sandbox_launcher
+from tiller_daemon.workspace.enclosure import Enclosure
+from tiller_daemon.workspace.process import run_command
+from tiller_daemon.workspace.sandbox import Confined, Confiner, Found
+from tiller_daemon.workspace.sandbox_bubblewrap import Bubblewrap
+from tiller_daemon.workspace.sandbox_search import bubblewrap_program, try_out, try_out_landlock
+from tiller_protocol.settings import SandboxMode
+
+NOBODY: Final = 65534
+PYTHON: Final = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
+SECRET: Final = "the-secret-of-the-user"
+WHO: Final = ("root", "ordinary") if os.geteuid() == 0 else ("ordinary",)
+
+Mechanism = Literal["bubblewrap", "landlock"]
+MECHANISMS: Final[tuple[Mechanism, ...]] = get_args(Mechanism)
+
+TIMEOUT_S: Final = 60
+
+
+class Jail:
+    """What there is; `said` is what commands in it have printed."""
+
+    def __init__(self, root: Path, stack: ExitStack) -> None:
+        self.root, self.home, self.out = root, root / "home", root / "out"
+        self.runtime, self.spill = root / "runtime", root / "spill"
+        self.workspace, self.bare = self.home / "w", self.home / "w2"
+        for folder in (".ssh", ".aws", "other", "w2", ".config/git"):
+            (self.home / folder).mkdir(parents=True)
+        for folder in (self.out, self.runtime, self.spill):
+            folder.mkdir()
+        for path in (".ssh/id", ".netrc", ".aws/credentials"):
+            (self.home / path).write_text(SECRET)
+        (self.home / ".bash_history").write_text(SECRET)
+        (self.home / "other" / "notes").write_text(SECRET)
+        (self.runtime / "token").write_text(SECRET)
+        (self.out / "there").write_text("")
+        self._make_workspace()
+        self.name = root.name
+        self.listeners: dict[str, socket.socket] = {}
+        for name, address in (
+            ("ops", str(self.runtime / "ops.sock")),
+            ("agent", str(self.out / "agent.sock")),
+            ("home_socket", str(self.home / "other" / "agent.sock")),
+            ("abstract", f"\0{self.name}"),
+        ):
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(address)
+            self.listeners[name] = listener
+        self.listeners["tcp"] = stack.enter_context(socket.socket())
+        self.listeners["tcp"].bind(("127.0.0.1", 0))
+        for listener in self.listeners.values():
+            listener.listen()
+            listener.settimeout(0)
+        self.said = ""
+
+    def _make_workspace(self) -> None:
+        """A repository with a commit, files that rules protect, links out, a nested repository."""
+        w = self.workspace
+        subprocess.run(["git", "init", "-q", "-b", "main", w], check=True)
+        shutil.rmtree(w / ".git" / "hooks")
+        (w / ".git" / "hooks").mkdir()
+        (w / "file").write_text("a line\n")
+        (w / ".gitignore").write_text(".env\nnested/\n")
+        self.git("add", "file", ".gitignore")
+        self.git("commit", "-qm", "one")
+        (w / ".env").write_text(f"KEY={SECRET}\n")
+        (w / "link").symlink_to(self.home / "other")
+        subprocess.run(["git", "init", "-q", w / "nested"], check=True)
+
+    def git(self, *arguments: str) -> str:
+        """Run git in the workspace as the user would; returns what it printed."""
+        done = subprocess.run(
+            ["git", "-c", "safe.directory=*", *arguments],
+            cwd=self.workspace,
+            check=True,
+            capture_output=True,
+            text=True,
+            env={"PATH": os.environ["PATH"], "HOME": str(self.root), **AUTHOR},
+        )
+        return done.stdout
+
+    async def receive(self, piece: bytes) -> None:
+        """Keep what commands print."""
+        self.said += piece.decode(errors="replace")
+
+    def as_user(self, who: str) -> list[str]:
+        """Give all of it to that user, and say how to become them."""
+        if who == "root" or os.geteuid() != 0:
+            return []
+        for path in (self.root, *self.root.rglob("*")):
+            os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+        return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+
+    async def run(
+        self,
+        confined: Confined | None,
+        script: str,
+        *,
+        prefix: Sequence[str] = (),
+        place: Path | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> int:
+        """Run a script of bash; returns its exit status."""
+        given = {
+            "PATH": os.environ["PATH"], "HOME": str(self.home), "W": str(self.workspace),
+            "OUT": str(self.out), "RUNTIME": str(self.runtime), "NAME": self.name,
+            "PORT": str(self.listeners["tcp"].getsockname()[1]), "PYTHON": PYTHON,
+            "SECRET": SECRET, "GIT_TERMINAL_PROMPT": "0", **AUTHOR, **(variables or {}),
+        }  # fmt: skip
+        ended = await run_command(
+            [*(() if confined else prefix), "bash", "-c", script],
+            directory=place or self.workspace,
+            variables=given,
+            receive=self.receive,
+            timeout_s=TIMEOUT_S,
+            confined=confined,
+        )
+        return ended.status
+
+    def confined(
+        self,
+        found: Found,
+        enclosure: Enclosure,
+        mode: SandboxMode = "workspace_write",
+        place: Path | None = None,
+        *,
+        network: bool = False,
+    ) -> Confined | None:
+        """The enclosure of a command."""
+        confiner = Confiner(lambda: found, self.home, {}, own=(self.runtime,))
+        policy = SandboxPolicy(mode, network=network)
+        masked = (self.workspace / ".env",)
+        return confiner.confined(
+            enclosure,
+            policy,
+            place or self.workspace,
+            self.spill,
+            masked=masked if enclosure < Enclosure.SESSION else (),
+            read_only=(self.workspace / "nested/.git",) if enclosure is Enclosure.BUILD else (),
+        )
+
+    def connected(self) -> set[str]:
+        """The listeners that somebody has connected to since the last time."""
+        return {name for name, one in self.listeners.items() if _was_connected(one)}
+
+    def state(self) -> dict[str, str]:
+        """All that is there but in `spill` and `/tmp`, by path: kind, mode and content."""
+        found: dict[str, str] = {}
+        for folder, names, files in os.walk(self.root):
+            if Path(folder) == self.root:
+                names[:] = [name for name in names if name != "spill"]
+            for name in (*names, *files):
+                path = Path(folder, name)
+                found[str(path.relative_to(self.root))] = _state(path)
+        return found
+
+
+AUTHOR: Final = {
+    "GIT_AUTHOR_NAME": "t", "GIT_AUTHOR_EMAIL": "t@t", "GIT_COMMITTER_NAME": "t",
+    "GIT_COMMITTER_EMAIL": "t@t", "GIT_CONFIG_GLOBAL": "/dev/null",
+}  # fmt: skip
+
+
+def _state(path: Path) -> str:
+    mode = path.lstat().st_mode
+    if stat.S_ISLNK(mode):
+        return f"link {os.readlink(path)}"  # noqa: PTH115
+    content = hashlib.sha256(path.read_bytes()).hexdigest() if stat.S_ISREG(mode) else ""
+    return f"{oct(mode)} {content}"
+
+
+@contextmanager
+def jail_of() -> Generator[Jail]:
+    """A jail that is removed at the end."""
+    # Not below the directory of the tests: an ordinary user can't get there.
+    root = Path(tempfile.mkdtemp(prefix="tiller-jail-"))
+    root.chmod(0o755)
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, root, ignore_errors=True)
+        yield Jail(root, stack)
+
+
+def sandbox_for(mechanism: Mechanism, prefix: Sequence[str], place: Path) -> Found:
+    """The sandbox for a user; skips the test where there is none."""
+    works = landlock_for if mechanism == "landlock" else bubblewrap_for
+    found = works(prefix, place)
+    if found.sandbox is None:
+        pytest.skip(found.problem)
+    return found
+
+
+def landlock_for(prefix: Sequence[str], place: Path) -> Found:
+    """Landlock, with a Python and a launcher that this user may read."""
+    launcher = place / "launcher.py"
+    shutil.copy(sandbox_launcher.__file__, launcher)
+    return try_out_landlock((*prefix, PYTHON, "-I", "-S", str(launcher)))
+
+
+def bubblewrap_for(prefix: Sequence[str], place: Path) -> Found:
+    """Bubblewrap, as that user."""
+    program = bubblewrap_program()
+    if program is None:
+        pytest.skip("no bwrap: apt install bubblewrap")
+    if prefix:
+        script = place / "bwrap"
+        script.write_text(f'#!/bin/sh\nexec {" ".join(prefix)} "{program}" "$@"\n')
+        script.chmod(0o755)
+        return try_out(Bubblewrap(str(script), root=False))
+    return try_out(Bubblewrap(program))
+
+
+def _was_connected(listener: socket.socket) -> bool:
+    try:
+        listener.accept()[0].close()
+    except BlockingIOError:
+        return False
+    return True
