@@ -228,7 +228,7 @@ class Toolbox:
             result = await self.escalation.run(
                 prepared.call, _commands(work.needs), environment, partial(_run_tool, work)
             )
-            told = tell_instructions(work.needs, environment.workspace, self.files)
+            told = tell_instructions(work.needs, environment)
             told += await self.enclosing.disable_new_repositories(enclosed)
             if check:
                 told += await or_keep(check.new_errors, result, environment.output)
