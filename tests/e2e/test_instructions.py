@@ -171,7 +171,7 @@ async def test_b60_a_link_to_a_protected_file_brings_nothing_of_it_and_that_is_s
 async def test_the_rules_of_the_turn_say_what_is_searched_and_told(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """`read` of `.env` allowed, of `a/*` denied → `grep` finds the one, nothing brings the other."""
+    """`read` of `.env` allowed, of `a/*` denied → `grep` finds the one, nothing the other."""
     put(workspace, ".env", "KEY=1")
     put(workspace, "a/AGENTS.md", f"KEY={HIDDEN}")
     rules = (Rule("read", "*.env", "allow"), Rule("read", "a/A*", "deny"))

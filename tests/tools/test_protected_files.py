@@ -1,6 +1,4 @@
-"""What is in files whose reading asks comes out by no search: neither its lines nor what they match."""
-
-import os
+"""What is in files whose reading asks comes out by no search: no line, nor that one fits."""
 
 import pytest
 
@@ -164,11 +162,25 @@ async def test_a_line_that_is_not_in_the_file_as_it_is_now_was_not_found(bench, 
         assert (await bench.call("glob", pattern="**")).output == "a.py"
 
 
-async def test_a_file_that_became_a_link_is_not_read(bench, tmp_path):
+@pytest.mark.parametrize(("path", "swapped"), [("a.py", "a.py"), ("d", "d"), (".", "d")])
+async def test_b58_what_becomes_a_link_when_the_search_begins_is_not_followed(
+    bench, tmp_path, path, swapped
+):
     bench.put("a.py", "needle\n")
-    needs = bench.needs("grep", pattern="needle", path="a.py")
-    (tmp_path / "outside").write_text("needle secret\n")
-    os.replace(bench.workspace / "a.py", bench.workspace / "b.py")
-    (bench.workspace / "a.py").symlink_to(tmp_path / "outside")
-    with pytest.raises(Exception, match="leads somewhere else"):
-        await bench.call_as_judged("grep", needs, pattern="needle", path="a.py")
+    bench.put("d/deep/a.py", "needle\n")
+    (tmp_path / "out/deep").mkdir(parents=True)
+    for name in ("out/deep/a.py", "out/a.py"):
+        (tmp_path / name).write_text("needle secret\n")
+    there = bench.workspace / swapped
+    target = tmp_path / "out" / ("a.py" if swapped == "a.py" else "")
+    swap = f"[ -L {there} ] || {{ mv {there} {there}.away; ln -s {target} {there}; }}"
+    program = tmp_path / "rg"
+    program.write_text(f'#!/bin/sh\n{swap}\nexec {search.find_ripgrep()[0]} --follow "$@"\n')
+    program.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "find_ripgrep", lambda: [str(program)])
+        output = (await bench.call("grep", pattern="needle", path=path)).output
+    assert there.is_symlink()
+    assert "secret" not in output
+    if path == "d":
+        assert output == "d/deep/a.py\n     1\tneedle"
