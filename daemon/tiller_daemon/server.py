@@ -15,6 +15,7 @@ from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.agents import list_agents
 from tiller_daemon.session.checks import check_workspace
+from tiller_daemon.session.reading import may_read
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.supervisor import Supervisor
 from tiller_daemon.session.trust import answer_project, trusted_place
@@ -179,9 +180,10 @@ class Server:
             for name, (one, problem) in list_agents(self._services, workspace).items()
         )
         place = trusted_place(self._services, workspace)
+        unasked = may_read(place or "/", self._services.configuration().permissions)
         commands = tuple(
             CommandSummary(one.name, one.description, one.agent, one.model, one.problem)
-            for one in list_commands(place, self._services.config_directory)
+            for one in list_commands(place, self._services.config_directory, unasked)
         )
         servers = self._services.servers.summaries()
         language_servers = self._services.language_servers.summaries()

@@ -20,6 +20,7 @@ from typing import Any
 import trio
 from table import Row, print_rows
 
+from tiller_daemon.policy.readable import Readable
 from tiller_daemon.tools.apply_patch import APPLY_PATCH
 from tiller_daemon.tools.base import FileVersions, Tool, ToolEnvironment
 from tiller_daemon.tools.edit import EDIT
@@ -114,6 +115,7 @@ def make_environment(workspace: Path, journals: Path) -> ToolEnvironment:
         delegate=nothing,
         background=nothing,
         diagnostics=nothing,
+        readable=Readable(()),
         journals=journals,
     )
 

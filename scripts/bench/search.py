@@ -27,6 +27,7 @@ from typing import Any
 import trio
 from table import Row, print_rows
 
+from tiller_daemon.policy.readable import Readable
 from tiller_daemon.tools import search_plain
 from tiller_daemon.tools.base import FileVersions, Tool, ToolEnvironment
 from tiller_daemon.tools.glob import GLOB
@@ -132,6 +133,7 @@ def make_environment(workspace: Path) -> ToolEnvironment:
         delegate=nothing,
         background=nothing,
         diagnostics=nothing,
+        readable=Readable(()),
     )
 
 

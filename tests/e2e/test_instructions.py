@@ -6,7 +6,12 @@ from e2e.words import always, bash, calls, calls_in, read, text, write
 from support.daemon import Daemon
 from support.frontend import Frontend
 from tiller_daemon.models.scripted import CallPart, ScriptedUsage, ScriptStep, TextPart
+from tiller_protocol.events import WarningRaised
 from tiller_protocol.ops import Compact, Revert
+from tiller_protocol.settings import Rule
+
+HIDDEN = "hidden-0123456789"
+"""What is in files that are protected."""
 
 
 def put(workspace: Path, path: str, content: str) -> Path:
@@ -134,3 +139,50 @@ async def test_b60_packages_and_links_bring_no_instructions(
     await frontend.say(session_id)
     await frontend.turn_ended(session_id)
     assert told(frontend, session_id) == [[], []]
+
+
+async def test_b60_a_link_to_a_protected_file_brings_nothing_of_it_and_that_is_said(
+    frontend: Frontend, workspace: Path, daemon: Daemon
+) -> None:
+    """`AGENTS.md` → `.env`, at the top and below → no word of it in a request or in the log."""
+    put(workspace, ".env", f"KEY={HIDDEN}")
+    put(workspace, "a/x.txt", "one\n")
+    (workspace / "AGENTS.md").symlink_to(".env")
+    (workspace / "a" / "AGENTS.md").symlink_to("../.env")
+    grep = CallPart("grep", arguments={"pattern": "K", "include": ".e*"})
+    steps = (read("a/x.txt"), grep, read("a/x.txt"))
+    session_id = await frontend.session(workspace, *map(calls, steps), text("done"))
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    first, found, again = [call.output for call in frontend.completed_calls(session_id)]
+    told = f"({workspace}/a/AGENTS.md was not read: reading {workspace}/.env needs an approval.)"
+    assert first == f"     1\tone\n(End of file, 1 lines.)\n\n{told}"
+    assert "(1 protected file was not searched" in found
+    assert told not in again
+    log = await frontend.log(session_id)
+    warnings = [event.body for event in log if isinstance(event.body, WarningRaised)]
+    (refused,) = [one for one in warnings if one.code == "document_refused"]
+    assert f"{workspace}/AGENTS.md: reading {workspace}/.env needs an approval" in refused.message
+    sent = "".join(map(repr, frontend.requests(session_id)))
+    assert HIDDEN not in sent + "".join(map(repr, log))
+    assert not daemon.said.count(HIDDEN)
+
+
+async def test_the_rules_of_the_turn_say_what_is_searched_and_told(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """`read` of `.env` allowed, of `a/*` denied → `grep` finds the one, nothing the other."""
+    put(workspace, ".env", "KEY=1")
+    put(workspace, "a/AGENTS.md", f"KEY={HIDDEN}")
+    rules = (Rule("read", "*.env", "allow"), Rule("read", "a/A*", "deny"))
+    put(workspace, "a/x.txt", "one\n")
+    steps = (CallPart("grep", arguments={"pattern": "KEY="}), read("a/x.txt"))
+    session_id = await frontend.session(
+        workspace, *map(calls, steps), text("done"), permissions=rules
+    )
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    found, whole = [call.output for call in frontend.completed_calls(session_id)]
+    assert found.startswith(".env\n     1\tKEY=1\n(1 protected file was not searched")
+    assert "a/AGENTS.md was not read" in whole
+    assert HIDDEN not in found + whole

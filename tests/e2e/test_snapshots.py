@@ -26,6 +26,7 @@ from tiller_protocol.ops import (
     Shell,
     Unrevert,
 )
+from tiller_protocol.settings import Rule
 
 
 def tiller(daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -298,3 +299,36 @@ async def test_what_no_snapshot_has_is_named_when_it_stays(
     assert isinstance(result, RevertResult)
     assert result.files == ()
     assert set(result.conflicts) == {"ignored", ".env", outside}
+
+
+async def test_a_diff_says_of_a_protected_file_that_it_changed_and_no_more(
+    frontend: Frontend, workspace: Path, daemon: Daemon
+) -> None:
+    """Reading `conf/*` asks → its lines are in no diff, patch or log; those of others are."""
+    (workspace / "conf").mkdir()
+    (workspace / "conf" / "a.txt").write_text("hidden before\n")
+    (workspace / "secret.key").write_text("hidden key\n")
+    change = "sed -i s/before/after/ conf/a.txt; echo new > shown.txt; echo x >> secret.key"
+    session_id = await frontend.session(
+        workspace,
+        calls(bash(change)),
+        always("done"),
+        approve="always",
+        permissions=(Rule("read", "conf/*", "ask"),),
+    )
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    (patch,) = await patches(frontend, session_id)
+    assert patch.files == ("conf/a.txt", "shown.txt")
+    result = await frontend.must(SessionDiff(session_id))
+    assert isinstance(result, SessionDiffResult)
+    assert result.diff.startswith(
+        "Content of conf/a.txt changes and is not shown: reading it needs an approval.\n"
+    )
+    assert [one.path for one in result.files] == ["conf/a.txt", "shown.txt"]
+    shown = await trio.to_thread.run_sync(tiller, daemon, "diff", session_id)
+    assert "Content of conf/a.txt changes and is not shown" in shown.stdout
+    for said in (result.diff, shown.stdout, repr(await frontend.log(session_id))):
+        assert "hidden" not in said
+    assert "+new" in result.diff
+    assert "+new" in shown.stdout

@@ -13,6 +13,7 @@ from support import tiny_mcp
 from tiller_daemon.config import McpServer
 from tiller_daemon.mcp.means import Means
 from tiller_daemon.mcp.servers import McpServers
+from tiller_daemon.policy.readable import Readable
 from tiller_daemon.tools.base import FileVersions, ToolEnvironment, ToolResult, UserAnswer
 from tiller_daemon.workspace.environment import child_environment
 from tiller_daemon.workspace.tree import become_subreaper
@@ -84,6 +85,7 @@ class Room:
             delegate=nothing,
             background=nothing,
             diagnostics=nothing,
+            readable=Readable(()),
         )
 
     async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:

@@ -40,6 +40,20 @@ def test_an_escaped_text_matches_itself_and_nothing_else(text, other):
     assert globs.matches(globs.escape(text), other) == (text == other)
 
 
+@given(TEXTS, TEXTS)
+def test_the_longest_name_of_a_pattern_is_within_one_name_of_whatever_matches(pattern, subject):
+    name = globs.longest_name(pattern)
+    if globs.matches(pattern, subject):
+        assert any(name in part for part in subject.split("/"))
+
+
+def test_the_longest_name_is_what_tells_most():
+    assert globs.longest_name("*.aws/credentials*") == "credentials"
+    assert globs.longest_name("*.gnupg/*") == ".gnupg"
+    assert globs.longest_name(r"a\*b?c") == "a*b"
+    assert globs.longest_name("*") == ""
+
+
 def test_many_stars_take_no_exponential_time():
     began = time.perf_counter()
     assert not globs.matches("*a" * 40 + "b", "a" * 4_000)

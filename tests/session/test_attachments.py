@@ -9,6 +9,7 @@ from support.world import World
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart
 from tiller_daemon.session.attachments import FILES_MAX, IMAGES_MAX
 from tiller_protocol.answers import Accepted, Queued, Started, Steered
+from tiller_protocol.codec import encode_event
 from tiller_protocol.events import RequestOpened, TurnStarted
 from tiller_protocol.items import Image, UserMessage
 from tiller_protocol.ops import Answer, SessionConfigure, SessionGet, UserInput
@@ -184,4 +185,26 @@ async def test_a_file_that_the_rules_deny_to_the_model_can_not_be_given(
         )
     assert isinstance(await world.say(session_id, "look", files=("src/main.py",)), Started)
     await world.ended(session_id)
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_file_that_the_user_names_is_given_and_one_that_a_link_leads_to_is_judged(
+    autojump_clock, nursery, tmp_path
+):
+    """Its path is given and no content: whether the model gets that is a question of `read`."""
+    world, session_id = await make(nursery, tmp_path)
+    (tmp_path / "w" / ".env").write_text("KEY=hidden")
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "key").write_text("hidden")
+    (tmp_path / "w" / "notes.txt").symlink_to("../secrets/key")
+    rule = Rule("read", f"{tmp_path}/secrets/*", "deny")
+    await world.must(SessionConfigure(session_id, Settings(permissions=(rule,))))
+    refused = await world.refused(UserInput(session_id, "look", files=("notes.txt",)))
+    assert refused.message.startswith(f"The model can't be given {tmp_path}/secrets/key: `read` of")
+    await world.say(session_id, "look", files=(".env",))
+    await world.ended(session_id)
+    (message,) = said(world)
+    assert message.files == (".env",)
+    sent = b"".join(map(encode_event, await world.events(session_id)))
+    assert b"hidden" not in sent
     nursery.cancel_scope.cancel()

@@ -3,10 +3,11 @@
 from support.world import World
 from tiller_daemon.models.scripted import Script, ScriptStep, TextPart, WaitPart
 from tiller_protocol.answers import CatalogResult, CommandSummary, Steered
-from tiller_protocol.events import TurnStarted
+from tiller_protocol.codec import encode_event
+from tiller_protocol.events import TurnStarted, WarningRaised
 from tiller_protocol.items import UserMessage
 from tiller_protocol.ops import Catalog, UserInput
-from tiller_protocol.settings import TurnOverrides
+from tiller_protocol.settings import Rule, TurnOverrides
 
 STEPS = (ScriptStep(parts=(TextPart("done"),)),) * 4
 
@@ -164,4 +165,56 @@ async def test_what_was_sent_is_in_the_log_with_the_turn(autojump_clock, nursery
     (request,) = world.model.requests
     assert shown.system_prompt == request.system
     assert shown.tools == tuple(tool.name for tool in request.tools)
+    nursery.cancel_scope.cancel()
+
+
+async def test_b60_what_may_not_be_read_unasked_is_in_no_prompt_and_said_once(
+    autojump_clock, nursery, tmp_path
+):
+    world = await make(nursery, tmp_path)
+    place = tmp_path / "w"
+    (place / ".env").write_text("KEY=hidden")
+    (place / "AGENTS.md").symlink_to(".env")
+    (place / "secrets").mkdir()
+    (place / "secrets" / "SKILL.md").write_text("---\nname: x\ndescription: hidden\n---\n")
+    (place / ".agents" / "skills").mkdir(parents=True)
+    (place / ".agents" / "skills" / "x").symlink_to("../../secrets")
+    session_id = await world.session(permissions=(Rule("read", "secrets/*", "deny"),))
+    for turn in (1, 2):
+        await world.say(session_id, "hi")
+        await world.ended(session_id, turn)
+    assert not any("hidden" in request.system for request in world.model.requests)
+    events = await world.events(session_id)
+    assert b"hidden" not in b"".join(map(encode_event, events))
+    (warning,) = [e.body for e in events if isinstance(e.body, WarningRaised)]
+    assert warning.code == "document_refused"
+    assert warning.message == (
+        "Left out of what the model is told, and not read: "
+        f"{place}/AGENTS.md: reading {place}/.env needs an approval; "
+        f"{place}/.agents/skills/x/SKILL.md: reading {place}/secrets/SKILL.md needs an approval."
+    )
+    nursery.cancel_scope.cancel()
+
+
+async def test_b60_a_command_and_an_agent_that_may_not_be_read_unasked_say_so(
+    autojump_clock, nursery, tmp_path
+):
+    world = await make(nursery, tmp_path)
+    place = tmp_path / "w"
+    (place / "prod.env").write_text("hidden")
+    for kind in ("commands", "agents"):
+        (place / ".tiller" / kind).mkdir(parents=True)
+        (place / ".tiller" / kind / "go.md").symlink_to("../../prod.env")
+    world.trust()
+    session_id = await world.session()
+    problem = f"its file is not read: reading {place}/prod.env needs an approval"
+    refused = await world.refused(UserInput(session_id, "/go"))
+    assert refused.message == f"The command /go can't be used: {problem}."
+    op = UserInput(session_id, "hi", overrides=TurnOverrides(agent="go"))
+    refused = await world.refused(op)
+    assert refused.message == f"The agent go can't be used: {problem}."
+    catalog = await world.must(Catalog(world.workspace))
+    assert isinstance(catalog, CatalogResult)
+    assert [one.problem for one in catalog.commands] == [problem]
+    assert [one.problem for one in catalog.agents if one.name == "go"] == [problem]
     nursery.cancel_scope.cancel()

@@ -5,6 +5,7 @@ from typing import Any
 
 import trio
 
+from tiller_daemon.policy.readable import Readable
 from tiller_daemon.tools.base import FileVersions, Tool, ToolEnvironment, ToolResult
 
 
@@ -16,6 +17,6 @@ def call(tool: Tool, given: dict[str, str], workspace: Path, seen: FileVersions)
         workspace=workspace, spill_directory=workspace, session_id="s", call_id="c", files=seen,
         variables={}, output=nothing, show_plan=nothing, ask=nothing, delegate=nothing,
         background=nothing, diagnostics=nothing, needs=tool.needs(arguments, workspace),
-        journals=workspace.with_name("journals"),
+        journals=workspace.with_name("journals"), readable=Readable(()),
     )  # fmt: skip
     return trio.run(tool.run, arguments, environment)

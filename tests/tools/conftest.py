@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from tiller_daemon.policy.readable import Readable
 from tiller_daemon.tools import BUILT_IN
 from tiller_daemon.tools.base import (
     FileVersions,
@@ -19,6 +20,7 @@ from tiller_daemon.tools.base import (
 from tiller_daemon.workspace.environment import child_environment
 from tiller_daemon.workspace.tree import become_subreaper
 from tiller_protocol.items import PlanEntry
+from tiller_protocol.settings import Rule
 
 LIVE_CHARS_MAX = 100_000
 
@@ -48,6 +50,7 @@ class Bench:
         self.files = FileVersions()
         self.private_addresses = False
         self.secrets: tuple[str, ...] = ()
+        self.rules: tuple[Rule, ...] = ()
         self._news = trio.Event()
 
     def put(self, path: str, content: bytes | str) -> Path:
@@ -102,6 +105,7 @@ class Bench:
             private_addresses=self.private_addresses,
             secrets=self.secrets,
             diagnostics=_Nothing(),
+            readable=Readable(self.rules),
         )
 
     async def _show_plan(self, plan: tuple[PlanEntry, ...]) -> None:

@@ -14,6 +14,12 @@ ROUNDS_MIN = 1_000
 
 TOOLS = 4
 
+SEARCHES_MIN = 120
+"""Of each search; two of them are of `grep`."""
+
+SEARCHED = 40
+"""Directories below the one that is swapped, so that a search takes a while."""
+
 SECRET = "the secret"
 
 
@@ -145,3 +151,43 @@ async def test_b58_ten_thousand_swaps_of_a_directory_and_a_link_lead_nobody_out(
     assert [text for text in told if SECRET in text] == []
     assert snapshot(outside) == before
     assert list(bench.workspace.rglob(".tiller-*")) + list(bench.journals.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are exchanged by a call of Linux")
+async def test_b58_searches_beside_swaps_of_a_directory_and_a_link_show_nothing_outside(
+    bench, outside
+):
+    """Not a line and not a name of what is outside; what is inside is found in between."""
+    for number in range(SEARCHED):
+        bench.put(f"a/d/{number}/f", "mine line\n")
+        bench.put(f"a/d/{number}/mine", "mine line\n")
+        (outside / f"{number}").mkdir()
+        (outside / f"{number}/f").write_text(f"{SECRET} line\n")
+        (outside / f"{number}/{SECRET}").write_text(f"{SECRET} line\n")
+    (bench.workspace / "a/d-link").symlink_to(outside)
+    script = Path(__file__).with_name("swap_for_ever.py")
+    command = [sys.executable, script, bench.workspace / "a/d", bench.workspace / "a/d-link"]
+    told: list[str] = []
+    with subprocess.Popen(  # noqa: ASYNC220
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as swapping:
+        assert swapping.stdout
+        assert swapping.stdout.readline() == "ready\n"
+        for _ in range(SEARCHES_MIN):
+            for name, arguments in (
+                ("grep", {"pattern": " line", "path": "a"}),
+                ("grep", {"pattern": f"{SECRET}|mine", "path": "a/d"}),
+                ("glob", {"pattern": "*", "path": "a"}),
+                ("ls", {"path": "a/d/1"}),
+            ):
+                try:
+                    needs = bench.needs(name, **arguments)
+                    if "external_directory" not in {need.permission for need in needs}:
+                        told.append((await bench.call_as_judged(name, needs, **arguments)).output)
+                except ToolFailure as failure:
+                    told.append(str(failure))
+        said, _ = swapping.communicate("stop\n", timeout=30)
+    assert int(said) >= SWAPS_MIN
+    assert [text for text in told if SECRET in text] == []
+    found = [text for text in told if "mine line" in text]
+    assert found

@@ -23,6 +23,11 @@ You write.
 """
 
 
+def is_open(path):
+    """Whether a file may be read unasked."""
+    return path.name != "prod.env"
+
+
 def write(folder, name, text):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(text)
@@ -52,7 +57,7 @@ def test_a_users_file_may_say_everything(tmp_path):
 
 def test_b60_of_a_projects_rules_only_denials_count(tmp_path):
     write(tmp_path / ".tiller" / "agents", "docs.md", TEXT)
-    found = project_agents(tmp_path)["docs"].agent
+    found = project_agents(tmp_path, is_open)["docs"].agent
     assert found.permissions == (Rule("bash", "*", "deny"),)
 
 
@@ -61,7 +66,13 @@ def test_b60_a_projects_file_that_leads_out_of_it_is_no_agent(tmp_path):
     folder = tmp_path / "w" / ".tiller" / "agents"
     folder.mkdir(parents=True)
     (folder / "a.md").symlink_to(tmp_path / "secret")
-    assert project_agents(tmp_path / "w") == {}
+    write(tmp_path / "w", "prod.env", "x")
+    (folder / "b.md").symlink_to("../../prod.env")
+    place = tmp_path / "w"
+    assert project_agents(place, is_open) == {
+        "a": (Agent(), f"its file is not read: it leads out of {place}"),
+        "b": (Agent(), f"its file is not read: reading {place}/prod.env needs an approval"),
+    }
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,11 @@ from tiller_daemon.workspace.commands import (
 )
 
 
+def is_open(path):
+    """Whether a file may be read unasked."""
+    return path.name != "prod.env"
+
+
 @pytest.fixture
 def places(tmp_path):
     workspace, config = tmp_path / "w", tmp_path / "config"
@@ -85,11 +90,15 @@ def test_the_users_command_goes_before_the_projects(places):
     (workspace / ".tiller" / "commands" / "b.md").write_text(
         "---\nmodel: local/x\nagent: build\n---\ntheirs $1"
     )
-    assert find_command("a", workspace, config) == Command("a", "Mine", "plan", None, "mine")
-    assert find_command("b", workspace, config) == Command("b", "", None, "local/x", "theirs $1")
-    assert find_command("c", workspace, config) is None
-    assert [command.name for command in list_commands(workspace, config)] == ["a", "b"]
-    assert [command.name for command in list_commands(None, config)] == ["a"]
+    assert find_command("a", workspace, config, is_open) == Command(
+        "a", "Mine", "plan", None, "mine"
+    )
+    assert find_command("b", workspace, config, is_open) == Command(
+        "b", "", None, "local/x", "theirs $1"
+    )
+    assert find_command("c", workspace, config, is_open) is None
+    assert [command.name for command in list_commands(workspace, config, is_open)] == ["a", "b"]
+    assert [command.name for command in list_commands(None, config, is_open)] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +114,7 @@ def test_the_users_command_goes_before_the_projects(places):
 def test_a_command_that_cannot_be_used_says_why(places, text, problem):
     workspace, config = places
     (config / "commands" / "bad.md").write_text(text)
-    (command,) = list_commands(workspace, config)
+    (command,) = list_commands(workspace, config, is_open)
     assert problem in command.problem
 
 
@@ -117,4 +126,12 @@ def test_b60_a_projects_file_that_leads_out_of_it_is_no_command(places, tmp_path
     (folder / "b.md").symlink_to("/dev/zero")
     os.mkfifo(folder / "c.md")
     (folder / "d.md").mkdir()
-    assert list_commands(workspace, config) == ()
+    (workspace / "prod.env").write_text("secret")
+    (folder / "e.md").symlink_to("../../prod.env")
+    out = f"its file is not read: it leads out of {workspace}"
+    asks = f"its file is not read: reading {workspace}/prod.env needs an approval"
+    assert list_commands(workspace, config, is_open) == (
+        Command("a", problem=out),
+        Command("b", problem=out),
+        Command("e", problem=asks),
+    )

@@ -19,9 +19,17 @@ def home(tmp_path):
     return made
 
 
+def is_open(path):
+    """Whether a file may be read unasked."""
+    return not path.name.endswith(".env") and "closed" not in path.parts
+
+
+def found(workspace, repository, home):
+    return read_instructions(workspace, repository, home, home / "config", is_open)
+
+
 def texts(workspace, repository, home):
-    found = read_instructions(workspace, repository, home, home / "config")
-    return [one.text for one in found]
+    return [one.text for one in found(workspace, repository, home) if not one.problem]
 
 
 def write(directory, text, name="AGENTS.md"):
@@ -91,15 +99,19 @@ def test_bytes_that_are_not_utf8_are_replaced(home):
     assert texts(workspace, None, home) == ["a�\nb"]
 
 
-def test_b60_a_link_out_of_the_project_a_fifo_and_a_device_are_passed_over(home):
+def test_b60_a_link_out_of_the_project_is_refused_and_a_fifo_is_passed_over(home):
     workspace = home / "w"
     workspace.mkdir()
     (home / "secret").write_text("secret")
-    for target in (home / "secret", "../secret", "/dev/zero", "/proc/self/environ", "AGENTS.md"):
+    for target in (home / "secret", "../secret", "/dev/zero", "/proc/self/environ"):
         (workspace / "AGENTS.md").symlink_to(target)
-        assert texts(workspace, None, home) == []
-        assert texts(workspace, workspace, home) == []
+        for repository in (None, workspace):
+            (refused,) = found(workspace, repository, home)
+            assert refused == (f"{workspace}/AGENTS.md", "", f"it leads out of {workspace}")
         (workspace / "AGENTS.md").unlink()
+    (workspace / "AGENTS.md").symlink_to("AGENTS.md")
+    assert found(workspace, None, home) == ()
+    (workspace / "AGENTS.md").unlink()
     os.mkfifo(workspace / "AGENTS.md")
     write(workspace, "instead", "CLAUDE.md")
     assert texts(workspace, None, home) == ["instead"]
@@ -116,6 +128,34 @@ def test_a_link_within_the_repository_is_followed_and_so_is_any_of_the_users_own
     assert texts(workspace, repository, home) == ["mine", "one text", "one text"]
 
 
+def test_b60_a_file_that_may_not_be_read_unasked_is_refused_and_the_next_name_counts(home):
+    repository = home / "r"
+    workspace = repository / "w"
+    write(workspace, "KEY=1", "prod.env")
+    write(repository / "closed", "KEY=2", "AGENTS.md")
+    (workspace / "AGENTS.md").symlink_to("prod.env")
+    (repository / "AGENTS.md").symlink_to("closed/AGENTS.md")
+    write(workspace, "instead", "CLAUDE.md")
+    assert texts(workspace, repository, home) == ["instead"]
+    assert [(one.path, one.text, one.problem) for one in found(workspace, repository, home)] == [
+        (
+            f"{repository}/AGENTS.md",
+            "",
+            f"reading {repository}/closed/AGENTS.md needs an approval",
+        ),
+        (f"{workspace}/CLAUDE.md", "instead", ""),
+        (f"{workspace}/AGENTS.md", "", f"reading {workspace}/prod.env needs an approval"),
+    ]
+
+
+def test_the_users_own_file_is_the_users_to_choose(home):
+    workspace = home / "w"
+    workspace.mkdir()
+    write(home / "closed", "mine")
+    (home / "config" / "AGENTS.md").symlink_to(home / "closed" / "AGENTS.md")
+    assert texts(workspace, None, home) == ["mine"]
+
+
 def test_an_empty_file_says_nothing(home):
     workspace = home / "w"
     write(workspace, " \n")
@@ -123,7 +163,8 @@ def test_an_empty_file_says_nothing(home):
 
 
 def nested(workspace, directory):
-    return [one.text for one in read_nested_instructions(workspace, directory)]
+    found = read_nested_instructions(workspace, directory, is_open)
+    return [one.text or one.problem for one in found]
 
 
 def test_below_the_workspace_each_directory_on_the_way_counts_and_the_nearest_is_last(home):
@@ -149,7 +190,20 @@ def test_b60_nested_instructions_do_not_lead_out_of_the_workspace(home):
     (workspace / "a").mkdir(parents=True)
     (home / "secret").write_text("secret")
     (workspace / "a" / "AGENTS.md").symlink_to(home / "secret")
-    assert nested(workspace, workspace / "a") == []
+    assert nested(workspace, workspace / "a") == [f"it leads out of {workspace}"]
+
+
+def test_b60_nested_instructions_may_not_be_what_may_not_be_read_unasked(home):
+    workspace = home / "w"
+    write(workspace / "a", "KEY=1", ".env")
+    (workspace / "a" / "AGENTS.md").symlink_to(".env")
+    write(workspace / "closed", "KEY=2")
+    write(workspace, "KEY=3", "prod.env")
+    (workspace / "b").mkdir()
+    (workspace / "b" / "AGENTS.md").symlink_to("../prod.env")
+    for name in ("a", "closed", "b"):
+        (problem,) = nested(workspace, workspace / name)
+        assert problem.endswith("needs an approval")
 
 
 def test_nested_instructions_keep_the_bounds_of_all(home):

@@ -15,6 +15,11 @@ def places(tmp_path):
     return workspace, config
 
 
+def is_open(path):
+    """Whether a file may be read unasked."""
+    return "closed" not in path.parts
+
+
 def write(folder, name, description="does it", body="secret body"):
     folder.mkdir(parents=True, exist_ok=True)
     text = f"---\nname: {name}\ndescription: {description}\n---\n{body}\n"
@@ -26,9 +31,9 @@ def test_the_users_and_the_projects_are_listed_and_of_two_with_one_name_the_user
     write(config / "skills" / "a", "release", "mine")
     write(workspace / ".agents" / "skills" / "b", "release", "theirs")
     write(workspace / ".agents" / "skills" / "c", "review", "how\n  we review")
-    assert [tuple(skill) for skill in find_skills(workspace, config)] == [
-        ("release", "mine", f"{config}/skills/a/SKILL.md"),
-        ("review", "how we review", f"{workspace}/.agents/skills/c/SKILL.md"),
+    assert [tuple(skill) for skill in find_skills(workspace, config, is_open)] == [
+        ("release", "mine", f"{config}/skills/a/SKILL.md", ""),
+        ("review", "how we review", f"{workspace}/.agents/skills/c/SKILL.md", ""),
     ]
 
 
@@ -42,13 +47,13 @@ def test_what_is_no_skill_is_passed_over(places):
     (skills / "fifo").mkdir()
     os.mkfifo(skills / "fifo" / "SKILL.md")
     (skills / "file").write_text("x")
-    assert find_skills(workspace, config) == ()
+    assert find_skills(workspace, config, is_open) == ()
 
 
 def test_a_long_body_is_not_read(places):
     workspace, config = places
     write(config / "skills" / "a", "big", body="x" * 5_000_000)
-    assert len(find_skills(workspace, config)) == 1
+    assert len(find_skills(workspace, config, is_open)) == 1
 
 
 def test_b60_links_out_of_the_workspace_are_not_followed(places, tmp_path):
@@ -56,11 +61,25 @@ def test_b60_links_out_of_the_workspace_are_not_followed(places, tmp_path):
     write(tmp_path / "outside" / "a", "stolen")
     (workspace / ".agents").mkdir()
     (workspace / ".agents" / "skills").symlink_to(tmp_path / "outside")
-    assert find_skills(workspace, config) == ()
+    path = f"{workspace}/.agents/skills/a/SKILL.md"
+    problem = f"it leads out of {workspace}"
+    assert find_skills(workspace, config, is_open) == ((path, "", path, problem),)
+
+
+def test_b60_a_skill_that_may_not_be_read_unasked_is_refused_unless_it_is_the_users(places):
+    workspace, config = places
+    write(workspace / "closed", "stolen")
+    (workspace / ".agents" / "skills" / "a").mkdir(parents=True)
+    (workspace / ".agents/skills/a/SKILL.md").symlink_to("../../../closed/SKILL.md")
+    write(config / "skills" / "closed", "mine")
+    mine, refused = find_skills(workspace, config, is_open)
+    assert (mine.name, mine.problem) == ("mine", "")
+    assert refused.description == ""
+    assert refused.problem == f"reading {workspace}/closed/SKILL.md needs an approval"
 
 
 def test_no_more_than_the_limit_are_listed(places):
     workspace, config = places
     for number in range(SKILLS_MAX + 5):
         write(workspace / ".agents" / "skills" / f"{number:03}", f"s{number}")
-    assert len(find_skills(workspace, config)) == SKILLS_MAX
+    assert len(find_skills(workspace, config, is_open)) == SKILLS_MAX

@@ -12,6 +12,8 @@ import re
 CACHED_PATTERNS = 4_096
 """Compiled patterns kept; rules are few, the ones of `always` come on top."""
 
+_PIECE: re.Pattern[str] = re.compile(r"\\[*?\\]|\*+|\?|[^*?\\]+|\\", re.DOTALL)
+
 
 def matches(pattern: str, subject: str) -> bool:
     """Whether the whole `subject` matches; in time linear in both for a pattern with one `*`."""
@@ -21,6 +23,17 @@ def matches(pattern: str, subject: str) -> bool:
 def escape(text: str) -> str:
     """The pattern that matches `text` and nothing else."""
     return re.sub(r"([*?\\])", r"\\\1", text)
+
+
+def longest_name(pattern: str) -> str:
+    """The longest text without a slash that is in every subject that matches; may be empty."""
+    chunks = [""]
+    for piece in _PIECE.findall(pattern.removesuffix(" *")):
+        if piece[0] in "*?":
+            chunks.append("")
+        else:
+            chunks[-1] += _literal(piece)
+    return max((name for chunk in chunks for name in chunk.split("/")), key=len)
 
 
 @functools.lru_cache(CACHED_PATTERNS)
@@ -33,17 +46,21 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def _expression(pattern: str) -> str:
     r"""As a regular expression; `(?>.*?x)` keeps each `*` from being tried again, so no blow-up."""
-    pieces = re.findall(r"\\[*?\\]|\*+|\?|[^*?\\]+|\\", pattern, re.DOTALL)
     chunks: list[str] = [""]
-    for piece in pieces:
+    for piece in _PIECE.findall(pattern):
         if piece.startswith("*"):
             chunks.append("")
         elif piece == "?":
             chunks[-1] += "."
         else:
-            chunks[-1] += re.escape(piece[1:] if len(piece) == 2 and piece[0] == "\\" else piece)
+            chunks[-1] += re.escape(_literal(piece))
     first, *middle = chunks
     if not middle:
         return first
     *middle, last = middle
     return first + "".join(f"(?>.*?{chunk})" for chunk in middle) + ".*" + last
+
+
+def _literal(piece: str) -> str:
+    """A piece that is no wildcard, without the backslash that took the meaning from one."""
+    return piece[1:] if len(piece) == 2 and piece[0] == "\\" else piece

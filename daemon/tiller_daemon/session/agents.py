@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from tiller_daemon.config import Agent
 from tiller_daemon.config.options import merge_options
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.reading import may_read
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.trust import trusted_place
 from tiller_daemon.tools.similar import did_you_mean
@@ -46,7 +47,9 @@ def list_agents(services: Services, workspace: str | None) -> dict[str, FoundAge
         agent = _layered(BUILT_IN.get(name, Agent()), file.agent)
         agents[name] = FoundAgent(_layered(agent, configured.get(name, Agent())), file.problem)
     if place := trusted_place(services, workspace):
-        agents = project_agents(place) | agents
+        # Which rules an agent adds is known only when it is read: these are those below it.
+        unasked = may_read(place, services.configuration().permissions)
+        agents = project_agents(place, unasked) | agents
     return agents
 
 

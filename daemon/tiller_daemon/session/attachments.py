@@ -12,6 +12,7 @@ from tiller_daemon.errors import RejectionError
 from tiller_daemon.policy.rules import decide
 from tiller_daemon.session.agents import DEFAULT_AGENT, find_agent
 from tiller_daemon.session.checks import check_input, handed_back
+from tiller_daemon.session.reading import rules_at_rest
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.trust import configuration_for
 from tiller_daemon.tools.reach import file_needs
@@ -92,7 +93,7 @@ def _refer(services: Services, snapshot: Snapshot, op: UserInput, path: str) -> 
     settings, configuration = snapshot.settings, configuration_for(services, snapshot.workspace)
     name = op.overrides.agent or settings.agent or DEFAULT_AGENT
     agent = find_agent(services, snapshot.workspace, name)
-    rules = (*configuration.permissions, *agent.permissions, *(settings.permissions or ()))
+    rules = rules_at_rest(services, snapshot, agent)
     approve = op.overrides.approve or settings.approve or configuration.approve
     verdict = decide(file_needs("read", location, title=""), rules, approve)
     if verdict.action == "deny":

@@ -4,14 +4,16 @@ from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.checks import check_input, handed_back
+from tiller_daemon.session.reading import may_read, rules_at_rest
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.trust import trusted_place
 from tiller_daemon.workspace.commands import expand, find_command, read_call
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.ops import UserInput
+from tiller_protocol.snapshot import Snapshot
 
 
-def expand_input(services: Services, workspace: str, op: UserInput) -> UserInput:
+def expand_input(services: Services, snapshot: Snapshot, op: UserInput) -> UserInput:
     """Return what `op` stands for; an input that calls no command stands for itself.
 
     What the input chooses itself counts more than the command's choice. Raises `RejectionError`
@@ -20,7 +22,9 @@ def expand_input(services: Services, workspace: str, op: UserInput) -> UserInput
     call = read_call(op.text)
     if call is None:
         return op
-    command = find_command(call.name, trusted_place(services, workspace), services.config_directory)
+    place = trusted_place(services, snapshot.workspace)
+    unasked = may_read(snapshot.workspace, rules_at_rest(services, snapshot))
+    command = find_command(call.name, place, services.config_directory, unasked)
     if command is None:
         return op
     if command.problem:

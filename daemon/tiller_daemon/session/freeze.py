@@ -39,12 +39,16 @@ MCP_PREFIX = "mcp__"
 
 
 class FrozenTurn(NamedTuple):
-    """A turn's context, its model, the one that writes summaries, its tools."""
+    """A turn's context, its model, the one that writes summaries, its tools.
+
+    `refused` says which documents of the project its prompt leaves out, and why.
+    """
 
     context: TurnContext
     model: ChosenModel
     compaction: ChosenModel
     tools: Mapping[str, Tool]
+    refused: tuple[str, ...] = ()
 
 
 def freeze_context(
@@ -71,7 +75,7 @@ def freeze_context(
     read_only = permissions.read_only
     tools = {n: tool for n, tool in offered.items() if _fits(tool, depth, read_only=read_only)}
     sub_agents = _offered(agents) if any(t.effect == "agent" for t in tools.values()) else ()
-    prompt = write_prompt(services, snapshot.workspace, agent.prompt, permissions.sandbox)
+    guidance = write_prompt(services, snapshot.workspace, agent.prompt, permissions)
     context = TurnContext(
         turn_id=services.new_id(),
         session_id=snapshot.session_id,
@@ -79,7 +83,7 @@ def freeze_context(
         agent=agent_name,
         model=_asked(model, agent, settings, overrides),
         compaction=_asked_for_summaries(compaction),
-        system_prompt=prompt,
+        system_prompt=guidance.prompt,
         tools=tool_specs(tools, sub_agents),
         sub_agents=sub_agents,
         hooks=hooks_for(services, configuration, permissions),
@@ -90,7 +94,7 @@ def freeze_context(
         output_schema=overrides.output_schema,
         depth=depth,
     )
-    return FrozenTurn(context, model, compaction, tools)
+    return FrozenTurn(context, model, compaction, tools, guidance.refused)
 
 
 def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> FrozenTurn:

@@ -5,9 +5,11 @@ A few small files are read, all bounded; nothing is run.
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
-from tiller_daemon.config import SandboxPolicy
+from tiller_daemon.session.reading import may_read
 from tiller_daemon.session.services import Services
+from tiller_daemon.turn.context import Permissions
 from tiller_daemon.turn.prompt import Offered, Surroundings, Told, system_prompt
 from tiller_daemon.workspace.instructions import read_instructions
 from tiller_daemon.workspace.paths import printable
@@ -15,28 +17,38 @@ from tiller_daemon.workspace.repository import Repository, find_repository
 from tiller_daemon.workspace.skills import find_skills
 
 
+class Guidance(NamedTuple):
+    """The system prompt, and what is left out of it: sentences for the user."""
+
+    prompt: str
+    refused: tuple[str, ...]
+
+
 def write_prompt(
-    services: Services, workspace: str, agent_prompt: str | None, policy: SandboxPolicy
-) -> str:
+    services: Services, workspace: str, agent_prompt: str | None, permissions: Permissions
+) -> Guidance:
     """Return the system prompt of a turn that begins now."""
     place = Path(workspace).resolve()
     repository = find_repository(place)
-    instructions = read_instructions(
-        place, repository.root if repository else None, services.home, services.config_directory
-    )
+    root, config = repository.root if repository else None, services.config_directory
+    unasked = may_read(place, permissions.rules)
+    instructions = read_instructions(place, root, services.home, config, unasked)
+    skills = find_skills(place, config, unasked)
     surroundings = Surroundings(
         workspace,
         _said(repository),
         services.platform,
         datetime.fromtimestamp(services.time(), UTC).date().isoformat(),
-        services.confiner.said(policy),
+        services.confiner.said(permissions.sandbox),
     )
-    return system_prompt(
+    prompt = system_prompt(
         agent_prompt,
         surroundings,
-        [Told(*one) for one in instructions],
-        [Offered(*one) for one in find_skills(place, services.config_directory)],
+        [Told(one.path, one.text) for one in instructions if not one.problem],
+        [Offered(s.name, s.description, s.path) for s in skills if not s.problem],
     )
+    problems = [(one.path, one.problem) for one in (*instructions, *skills) if one.problem]
+    return Guidance(prompt, tuple(f"{path}: {problem}" for path, problem in problems))
 
 
 def _said(repository: Repository | None) -> str:

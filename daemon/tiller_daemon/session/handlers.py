@@ -102,7 +102,7 @@ def _take_input(state: SessionState, op: UserInput, pending: Pending) -> AnyResu
         raise RejectionError("bad_message", message)
     meant = op
     if pending.errand is None:
-        meant = expand_input(state.services, state.outbox.snapshot.workspace, op)
+        meant = expand_input(state.services, state.outbox.snapshot, op)
     turn = state.turn
     files = refer_files(state.services, state.outbox.snapshot, meant)
     given = QueuedInput(
@@ -209,6 +209,7 @@ def _start_turn(
     bodies += _warnings_of_servers(state)
     bodies += _warning_of_no_sandbox(state, context)
     bodies += warning_of_trust(state.services, snapshot.workspace, state.projects_told)
+    bodies += _warning_of_refused(state, frozen.refused)
     state.put(pending, *bodies, turn_id=context.turn_id)
     turn = ActiveTurn(frozen, run_turn, state.hands, titling=titling, errand=errand)
     state.begin(turn, history)
@@ -251,6 +252,16 @@ def _warning_of_no_sandbox(state: SessionState, context: TurnContext) -> list[An
     configuration = configuration_for(state.services, context.workspace)
     message += warning_of_unheld_hooks(configuration)
     return [WarningRaised("no_sandbox", message)]
+
+
+def _warning_of_refused(state: SessionState, refused: tuple[str, ...]) -> list[AnyBody]:
+    """What the session was not told yet of documents that its prompts leave out."""
+    new = [one for one in refused if one not in state.refused_told]
+    state.refused_told.update(new)
+    if not new:
+        return []
+    message = f"Left out of what the model is told, and not read: {'; '.join(new)}."
+    return [WarningRaised("document_refused", message)]
 
 
 def _compact(state: SessionState, pending: Pending) -> AnyResult:

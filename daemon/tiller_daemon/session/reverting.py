@@ -12,7 +12,11 @@ from typing import NamedTuple
 import structlog
 
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.policy.readable import Readable
+from tiller_daemon.session.agents import DEFAULT_AGENT, list_agents
 from tiller_daemon.session.changes import file_change
+from tiller_daemon.session.reading import rules_at_rest
+from tiller_daemon.session.services import Services
 from tiller_daemon.workspace.paths import printable
 from tiller_daemon.workspace.restoring import Entry, Move
 from tiller_daemon.workspace.snapshots import Change, SnapshotProblem, Snapshots
@@ -37,6 +41,8 @@ UNKNOWN_KEPT = (
     "Some of what was done to files is not known, as there are no snapshots of it, and was left: "
     "look at them before you go on."
 )
+
+NOT_SHOWN = "Content of {path} changes and is not shown: reading it needs an approval.\n"
 
 EDITS = frozenset({"write", "edit", "apply_patch"})
 """Tools whose calls say by their title which file they changed."""
@@ -97,9 +103,13 @@ def files_kept(result: RevertResult) -> tuple[WarningRaised, ...]:
 
 
 async def session_diff(
-    snapshots: Snapshots | None, snapshot: Snapshot, op: SessionDiff
+    services: Services, snapshot: Snapshot, op: SessionDiff
 ) -> SessionDiffResult:
-    """What the session, or a turn or step of it, changed; raises `RejectionError`."""
+    """What the session, or a turn or step of it, changed; raises `RejectionError`.
+
+    Of files that may not be read unasked it says that they changed, and no more.
+    """
+    snapshots = services.snapshots
     items = _items_of(snapshot, op)
     patches = [item for item in items if isinstance(item, Patch)]
     known = [patch for patch in patches if patch.tree_after]
@@ -108,20 +118,31 @@ async def session_diff(
         return SessionDiffResult((), "", partial=partial)
     first, last = known[0].tree_before, known[-1].tree_after
     workspace = snapshot.workspace
+    readable = _readable(services, snapshot)
     try:
         touched = {path for patch in known for path in await _paths_of(patch, snapshots, workspace)}
         changes = await snapshots.changes(workspace, first, last)
         mine = [change for change in changes if printable(change.path) in touched]
-        text = await snapshots.diff(workspace, first, last, [change.path for change in mine])
+        shown = [change.path for change in mine if readable(printable(change.path))]
+        text = await snapshots.diff(workspace, first, last, shown)
     except SnapshotProblem as problem:
         raise RejectionError("unavailable", f"There is no diff: {problem}.") from problem
     files = tuple(map(file_change, mine))
+    unshown = [NOT_SHOWN.format(path=one.path) for one in files if not readable(one.path)]
+    text = "".join([*unshown, text])
     return SessionDiffResult(
         files[:FILES_TOLD_MAX],
         text[:DIFF_CHARS_MAX],
         cut=len(text) > DIFF_CHARS_MAX or len(files) > FILES_TOLD_MAX,
         partial=partial,
     )
+
+
+def _readable(services: Services, snapshot: Snapshot) -> Readable:
+    """The check by the rules of a session, with those of its agent if that is still there."""
+    name = snapshot.settings.agent or DEFAULT_AGENT
+    found = list_agents(services, snapshot.workspace).get(name)
+    return Readable(rules_at_rest(services, snapshot, found.agent if found else None))
 
 
 async def _paths_of(patch: Patch, snapshots: Snapshots, workspace: str) -> set[str]:

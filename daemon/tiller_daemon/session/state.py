@@ -47,7 +47,8 @@ class SessionState:
     `servers_told` are the MCP servers of which it was said that they can't be used;
     `told_of_problem` is what was last said of a configuration that can't be read, and
     `told_of_no_sandbox` says whether it was said that nothing holds its commands;
-    `projects_told` are the contents of its project of which it was said that they do not count.
+    `projects_told` are the contents of its project of which it was said that they do not count,
+    `refused_told` the documents of which it was said that they are not read.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class SessionState:
         self.told_of_problem = ""
         self.told_of_no_sandbox = False
         self.projects_told: set[str] = set()
+        self.refused_told: set[str] = set()
         self.turn: ActiveTurn | None = None
         self.begin = begin
 

@@ -94,9 +94,7 @@ class Supervisor:
                     return Accepted(submission_id, await self._get(op))
                 case SessionDiff():
                     snapshot = (await self._sessions.find(op.session_id)).outbox.settle()
-                    return Accepted(
-                        submission_id, await session_diff(self._services.snapshots, snapshot, op)
-                    )
+                    return Accepted(submission_id, await session_diff(self._services, snapshot, op))
                 case Replay():
                     return Accepted(submission_id, await self._replay(op))
                 case _:

@@ -14,6 +14,7 @@ import trio
 from msgspec import Struct, structs
 
 from tiller_daemon.policy.enclosures import seems_to_read
+from tiller_daemon.policy.readable import Readable
 from tiller_daemon.session.arguments import BadArguments, decode_arguments
 from tiller_daemon.session.command_reach import needs_beyond, needs_without_sandbox
 from tiller_daemon.session.enclosing import Enclosed, Enclosing
@@ -217,6 +218,7 @@ class Toolbox:
             journals=self.journals,
             private_addresses=self.private_addresses,
             diagnostics=self.diagnostics,
+            readable=Readable(self.permission.rules()),
             withdraw=partial(self.withdraw, prepared.call.id),
             secrets=self.secrets(),
             confined=enclosed.confined,
@@ -226,7 +228,7 @@ class Toolbox:
             result = await self.escalation.run(
                 prepared.call, _commands(work.needs), environment, partial(_run_tool, work)
             )
-            told = tell_instructions(work.needs, environment.workspace, self.files)
+            told = tell_instructions(work.needs, environment)
             told += await self.enclosing.disable_new_repositories(enclosed)
             if check:
                 told += await or_keep(check.new_errors, result, environment.output)

@@ -138,6 +138,19 @@ class Diagnostics(Protocol):
         ...
 
 
+class Readable(Protocol):
+    """Which files may be read without a question, by the rules of the turn."""
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Texts without a slash, one of which is in the path of every file that may not."""
+        ...
+
+    def __call__(self, subject: str) -> bool:
+        """Whether this one may; `subject` is its path as needs name it."""
+        ...
+
+
 class ToolFailure(Exception):
     """A call that could not do its work; the message goes to the model and says what to do."""
 
@@ -182,7 +195,8 @@ class ToolEnvironment:
     taken out of what a child process prints. `needs` is what was judged before the call ran,
     `journals` the directory of what is being changed. With `private_addresses` machines that
     are not on the public internet may be asked for pages. `withdraw` takes back what is still asked
-    of the user. `confined` is the sandbox for commands, if they run in one.
+    of the user. `confined` is the sandbox for commands, if they run in one. `readable` says whose
+    content may be shown beyond what was judged.
     """
 
     workspace: Path
@@ -197,6 +211,7 @@ class ToolEnvironment:
     delegate: Callable[[str, str, str], Awaitable[ToolResult]]
     background: BackgroundCommands
     diagnostics: Diagnostics
+    readable: Readable
     needs: tuple[Need, ...] = ()
     journals: Path = Path("/nonexistent")
     private_addresses: bool = False

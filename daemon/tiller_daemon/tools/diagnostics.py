@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolResult, always
 from tiller_daemon.tools.output import cut_text
-from tiller_daemon.tools.reach import directory_needs, file_needs, reach
+from tiller_daemon.tools.reach import directory_needs, file_needs, reach, reach_as_judged
 
 TIMEOUT_S: Final = 30.0
 
@@ -30,7 +30,7 @@ def _needs(arguments: DiagnosticsArguments, workspace: Path) -> tuple[Need, ...]
 
 async def _run(arguments: DiagnosticsArguments, environment: ToolEnvironment) -> ToolResult:
     workspace = reach(environment.workspace, ".").path
-    path = None if arguments.path is None else reach(workspace, arguments.path).path
+    path = None if arguments.path is None else reach_as_judged(environment, arguments.path).path
     found = await environment.diagnostics.all_of(workspace, path)
     return ToolResult(cut_text(found), title=arguments.path or "")
 

@@ -1,6 +1,8 @@
-"""The tool `glob`: files whose paths fit a pattern, the newest first."""
+"""The tool `glob`: files whose paths fit a pattern, the newest first.
 
-import os
+Names are shown of protected files too: what is in them is what rules about reading protect.
+"""
+
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -9,8 +11,10 @@ from msgspec import Meta, Struct
 
 from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult, always
 from tiller_daemon.tools.path_pattern import PathPattern
-from tiller_daemon.tools.reach import directory_needs, reach, reach_as_judged
+from tiller_daemon.tools.reach import directory_needs, reach, reach_as_judged, told
 from tiller_daemon.tools.search import SEARCH_S_MAX, Extent, Query, run_search
+from tiller_daemon.tools.search_again import files_there
+from tiller_daemon.workspace.beneath import opened_beneath
 
 FILES_SHOWN_MAX: Final = 200
 FILES_FOUND_MAX: Final = 10_000
@@ -44,17 +48,17 @@ async def _run(arguments: GlobArguments, environment: ToolEnvironment) -> ToolRe
             found.append(path)
         return len(found) < FILES_FOUND_MAX
 
-    extent = await run_search(
-        Query("./", wanted=pattern),
-        directory=location.path,
-        variables=environment.variables,
-        take=take,
-    )
-    newest = await trio.to_thread.run_sync(
-        _newest_first, os.fsencode(location.path), found, abandon_on_cancel=True
-    )
+    with told(), opened_beneath(location) as beneath:
+        extent = await run_search(
+            Query("./", only=pattern.only),
+            directory=beneath.directory,
+            variables=environment.variables,
+            take=take,
+        )
+        there = await trio.to_thread.run_sync(files_there, beneath, found)
+    newest = sorted(there, key=lambda one: (-one.changed, one.path))
     within = "" if location.text == "." else f"{location.text.rstrip('/')}/"
-    shown = [f"{within}{path.decode(errors='replace')}" for path in newest[:FILES_SHOWN_MAX]]
+    shown = [f"{within}{one.path.decode(errors='replace')}" for one in newest[:FILES_SHOWN_MAX]]
     note = _note(len(newest), extent)
     return ToolResult("\n".join([*shown, note] if note else shown), title=arguments.pattern)
 
@@ -73,16 +77,6 @@ GLOB: Final = Tool(
     run=_run,
     repeatable=always,
 )
-
-
-def _newest_first(directory: bytes, paths: list[bytes]) -> list[bytes]:
-    def age(path: bytes) -> tuple[float, bytes]:
-        try:
-            return -os.lstat(directory + b"/" + path).st_mtime, path
-        except OSError:
-            return 0.0, path
-
-    return sorted(paths, key=age)
 
 
 def _note(found: int, extent: Extent) -> str:

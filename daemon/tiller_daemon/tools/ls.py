@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult, always
 from tiller_daemon.tools.reach import directory_needs, reach, reach_as_judged, told
-from tiller_daemon.workspace.paths import Location, explain, printable
+from tiller_daemon.workspace.paths import Location, PathProblem, opened_directory, printable
 
 ENTRIES_MAX: Final = 1000
 ENTRIES_LOOKED_AT: Final = 100_000
@@ -58,17 +58,20 @@ LS: Final = Tool(
 def _list(location: Location) -> tuple[list[str], int]:
     """Return the first entries by name, and how many more there are at the least."""
     try:
-        with os.scandir(location.path) as found:
-            entries = sorted(islice(found, ENTRIES_LOOKED_AT), key=lambda one: one.name)
-        return [_shown(one) for one in entries[:ENTRIES_MAX]], max(len(entries) - ENTRIES_MAX, 0)
-    except NotADirectoryError as error:
-        raise ToolFailure(f"{location.text} is no directory; use `read` for a file.") from error
-    except OSError as error:
-        raise explain(error, location) from error
+        with opened_directory(location, listed=True) as directory:
+            with os.scandir(directory) as found:
+                entries = sorted(islice(found, ENTRIES_LOOKED_AT), key=lambda one: one.name)
+            shown = [_shown(one, directory) for one in entries[:ENTRIES_MAX]]
+    except PathProblem as problem:
+        if isinstance(problem.__cause__, NotADirectoryError):
+            message = f"{location.text} is no directory; use `read` for a file."
+            raise ToolFailure(message) from problem
+        raise
+    return shown, max(len(entries) - ENTRIES_MAX, 0)
 
 
-def _shown(entry: os.DirEntry[str]) -> str:
+def _shown(entry: os.DirEntry[str], directory: int) -> str:
     name = printable(entry.name)
     if entry.is_symlink():
-        return f"{name} -> {printable(Path(entry.path).readlink())}"
+        return f"{name} -> {printable(os.readlink(entry.name, dir_fd=directory))}"
     return f"{name}/" if entry.is_dir() else name

@@ -6,35 +6,46 @@ Those of the workspace itself, and above it, are in the system prompt.
 from collections.abc import Iterable
 from pathlib import Path
 
-from tiller_daemon.tools.base import FileVersions, Need
+from tiller_daemon.tools.base import FileVersions, Need, ToolEnvironment
 from tiller_daemon.workspace.files import fingerprint
 from tiller_daemon.workspace.instructions import Instructions, read_nested_instructions
+from tiller_daemon.workspace.paths import text_of
 
 INTRODUCTION = """\
 The project has instructions for this directory and what is below it. There they count more than \
 those of the directories above; what the user says counts more than any of them."""
 
 
-def tell_instructions(needs: Iterable[Need], workspace: Path, files: FileVersions) -> str:
+def tell_instructions(needs: Iterable[Need], environment: ToolEnvironment) -> str:
     """Return what the model is to be told beside the result of a call that needed `needs`.
 
-    Empty when the call used no file in such a directory, or when the model was told already. Reads
-    a few small files.
+    Empty when the call used no file in such a directory, or when the model was told already. Of
+    instructions that may not be read unasked it is told that they are there. Reads a few small
+    files.
     """
     below = [s for need in needs if need.kind == "path" for s in need.subjects if _is_below(s)]
     if not below:
         return ""
-    root = workspace.resolve()
+    root = environment.workspace.resolve()
+
+    def may_read(path: Path) -> bool:
+        return environment.readable(text_of(root, path))
+
     news = [
         one
         for directory in _directories(below, root)
-        for one in read_nested_instructions(root, directory)
-        if _is_news(one, files)
+        for one in read_nested_instructions(root, directory, may_read)
+        if _is_news(one, environment.files)
     ]
-    if not news:
-        return ""
-    told = [f'<instructions file="{path}">\n{text}\n</instructions>' for path, text in news]
-    return "\n\n" + "\n".join([INTRODUCTION, *told])
+    refused = [f"\n\n({one.path} was not read: {one.problem}.)" for one in news if one.problem]
+    told = [
+        f'<instructions file="{one.path}">\n{one.text}\n</instructions>'
+        for one in news
+        if not one.problem
+    ]
+    if not told:
+        return "".join(refused)
+    return "".join(["\n\n", "\n".join([INTRODUCTION, *told]), *refused])
 
 
 def _is_below(subject: str) -> bool:
@@ -49,7 +60,7 @@ def _directories(subjects: Iterable[str], root: Path) -> list[Path]:
 
 
 def _is_news(instructions: Instructions, files: FileVersions) -> bool:
-    mark = fingerprint(instructions.text.encode())
+    mark = fingerprint((instructions.text or instructions.problem).encode())
     if files.told.get(instructions.path) == mark:
         return False
     files.told[instructions.path] = mark

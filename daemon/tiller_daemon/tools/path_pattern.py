@@ -6,7 +6,7 @@ stands for any number of directories, also none; a star does not cross a slash.
 
 import fnmatch
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, pairwise
 from typing import Final
 
@@ -23,6 +23,7 @@ DIRECTORIES_KNOWN_MAX: Final = 4096
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _NOT_PLAIN = re.compile(r"(\[.*\]|[^A-Za-z0-9._-])+", re.DOTALL)
+"""What has, or may have, a meaning in an ignore file."""
 
 Part = re.Pattern[str] | None
 """What one name of a path must match; None for `**`."""
@@ -65,6 +66,19 @@ class PathPattern:
     def _wanted_in(self, directory: str) -> list[Name]:
         names = directory.split("/") if directory else []
         return [one for parts in self._patterns for one in _last_names(parts, names)]
+
+
+def only_with(marks: Iterable[str]) -> tuple[str, ...]:
+    """Lines of an ignore file that leaves out most of what has none of these texts in its path.
+
+    And nothing else. No text holds a slash.
+    """
+    plain = {_NOT_PLAIN.sub("*", mark) for mark in marks}
+    return (
+        "*",
+        "!*/",
+        *(line for one in sorted(plain) for line in (f"!*{one}*", f"!**/*{one}*/**")),
+    )
 
 
 def _alternatives(pattern: str) -> list[str]:

@@ -1,7 +1,9 @@
 """Running a search of files: by ripgrep or, where none runs, by `search_plain`; what is found.
 
 Ignored files are left out as in git (also outside a repository), hidden ones are searched, `.git`
-is not. What is looked for and shown is up to `grep` and `glob`.
+is not. What is looked for and shown is up to `grep` and `glob`: a record says what the program saw
+under a name, which may have led it elsewhere, so nothing of it is shown before it was looked at
+again (`search_again`).
 """
 
 import shutil
@@ -17,7 +19,6 @@ import trio
 from msgspec import Struct
 
 from tiller_daemon.tools.base import ToolFailure
-from tiller_daemon.tools.path_pattern import PathPattern
 from tiller_daemon.tools.reach import told
 from tiller_daemon.tools.search_plain import LINE_CHARS_MAX, PROGRAM
 from tiller_daemon.workspace.process import CommandProblem, run_command
@@ -34,6 +35,7 @@ LINE_COLUMNS_MAX: Final = LINE_CHARS_MAX
 ALWAYS: Final = (
     "--no-config",
     "--no-messages",
+    "--no-follow",
     "--no-require-git",
     "--hidden",
     "--glob=!.git",
@@ -53,18 +55,22 @@ LINES: Final = (
 _FAILED: Final = 2
 """The exit status of a search that could not look at everything; a lesser one says if it found."""
 
+_OF_A_FILE: Final = b"./"
+"""How a record begins that is about a file: every target does."""
+
 Extent = Literal["whole", "enough", "late"]
 
 
 class Query(Struct, frozen=True):
     """What is looked for: files, or lines that fit `pattern`, in `target` of a directory.
 
-    `target` is `./`, or `./` and the name of a file. Most files that are not `wanted` are left out.
+    `target` is `./`, or `./` and the name of a file. `only` are the lines of an ignore file that is
+    weaker than all others: most files that are not wanted are left out by it.
     """
 
     target: str
     pattern: str | None = None
-    wanted: PathPattern | None = None
+    only: tuple[str, ...] = ()
 
 
 class _NoProgram(Exception):
@@ -85,7 +91,7 @@ async def run_search(
     Raises `ToolFailure` with what it says is wrong.
     """
     said = ""
-    with told(), _weakest_rules(query.wanted) as rules:
+    with told(), _weakest_rules(query.only) as rules:
         for program in _programs(query, rules):
             try:
                 return await _run(program, query, directory, variables, take)
@@ -112,7 +118,9 @@ async def _run(
         rest[:] = left[:RECORD_BYTES_MAX]
         for record in records:
             if query.pattern is not None and b"\0" not in record:
-                complaints.append(record)
+                # What it says of a file, such as that it is binary and fits, is about content.
+                if not record.startswith(_OF_A_FILE):
+                    complaints.append(record)
                 continue
             taken += 1
             if not take(record):
@@ -167,7 +175,7 @@ def find_ripgrep() -> list[str]:
 
 
 @contextmanager
-def _weakest_rules(wanted: PathPattern | None) -> Generator[str]:
+def _weakest_rules(only: tuple[str, ...]) -> Generator[str]:
     """An ignore file that leaves out what is not wanted, for as long as this is open.
 
     It is weaker than all others, as `--glob` would bring in files that are ignored.
@@ -175,10 +183,10 @@ def _weakest_rules(wanted: PathPattern | None) -> Generator[str]:
     with ExitStack() as stack:
         name = ""
         # Without a place for it nothing is left out: who takes the records looks at each path.
-        if wanted:
+        if only:
             with suppress(OSError):
                 file = stack.enter_context(NamedTemporaryFile(prefix="tiller-search-"))
-                file.write("".join(f"{line}\n" for line in wanted.only).encode())
+                file.write("".join(f"{line}\n" for line in only).encode())
                 file.flush()
                 name = file.name
         yield name

@@ -3,6 +3,7 @@
 Which agent a name means, with those built in and configured, is decided in the session.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -10,7 +11,14 @@ from msgspec import Struct, structs
 
 from tiller_daemon.config import Agent
 from tiller_daemon.workspace.commands import NAME
-from tiller_daemon.workspace.documents import names_in, read_document
+from tiller_daemon.workspace.documents import (
+    Document,
+    MayRead,
+    Refused,
+    names_in,
+    read_document,
+    read_project_document,
+)
 from tiller_daemon.workspace.front_matter import FrontMatterError, parse
 from tiller_protocol.settings import Rule
 
@@ -42,24 +50,38 @@ class _Head(Struct, frozen=True):
 
 def user_agents(config: Path) -> dict[str, FoundAgent]:
     """Return the agents of the configuration directory by name."""
-    return _read_folder(config / USER_FOLDER, None)
+    return _read_folder(
+        config / USER_FOLDER, lambda path: read_document(path, None, FILE_BYTES_MAX)
+    )
 
 
-def project_agents(workspace: Path) -> dict[str, FoundAgent]:
-    """Return the agents of the workspace by name, which can loosen no rule: only denials count."""
+def project_agents(workspace: Path, may_read: MayRead) -> dict[str, FoundAgent]:
+    """Return the agents of the workspace by name, which can loosen no rule: only denials count.
+
+    Their files must be ones that a model `may_read`.
+    """
+
+    def read(path: Path) -> Document | Refused | None:
+        return read_project_document(path, workspace, FILE_BYTES_MAX, may_read)
+
     return {
         name: FoundAgent(_only_denying(found.agent), found.problem)
-        for name, found in _read_folder(workspace / PROJECT_FOLDER, workspace).items()
+        for name, found in _read_folder(workspace / PROJECT_FOLDER, read).items()
     }
 
 
-def _read_folder(folder: Path, within: Path | None) -> dict[str, FoundAgent]:
+def _read_folder(
+    folder: Path, read: Callable[[Path], Document | Refused | None]
+) -> dict[str, FoundAgent]:
     found: dict[str, FoundAgent] = {}
     for file_name in names_in(folder):
         name = file_name.removesuffix(SUFFIX)
         if name == file_name or not NAME.fullmatch(name) or len(found) == AGENTS_MAX:
             continue
-        if document := read_document(folder / file_name, within, FILE_BYTES_MAX):
+        document = read(folder / file_name)
+        if isinstance(document, Refused):
+            found[name] = FoundAgent(Agent(), f"its file is not read: {document.why}")
+        elif document:
             found[name] = _parse(document.text, cut=document.cut)
     return found
 

@@ -9,7 +9,13 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from tiller_daemon.workspace.documents import names_in, read_document
+from tiller_daemon.workspace.documents import (
+    MayRead,
+    Refused,
+    names_in,
+    read_document,
+    read_project_document,
+)
 from tiller_daemon.workspace.front_matter import FrontMatterError, parse
 
 SUFFIX: Final = ".md"
@@ -59,27 +65,33 @@ def read_call(text: str) -> Call | None:
     return Call(found[1], (found[2] or "").strip()) if found else None
 
 
-def find_command(name: str, workspace: Path | None, config: Path) -> Command | None:
+def find_command(
+    name: str, workspace: Path | None, config: Path, may_read: MayRead
+) -> Command | None:
     """Return the user's command of that name, or else that of the workspace, if one is given.
 
-    A project's names no agent: it could choose one that may do more than the session's.
+    A project's names no agent: it could choose one that may do more than the session's. Its file
+    must be one that a model `may_read`.
     """
     if document := read_document(config / USER_FOLDER / f"{name}{SUFFIX}", None, FILE_BYTES_MAX):
         return _parse(name, document.text, cut=document.cut)
     if workspace is None:
         return None
     path = workspace / PROJECT_FOLDER / f"{name}{SUFFIX}"
-    if document := read_document(path, workspace, FILE_BYTES_MAX):
-        return _parse(name, document.text, cut=document.cut)._replace(agent=None)
-    return None
+    document = read_project_document(path, workspace, FILE_BYTES_MAX, may_read)
+    if isinstance(document, Refused):
+        return Command(name, problem=f"its file is not read: {document.why}")
+    if document is None:
+        return None
+    return _parse(name, document.text, cut=document.cut)._replace(agent=None)
 
 
-def list_commands(workspace: Path | None, config: Path) -> tuple[Command, ...]:
+def list_commands(workspace: Path | None, config: Path, may_read: MayRead) -> tuple[Command, ...]:
     """Return the user's commands and those of the workspace, if one is given, by name."""
     folders = [config / USER_FOLDER] + ([workspace / PROJECT_FOLDER] if workspace else [])
     names = {name.removesuffix(SUFFIX) for f in folders for name in names_in(f) if SUFFIX in name}
     usable = sorted(name for name in names if NAME.fullmatch(name))[:LISTED_MAX]
-    found = (find_command(name, workspace, config) for name in usable)
+    found = (find_command(name, workspace, config, may_read) for name in usable)
     return tuple(command for command in found if command)
 
 

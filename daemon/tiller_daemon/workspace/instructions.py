@@ -3,10 +3,17 @@
 Found and cut here, put into the prompt by the turn. Text for a model, and nothing else.
 """
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tiller_daemon.workspace.documents import Document, read_document
+from tiller_daemon.workspace.documents import (
+    Document,
+    MayRead,
+    Refused,
+    read_document,
+    read_project_document,
+)
 from tiller_daemon.workspace.paths import printable
 
 NAMES: Final = ("AGENTS.md", "CLAUDE.md")
@@ -24,32 +31,39 @@ NOT_THE_PROJECTS: Final = frozenset({".git", ".venv", "node_modules", "site-pack
 
 
 class Instructions(NamedTuple):
-    """One file, with a last sentence that says so when it was cut."""
+    """One file, with a last sentence that says so when it was cut.
+
+    With a `problem`, a clause, it was not read and says nothing.
+    """
 
     path: str
     text: str
+    problem: str = ""
 
 
 def read_instructions(
-    workspace: Path, repository: Path | None, home: Path, config: Path
+    workspace: Path, repository: Path | None, home: Path, config: Path, may_read: MayRead
 ) -> tuple[Instructions, ...]:
     """Return what applies to `workspace`, the nearest last: that one wins.
 
     Looked at are the user's own in `config`, then each directory from the root of the repository
     (or from `home`, if that comes first on the way up) down to the workspace; outside of both, the
     workspace alone. All paths are absolute, with links followed. A file of a project that leads
-    out of the repository (without one: out of its directory) is passed over.
+    out of the repository (without one: out of its directory) or that a model `may_read` only with
+    an approval has a `problem`.
     """
     left = TOTAL_BYTES_MAX
     found: list[Instructions] = []
     for directory in _upwards(workspace, repository, home):
-        document = _first(directory, repository or directory, min(left, FILE_BYTES_MAX))
-        left = _take(document, found, left)
-    _take(_first(config, None, min(left, FILE_BYTES_MAX)), found, left)
+        within = repository or directory
+        left = _take(_documents(directory, within, left, may_read), found, left)
+    _take(_documents(config, None, left, may_read), found, left)
     return tuple(reversed(found))
 
 
-def read_nested_instructions(workspace: Path, directory: Path) -> tuple[Instructions, ...]:
+def read_nested_instructions(
+    workspace: Path, directory: Path, may_read: MayRead
+) -> tuple[Instructions, ...]:
     """Return what applies to `directory` beyond what applies to `workspace`, the nearest last.
 
     Looked at is each directory below the workspace on the way to `directory`; both are absolute,
@@ -63,7 +77,7 @@ def read_nested_instructions(workspace: Path, directory: Path) -> tuple[Instruct
     left = TOTAL_BYTES_MAX
     found: list[Instructions] = []
     for one in [directory, *directory.parents][: len(below.parts)]:
-        left = _take(_first(one, workspace, min(left, FILE_BYTES_MAX)), found, left)
+        left = _take(_documents(one, workspace, left, may_read), found, left)
     return tuple(reversed(found))
 
 
@@ -73,23 +87,38 @@ def _upwards(workspace: Path, repository: Path | None, home: Path) -> list[Path]
     return chain[: min(ends, default=0) + 1]
 
 
-def _first(directory: Path, within: Path | None, bytes_max: int) -> Document | None:
+def _documents(
+    directory: Path, within: Path | None, left: int, may_read: MayRead
+) -> Iterator[Document | Refused]:
+    """Give what is refused, until one can be read; without `within` it is the user's own."""
+    bytes_max = min(left, FILE_BYTES_MAX)
     for name in NAMES:
-        if document := read_document(directory / name, within, bytes_max):
-            return document
-    return None
+        path = directory / name
+        if within is None:
+            document = read_document(path, None, bytes_max)
+        else:
+            document = read_project_document(path, within, bytes_max, may_read)
+        if document:
+            yield document
+        if isinstance(document, Document):
+            return
 
 
-def _take(document: Document | None, found: list[Instructions], left: int) -> int:
-    """Add a document that says something; returns how many bytes are left for the others."""
-    if document is None or not (document.text.strip() or document.cut):
-        return left
-    path = printable(document.path)
-    text = document.text.strip()
-    if document.cut:
-        text += (
-            f"\n(Cut here: {path} has {document.size_bytes:,} bytes, more than fit into a prompt. "
-            "Read the rest of it when it matters.)"
-        )
-    found.append(Instructions(path, text))
-    return left - len(document.text.encode())
+def _take(documents: Iterable[Document | Refused], found: list[Instructions], left: int) -> int:
+    """Add those that say something; returns how many bytes are left for the others."""
+    for document in documents:
+        path = printable(document.path)
+        if isinstance(document, Refused):
+            found.append(Instructions(path, "", document.why))
+            continue
+        text = document.text.strip()
+        if not text and not document.cut:
+            continue
+        if document.cut:
+            text += (
+                f"\n(Cut here: {path} has {document.size_bytes:,} bytes, more than fit into a "
+                "prompt. Read the rest of it when it matters.)"
+            )
+        found.append(Instructions(path, text))
+        left -= len(document.text.encode())
+    return left

@@ -15,9 +15,10 @@ from typing import Final, NamedTuple
 PATH_BYTES_MAX: Final = 4096
 """The longest path Linux takes (`PATH_MAX`); a longer one is refused before the disk is asked."""
 
-_DIRECTORY: Final = (
-    getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-)
+_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""How a directory is opened whose names are read."""
+
+DIRECTORY: Final = _LISTED | getattr(os, "O_PATH", os.O_RDONLY)
 """How a directory on the way is opened; `O_PATH` needs no right to list it."""
 
 
@@ -60,6 +61,13 @@ def locate(workspace: Path, path: str) -> Location:
     return Location(Path(found), inside, printable(shown))
 
 
+def text_of(workspace: Path, path: Path) -> str:
+    """Return the `Location.text` of a path; both are absolute, with links followed."""
+    if path.is_relative_to(workspace):
+        return printable(path.relative_to(workspace))
+    return printable(path)
+
+
 def printable(path: Path | str) -> str:
     """Return a path as text that can be stored and sent, whatever bytes its name has."""
     return os.fsencode(path).decode(errors="replace")
@@ -85,7 +93,7 @@ def open_parent(location: Location, *, make: bool = False) -> int:
     The way is gone step by step and follows no link: `locate` has followed those that there were.
     Raises `PathProblem` and `OSError`.
     """
-    opened = os.open("/", _DIRECTORY)
+    opened = os.open("/", DIRECTORY)
     for name in location.path.parent.parts[1:]:
         above = opened
         try:
@@ -93,6 +101,21 @@ def open_parent(location: Location, *, make: bool = False) -> int:
         finally:
             os.close(above)
     return opened
+
+
+@contextmanager
+def opened_directory(location: Location, *, listed: bool = False) -> Generator[int]:
+    """Give a descriptor of a directory, by which it stays this one whatever takes its place.
+
+    Without `listed` it is only a place to begin from. Failures of the block, too, become
+    `PathProblem`.
+    """
+    with opened_parent(location) as (parent, name):
+        opened = os.open(name, _LISTED if listed else DIRECTORY, dir_fd=parent)
+        try:
+            yield opened
+        finally:
+            os.close(opened)
 
 
 def open_regular(location: Location) -> int:
@@ -164,7 +187,7 @@ def explain(error: OSError, location: Location) -> PathProblem:
 
 def _open_below(parent: int, name: str, location: Location, *, make: bool) -> int:
     try:
-        return os.open(name, _DIRECTORY, dir_fd=parent)
+        return os.open(name, DIRECTORY, dir_fd=parent)
     except FileNotFoundError:
         if not make:
             raise

@@ -8,7 +8,13 @@ from typing import Annotated, Final, NamedTuple
 
 from msgspec import Meta, Struct
 
-from tiller_daemon.workspace.documents import names_in, read_document
+from tiller_daemon.workspace.documents import (
+    MayRead,
+    Refused,
+    names_in,
+    read_document,
+    read_project_document,
+)
 from tiller_daemon.workspace.front_matter import HEAD_BYTES_MAX, FrontMatterError, parse
 from tiller_daemon.workspace.paths import printable
 
@@ -26,11 +32,15 @@ _BEGINNING_BYTES: Final = HEAD_BYTES_MAX + 64
 
 
 class Skill(NamedTuple):
-    """`path` is that of its `SKILL.md`, absolute."""
+    """`path` is that of its `SKILL.md`, absolute.
+
+    With a `problem`, a clause, the file was not read; its `name` is then the path.
+    """
 
     name: str
     description: str
     path: str
+    problem: str = ""
 
 
 class _Head(Struct, frozen=True):
@@ -38,26 +48,32 @@ class _Head(Struct, frozen=True):
     description: Annotated[str, Meta(min_length=1, max_length=DESCRIPTION_CHARS_MAX)]
 
 
-def find_skills(workspace: Path, config: Path) -> tuple[Skill, ...]:
+def find_skills(workspace: Path, config: Path, may_read: MayRead) -> tuple[Skill, ...]:
     """Return the user's skills and then the project's, each by the name of its folder.
 
-    Of two with one name the user's counts. A file without name and description, or one of a
-    project that leads out of the workspace, is passed over.
+    Of two with one name the user's counts. A file without name and description is passed over; one
+    of a project that leads out of the workspace, or that a model `may_read` only with an approval,
+    has a `problem`.
     """
     found: dict[str, Skill] = {}
     for folder, within in ((config / USER_FOLDER, None), (workspace / PROJECT_FOLDER, workspace)):
         for name in names_in(folder):
             if len(found) == SKILLS_MAX:
                 break
-            if skill := _read(folder / name / FILE, within):
+            if skill := _read(folder / name / FILE, within, may_read):
                 found.setdefault(skill.name, skill)
     return tuple(found.values())
 
 
-def _read(path: Path, within: Path | None) -> Skill | None:
-    document = read_document(path, within, _BEGINNING_BYTES)
+def _read(path: Path, within: Path | None, may_read: MayRead) -> Skill | None:
+    if within is None:
+        document = read_document(path, None, _BEGINNING_BYTES)
+    else:
+        document = read_project_document(path, within, _BEGINNING_BYTES, may_read)
     if document is None:
         return None
+    if isinstance(document, Refused):
+        return Skill(printable(path), "", printable(path), document.why)
     try:
         head, _ = parse(document.text, _Head)
     except FrontMatterError:
