@@ -49,9 +49,9 @@ from tiller_daemon.workspace.environment import (
     child_environment,
     without_secrets,
 )
-from tiller_daemon.workspace.guard import Guard
 from tiller_daemon.workspace.snapshots import Snapshots
-from tiller_daemon.workspace.tree import become_subreaper, close_to_others, sweep
+from tiller_daemon.workspace.starter import starting
+from tiller_daemon.workspace.tree import close_to_others, sweep
 from tiller_protocol.answers import ModelSummary
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
 from tiller_protocol.ids import ULID_RANDOM_BYTES, ulid
@@ -105,9 +105,8 @@ async def serve(
         _make_private(options.places.state)
         opened = await stack.enter_async_context(open_log(options.places.state / LOG_FILE))
         close_to_others()
-        become_subreaper()
         await sweep(opened.log_id)
-        stack.enter_context(Guard(opened.log_id))
+        stack.enter_context(starting(f"{DAEMON_MARKER}={opened.log_id}"))
         await _restore_files(options.places.state / JOURNALS_FOLDER)
         providers = Providers(
             options.configuration,
