@@ -1,23 +1,18 @@
 """Whose a process is, the kernel knows: in every sandbox, as any user, and whoever is killed."""
 
 import os
-import shutil
 import signal
-import tempfile
-from collections.abc import Generator
-from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 import trio
 
 from support.daemon import gone
+from support.sandboxes import MECHANISMS, WHO, Mechanism, Place, place_of
 from support.survivors import READY, SHAPES, Escape
 from tiller_daemon.workspace.process import CommandEnd, run_command
 from tiller_daemon.workspace.starter import starting
 from workspace.conftest import Play
 from workspace.test_escapes import DEAF, STAY
-from workspace.test_sandbox_jail import MECHANISMS, WHO, Jail, Mechanism
 
 FORGED = f"( setsid env -i TILLER_COMMAND=x TILLER_DAEMON=x {STAY} & )"
 
@@ -25,15 +20,11 @@ FORGED = f"( setsid env -i TILLER_COMMAND=x TILLER_DAEMON=x {STAY} & )"
 class Attempt:
     """A command that tries every way to get away, in a sandbox or without one."""
 
-    def __init__(self, jail: Jail, mechanism: Mechanism | None, prefix: list[str]) -> None:
-        self.escape = Escape(jail.workspace)
-        self._jail, self._prefix = jail, prefix
+    def __init__(self, place: Place, mechanism: Mechanism | None) -> None:
+        self.escape = Escape(place.workspace)
+        self._place = place
         self._command = self.escape.command
-        self._confined = (
-            jail.confined(mechanism, prefix, "workspace_write", jail.workspace)
-            if mechanism
-            else None
-        )
+        self._confined = place.confined(mechanism) if mechanism else None
         self.got_away = trio.Event()
         self.end: CommandEnd | None = None
 
@@ -49,8 +40,8 @@ class Attempt:
                 self.got_away.set()
 
         self.end = await run_command(
-            words if self._confined else [*self._prefix, *words],
-            directory=self._jail.workspace,
+            words if self._confined else [*self._place.prefix, *words],
+            directory=self._place.workspace,
             variables={"PATH": os.environ["PATH"]},
             receive=receive,
             timeout_s=60,
@@ -58,35 +49,25 @@ class Attempt:
         )
 
 
-@pytest.fixture
-def place() -> Generator[Jail]:
-    # Not below the directory of the tests: an ordinary user can't get there.
-    root = Path(tempfile.mkdtemp(prefix="tiller-reaper-"))
-    root.chmod(0o755)
-    with ExitStack() as stack:
-        stack.callback(shutil.rmtree, root, ignore_errors=True)
-        yield Jail(root, stack)
-
-
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.parametrize("mechanism", [*MECHANISMS, None])
 async def test_g8_of_two_commands_at_once_each_takes_all_its_own_with_it(
-    place: Jail, mechanism: Mechanism | None, who: str
+    mechanism: Mechanism | None, who: str
 ) -> None:
     """One is interrupted while the other goes on; that one then ends by itself."""
-    prefix = place.as_user(who)
-    interrupted, other = (Attempt(place, mechanism, prefix) for _ in range(2))
-    async with trio.open_nursery() as outer:
-        outer.start_soon(other.run)
-        async with trio.open_nursery() as inner:
-            inner.start_soon(interrupted.run)
-            await interrupted.got_away.wait()
-            await other.got_away.wait()
-            inner.cancel_scope.cancel()
-        assert interrupted.escape.alive() == {}
-        assert set(other.escape.alive()) == set(SHAPES)
-        other.escape.let_go()
-    assert other.escape.alive() == {}
+    with place_of(who) as place:
+        interrupted, other = Attempt(place, mechanism), Attempt(place, mechanism)
+        async with trio.open_nursery() as outer:
+            outer.start_soon(other.run)
+            async with trio.open_nursery() as inner:
+                inner.start_soon(interrupted.run)
+                await interrupted.got_away.wait()
+                await other.got_away.wait()
+                inner.cancel_scope.cancel()
+            assert interrupted.escape.alive() == {}
+            assert set(other.escape.alive()) == set(SHAPES)
+            other.escape.let_go()
+        assert other.escape.alive() == {}
     assert other.end
     assert (other.end.status, other.end.survivors) == (0, 0)
 
