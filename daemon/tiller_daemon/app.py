@@ -43,10 +43,15 @@ from tiller_daemon.tools import BUILT_IN
 from tiller_daemon.transport.nng import NngTransport
 from tiller_daemon.transport.runtime import RuntimeDirectory
 from tiller_daemon.workspace.changes import recover_changes
-from tiller_daemon.workspace.environment import CALL_MARKER, DAEMON_MARKER, child_environment
-from tiller_daemon.workspace.guard import Guard
+from tiller_daemon.workspace.environment import (
+    CALL_MARKER,
+    DAEMON_MARKER,
+    child_environment,
+    without_secrets,
+)
 from tiller_daemon.workspace.snapshots import Snapshots
-from tiller_daemon.workspace.tree import become_subreaper, close_to_others, sweep
+from tiller_daemon.workspace.starter import starting
+from tiller_daemon.workspace.tree import close_to_others, sweep
 from tiller_protocol.answers import ModelSummary
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
 from tiller_protocol.ids import ULID_RANDOM_BYTES, ulid
@@ -100,9 +105,8 @@ async def serve(
         _make_private(options.places.state)
         opened = await stack.enter_async_context(open_log(options.places.state / LOG_FILE))
         close_to_others()
-        become_subreaper()
         await sweep(opened.log_id)
-        stack.enter_context(Guard(opened.log_id))
+        stack.enter_context(starting(f"{DAEMON_MARKER}={opened.log_id}"))
         await _restore_files(options.places.state / JOURNALS_FOLDER)
         providers = Providers(
             options.configuration,
@@ -233,7 +237,9 @@ class _LiveParts:
 
     def variables(self, call_id: str) -> Mapping[str, str]:
         """The environment of a process that works for a call, or for none."""
-        inherited = self.servers.means.inherited
+        # A key may have been got from a file or a command by now, and stand in a variable as well.
+        keys = (*self.providers.secret_values(), *self.code_search.secrets())
+        inherited = without_secrets(self.servers.means.inherited, keys)
         return {**inherited, CALL_MARKER: call_id} if call_id else inherited
 
     async def discover(self) -> None:
@@ -259,7 +265,7 @@ def _means(configuration: Configuration, log_id: str, providers: Providers) -> M
     keys = {one.api_key_env for one in owners if one.api_key_env}
     hidden = providers.secret_names | keys
     return Means(
-        inherited=child_environment(os.environ, hidden, log_id, call_id=""),
+        inherited=child_environment(os.environ, hidden, log_id, "", configuration.env_keep),
         environ=os.environ,
         provider_names=providers.secret_names,
         provider_values=providers.secret_values,

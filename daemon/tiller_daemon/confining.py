@@ -66,7 +66,7 @@ def run_confined(places: Places, configuration: Configuration, command: Sequence
         return 0
     here = Path.cwd()
     names = [owner.api_key_env for owner in _owners(configuration) if owner.api_key_env]
-    variables = child_environment(os.environ, names, "", "")
+    variables = child_environment(os.environ, names, "", "", configuration.env_keep)
     # What is typed to end the command ends it; this program then tells how.
     signal.signal(signal.SIGINT, _go_on)
     try:

@@ -21,7 +21,6 @@ from tiller_daemon.session.hooks import Hold, Told, ToolTold
 from tiller_daemon.workspace.environment import child_environment
 from tiller_daemon.workspace.sandbox import Confiner
 from tiller_daemon.workspace.sandbox_search import find_sandbox
-from tiller_daemon.workspace.tree import become_subreaper
 
 HOOKS = {
     "words, without a shell": Hook("tool_before", ("/bin/true",)),
@@ -42,7 +41,6 @@ TOLD = Told(
 
 async def main(count: int) -> None:
     """Measure each hook, then the end of one that hangs."""
-    become_subreaper()
     runner = HookRunner(lambda call_id: child_environment(os.environ, (), "bench", call_id))
     confiner = Confiner(lambda: find_sandbox(sys.platform), Path.home(), os.environ)
     confined = confiner.confined(SandboxPolicy(), Path.cwd(), Path.cwd())

@@ -23,7 +23,6 @@ from tiller_daemon.config.language_servers import KNOWN
 from tiller_daemon.lsp.recipes import Recipe, find_program
 from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.workspace.environment import DAEMON_MARKER, child_environment
-from tiller_daemon.workspace.tree import become_subreaper
 
 MARK = f"bench-{os.getpid()}"
 LINES = 100
@@ -43,7 +42,6 @@ def main() -> None:
     arguments = parser.parse_args()
     named = dict(one.split("=", 1) for one in arguments.programs)
     search = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    become_subreaper()
     rows: list[Row] = []
     for name, known in KNOWN.items():
         command = (named.get(name, (known.command or ("",))[0]), *(known.command or ())[1:])

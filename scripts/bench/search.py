@@ -34,7 +34,6 @@ from tiller_daemon.tools.glob import GLOB
 from tiller_daemon.tools.grep import GREP
 from tiller_daemon.tools.search import ALWAYS, find_ripgrep
 from tiller_daemon.workspace.environment import child_environment
-from tiller_daemon.workspace.tree import become_subreaper
 
 FILES_PER_FOLDER = 100
 PLAIN_RUNS = 3
@@ -55,7 +54,6 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=50_000)
     parser.add_argument("--runs", type=int, default=20)
     arguments = parser.parse_args()
-    become_subreaper()
     with tempfile.TemporaryDirectory() as place:
         workspace = Path(place).resolve()
         make_tree(workspace, arguments.files)

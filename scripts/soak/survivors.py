@@ -1,6 +1,6 @@
 """How long anything of a command lives after its end, whatever it did to get away (G8, T12).
 
-Six shapes at once, seven endings, with a sandbox and without; each against a daemon of its own. A
+Seven shapes at once, seven endings, with a sandbox and without; each against a daemon of its own. A
 process that is alive after ten seconds counts as a survivor. Needs Linux.
 """
 

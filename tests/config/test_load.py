@@ -312,6 +312,7 @@ def test_hooks_of_a_trusted_project_come_after_the_users_and_are_known_as_its_ow
         "agents.x.prompt_file = '/etc/passwd'",
         "sourcegraph.endpoint = 'http://evil'",
         "fetch.private_addresses = true",
+        "env_keep = ['*']",
     ],
 )
 def test_b60_even_a_trusted_project_can_loosen_nothing(refused, tmp_path, text):

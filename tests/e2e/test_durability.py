@@ -65,18 +65,22 @@ async def test_b49_kill_during_a_call_leaves_it_lost_and_no_process(
     assert (workspace / "effects").read_text() == "once\n"
 
 
-async def test_b49_what_outlives_daemon_and_guard_is_swept_at_the_next_start(
+async def test_b49_what_outlives_daemon_and_reapers_is_swept_at_the_next_start(
     frontend: Frontend, workspace: Path, daemon: Daemon
 ) -> None:
-    """Daemon and guard killed together → their commands live on, until the next start ends them."""
+    """Daemon and reapers killed together → their commands live on until the next start."""
     gate = Gate(workspace)
     session_id = await frontend.session(workspace, calls(bash(STUBBORN)), always("I see"))
     await frontend.say(session_id)
     await gate.reached()
     commands = marked(f"TILLER_DAEMON={frontend.log_id}")
-    for pid in guards(frontend.log_id):
-        os.kill(pid, signal.SIGKILL)
+    helpers = guards(frontend.log_id)
+    for pid in helpers:
+        # Each would end a command when it sees that another one has died.
+        os.kill(pid, signal.SIGSTOP)
     daemon.kill9()
+    for pid in helpers:
+        os.kill(pid, signal.SIGKILL)
     assert [pid for pid in commands if gone(pid)] == []
     daemon.start()
     assert [pid for pid in commands if not gone(pid)] == []

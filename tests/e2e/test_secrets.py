@@ -17,7 +17,15 @@ from tiller_protocol.places import EVENTS_SOCKET, LOG_FILE, OPS_SOCKET, TOKEN_FI
 
 KEY = "sk-canary-0123456789abcdef"
 HEADER = "canary-of-a-header-0123456789"
-CANARIES = (KEY, HEADER)
+PASSWORD = "canary-of-a-password-0123456789"
+CANARIES = (KEY, HEADER, PASSWORD)
+
+SECRETS = {
+    "HTTPS_PROXY": f"http://me:{PASSWORD}@127.0.0.1:9",
+    "DATABASE_URL": f"postgres://me:{PASSWORD}@db/x",
+    **dict.fromkeys(("MYSQL_PWD", "SSHPASS", "CI_JOB_JWT", "BW_SESSION", "LDAP_BIND_PW"), PASSWORD),
+}
+"""What nobody's configuration says anything of."""
 
 PRY = """
 echo found:${{CANARY_KEY:-nothing}}:${{CURL_OPTIONS:-nothing}}
@@ -50,10 +58,11 @@ async def test_g13_keys_reach_the_provider_and_nothing_else(
         api = 'api = "openai_chat"\n'
         keys = f'api_key_env = "CANARY_KEY"\nheaders = {{ X-Auth-Token = "{HEADER}" }}\n'
         config = config_for(server.base_url).replace(api, api + keys)
+        config = f'env_keep = ["PLAIN", "CURL_*"]\n{config}'
         daemon = new_daemon(config)
         pry = PRY.format(config=daemon.places.config / "config.toml")
         server.answers[0] = called(("bash", {"command": pry}))
-        daemon.start(CANARY_KEY=KEY, CURL_OPTIONS=f"-H 'X: {KEY}'", PLAIN="is seen")
+        daemon.start(CANARY_KEY=KEY, CURL_OPTIONS=f"-H 'X: {KEY}'", PLAIN="is seen", **SECRETS)
         frontend = await Frontend.connect(daemon, nursery)
         session_id = await frontend.session(workspace, model="local/m")
         for number, outcome in ((1, "completed"), (2, "failed"), (3, "completed")):
@@ -66,6 +75,7 @@ async def test_g13_keys_reach_the_provider_and_nothing_else(
         spilled = await trio.Path(call.spill_path).read_text()
         assert spilled.startswith("found:nothing:nothing\n")
         assert spilled.count("PLAIN=is seen") >= 3, "the command did not show its environment"
+        assert "HTTPS_PROXY=http://127.0.0.1:9\n" in spilled
         heard = {
             "events": b"".join(encode_event(e) for e in await frontend.log(session_id)),
             "spill": spilled.encode(),

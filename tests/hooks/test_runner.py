@@ -15,12 +15,6 @@ from tiller_daemon.hooks.process import OUTPUT_BYTES_MAX
 from tiller_daemon.hooks.runner import BESIDE_MAX, HookRunner
 from tiller_daemon.session.hooks import Heard, Hold, Told, ToolTold
 from tiller_daemon.workspace.environment import child_environment
-from tiller_daemon.workspace.tree import become_subreaper
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _subreaper() -> None:
-    become_subreaper()
 
 
 @pytest.fixture

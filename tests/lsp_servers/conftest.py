@@ -18,16 +18,10 @@ from tiller_daemon.config import LanguageServer
 from tiller_daemon.lsp.recipes import list_recipes
 from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.workspace.environment import child_environment
-from tiller_daemon.workspace.tree import become_subreaper
 
 __all__ = ["ty", "typescript"]
 
 PATIENCE_S = 30.0
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _subreaper() -> None:
-    become_subreaper()
 
 
 @pytest.fixture

@@ -16,14 +16,8 @@ from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.tools.base import FileVersions, ToolEnvironment, ToolResult, UserAnswer
 from tiller_daemon.workspace.environment import child_environment
-from tiller_daemon.workspace.tree import become_subreaper
 
 TINY = (sys.executable, "-SEs", tiny_mcp.__file__)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _subreaper() -> None:
-    become_subreaper()
 
 
 class Room:

@@ -1,4 +1,4 @@
-"""Six ways to get away from a command, seven ways that it ends, and who is alive afterwards.
+"""Seven ways to get away from a command, seven ways that it ends, and who is alive afterwards.
 
 Processes are known by a mark in their environment that each has from its very beginning, never by
 name. What each ending promises is asserted in `tests/e2e/test_survivors.py`; how long the last
@@ -35,6 +35,10 @@ SHAPES: Final = {
     "nohup": f"nohup sh -c '{STAY}' > /dev/null 2>&1 &",
     "disowned": f"sh -c '{STAY}' & disown",
     "a daemon without descriptors": f"( setsid sh -c 'cd /; ( {STAY} ) <&- >&- 2>&- &' & )",
+    "a forged environment": (
+        "( setsid env -i TILLER_COMMAND=x TILLER_DAEMON=x TILLER_CALL=x "
+        f"PATH=\"$PATH\" READY=$READY SURVIVOR=$SURVIVOR sh -c '{STAY}' & )"
+    ),
     "deaf and forking": f"setsid sh -c '{DEAF_AND_FORKING}' &",
 }
 

@@ -18,16 +18,10 @@ from tiller_daemon.tools.base import (
     UserAnswer,
 )
 from tiller_daemon.workspace.environment import child_environment
-from tiller_daemon.workspace.tree import become_subreaper
 from tiller_protocol.items import PlanEntry
 from tiller_protocol.settings import Rule
 
 LIVE_CHARS_MAX = 100_000
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _subreaper() -> None:
-    become_subreaper()
 
 
 class _Nothing:

@@ -9,12 +9,6 @@ import trio
 
 from tiller_daemon.workspace.environment import child_environment
 from tiller_daemon.workspace.process import CommandEnd, run_command
-from tiller_daemon.workspace.tree import become_subreaper
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _subreaper() -> None:
-    become_subreaper()
 
 
 class Play:

@@ -24,6 +24,9 @@ SHAPES = {
     "nohup": f"nohup {STAY} &",
     "deaf to SIGTERM": f"{DEAF} &",
     "a cleared environment": f"env -i {STAY} &",
+    "a forged environment": (
+        f"( setsid env -i TILLER_COMMAND=x TILLER_DAEMON=x TILLER_CALL=x {STAY} & )"
+    ),
     "disowned": f"{STAY} & disown",
     "all of it": f"( ( env -i setsid {DEAF} & ) & )",
     "without its first thread": f"setsid {sys.executable} -c '{THREADED}' &",
@@ -81,8 +84,7 @@ async def test_orphans_that_died_on_their_own_are_reaped(play):
     assert play.survivors() == []
 
 
-async def test_orphans_that_die_while_a_long_command_runs_are_reaped_meanwhile(play, monkeypatch):
-    monkeypatch.setattr("tiller_daemon.workspace.process.REAP_S", 0.02)
+async def test_orphans_that_die_while_a_command_runs_are_reaped_meanwhile(play):
     async with trio.open_nursery() as nursery:
         nursery.start_soon(play.run, "( setsid sh -c 'echo ready $$' & ); sleep 1000")
         await play.until_ready(1)
@@ -104,19 +106,21 @@ async def test_the_end_of_one_command_leaves_another_alone(new_play):
     assert first.survivors() == []
 
 
-async def test_an_unmarked_orphan_goes_to_the_last_command_that_can_have_left_it(new_play):
-    first, second = new_play(), new_play()
-    orphan = f"( env -i setsid {STAY} & ) ; sleep 1000"
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(first.run, orphan)
-        await first.until_ready(1)
-        async with trio.open_nursery() as others:
-            others.start_soon(second.run, orphan)
-            await second.until_ready(1)
-            others.cancel_scope.cancel()
-        assert first.survivors() == first.pids
-        nursery.cancel_scope.cancel()
-    assert first.survivors() + second.survivors() == []
+@pytest.mark.parametrize("ends", ["the first", "the second"])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+async def test_of_two_commands_at_once_only_the_one_that_ends_is_ended(new_play, shape, ends):
+    """Whatever a process says of itself: which command it belongs to is the kernel's knowledge."""
+    ended, other = new_play(), new_play()
+    async with trio.open_nursery() as outer:
+        async with trio.open_nursery() as inner:
+            for play in (ended, other) if ends == "the first" else (other, ended):
+                (inner if play is ended else outer).start_soon(play.run, f"{shape}\nsleep 1000")
+                await play.until_ready(1)
+            inner.cancel_scope.cancel()
+        assert ended.survivors() == []
+        assert other.survivors() == other.pids
+        outer.cancel_scope.cancel()
+    assert other.survivors() == []
 
 
 async def test_children_that_the_daemon_started_by_other_means_are_spared(play):

@@ -33,6 +33,7 @@ HOOK_S = 10.0
 
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Command = Annotated[tuple[str, ...], Meta(min_length=1)]
+VariablePattern = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_*?\[\]!-]+$")]
 Tokens = Annotated[int, Meta(ge=1, le=2**31)]
 
 ConfigurationCode = Literal[
@@ -137,8 +138,8 @@ class McpServer(Struct, frozen=True, forbid_unknown_fields=True):
     """An MCP server, whose tools models are offered: started by `command`, or reached at `url`.
 
     `command` is run without a shell, in `cwd` (absolute after loading; None is the user's home).
-    Of the daemon's environment it gets what a command gets, the variables in `env_vars` although
-    they are named like secrets, and what `env` says. With a `url` it gets `headers` with each
+    Of the daemon's environment it gets what a command gets and the variables in `env_vars`, and
+    beside that what `env` says. With a `url` it gets `headers` with each
     request, and a key as a provider does. `timeout_s` is for a call, `start_timeout_s` for the
     time until its tools are known.
     """
@@ -241,7 +242,8 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     `approve`, `follow_ups` and `max_steps` are what a session has that chose nothing else. `resume`
     says what becomes of a turn that was running when the daemon died. With `snapshots` a revert
     puts files back as well. `record` is a directory that gets a recording of what models say in
-    each session; absolute after loading.
+    each session; absolute after loading. `env_keep` are patterns for names of variables that
+    commands get beside the usual ones.
     """
 
     model: str | None = None
@@ -256,6 +258,7 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     log_level: LogLevel = "info"
     snapshots: bool = True
     record: str | None = None
+    env_keep: tuple[VariablePattern, ...] = ()
     providers: dict[str, Provider] = {}
     models: dict[str, Model] = {}
     agents: dict[str, Agent] = {}

@@ -7,7 +7,7 @@ from typing import Final
 
 from tiller_daemon.config import McpServer
 from tiller_daemon.models.keys import Key, find_key
-from tiller_daemon.workspace.environment import SECRET_NAME
+from tiller_daemon.workspace.environment import SECRET_NAME, without_secrets
 from tiller_daemon.workspace.redaction import TAKEN_OUT
 
 SECRET_CHARS_MIN: Final = 8
@@ -48,7 +48,7 @@ class Means:
         for name, value in passed.items():
             if any(key in value for key in self.provider_values()):
                 raise NotForServers(f"its variable {name} holds a provider's key")
-        return {**self.inherited, **passed}
+        return {**without_secrets(self.inherited, self.provider_values()), **passed}
 
     def key(self, settings: McpServer) -> Key | None:
         """The key of a server that is reached, the same one at every call."""

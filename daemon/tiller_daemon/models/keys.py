@@ -17,8 +17,6 @@ from typing import NamedTuple, Protocol
 
 import trio
 
-from tiller_daemon.workspace.tree import COMMAND_MARKER
-
 FETCH_S = 60.0
 """How long a command or the keyring may take: it may ask a person for a passphrase."""
 
@@ -174,7 +172,6 @@ def key_of_command(
     """
     name = f"the command `{command[0]}` of `api_key_command`"
     variables = {key: value for key, value in environ.items() if key not in secret_names}
-    variables[COMMAND_MARKER] = "key"
 
     def problem() -> str:
         if shutil.which(command[0], path=environ.get("PATH")):

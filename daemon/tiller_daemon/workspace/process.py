@@ -5,7 +5,6 @@ Who belongs to a command is in `tree`; what becomes of its output is up to the c
 
 import errno
 import os
-import subprocess
 import termios
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -17,7 +16,7 @@ import trio
 
 from tiller_daemon.workspace.redaction import Redaction
 from tiller_daemon.workspace.sandbox import Confined, Enclosed, NotConfined
-from tiller_daemon.workspace.tree import COMMAND_MARKER, Ended, Tree, disown, reap_orphans
+from tiller_daemon.workspace.tree import Ended, Tree
 
 PIPE_BYTES: Final = 1 << 16
 """What a Linux pipe holds: the most that is read at once, and that is left when a command ends."""
@@ -37,20 +36,9 @@ TIMEOUT_GRACE_S: Final = 2.0
 END_SHIELD_S: Final = 5.0
 """The longest that an interrupt waits for processes to die."""
 
-REAP_S: Final = 1.0
-"""How often those are reaped that died as orphans while a command runs."""
-
 TERMINAL_ROWS: Final = 40
 TERMINAL_COLUMNS: Final = 120
 """How large a terminal a command thinks it has."""
-
-HELPER_POLL_S: Final = 0.001
-HELPER_LOOKS: Final = 8
-"""How the end of a sandbox's own process is waited for, which comes a moment after the shell's: ten
-times cheaper than to look who else is there."""
-
-EXIT_POLL_S: Final = 0.01
-"""How often the shell is looked at where the system has no pidfd (macOS)."""
 
 
 class CommandProblem(Exception):
@@ -125,8 +113,7 @@ async def run_command(
     `SETTLE_S` + `LEFTOVER_GRACE_S` after the exit, even if a child holds the output open. After
     `timeout_s` the whole tree is ended. Cancellation ends the tree too, within `CANCEL_GRACE_S` and
     what SIGKILL takes, before `Cancelled` goes on. Raises `CommandProblem` if there is nothing to
-    run. Call it on the main thread: the child may be tied to the life of the thread that starts it.
-    With `confined` it runs in that sandbox.
+    run. With `confined` it runs in that sandbox.
     """
     with ExitStack() as stack:
         try:
@@ -134,12 +121,14 @@ async def run_command(
             enclosed = stack.enter_context(around)
         except NotConfined as problem:
             raise CommandProblem(str(problem)) from problem
-        tree = Tree(helpers=confined.sandbox.helpers if confined else 0)
-        return await _run(tree, enclosed, directory, variables, receive, timeout_s, typed, secrets)
+        helpers = confined.sandbox.helpers if confined else 0
+        return await _run(
+            helpers, enclosed, directory, variables, receive, timeout_s, typed, secrets
+        )
 
 
 async def _run(
-    tree: Tree,
+    helpers: int,
     enclosed: Enclosed,
     directory: Path,
     variables: Mapping[str, str],
@@ -149,18 +138,16 @@ async def _run(
     secrets: Iterable[str],
 ) -> CommandEnd:
     began = time.monotonic()
-    marked = {**variables, COMMAND_MARKER: tree.token}
     if typed and typed.terminal:
-        process, pipe = _start_in_terminal(enclosed, directory, marked, typed)
+        tree, pipe = _start_in_terminal(enclosed, directory, variables, typed)
     else:
-        process, pipe = _start(enclosed, directory, marked, typed)
-    tree.begin(process.pid)
+        tree, pipe = _start(enclosed, directory, variables, typed)
     try:
         with _Output(pipe, receive, Redaction(secrets)) as output:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(output.pass_on)
                 with trio.move_on_after(timeout_s) as limit:
-                    await exited(process)
+                    await tree.running.exited()
                 timed_out = limit.cancelled_caught
                 if timed_out:
                     ended = await tree.end(TIMEOUT_GRACE_S)
@@ -174,11 +161,10 @@ async def _run(
     finally:
         if typed:
             typed.close()
+        status = tree.running.status()
         tree.close()
-        status = process.poll()
-        disown(process.pid)
     # When time is up the shell itself is among those that were ended, and who watches over it.
-    others = tree.helpers + 1 if timed_out else max(tree.helpers - 1, 0)
+    others = helpers + 1 if timed_out else max(helpers - 1, 0)
     leftovers = max(ended.processes - others, 0)
     took_s = time.monotonic() - began
     return CommandEnd(status or 0, timed_out, leftovers, ended.survivors, took_s)
@@ -186,26 +172,28 @@ async def _run(
 
 def _start(
     enclosed: Enclosed, directory: Path, variables: Mapping[str, str], typed: Input | None
-) -> tuple[subprocess.Popen[bytes], int]:
-    """Start with pipes; returns the process and the end to read from."""
+) -> tuple[Tree, int]:
+    """Start with pipes; returns the command and the end to read from."""
     reading, writing = os.pipe()
-    stdin = subprocess.PIPE if typed else subprocess.DEVNULL
+    theirs, ours = os.pipe() if typed else (os.open(os.devnull, os.O_RDONLY), None)
     try:
-        process = _spawn(enclosed, directory, variables, stdin, writing)
+        tree = _spawn(enclosed, directory, variables, theirs, writing)
     except CommandProblem:
         os.close(reading)
+        if ours is not None:
+            os.close(ours)
         raise
     finally:
         os.close(writing)
-    if typed and process.stdin:
-        typed.attach(os.dup(process.stdin.fileno()))
-        process.stdin.close()
-    return process, reading
+        os.close(theirs)
+    if typed and ours is not None:
+        typed.attach(ours)
+    return tree, reading
 
 
 def _start_in_terminal(
     enclosed: Enclosed, directory: Path, variables: Mapping[str, str], typed: Input
-) -> tuple[subprocess.Popen[bytes], int]:
+) -> tuple[Tree, int]:
     """Start at a terminal of its own, which is also what its job control and colours go by."""
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (TERMINAL_ROWS, TERMINAL_COLUMNS))
@@ -214,14 +202,14 @@ def _start_in_terminal(
     opening = Enclosed((*opener, *enclosed.arguments), enclosed.descriptors)
     named = {**variables, "TERM": "xterm-256color"}
     try:
-        process = _spawn(opening, directory, named, theirs, theirs)
+        tree = _spawn(opening, directory, named, theirs, theirs)
     except CommandProblem:
         os.close(ours)
         raise
     finally:
         os.close(theirs)
     typed.attach(os.dup(ours))
-    return process, ours
+    return tree, ours
 
 
 def _spawn(
@@ -230,18 +218,11 @@ def _spawn(
     variables: Mapping[str, str],
     stdin: int,
     output: int,
-) -> subprocess.Popen[bytes]:
+) -> Tree:
+    passed = {number: number for number in enclosed.descriptors}
     try:
-        return subprocess.Popen(
-            enclosed.arguments,
-            bufsize=0,
-            cwd=directory,
-            env=variables,
-            stdin=stdin,
-            stdout=output,
-            stderr=output,
-            pass_fds=enclosed.descriptors,
-            start_new_session=True,
+        return Tree(
+            enclosed.arguments, directory, variables, {0: stdin, 1: output, 2: output, **passed}
         )
     except (OSError, ValueError) as error:
         message = f"The command could not be started in {directory}: {error}."
@@ -302,46 +283,10 @@ class _Output:
         return b""
 
 
-async def exited(process: subprocess.Popen[bytes]) -> None:
-    """Wait for the exit, and leave the process to be reaped: its pid stays taken."""
-    while True:
-        with trio.move_on_after(REAP_S):
-            await _exit_of(process)
-            return
-        reap_orphans()
-
-
-async def _exit_of(process: subprocess.Popen[bytes]) -> None:
-    try:
-        watched = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):
-        await _exit_by_looking(process)
-        return
-    try:
-        await trio.lowlevel.wait_readable(watched)
-    finally:
-        os.close(watched)
-
-
-async def _exit_by_looking(process: subprocess.Popen[bytes]) -> None:
-    how = os.WEXITED | os.WNOHANG | os.WNOWAIT
-    while os.waitid(os.P_PID, process.pid, how) is None:  # noqa: ASYNC110, ASYNC222 - no event
-        await trio.sleep(EXIT_POLL_S)
-
-
 async def _end_leftovers(tree: Tree) -> Ended:
     """Let what the shell left behind end by itself, such as the end of a pipe, or else end it."""
     if tree.left_nothing():
         return Ended(0, 0)
-    # A dead process that was left to the daemon, such as a helper of a sandbox, is nothing to end.
-    reap_orphans()
-    if tree.left_nothing():
-        return Ended(0, 0)
-    for _ in range(HELPER_LOOKS if tree.helpers else 0):
-        await trio.sleep(HELPER_POLL_S)
-        reap_orphans()
-        if tree.left_nothing():
-            return Ended(0, 0)
     with trio.move_on_after(SETTLE_S):
         await tree.settle()
         return Ended(0, 0)

@@ -1,8 +1,8 @@
 """Bubblewrap: a command sees a file system that is put together for it, in namespaces of its own.
 
 There are namespaces for processes, network and shared memory. `--die-with-parent` is not used: what
-the shell leaves behind would be killed before it could finish (the end of a pipe, a trap), and the
-guard and the next start find the namespace by its marks and end it as a whole.
+the shell leaves behind would be killed before it could finish (the end of a pipe, a trap), and its
+reaper ends the namespace like anything else that the command has started.
 """
 
 import os
@@ -26,6 +26,10 @@ NOTHING: Final = "/dev/null"
 
 SCOPED: Final = (sys.executable, "-I", "-S", sandbox_launcher.__file__, "--scope", "--")
 """Keeps a command that has the machine's network from its abstract sockets."""
+
+INIT_HIDDEN: Final = ("--tmpfs", "/proc/1", "--remount-ro", "/proc/1")
+"""To be put after `--proc /proc`: nobody reads or writes the memory, the variables or the
+descriptors of the sandbox's own process in there. Tracing it is refused by the filter."""
 
 _RUN: Final = Path("/run")
 
@@ -136,7 +140,7 @@ def options(
     mounts = _mounts(confinement, overlays, absent)
     if confinement.visible is None:
         found += ["--ro-bind", "/", "/"]
-    found += ["--dev", "/dev", "--proc", "/proc"]
+    found += ["--dev", "/dev", "--proc", "/proc", *INIT_HIDDEN]
     if root:
         # As root, every knob of the kernel in there could be turned.
         found += ["--remount-ro", "/proc"]

@@ -51,6 +51,13 @@ _NEVER: Final = (
 )  # fmt: skip
 """What no namespace is for."""
 
+_PTRACE, _PIDFD_GETFD = _Call(101, 117), _Call(438, 438)
+_PROCESS_VM: Final = (_Call(310, 270), _Call(311, 271))
+"""To read and to write the memory of another process, by the pid that comes first."""
+
+_INIT: Final = 1
+"""The first process of a namespace, which is the sandbox's own."""
+
 _SHARED: Final = (
     # Memory and messages that processes share by number (shm, sem, msg), and queues by name (mq).
     _Call(29, 194), _Call(30, 196), _Call(31, 195),
@@ -85,7 +92,8 @@ def filter_in_namespaces(machine: str, *, sockets: bool = True) -> bytes:
 
     There is no namespace for keys, for a terminal that it was given, and for some kinds of sockets:
     one of them (vsock) leads out of a virtual machine. Without `sockets` no unix socket can be made
-    but pairs.
+    but pairs. The first process of the namespace can't be traced, as it belongs to the sandbox; a
+    command's own can. Nobody gets its descriptors either.
     """
     if machine not in ARCHITECTURES:
         return b""
@@ -95,7 +103,9 @@ def filter_in_namespaces(machine: str, *, sockets: bool = True) -> bytes:
         _refuse(_SOCKET, machine, EAFNOSUPPORT, _Check(0, families)),
         *(() if sockets else (_refuse(_SOCKETPAIR, machine, EAFNOSUPPORT, *pair),)),
         _refuse(_IOCTL, machine, EPERM, _Check(1, _TERMINAL, forbidden=True)),
-        *(_refuse(call, machine, ENOSYS) for call in _NEVER),
+        _refuse(_PTRACE, machine, EPERM, _Check(1, (_INIT,), forbidden=True)),
+        *(_refuse(c, machine, EPERM, _Check(0, (_INIT,), forbidden=True)) for c in _PROCESS_VM),
+        *(_refuse(call, machine, ENOSYS) for call in (*_NEVER, _PIDFD_GETFD)),
     ]
     return _program(machine, refusals)
 

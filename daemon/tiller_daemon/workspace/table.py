@@ -50,6 +50,10 @@ class ProcessTable(Protocol):
         """Return the pids whose environment at their start held `mark` (`NAME=value`)."""
         ...
 
+    def named(self, mark: bytes) -> set[int]:
+        """Return the pids whose command line ends in `mark`."""
+        ...
+
 
 class ProcTable:
     """The table as Linux shows it under `/proc`: some 7 us for each process."""
@@ -82,6 +86,10 @@ class ProcTable:
         """Return the pids whose environment held `mark`."""
         return {pid for pid in _pids() if mark in self.variables(pid)}
 
+    def named(self, mark: bytes) -> set[int]:
+        """Return the pids whose command line ends in `mark`."""
+        return {pid for pid in _pids() if _read(f"/proc/{pid}/cmdline").endswith(b"\0%b\0" % mark)}
+
 
 class PsTable:
     """The table as POSIX `ps` shows it: for macOS, which has no `/proc`."""
@@ -103,6 +111,11 @@ class PsTable:
         """Return the pids whose environment held `mark`."""
         lines = _ps(_PS_OF_ALL, "-o", "pid=,command=")
         return {int(line.split(maxsplit=1)[0]) for line in lines if mark in line}
+
+    def named(self, mark: bytes) -> set[int]:
+        """Return the pids whose command line ends in `mark`."""
+        lines = _ps("-axwwo", "pid=,command=")
+        return {int(line.split(maxsplit=1)[0]) for line in lines if line.endswith(b" %b" % mark)}
 
 
 def choose_table() -> ProcessTable:

@@ -1,11 +1,12 @@
 """The processes of one command: who they are, and how they are all ended.
 
-A process belongs to a command when it descends from its shell, lives in a session that began
-there, or carries the command's token in its environment. The daemon is a subreaper (Linux), so an
-orphan becomes the daemon's child instead of vanishing under init: that is how one that called
-`setsid`, forked twice and cleared its environment is still found. Never by name.
+Every command runs below a reaper of its own (`reaper`), which the kernel gives every orphan below
+it. A process belongs to the command when it descends from that reaper: nothing that it says of
+itself counts, neither its name nor its session nor its environment. That holds for a sandbox too,
+whose namespace of processes descends from the reaper as well.
 
-Starting a command and reading its output is in `process`.
+Where there are no subreapers (macOS) an orphan is found by the session that it is in, by what was
+seen of it before, or by a token in its environment; one that leaves all of them gets away.
 """
 
 import ctypes
@@ -13,27 +14,21 @@ import os
 import secrets
 import signal
 import sys
-import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 import trio
 
 from tiller_daemon.workspace.environment import DAEMON_MARKER
+from tiller_daemon.workspace.starter import Running, starter
 from tiller_daemon.workspace.table import Entry, choose_table
 
 COMMAND_MARKER: Final = "TILLER_COMMAND"
-"""Holds a token of this very run; call ids alone may repeat from session to session."""
+"""Holds a token of this very run, where there are no subreapers."""
 
 POLL_S: Final = 0.005
 """How often it is looked whether processes that were signalled are gone."""
-
-YOUNG_S: Final = 0.04
-"""Below this age a process that carries no mark may still be on its way to exec."""
-
-YOUNG_LOOKS: Final = 10
-"""How often it is looked again for such a one to grow up."""
 
 KILL_WAIT_S: Final = 2.0
 """How long SIGKILL is repeated; what lives on then is stuck in the kernel or another user's."""
@@ -41,13 +36,9 @@ KILL_WAIT_S: Final = 2.0
 SWEEP_WAIT_S: Final = 5.0
 """The same for what a killed daemon left behind; five hundred processes take 0.6 s."""
 
-_PR_SET_CHILD_SUBREAPER: Final = 36  # <linux/prctl.h>
-_PR_SET_DUMPABLE: Final = 4
+_PR_SET_DUMPABLE: Final = 4  # <linux/prctl.h>
 
 _TABLE = choose_table()
-_own: set[int] = set()
-_trees: set["Tree"] = set()
-_adopts: list[bool] = [False]
 
 
 class Ended(NamedTuple):
@@ -67,83 +58,47 @@ def close_to_others() -> None:
         libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def become_subreaper() -> bool:
-    """Make orphans of commands children of this process; call once, before the first command.
-
-    Returns False where the system has no such thing (macOS): then an orphan that cleared its
-    environment and left its session can't be found.
-    """
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None, use_errno=True)
-        _adopts[0] = libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-    return _adopts[0]
-
-
-def own(pid: int) -> None:
-    """Say that the child `pid` is the daemon's own: no command's end touches or reaps it."""
-    _own.add(pid)
-
-
-def disown(pid: int) -> None:
-    """Say that the child `pid` has been waited for."""
-    _own.discard(pid)
-
-
 class Tree:
-    """The processes of one command.
+    """A command that was started, with all its processes; `close` it in any case."""
 
-    Made before the command starts, for its `token`; `begin` names the shell. The shell must be
-    waited for only after `end`, so that its pid means nothing else until then. One that is
-    `lasting` serves many calls: what could be its or a command's is taken for the command's.
-    `helpers` processes are of the sandbox around it.
-    """
-
-    def __init__(self, *, lasting: bool = False, helpers: int = 0) -> None:
-        self.token: Final = secrets.token_hex(8)
-        self.helpers: Final = helpers
-        self._lasting: Final = lasting
-        self._mark: Final = f"{COMMAND_MARKER}={self.token}".encode()
-        self._leader = 0
-        self._start = 0
-        self._sessions: set[int] = set()
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        directory: os.PathLike[str],
+        variables: Mapping[str, str],
+        descriptors: Mapping[int, int],
+    ) -> None:
+        """Start it, as `Starter.start` does."""
+        token = secrets.token_hex(8)
+        self._adopts: Final = starter().adopts
+        self._mark: Final = f"{COMMAND_MARKER}={token}".encode()
+        marked = variables if self._adopts else {**variables, COMMAND_MARKER: token}
+        self.running: Final[Running] = starter().start(arguments, directory, marked, descriptors)
+        self._sessions: set[int] = {self.running.pid}
         self._known: dict[int, int] = {}
 
-    def begin(self, leader: int) -> None:
-        """Say which process is the shell; it leads a session of its own."""
-        own(leader)
-        self._leader = leader
-        self._sessions.add(leader)
-        entry = _TABLE.entry(leader)
-        self._start = entry.start if entry else 0
-        _trees.add(self)
-
     def close(self) -> None:
-        """Forget the tree; call after `end`, in any case."""
-        _trees.discard(self)
+        """Let go of it; call after `end`. What should be left all the same is killed."""
+        self.running.close()
 
     def left_nothing(self) -> bool:
-        """Whether the shell, which has exited, surely left no process: the quick and usual case.
-
-        What it left would be a child of the daemon now, or descend from one. Costs a twentieth of
-        a look at the whole table.
-        """
-        return _adopts[0] and _has_only_own_children()
+        """Whether surely no process is left; known without a look at the table."""
+        return self._adopts and self.running.is_empty
 
     async def settle(self) -> None:
-        """Wait until no process of this command is left; the dead are reaped on the way."""
-        while members := await self._members():
-            _reap(members)
-            await _gone(members)
+        """Wait until no process of this command is left."""
+        await self.running.emptied()
+        while not self._adopts and self._members():  # noqa: ASYNC110 - nobody tells of their end
+            await trio.sleep(POLL_S)
 
     async def end(self, grace_s: float) -> Ended:
         """End every process: SIGTERM, up to `grace_s` seconds, then SIGKILL until none is left.
 
-        When it returns they are dead, and those that had no parent left are reaped. Takes at most
-        `grace_s` + `KILL_WAIT_S`; run it in a shield when the command was cancelled.
+        When it returns they are dead. Takes at most `grace_s` + `KILL_WAIT_S`; run it in a shield
+        when the command was cancelled.
         """
-        if not (members := await self._members()):
-            return Ended(0, 0)
-        seen = _living(members)
+        members = self._members()
+        seen = _identities(members)
         _signal(members, signal.SIGTERM)
         # A stopped process acts on SIGTERM only once it runs again.
         _signal(members, signal.SIGCONT)
@@ -151,115 +106,82 @@ class Tree:
             await self.settle()
             return Ended(len(seen), 0)
         with trio.move_on_after(KILL_WAIT_S):
-            while members := await self._members():
-                seen |= _living(members)
+            while True:
+                members = self._members()
+                seen |= _identities(members)
                 _signal(members, signal.SIGKILL)
-                _reap(members)
-                await trio.sleep(POLL_S)
-        return Ended(len(seen), len(_living(members)))
+                # It reaps those, and may have been stopped itself.
+                with suppress(ProcessLookupError):
+                    os.kill(self.running.reaper, signal.SIGCONT)
+                with trio.move_on_after(POLL_S):
+                    await self.settle()
+                    return Ended(len(seen), 0)
+        return Ended(len(seen), len(self._members()))
 
-    async def _members(self) -> list[Entry]:
-        """Return the processes of this command, with the dead that were not reaped yet.
+    def _members(self) -> list[Entry]:
+        """The living processes of this command, as far as one look at the table shows them.
 
-        Only when there are not even dead ones is it quiet: of processes that fork and exit all
-        the time, a look at the table may miss every living one.
+        Of those that fork and exit all the time it may miss some; the reaper knows when none is
+        left.
         """
-        members, young = self._look()
-        for _ in range(YOUNG_LOOKS):
-            if not young:
-                break
-            await trio.sleep(POLL_S)
-            members, young = self._look()
-        self._known = {entry.pid: entry.start for entry in members}
-        self._sessions.update(entry.session for entry in members)
-        return members
-
-    def _look(self) -> tuple[list[Entry], bool]:
-        """Return the members, and whether there is a process too young to be told what it is."""
+        if self.left_nothing():
+            return []
         table = _TABLE.entries()
-        orphans = [entry for entry in table.values() if _is_orphan(entry)]
-        marked = set[int]() if _adopts[0] else _TABLE.marked(self._mark)
-        roots = [
+        roots = [table[self.running.reaper]] if self.running.reaper in table else []
+        if not self._adopts:
+            roots += self._roots_without_adoption(table)
+        members = _with_descendants(roots, table)
+        members.pop(self.running.reaper, None)
+        living = [entry for entry in members.values() if not entry.dead]
+        self._known = {entry.pid: entry.start for entry in living}
+        self._sessions.update(entry.session for entry in living)
+        return living
+
+    def _roots_without_adoption(self, table: dict[int, Entry]) -> list[Entry]:
+        marked = _TABLE.marked(self._mark)
+        return [
             entry
             for entry in table.values()
             if entry.session in self._sessions
             or self._known.get(entry.pid) == entry.start
             or entry.pid in marked
         ]
-        claims = {orphan.pid: self._claims(orphan, table) for orphan in orphans}
-        roots.extend(orphan for orphan in orphans if claims[orphan.pid])
-        members = _with_descendants(roots, table)
-        shell = members.get(self._leader)
-        if shell and shell.dead:
-            # It stays unreaped to the end, so that its pid and its group are nobody else's.
-            del members[self._leader]
-        return list(members.values()), None in claims.values()
-
-    def _claims(self, orphan: Entry, table: dict[int, Entry]) -> bool | None:
-        """Whether an orphan is of this command; None if that can't be said yet."""
-        # A process is judged by the leader of its session while that one lives, so that a helper
-        # of one of the daemon's servers is not taken for a stranger.
-        judged = table.get(orphan.session, orphan)
-        if judged.pid in _own:
-            return False
-        variables = _TABLE.variables(judged.pid)
-        if self._mark in variables:
-            return True
-        if COMMAND_MARKER.encode() in variables or DAEMON_MARKER.encode() in variables:
-            return False
-        # It carries no mark at all: it goes to the last of the commands that can have left it.
-        older = [tree for tree in _trees if tree._start <= orphan.start]
-        if ([tree for tree in older if not tree._lasting] or older) != [self]:
-            return False
-        return None if not orphan.dead and _is_young(orphan) else True
-
-
-def reap_orphans() -> None:
-    """Reap what died in the care of the daemon; cheap when there is nothing to reap.
-
-    For now and then while a long command runs: its dead daemons would fill the process table. A
-    child in the daemon's own session is one that somebody is about to wait for.
-    """
-    if not _adopts[0]:
-        return
-    try:
-        children = _children()
-    except OSError:
-        table = _TABLE.entries()
-        children = {pid for pid, entry in table.items() if entry.parent == os.getpid()}
-    for pid in children - _own:
-        with suppress(ChildProcessError, ProcessLookupError):
-            if os.getsid(pid) != os.getsid(0):
-                os.waitpid(pid, os.WNOHANG)
 
 
 async def sweep(log_id: str) -> int:
-    """Kill what is left over from a daemon that was killed; return how many processes were.
+    """End what is left over from a daemon that was killed; return how many processes were.
 
-    Call at start, before the first command. Finds processes by the daemon's marker, whatever
-    lives in their sessions, and what descends from them. Spares this process and its ancestors.
+    Call at start, before the first command. Reapers end what is theirs by themselves; here it is
+    waited for. Beside that it finds processes by the daemon's marker, whatever lives in their
+    sessions, and what descends from them: for when the reapers were killed with the daemon. Then
+    what has neither the marker nor such a session, as it cleared its environment and called
+    `setsid`, lives on; but not in a namespace, as bubblewrap's own process keeps the marker, and
+    nothing in there can change that. Spares this process and its ancestors.
     """
     mark = f"{DAEMON_MARKER}={log_id}".encode()
-    killed: set[tuple[int, int]] = set()
+    ended: set[tuple[int, int]] = set()
     with trio.move_on_after(SWEEP_WAIT_S):
         while found := _left_over(mark):
-            killed.update((entry.pid, entry.start) for entry in found)
+            reapers = _TABLE.named(mark)
+            ended.update((entry.pid, entry.start) for entry in found if entry.pid not in reapers)
             # One by one, as the one who sweeps may have been started in a group of theirs.
             for entry in found:
+                # A reaper is not killed: what is below it could get away. It may stand still.
+                number = signal.SIGCONT if entry.pid in reapers else signal.SIGKILL
                 with suppress(ProcessLookupError, PermissionError):
-                    os.kill(entry.pid, signal.SIGKILL)
+                    os.kill(entry.pid, number)
             await trio.sleep(POLL_S)
-    return len(killed)
+    return len(ended)
 
 
 def _left_over(mark: bytes) -> list[Entry]:
     table = _TABLE.entries()
-    _reap(entry for entry in table.values() if _is_orphan(entry))
     living = {pid: entry for pid, entry in table.items() if not entry.dead}
     spared = _line_of(os.getpid(), table)
-    marked = [living[pid] for pid in _TABLE.marked(mark) if pid in living and pid not in spared]
-    sessions = {entry.session for entry in marked} - {table[pid].session for pid in spared}
-    roots = [*marked, *(entry for entry in living.values() if entry.session in sessions)]
+    marked = _TABLE.marked(mark) | _TABLE.named(mark)
+    roots = [living[pid] for pid in marked if pid in living and pid not in spared]
+    sessions = {entry.session for entry in roots} - {table[pid].session for pid in spared}
+    roots += [entry for entry in living.values() if entry.session in sessions]
     found = _with_descendants(roots, living)
     return [entry for pid, entry in found.items() if pid not in spared]
 
@@ -285,73 +207,8 @@ def _line_of(pid: int, table: dict[int, Entry]) -> set[int]:
     return line
 
 
-async def _gone(members: Iterable[Entry]) -> None:
-    """Wait until none of `members` lives, at a cost that does not grow with the machine."""
-    for entry in members:
-        while _lives(entry):  # noqa: ASYNC110 - orphans tell nobody of their end
-            await trio.sleep(POLL_S)
-    await trio.lowlevel.checkpoint()
-
-
-def _lives(entry: Entry) -> bool:
-    now = _TABLE.entry(entry.pid)
-    return now is not None and not now.dead and now.start == entry.start
-
-
-def _is_orphan(entry: Entry) -> bool:
-    """Whether a command, not the daemon, may have started this child of the daemon.
-
-    Children that other parts of the daemon start stay in the daemon's session; a command begins
-    a session of its own and none of its processes can come back from there.
-    """
-    return (
-        _adopts[0]
-        and entry.parent == os.getpid()
-        and entry.pid not in _own
-        and entry.session != os.getsid(0)
-    )
-
-
-def _is_young(entry: Entry) -> bool:
-    """Whether it may still be on its way to its own environment, between fork and exec."""
-    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - entry.start / os.sysconf("SC_CLK_TCK")
-    return age_s < YOUNG_S
-
-
-def _living(members: Iterable[Entry]) -> set[tuple[int, int]]:
-    return {(entry.pid, entry.start) for entry in members if not entry.dead}
-
-
-def _has_only_own_children() -> bool:
-    """Whether the daemon surely has no child but those it started itself.
-
-    The kernel may leave out a child while another one exits, so two readings must agree; without
-    the file (it is an option of the kernel) it is not known.
-    """
-    try:
-        first, second = _children(), _children()
-    except OSError:
-        return False
-    return first == second and first <= _own
-
-
-def _children() -> set[int]:
-    found: set[int] = set()
-    for thread in os.listdir("/proc/self/task"):  # noqa: PTH208 - half the cost of a Path
-        descriptor = os.open(f"/proc/self/task/{thread}/children", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            while piece := os.read(descriptor, 1 << 16):
-                found.update(int(pid) for pid in piece.split())
-        finally:
-            os.close(descriptor)
-    return found
-
-
-def _reap(members: Iterable[Entry]) -> None:
-    for entry in members:
-        if entry.dead and entry.parent == os.getpid():
-            with suppress(ChildProcessError):
-                os.waitpid(entry.pid, os.WNOHANG)
+def _identities(members: Iterable[Entry]) -> set[tuple[int, int]]:
+    return {(entry.pid, entry.start) for entry in members}
 
 
 def _signal(members: Iterable[Entry], number: signal.Signals) -> None:
