@@ -31,6 +31,7 @@ from tiller_protocol.settings import SandboxMode
 NOBODY: Final = 65534
 PYTHON: Final = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
 SECRET: Final = "the-secret-of-the-user"
+NOTES: Final = "what-the-user-noted"
 WHO: Final = ("root", "ordinary") if os.geteuid() == 0 else ("ordinary",)
 
 Mechanism = Literal["bubblewrap", "landlock"]
@@ -52,8 +53,8 @@ class Jail:
             folder.mkdir()
         for path in (".ssh/id", ".netrc", ".aws/credentials"):
             (self.home / path).write_text(SECRET)
-        (self.home / ".bash_history").write_text(SECRET)
-        (self.home / "other" / "notes").write_text(SECRET)
+        (self.home / ".bash_history").write_text(NOTES)
+        (self.home / "other" / "notes").write_text(NOTES)
         (self.runtime / "token").write_text(SECRET)
         (self.out / "there").write_text("")
         self._make_workspace()
@@ -194,8 +195,10 @@ def _state(path: Path) -> str:
 @contextmanager
 def jail_of() -> Generator[Jail]:
     """A jail that is removed at the end."""
-    # Not below the directory of the tests: an ordinary user can't get there.
-    root = Path(tempfile.mkdtemp(prefix="tiller-jail-"))
+    # Not below the directory of the tests: an ordinary user can't get there. Nor in /tmp, which is
+    # another one in enclosures: what holds there says nothing of a home.
+    base = Path("/srv") if os.geteuid() == 0 else Path.home()
+    root = Path(tempfile.mkdtemp(prefix="tiller-jail-", dir=base))
     root.chmod(0o755)
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, root, ignore_errors=True)
@@ -225,7 +228,9 @@ def bubblewrap_for(prefix: Sequence[str], place: Path) -> Found:
         pytest.skip("no bwrap: apt install bubblewrap")
     if prefix:
         script = place / "bwrap"
-        script.write_text(f'#!/bin/sh\nexec {" ".join(prefix)} "{program}" "$@"\n')
+        # What the daemon makes for an overlay belongs to the user that the daemon runs as.
+        owns = f'chown -R {NOBODY}:{NOBODY} "{place}/spill"'
+        script.write_text(f'#!/bin/sh\n{owns}\nexec {" ".join(prefix)} "{program}" "$@"\n')
         script.chmod(0o755)
         return try_out(Bubblewrap(str(script), root=False))
     return try_out(Bubblewrap(program))

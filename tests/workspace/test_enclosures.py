@@ -6,6 +6,7 @@ may do harm where an enclosure does not hold: this is how that is found out.
 """
 
 import contextlib
+import os
 import re
 import subprocess
 import sys
@@ -55,7 +56,6 @@ NEVER: Final = {
     "credentials": 'ls "$HOME/.aws" | grep -q .',
     "the token of the daemon": 'cat "$RUNTIME/token" | grep -q .',
     "an archive of the home": 'tar cf - "$HOME" 2>/dev/null | grep -a -q "$SECRET"',
-    "shadow": "grep -q . /etc/shadow",
     # Others.
     "a socket of the daemon": CONNECT.format("'$RUNTIME/ops.sock'"),
     "a socket of an agent": CONNECT.format("'$OUT/agent.sock'"),
@@ -88,7 +88,7 @@ EXECUTED: Final = {
     "the configuration": "echo '[core] fsmonitor = evil' >>.git/config",
     "the configuration of a work tree": "echo x >.git/config.worktree",
     "commondir": "echo ../evil >.git/commondir",
-    "commondir in the background": "(setsid sh -c 'sleep 0.1; echo ../evil >.git/commondir' &) ; sleep 0.3",
+    "commondir in the background": "(setsid sh -c 'echo ../evil >.git/commondir' &) ; sleep 0.3; test -e .git/commondir",
     "another git directory": "mv .git .git-old && mkdir -p .git/hooks && echo x >.git/hooks/evil",
     "attributes": "mkdir -p .git/info && echo '* filter=evil' >.git/info/attributes",
     "alternates": "echo /tmp >.git/objects/info/alternates",
@@ -105,6 +105,7 @@ UNASKED: Final = {
     "a branch": "git branch other",
     "the nested repository": "git -C nested config core.fsmonitor evil",
     "a hook of the nested one": "mkdir -p nested/.git/hooks && echo x >nested/.git/hooks/evil",
+    "shadow": "grep -q . /etc/shadow",
     "a file that rules protect": "cat .env | grep -q .",
     "a copy of one": "cp .env copy && grep -q . copy",
     "another name of one": "mv .env other && grep -q . other",
@@ -129,7 +130,7 @@ READS_ONLY: Final = {
     "read by a pattern": "cat l*k/notes | grep -q .",
     "read from where the shell was": "cd && grep -q . .bash_history",
     "read above": "grep -q . ~+/../other/notes",
-    "read recursively": "grep -R the-secret . | grep -q .",
+    "read recursively": "grep -R what-the-user . | grep -q .",
     "read with find": "find -L . -name notes -exec cat {} + | grep -q .",
     "a socket of its own": "\"$PYTHON\" -c 'import socket; socket.socket(socket.AF_UNIX)'",
 }
@@ -236,7 +237,7 @@ NOT_TRIED: Final = {
 """What would touch this machine, or needs namespaces that are not there."""
 
 FAIL_ANYWAY: Final = {
-    "write with find", "a copy of one", "another name of one", "a file that rules protect",
+    "write with find", "a copy of one", "another name of one", "alternates", "write with sort", "a file that rules protect",
     "remove what is outside", "cut off what is outside", "a link for a directory", "sort",
     "read through a link", "read by a pattern", "read recursively", "read with find",
     "write through a link", "the nested repository", "commondir", "a commit", "a branch",
@@ -311,8 +312,6 @@ async def test_an_empty_git_directory_does_not_become_a_repository_around_it(
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 async def test_a_command_reaches_no_terminal_but_its_own(jail: Jail, mechanism: Mechanism) -> None:
-    import os
-
     found = sandbox_for(mechanism, [], jail.root)
     ours, theirs = os.openpty()
     try:
@@ -383,7 +382,7 @@ set -e
 mkdir -p a/b; echo x >a/x; mv a/x a/b/y; ln a/b/y a/z; ln -s z a/l; chmod +x a/b/y; truncate -s0 a/z
 echo x >/dev/null; head -c9 /dev/urandom >a/r; mkfifo a/f; (echo p >a/f &) ; cat a/f
 sleep 100 & kill $!; wait $! || true
-cat <(echo p); echo q | cat /dev/stdin >/dev/stderr; echo r >/dev/stdout
+cat <(echo p); echo q | cat /dev/stdin >&2; echo r
 echo x >/tmp/of-the-session-$$; rm /tmp/of-the-session-$$
 "$PYTHON" -c 'import socket, subprocess; socket.socketpair(); subprocess.run(["true"], check=True)'
 "$PYTHON" -c 'import multiprocessing; multiprocessing.Lock()'

@@ -41,6 +41,13 @@ TERMINAL_COLUMNS: Final = 120
 """How large a terminal a command thinks it has."""
 
 
+STARTS_MAX: Final = 3
+"""How often a command is started whose enclosure could not be set up."""
+
+SETUP_FAILED: Final = 1
+"""The exit status of a sandbox that could not set up an enclosure."""
+
+
 class CommandProblem(Exception):
     """A command that could not be started; the message says why."""
 
@@ -115,16 +122,33 @@ async def run_command(
     what SIGKILL takes, before `Cancelled` goes on. Raises `CommandProblem` if there is nothing to
     run. With `confined` it runs in that sandbox.
     """
-    with ExitStack() as stack:
+    for left in reversed(range(STARTS_MAX)):
+        stack = ExitStack()
         try:
             around = confined.around(arguments) if confined else nullcontext(Enclosed(arguments))
             enclosed = stack.enter_context(around)
         except NotConfined as problem:
             raise CommandProblem(str(problem)) from problem
         helpers = confined.sandbox.helpers if confined else 0
-        return await _run(
-            helpers, enclosed, directory, variables, receive, timeout_s, typed, secrets
-        )
+        try:
+            end = await _run(
+                helpers, enclosed, directory, variables, receive, timeout_s, typed, secrets
+            )
+            # What it was to hide may have gone away since: then nothing was run.
+            if not left or typed or end.status != SETUP_FAILED or enclosed.began():
+                return end
+        finally:
+            await _leave(stack, enclosed)
+    raise AssertionError("the last start returns")
+
+
+async def _leave(stack: ExitStack, enclosed: Enclosed) -> None:
+    """Leave an enclosure, beside the loop if that takes time; what it takes over is not cut off."""
+    if enclosed.takes_over:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(stack.close)
+    else:
+        stack.close()
 
 
 async def _run(

@@ -93,11 +93,19 @@ class Confinement(Struct, frozen=True):
         return bool(self.writable)
 
 
+def _began() -> bool:
+    return True
+
+
 class Enclosed(NamedTuple):
     """What to run instead of a command, and the descriptors that it has to inherit."""
 
     arguments: Sequence[str]
     descriptors: tuple[int, ...] = ()
+    began: Callable[[], bool] = _began
+    """When it has failed: whether the command itself was started at all."""
+    takes_over: bool = False
+    """Whether it takes time to leave, as something is taken over."""
 
 
 class Sandbox(Protocol):
@@ -348,7 +356,10 @@ class Confiner:
             # An empty `.git`, or none, in a directory that is a bare repository itself.
             absent_files=() if git.directories or git.is_link else (place / "HEAD",),
             git=private,
-            hidden=hidden,
+            hidden=(
+                *hidden,
+                *(self._closed_system_files() if enclosure is Enclosure.BUILD else ()),
+            ),
             shown=shown,
             temporary=temporary,
             network=network,

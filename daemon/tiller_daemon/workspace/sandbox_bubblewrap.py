@@ -31,6 +31,8 @@ INIT_HIDDEN: Final = ("--tmpfs", "/proc/1", "--remount-ro", "/proc/1")
 """To be put after `--proc /proc`: nobody reads or writes the memory, the variables or the
 descriptors of the sandbox's own process in there. Tracing it is refused by the filter."""
 
+STATUS_BYTES_MAX: Final = 4096
+
 _RUN: Final = Path("/run")
 
 
@@ -89,10 +91,17 @@ class Bubblewrap:
                     sockets=confinement.writes and (self._scopes or not confinement.network),
                 )
                 given = stack.enter_context(_readable(calls))
+                status, report = stack.enter_context(_pipe())
                 chosen = [*options(confinement, overlays, absent, root=self._root)]
                 chosen += [word for one in given for word in ("--seccomp", str(one))]
+                chosen += ["--json-status-fd", str(report)]
                 scoped = SCOPED if confinement.network and self._scopes else ()
-                yield Enclosed((self._program, *chosen, "--", *scoped, *arguments), given)
+                yield Enclosed(
+                    (self._program, *chosen, "--", *scoped, *arguments),
+                    (*given, report),
+                    began=lambda: b"exit-code" in _said(status),
+                    takes_over=bool(overlays),
+                )
         finally:
             for path in absent:
                 self._placeholders[path] -= 1
@@ -126,6 +135,26 @@ def _readable(data: bytes) -> Generator[tuple[int, ...]]:
         yield (reading,)
     finally:
         os.close(reading)
+
+
+@contextmanager
+def _pipe() -> Generator[tuple[int, int]]:
+    """Both ends of a pipe; to read from it never waits."""
+    reading, writing = os.pipe()
+    try:
+        os.set_blocking(reading, False)
+        yield reading, writing
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def _said(status: int) -> bytes:
+    """What bubblewrap says of the command: its exit status, if it was started."""
+    try:
+        return os.read(status, STATUS_BYTES_MAX)
+    except BlockingIOError:
+        return b""
 
 
 def options(
