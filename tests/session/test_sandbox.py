@@ -6,7 +6,7 @@ from msgspec import structs
 from support.world import World
 from tiller_daemon.config import Agent, SandboxPolicy
 from tiller_daemon.models.scripted import CallPart, ScriptStep, TextPart
-from tiller_daemon.policy.rules import runs_unsandboxed
+from tiller_daemon.policy.enclosures import may_leave
 from tiller_protocol.answers import SessionResult
 from tiller_protocol.events import RequestOpened, TurnStarted, WarningRaised
 from tiller_protocol.items import ToolCall
@@ -132,10 +132,16 @@ async def test_with_full_access_nobody_is_told(autojump_clock, start) -> None:
     ("command", "leaves"),
     [
         ("git push origin main", True),
-        ("git push && git push --tags", True),
+        ("git push && git push origin v1", True),
+        ("git push --tags", False),
         ("git push && rm x", False),
         ("git push $(rm x)", False),
-        ("cd sub && git push", True),
+        ("cd sub && git push", False),
+        ("git push --force", False),
+        ("git push --receive-pack='cmd;'", False),
+        ("git push; echo 'id>~/x' | xargs -I{} -Ils sh -c ls", False),
+        ("X=1 git push", False),
+        ("git push $REMOTE", False),
         ("ls", False),
         ("git pull", False),
         ("git push > /etc/passwd", False),
@@ -147,11 +153,11 @@ def test_only_what_rules_name_all_of_leaves_the_sandbox(
     leaves: bool,  # noqa: FBT001
 ) -> None:
     rules = (Rule("*", "*", "allow"), Rule("unsandboxed", "git push*", "allow"))
-    assert runs_unsandboxed(command, rules) == leaves
+    assert may_leave(command, rules) == leaves
 
 
 def test_a_rule_for_everything_does_not_mean_to_leave_the_sandbox() -> None:
-    assert not runs_unsandboxed("make", (Rule("*", "*", "allow"), Rule("bash", "*", "allow")))
+    assert not may_leave("make", (Rule("*", "*", "allow"), Rule("bash", "*", "allow")))
 
 
 def _with(world: World, sandbox: SandboxPolicy, **fields: object):

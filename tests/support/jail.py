@@ -86,7 +86,7 @@ class Jail:
         (w / ".gitignore").write_text(".env\nnested/\n")
         self.git("add", "file", ".gitignore")
         self.git("commit", "-qm", "one")
-        (w / ".env").write_text(f"KEY={SECRET}\n")
+        (w / ".env").write_text("KEY=what-rules-protect\n")
         (w / "link").symlink_to(self.home / "other")
         subprocess.run(["git", "init", "-q", w / "nested"], check=True)
 

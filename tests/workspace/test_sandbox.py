@@ -1,6 +1,6 @@
 """What a sandbox is told to hold: confinements, bubblewrap's options, the profile for macOS.
 
-That it does hold is shown in `test_sandbox_jail`.
+That it is enforced is shown in `test_enclosures`.
 """
 
 import os
@@ -8,11 +8,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tiller_daemon.config import SandboxPolicy
+from tiller_daemon.workspace.enclosure import Enclosure
 from tiller_daemon.workspace.sandbox import Confined, Confinement, Confiner, Found, strictest
 from tiller_daemon.workspace.sandbox_bubblewrap import Bubblewrap, options
-from tiller_daemon.workspace.sandbox_put_back import REMOVED
 from tiller_daemon.workspace.sandbox_search import find_sandbox, try_out
 from tiller_daemon.workspace.sandbox_seatbelt import Seatbelt, profile
 
@@ -20,28 +21,39 @@ NO_PLACE = Path("/nonexistent")
 
 
 def said(text: str) -> None:
-    """What was put back is told to nobody."""
+    """What was not taken over is told to nobody."""
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     home = tmp_path.resolve() / "home"
-    for name in (".ssh", ".config/gh", "work/.git/hooks", "state/spill/s1", "cache"):
+    for name in (".ssh", ".config/gh", "work", "state/spill/s1", "cache"):
         (home / name).mkdir(parents=True)
     (home / ".netrc").write_text("")
-    (home / "work" / ".git" / "config").write_text("")
+    subprocess.run(["git", "init", "-q", home / "work"], check=True)
     return home
 
 
 def confiner(home: Path, **fields: object) -> Confiner:
     found = Found(Seatbelt("/usr/bin/sandbox-exec"))
-    given = {"own": (home / "state",), "temporary": (), **fields}
+    given = {"own": (home / "state",), **fields}
     return Confiner(lambda: found, home, {}, **given)
 
 
-def confinement(home: Path, policy: SandboxPolicy, **fields: object) -> Confinement:
+def confinement(
+    home: Path,
+    policy: SandboxPolicy,
+    enclosure: Enclosure = Enclosure.BUILD,
+    **fields: object,
+) -> Confinement:
     shown = home / "state" / "spill" / "s1"
-    return confiner(home, **fields).confinement(policy, home / "work", shown)
+    found = confiner(home, **fields).confined(enclosure, policy, home / "work", shown)
+    assert found
+    return found.confinement
+
+
+def options_of(may: Confinement, *, root: bool) -> list[str]:
+    return options(may, {}, may.absent, root=root)
 
 
 def test_secrets_and_the_daemons_own_are_hidden_but_for_what_is_shown(home: Path) -> None:
@@ -75,13 +87,15 @@ def test_sockets_that_variables_name_are_hidden(home: Path) -> None:
         ("TMUX", f"{agent},12,0"),
     ):
         made = Confiner(lambda: Found(None), home, {name: text})
-        assert agent in made.confinement(SandboxPolicy(), home / "work", NO_PLACE).hidden
+        work = home / "work"
+        found = made.confinement(Enclosure.BUILD, SandboxPolicy(), work, NO_PLACE)
+        assert agent in found.hidden
 
 
 def test_in_workspace_write_only_what_is_named_can_be_written(home: Path) -> None:
     policy = SandboxPolicy(writable=(str(home / "cache"), str(home / "missing")))
-    found = confinement(home, policy, temporary=("/var/tmp",))
-    assert found.writable == (home / "work", Path("/var/tmp").resolve(), home / "cache")
+    found = confinement(home, policy)
+    assert found.writable == (home / "work", home / "cache")
     assert confinement(home, SandboxPolicy("read_only")).writable == ()
 
 
@@ -94,7 +108,33 @@ def test_a_command_can_not_make_a_writable_place_of_a_link(home: Path) -> None:
 
 def test_the_whole_file_system_is_never_writable_but_by_full_access(home: Path) -> None:
     made = confiner(home)
-    assert made.confinement(SandboxPolicy(), Path("/"), NO_PLACE).writable == ()
+    found = made.confinement(Enclosure.SESSION, SandboxPolicy(), Path("/"), NO_PLACE)
+    assert found.writable == ()
+
+
+def test_git_is_read_only_for_a_build_and_a_copy_for_what_a_person_allowed(home: Path) -> None:
+    git = home / "work" / ".git"
+    build = confinement(home, SandboxPolicy())
+    assert git in build.read_only
+    assert build.git == ()
+    session = confinement(home, SandboxPolicy(), Enclosure.SESSION)
+    assert git not in session.read_only
+    assert session.git == (git,)
+
+
+def test_only_the_session_itself_has_the_network_that_its_policy_gives_it(home: Path) -> None:
+    for enclosure in (Enclosure.READ_ONLY, Enclosure.BUILD, Enclosure.SESSION):
+        found = confinement(home, SandboxPolicy(network=True), enclosure)
+        assert found.network == (enclosure is Enclosure.SESSION)
+
+
+def test_what_only_reads_sees_the_workspace_and_nothing_else_of_the_home(home: Path) -> None:
+    found = confinement(home, SandboxPolicy(), Enclosure.READ_ONLY)
+    assert found.visible is not None
+    assert not [path for path in found.visible if path.is_relative_to(home / "cache")]
+    assert home not in found.visible
+    assert home / "work" in found.visible
+    assert found.writable == ()
 
 
 def test_the_strictest_of_modes_counts() -> None:
@@ -105,33 +145,37 @@ def test_the_strictest_of_modes_counts() -> None:
 def test_bubblewrap_is_told_parents_before_children_and_pins_what_leads_to_them(
     home: Path,
 ) -> None:
-    found = options(confinement(home, SandboxPolicy()), root=False)
+    inner = home / "work" / "a" / "b"
+    inner.mkdir(parents=True)
+    may = structs.replace(confinement(home, SandboxPolicy()), read_only=(inner,))
+    found = options_of(may, root=False)
     targets = [
         found[i + 2] if word != "--tmpfs" else found[i + 1]
         for i, word in enumerate(found)
         if word in ("--bind", "--ro-bind", "--tmpfs")
     ]
     work = str(home / "work")
-    wanted = [work, f"{work}/.git", f"{work}/.git/hooks"]
+    wanted = [work, f"{work}/a", f"{work}/a/b"]
     assert sorted(targets.index(one) for one in wanted) == [targets.index(one) for one in wanted]
-    assert found[found.index(f"{work}/.git") - 1] == "--bind"
+    assert found[found.index(f"{work}/a") - 1] == "--bind"
     assert "--unshare-net" in found
     assert "--cap-drop" not in found
 
 
 def test_network_and_capabilities_follow_the_policy_and_the_user(home: Path) -> None:
-    found = options(confinement(home, SandboxPolicy(network=True)), root=True)
+    session = confinement(home, SandboxPolicy(network=True), Enclosure.SESSION)
+    found = options_of(session, root=True)
     assert "--unshare-net" not in found
     assert found[found.index("--cap-drop") + 1] == "ALL"
     assert not {"CAP_SYS_ADMIN", "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "CAP_MKNOD"} & {*found}
 
 
 def test_a_workspace_in_what_is_hidden_is_shown(home: Path) -> None:
-    found = options(confinement(home, SandboxPolicy(), own=(home,)), root=False)
+    found = options_of(confinement(home, SandboxPolicy(), own=(home,)), root=False)
     assert found.index(str(home)) < found.index(str(home / "work"))
 
 
-def test_what_somebody_else_puts_in_place_of_a_stand_in_stays(home: Path) -> None:
+def test_what_somebody_else_puts_in_place_of_a_placeholder_stays(home: Path) -> None:
     """The user may open an editor while a command runs."""
     work = home / "work"
     with Bubblewrap("bwrap").around(["true"], confinement(home, SandboxPolicy()), said):
@@ -142,7 +186,7 @@ def test_what_somebody_else_puts_in_place_of_a_stand_in_stays(home: Path) -> Non
     assert not (work / ".tiller").exists()
 
 
-def test_a_stand_in_stays_as_long_as_one_command_needs_it(home: Path) -> None:
+def test_a_placeholder_stays_as_long_as_one_command_needs_it(home: Path) -> None:
     sandbox, may = Bubblewrap("bwrap"), confinement(home, SandboxPolicy())
     with sandbox.around(["true"], may, said):
         (home / "work" / ".codex").mkdir()
@@ -150,18 +194,6 @@ def test_a_stand_in_stays_as_long_as_one_command_needs_it(home: Path) -> None:
             pass
         assert (home / "work" / ".codex").exists()
     assert not (home / "work" / ".codex").exists()
-
-
-def test_what_may_not_be_made_and_can_not_be_kept_from_is_put_aside(home: Path) -> None:
-    git, agents = home / "work" / ".git", home / "work" / ".claude"
-    agents.symlink_to("elsewhere")
-    with Bubblewrap("bwrap").around(["true"], confinement(home, SandboxPolicy()), said):
-        (git / "commondir").write_text("../evil")
-        agents.unlink()
-        agents.mkdir()
-    assert not (git / "commondir").exists()
-    assert (git / f"commondir{REMOVED}").read_text() == "../evil"
-    assert agents.readlink() == Path("elsewhere")
 
 
 def test_the_profile_for_macos_denies_writing_before_it_allows_some(home: Path) -> None:
@@ -176,11 +208,10 @@ def test_the_profile_for_macos_denies_writing_before_it_allows_some(home: Path) 
     assert (
         place("(deny file-write*)")
         < place(f'(allow file-write* (subpath "{work}"))')
-        < place(f'(deny file-write* (subpath "{work}/.git/hooks"))')
+        < place(f'(deny file-write* (subpath "{work}/.git"))')
         < place(f'(deny file-read* file-write* (subpath "{home}/.ssh"))')
         < place(f'(allow file-read* (subpath "{home}/state/spill/s1"))')
     )
-    assert f'(deny file-write-unlink (literal "{work}/.git"))' in lines
     assert lines[-1] == "(deny network*)"
     assert text.count("(") == text.count(")")
 
@@ -190,19 +221,21 @@ def test_the_profile_for_macos_takes_a_path_as_text_and_hides_sockets_when_there
 ) -> None:
     (odd := home / 'a"b\\c').mkdir()
     policy = SandboxPolicy(network=True, writable=(str(odd),))
-    text = profile(confinement(home, policy))
+    text = profile(confinement(home, policy, Enclosure.SESSION))
+    assert f'(deny file-write* (subpath "{home}/work/.git/hooks"))' in text
     assert '/a\\"b\\\\c"' in text
     assert "(deny network*)" not in text
     assert f'(deny network-outbound (subpath "{home}/state"))' in text
-    assert "allow file-write* (subpath" not in profile(
-        confinement(home, SandboxPolicy("read_only"))
-    )
+    reads = profile(confinement(home, SandboxPolicy("read_only")))
+    assert f'allow file-write* (subpath "{home}/work' not in reads
+    assert '(deny file-read* (subpath "/Users"))' in reads
 
 
 def test_sandbox_exec_gets_the_profile_and_the_command(home: Path) -> None:
     may = confinement(home, SandboxPolicy())
     with Seatbelt("/usr/bin/sandbox-exec").around(["ls", "-l"], may, said) as enclosed:
-        assert enclosed.arguments == ("/usr/bin/sandbox-exec", "-p", profile(may), "ls", "-l")
+        assert enclosed.arguments[:3] == ("/usr/bin/sandbox-exec", "-p", profile(may))
+        assert enclosed.arguments[-2:] == ("ls", "-l")
 
 
 @pytest.mark.parametrize(
@@ -234,7 +267,8 @@ def test_a_sandbox_is_looked_for_once() -> None:
     made = Confiner(find, NO_PLACE, {})
     assert made.asks(SandboxPolicy())
     assert made.asks(SandboxPolicy("read_only"))
-    assert made.confined(SandboxPolicy(), NO_PLACE, NO_PLACE) is None
+    assert made.confined(Enclosure.SESSION, SandboxPolicy(), NO_PLACE, NO_PLACE) is None
+    assert made.most_unasked(SandboxPolicy(), NO_PLACE) is None
     assert looked == [1]
 
 
@@ -260,17 +294,24 @@ def test_a_failure_that_looks_like_the_sandboxs_is_explained(
     output: str,
     told: bool,  # noqa: FBT001
 ) -> None:
-    confined = Confined(Seatbelt("x"), confinement(home, SandboxPolicy()), "workspace_write", [])
-    said = confined.explain(output)
-    assert bool(said) == told
-    assert not told or ("sandbox (workspace_write)" in said and "no network" in said)
+    confined = Confined(Seatbelt("x"), confinement(home, SandboxPolicy()), Enclosure.BUILD, [])
+    assert confined.was_denied(1, f"first\n{output}\nlast") == (output if told else "")
+    assert confined.was_denied(0, output) == ""
+    assert "no network" in confined.explain()
+
+
+def test_a_command_that_could_not_write_is_noticed_though_it_succeeds(home: Path) -> None:
+    may = confinement(home, SandboxPolicy(), Enclosure.READ_ONLY)
+    confined = Confined(Seatbelt("x"), may, Enclosure.READ_ONLY, [])
+    assert confined.was_denied(0, "rm: cannot remove 'x': Read-only file system")
+    assert not confined.was_denied(0, "a line about: Operation not permitted")
 
 
 def test_what_a_model_is_told_of_its_sandbox(home: Path) -> None:
     made = confiner(home)
-    assert made.said(SandboxPolicy("full_access")) == ""
+    assert made.said(SandboxPolicy("full_access")).startswith("full_access: what only reads")
     assert made.said(SandboxPolicy("read_only")).startswith("read_only: nothing can be written")
-    assert made.said(SandboxPolicy(network=True)).endswith(", network")
+    assert ", network;" in made.said(SandboxPolicy(network=True))
     assert Confiner(lambda: Found(None, "no"), home, {}).said(SandboxPolicy()) == ""
 
 

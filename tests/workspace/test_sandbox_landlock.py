@@ -1,6 +1,6 @@
 """Landlock's launcher and filter: that they fail closed, and know both architectures.
 
-That they hold is shown in `test_sandbox_jail`.
+That they are enforced is shown in `test_enclosures`.
 """
 
 import os
@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from tiller_daemon.config import SandboxPolicy
-from tiller_daemon.workspace.sandbox import Confinement, Confiner, Found, NotConfined
+from tiller_daemon.workspace.enclosure import Enclosure
+from tiller_daemon.workspace.sandbox import Confinement, Confiner, Found
 from tiller_daemon.workspace.sandbox_calls import (
     filter_in_namespaces,
     filter_without_namespaces,
 )
 from tiller_daemon.workspace.sandbox_landlock import LAUNCHER, Landlock
 from tiller_daemon.workspace.sandbox_launcher import Wanted, version
-from tiller_daemon.workspace.sandbox_put_back import BYTES_MAX
 from tiller_daemon.workspace.sandbox_search import try_out_landlock
 
 ALLOWED, REFUSED, KILLED = 0x7FFF, 0x5, 0x8000
@@ -158,20 +158,14 @@ def test_a_landlock_that_does_not_deny_is_no_sandbox(tmp_path: Path, deed: str) 
 
 
 @needs_landlock
-def test_what_can_not_be_put_back_is_not_run(tmp_path: Path) -> None:
-    place = tmp_path.resolve() / "w"
-    (place / ".claude").mkdir(parents=True)
-    (place / ".claude" / "big").write_bytes(bytes(BYTES_MAX + 1))
+def test_by_landlock_every_command_that_writes_is_asked_about(tmp_path: Path) -> None:
+    """It can't keep some files of a directory from being written, such as those of `.git`."""
     found = Found(Landlock())
-    confiner = Confiner(lambda: found, tmp_path, {}, temporary=())
-    confined = confiner.confined(SandboxPolicy(), place, place)
-    assert confined
-    with pytest.raises(NotConfined, match="could not be put back"), confined.around(["true"]):
-        pass
-    assert confiner.confined(SandboxPolicy("read_only"), place, place, lasting=True)
-    assert confiner.confined(SandboxPolicy(), place, place, lasting=True) is None
-    assert confiner.asks(SandboxPolicy(), lasting=True)
-    assert not confiner.asks(SandboxPolicy())
+    confiner = Confiner(lambda: found, tmp_path, {})
+    assert confiner.most_unasked(SandboxPolicy(), tmp_path) is Enclosure.READ_ONLY
+    assert confiner.asks(SandboxPolicy())
+    assert not confiner.asks(SandboxPolicy("read_only"))
+    assert not confiner.asks(SandboxPolicy("full_access"))
 
 
 @needs_landlock
@@ -201,7 +195,9 @@ def test_around_what_is_hidden_nothing_new_can_be_made_or_read(tmp_path: Path) -
 @pytest.mark.skipif(os.geteuid() != 0, reason="root has powers to lose")
 def test_root_loses_what_would_undo_the_sandbox() -> None:
     with Landlock().around(
-        ["grep", "-E", "Cap(Eff|Prm|Bnd|Amb)", "/proc/self/status"], Confinement(Path("/")), print
+        ["grep", "-E", "Cap(Eff|Prm|Bnd|Amb)", "/proc/self/status"],
+        Confinement(Path("/"), writable=(Path("/nonexistent"),)),
+        print,
     ) as enclosed:
         done = subprocess.run(enclosed.arguments, capture_output=True, check=True, text=True)
     kept = {line.split()[1] for line in done.stdout.splitlines()}

@@ -20,8 +20,8 @@ from tiller_daemon.workspace.paths import PathProblem, locate, printable
 from tiller_daemon.workspace.sandbox_paths import is_protected
 from tiller_protocol.settings import Rule
 
-HARMLESS = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/zero", "/"})
-"""Files outside of every workspace that hold nothing of anybody's."""
+OF_ITS_OWN = re.compile(r"/(?:(?:proc|dev|sys)(?:/|\Z)|\Z)")
+"""Places of the kernel: an enclosure has its own, and this process looks at its own."""
 
 _NAMES_ONLY = word_set("[ basename dirname echo ls printf stat test [[")
 """Programs that show the names of files and not what is in them."""
@@ -86,7 +86,7 @@ def _needs_protected_paths(needs: Iterable[Need]) -> tuple[Need, ...]:
 def _needs_outside(lines: Sequence[str], workspace: Path) -> tuple[Need, ...]:
     found: dict[str, None] = {}
     for path in _paths(lines, names_too=True):
-        if path in HARMLESS:
+        if OF_ITS_OWN.match(os.path.normpath(path)):
             continue
         try:
             location = locate(workspace, path)

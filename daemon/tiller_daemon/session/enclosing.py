@@ -82,6 +82,8 @@ class Enclosing:
         self, enclosure: Enclosure, needs: Sequence[Need], *, lasting: bool = False
     ) -> Enclosed:
         """Make the enclosure of a call. Raises `ToolFailure`."""
+        if enclosure is Enclosure.OUTSIDE or self.confiner.found().sandbox is None:
+            return Enclosed(None)
         workspace = Path(self.context.workspace)
         findings = await trio.to_thread.run_sync(self._findings, workspace)
         confined = self.confiner.confined(

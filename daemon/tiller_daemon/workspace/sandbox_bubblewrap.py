@@ -37,9 +37,13 @@ _RUN: Final = Path("/run")
 
 
 class Mount(NamedTuple):
-    """How a path is mounted. A `new` one holds nothing of what is there outside."""
+    """How a path is mounted.
 
-    how: Literal["new", "read", "write", "hide", "git"]
+    A `new` one is another directory, and an `empty` one hides what is there. Of `git` a copy is
+    written.
+    """
+
+    how: Literal["new", "empty", "hide", "read", "write", "git"]
     options: tuple[str, ...]
 
 
@@ -174,7 +178,14 @@ def options(
         # As root, every knob of the kernel in there could be turned.
         found += ["--remount-ro", "/proc"]
     for path in sorted(mounts, key=lambda path: len(path.parts)):
-        found += mounts[path].options
+        mount = mounts[path]
+        # What is shown in a hidden directory is mounted in there, and has to be reached.
+        holds = mount.how == "empty" and any(within(one, (path,)) for one in mounts)
+        found += [*(("--perms", "0755" if holds else "0000") if mount.how == "empty" else ())]
+        found += mount.options
+    for path, mount in mounts.items():
+        if mount.how == "empty":
+            found += ["--remount-ro", str(path)]
     if confinement.visible is not None:
         found += ["--remount-ro", "/"]
     found += ["--unshare-pid", "--unshare-ipc", "--unsetenv", "TMPDIR"]
@@ -233,8 +244,7 @@ def _write(path: Path) -> Mount:
 
 
 def _hide_folder(path: Path) -> Mount:
-    text = str(path)
-    return Mount("hide", ("--perms", "0000", "--tmpfs", text, "--remount-ro", text))
+    return Mount("empty", ("--tmpfs", str(path)))
 
 
 def _temporary(path: Path, private: Path | None) -> Mount:
