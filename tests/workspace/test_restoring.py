@@ -1,4 +1,7 @@
-"""Putting files back, killed at any of its system calls; all else of it is in `test_snapshots`."""
+"""Putting files back: killed at any of its system calls, and where directories are in the way.
+
+All else of it is in `test_snapshots`.
+"""
 
 import os
 from itertools import count
@@ -6,6 +9,7 @@ from pathlib import Path
 
 from support.interrupted_edits import UNREACHED, in_child
 from tiller_daemon.workspace.restoring import (
+    EMPTY_LEVELS_MAX,
     EXECUTABLE,
     LINK,
     PLAIN,
@@ -64,3 +68,18 @@ def test_g11_a_kill_at_any_system_call_is_undone_and_leaves_nothing_beside_the_f
         assert tree(work) == before, f"call {number}"
     assert halves > 20
     assert set(tree(work)) == {"a", "link", "made"}
+
+
+def test_b55_directories_make_room_for_a_file_unless_anything_else_is_in_them(tmp_path):
+    deepest = "/".join("d" * EMPTY_LEVELS_MAX)
+    empty = ("empty/a/b", "empty/c", deepest)
+    for directory in (*empty, "file/a/b", "link", "linked/a", f"deeper/{deepest}"):
+        (tmp_path / directory).mkdir(parents=True)
+    (tmp_path / "file/a/mine").write_bytes(NEW)
+    (tmp_path / "link/a").symlink_to(tmp_path / "linked")
+    left = ("deeper", "file", "link")
+    kept = {path for name in (*left, "linked") for path in (tmp_path / name).rglob("*")}
+    moves = [Move(name, None, entry(PLAIN, OLD)) for name in ("empty", "d", *left)]
+    assert put_back(tmp_path, moves, CONTENTS) == left
+    assert (tmp_path / "empty").read_bytes() == (tmp_path / "d").read_bytes() == OLD
+    assert kept <= {*tmp_path.rglob("*")}

@@ -6,10 +6,11 @@ of it. Everything here blocks for as long as the disk takes. Where contents come
 `snapshots`.
 """
 
+import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -19,6 +20,10 @@ from tiller_daemon.workspace.paths import Location, PathProblem, opened_parent
 
 FILE_BYTES_MAX: Final = EDITABLE_BYTES_MAX
 """The largest file that is kept, and so can be put back: what tools may edit."""
+
+EMPTY_LEVELS_MAX: Final = 64
+"""How deep directories without any file may be nested to be replaced: each level takes a descriptor
+and a frame of the stack."""
 
 LINK: Final = 0o120000
 PLAIN: Final = 0o100644
@@ -48,7 +53,7 @@ class Move(NamedTuple):
 
 
 class NotOurs(NamedTuple):
-    """What is there is nothing that could have been kept: a directory, a device, a huge file."""
+    """What is there is nothing that could have been kept: a device, a huge file."""
 
 
 def put_back(
@@ -123,7 +128,7 @@ def _is_done(workspace: Path, move: Move, content: bytes) -> bool:
             if move.wanted is None:
                 os.unlink(name, dir_fd=parent)
             else:
-                _replace(parent, name, move.wanted.mode, content)
+                _replace(parent, name, move.wanted.mode, content, new=move.expected is None)
     except (OSError, PathProblem):
         return False
     if move.wanted is None:
@@ -132,25 +137,45 @@ def _is_done(workspace: Path, move: Move, content: bytes) -> bool:
 
 
 def _found(parent: int, name: str) -> Entry | NotOurs | None:
-    """What is there now. An empty directory is nothing, as no snapshot tells of one."""
+    """What is there now. Directories without any file are nothing, as no snapshot tells of them.
+
+    Raises `OSError` for a directory with a file somewhere in it.
+    """
     try:
         state = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
         return None
     if stat.S_ISLNK(state.st_mode):
         return Entry(LINK, blob_id(os.readlink(os.fsencode(name), dir_fd=parent)))
-    how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     if stat.S_ISDIR(state.st_mode):
-        opened = os.open(name, how, dir_fd=parent)
-        try:
-            return NotOurs() if os.listdir(opened) else None  # noqa: PTH208 - by descriptor
-        finally:
-            os.close(opened)
+        for _ in _directories(parent, name):
+            pass
+        return None
     if not stat.S_ISREG(state.st_mode) or state.st_size > FILE_BYTES_MAX:
         return NotOurs()
+    how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(name, how, dir_fd=parent), "rb") as stream:
         mode = EXECUTABLE if state.st_mode & stat.S_IXUSR else PLAIN
         return Entry(mode, blob_id(stream.read(FILE_BYTES_MAX + 1)))
+
+
+def _directories(
+    parent: int, name: str, levels: int = EMPTY_LEVELS_MAX
+) -> Generator[tuple[int, str]]:
+    """Give a directory and all below it, the deepest first, as a descriptor and a name in that.
+
+    Raises `OSError` at anything that is no directory: the system opens nothing else here.
+    """
+    if levels == 0:
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+    how = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    opened = os.open(name, how, dir_fd=parent)
+    try:
+        for below in os.listdir(opened):  # noqa: PTH208 - by descriptor
+            yield from _directories(opened, below, levels - 1)
+    finally:
+        os.close(opened)
+    yield parent, name
 
 
 def _beside(name: str) -> str:
@@ -158,7 +183,8 @@ def _beside(name: str) -> str:
     return f"{TEMPORARY}{blob_id(os.fsencode(name))[:16]}"
 
 
-def _replace(parent: int, name: str, mode: int, content: bytes) -> None:
+def _replace(parent: int, name: str, mode: int, content: bytes, *, new: bool) -> None:
+    """Put a file in place in one step; where it is `new`, only directories make room for it."""
     temporary = _beside(name)
     try:
         if mode == LINK:
@@ -167,8 +193,10 @@ def _replace(parent: int, name: str, mode: int, content: bytes) -> None:
             before = _plain_state(parent, name)
             write_new(parent, temporary, content, before)
             _set_executable(parent, temporary, executable=mode == EXECUTABLE)
-        with suppress(FileNotFoundError, NotADirectoryError):
-            os.rmdir(name, dir_fd=parent)
+        if new:
+            with suppress(FileNotFoundError):
+                for above, directory in _directories(parent, name):
+                    os.rmdir(directory, dir_fd=above)
         os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
     except BaseException:
         with suppress(FileNotFoundError):
