@@ -122,17 +122,17 @@ async def test_by_default_a_command_writes_in_the_workspace_alone(
     confined: tuple[Daemon, Frontend], workspace: Path, way: dict[str, bool]
 ) -> None:
     frontend = confined[1]
-    command = f"echo in > inside; touch {OUT}; touch .tiller/config.toml; echo x > .git/hooks/a"
+    command = f"echo in > inside; echo x > .git/hooks/a; touch {OUT}; touch .tiller/config.toml"
     session_id = await frontend.session(workspace, calls(bash(command, **way)), text("done"))
     await frontend.say(session_id)
     await frontend.turn_ended(session_id)
     (call,) = frontend.completed_calls(session_id)
-    assert call.output.count("Read-only file system") == 3, call.output
+    assert call.output.count("Read-only file system") >= 2, call.output
     assert read(workspace / "inside") == "in\n"
     assert read(OUT) is None
     assert read(workspace / ".git" / "hooks" / "a") is None
     assert read(workspace / ".tiller") is None
-    assert "It ran in the sandbox (workspace_write)" in call.output
+    assert "It ran in a sandbox" in call.output
 
 
 @needs_sandbox
@@ -161,9 +161,9 @@ async def test_the_users_own_command_and_what_a_rule_lets_out_run_outside(
     look = f"test -S {daemon.places.runtime}/{OPS_SOCKET}"
     assert (await run(frontend, workspace, look)).exit_status == 1
     rules = [{"permission": "unsandboxed", "pattern": "test -S *", "action": "allow"}]
-    assert (await run(frontend, workspace, look, permissions=rules)).exit_status == 1
     run_it = f"env -i {look}"
-    assert (await run(frontend, workspace, run_it)).exit_status == 1
+    assert (await run(frontend, workspace, run_it, permissions=rules)).exit_status == 1
+    assert (await run(frontend, workspace, look, permissions=rules)).exit_status == 0
     session_id = await frontend.session(workspace, text("done"))
     await frontend.must(Shell(session_id, look))
     await frontend.turn_ended(session_id)
@@ -284,7 +284,7 @@ async def test_b60_landlock_keeps_a_command_from_driving_the_daemon_though_it_ha
 
 
 @pytest.mark.parametrize("way", [{}, {"pty": True}])
-async def test_landlock_holds_a_command_and_says_what_it_puts_back(
+async def test_landlock_holds_what_only_reads_and_asks_about_anything_else(
     landlocked: tuple[Daemon, Frontend], workspace: Path, way: dict[str, bool]
 ) -> None:
     frontend = landlocked[1]
@@ -294,17 +294,17 @@ async def test_landlock_holds_a_command_and_says_what_it_puts_back(
     await frontend.turn_ended(session_id)
     (call,) = frontend.completed_calls(session_id)
     assert "Permission denied" in call.output, call.output
-    assert "may not be changed: it was put back" in call.output
     assert read(workspace / "inside") == "in\n"
     assert read(OUT) is None
-    assert read(workspace / ".git" / "hooks" / "a") is None
-    assert "It ran in the sandbox (workspace_write)" in call.output
+    assert "It ran in a sandbox" in call.output
+    for command, kind in (("ls > x", "denied"), ("touch x", "denied"), ("cat greeting.txt", None)):
+        assert (await run(frontend, workspace, command, approve="never")).error_kind == kind
+    assert read(workspace / "x") is None
 
 
 async def test_by_landlock_no_command_runs_on_without_a_question(
     landlocked: tuple[Daemon, Frontend], workspace: Path
 ) -> None:
-    """What is put back when it ends would be written for as long as it runs."""
     frontend = landlocked[1]
     session_id = await frontend.session(
         workspace, calls(bash("echo x > y", background=True)), text("done"), approve="ask",
@@ -317,7 +317,7 @@ async def test_by_landlock_no_command_runs_on_without_a_question(
     await frontend.turn_ended(session_id)
     said = await doctor(frontend)
     assert "warn  sandbox        workspace_write, no network, by landlock, as bubblewrap" in said
-    assert "background commands are asked about" in said
+    assert "each command that does more than read is asked about" in said
 
 
 async def test_b23_an_interrupt_leaves_nothing_alive_under_landlock(
@@ -349,9 +349,10 @@ async def test_without_a_sandbox_each_command_that_acts_is_asked_about_and_it_is
         approve="ask", permissions=rules,
     )  # fmt: skip
     await without.say(session_id)
-    request = await without.request_opened(session_id)
-    assert (request.permission, request.subjects) == ("unsandboxed", ("touch x",))
-    await without.must(Answer(request.id, "once"))
+    for number, command in enumerate(("cat greeting.txt", "touch x"), 1):
+        request = await without.request_opened(session_id, number)
+        assert (request.permission, request.subjects) == ("unsandboxed", (command,))
+        await without.must(Answer(request.id, "once"))
     await without.turn_ended(session_id)
     assert (workspace / "x").exists()
     told = [e for e in without.events(session_id) if "No permissions to make a name" in str(e.body)]
@@ -409,7 +410,7 @@ async def test_without_a_command_it_is_said_what_would_hold_one(
     status, said = await sandbox(variables, workspace)
     if try_out_landlock().sandbox:
         assert "by landlock, as bubblewrap does not work here: No permissions" in said
-        assert "put back" in said
+        assert "can write to `.git`" in said
     assert status == ("landlock" not in said.split(", as")[0])
     status, said = await sandbox(variables, workspace, "--sandbox", "full_access", "--", "ls")
     assert (status, said) == (

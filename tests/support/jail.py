@@ -45,7 +45,8 @@ class Jail:
 
     def __init__(self, root: Path, stack: ExitStack) -> None:
         self.root, self.home, self.out = root, root / "home", root / "out"
-        self.runtime, self.spill = root / "runtime", root / "spill"
+        # What is shown lies in what is hidden, as it does with the daemon.
+        self.runtime, self.spill = root / "runtime", root / "runtime" / "spill"
         self.workspace, self.bare = self.home / "w", self.home / "w2"
         for folder in (".ssh", ".aws", "other", "w2", ".config/git"):
             (self.home / folder).mkdir(parents=True)
@@ -170,7 +171,7 @@ class Jail:
         """All that is there but in `spill` and `/tmp`, by path: kind, mode and content."""
         found: dict[str, str] = {}
         for folder, names, files in os.walk(self.root):
-            if Path(folder) == self.root:
+            if Path(folder) == self.runtime:
                 names[:] = [name for name in names if name != "spill"]
             for name in (*names, *files):
                 path = Path(folder, name)
@@ -229,7 +230,7 @@ def bubblewrap_for(prefix: Sequence[str], place: Path) -> Found:
     if prefix:
         script = place / "bwrap"
         # What the daemon makes for an overlay belongs to the user that the daemon runs as.
-        owns = f'chown -R {NOBODY}:{NOBODY} "{place}/spill"'
+        owns = f'chown -R {NOBODY}:{NOBODY} "{place}/runtime/spill"'
         script.write_text(f'#!/bin/sh\n{owns}\nexec {" ".join(prefix)} "{program}" "$@"\n')
         script.chmod(0o755)
         return try_out(Bubblewrap(str(script), root=False))

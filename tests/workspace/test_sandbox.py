@@ -170,11 +170,6 @@ def test_network_and_capabilities_follow_the_policy_and_the_user(home: Path) -> 
     assert not {"CAP_SYS_ADMIN", "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "CAP_MKNOD"} & {*found}
 
 
-def test_a_workspace_in_what_is_hidden_is_shown(home: Path) -> None:
-    found = options_of(confinement(home, SandboxPolicy(), own=(home,)), root=False)
-    assert found.index(str(home)) < found.index(str(home / "work"))
-
-
 def test_what_somebody_else_puts_in_place_of_a_placeholder_stays(home: Path) -> None:
     """The user may open an editor while a command runs."""
     work = home / "work"

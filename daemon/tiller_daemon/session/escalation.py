@@ -39,7 +39,7 @@ class Escalation:
     ) -> ToolResult:
         """Run a call; again, outside, when its enclosure stopped it and the user agrees.
 
-        `commands` are the command lines that it runs, at most one. One that only reads is not asked
+        `commands` is the command line that it runs, if any, as often as it needs a permission. One that only reads is not asked
         about here, as others run beside it: see `was_stopped`.
         """
         result = await run(environment)
@@ -51,7 +51,7 @@ class Escalation:
             return result
         if self._declined:
             return result
-        (command,) = commands
+        command = commands[0]
         if confined.enclosure is Enclosure.BUILD and self._enclosing.session_may_more(result):
             return await self._run_in_session(call, command, environment, run, result)
         title = one_line(

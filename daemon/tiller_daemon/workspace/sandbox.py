@@ -331,10 +331,13 @@ class Confiner:
         """What a command may do in an enclosure."""
         place = workspace.resolve()
         git = git_paths(place)
-        readable = tuple(there((*map(Path, policy.readable), *revealed)))
+        readable = tuple(there(map(Path, policy.readable)))
         named = (path for path in there(self._named) if path not in readable)
-        own = there((*self._own, *self._own_now(), *self._keys))
-        hidden = (*own, *named, *(path for path in masked if path not in readable))
+        hidden = (*there((*self._own, *self._own_now(), *self._keys)), *named)
+        # Secrets and what is the daemon's own stay hidden, whatever was allowed.
+        seen = tuple(path for path in there(revealed) if not {path, *path.parents} & {*hidden})
+        hidden += tuple(path for path in masked if path not in seen)
+        readable += seen
         shown = (*there((spill,)), *readable)
         temporary = spill / "tmp"
         network = policy.network and enclosure is Enclosure.SESSION

@@ -15,7 +15,7 @@ from tiller_protocol.events import RequestOpened
 from tiller_protocol.items import Request
 from tiller_protocol.ops import Answer, Interrupt
 
-HELD_BACK = "echo x > .git/hooks/a"
+HELD_BACK = "echo x > .vscode/a"
 """What no sandbox lets a command do, and an ordinary user can."""
 
 DENIED = {"permission": "unsandboxed", "pattern": "*", "action": "deny"}
@@ -39,7 +39,8 @@ async def frontend(
 @pytest.fixture
 def hook(workspace: Path) -> Path:
     """The file that `HELD_BACK` makes."""
-    return workspace / ".git" / "hooks" / "a"
+    (workspace / ".vscode").mkdir()
+    return workspace / ".vscode" / "a"
 
 
 async def begin(frontend: Frontend, workspace: Path, *commands: str, **settings: object) -> str:
@@ -63,7 +64,8 @@ async def test_what_the_sandbox_held_back_runs_outside_once_the_user_says_so(
     session_id = await begin(frontend, workspace, HELD_BACK, HELD_BACK.replace("x", "y"))
     request = await frontend.request_opened(session_id)
     assert (request.kind, request.permission) == ("approval", "unsandboxed")
-    assert request.title == f"The sandbox held it back. Run again without: {HELD_BACK}"
+    assert request.title.startswith("The sandbox stopped it (")
+    assert request.title.endswith(f"Run again outside: {HELD_BACK}")
     assert read(hook) is None
     await frontend.must(Answer(request.id, "once"))
     await frontend.must(Answer((await frontend.request_opened(session_id, 2)).id, "reject"))
