@@ -1,4 +1,4 @@
-"""The way out of the sandbox: what it held back runs outside if the user says so, else not."""
+"""Escalation: what an enclosure stopped runs again in a looser one if the user says so, else not."""
 
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ from support.daemon import Daemon
 from support.frontend import Frontend
 from tiller_protocol.events import RequestOpened
 from tiller_protocol.items import Request
-from tiller_protocol.ops import Answer, Interrupt
+from tiller_protocol.ops import Answer, Interrupt, UserInput
 
 HELD_BACK = "echo x > .vscode/a"
 """What no sandbox lets a command do, and an ordinary user can."""
@@ -64,7 +64,7 @@ async def test_what_the_sandbox_held_back_runs_outside_once_the_user_says_so(
     session_id = await begin(frontend, workspace, HELD_BACK, HELD_BACK.replace("x", "y"))
     request = await frontend.request_opened(session_id)
     assert (request.kind, request.permission) == ("approval", "unsandboxed")
-    assert request.title.startswith("The sandbox stopped it (")
+    assert request.title.startswith("The sandbox stopped it: ")
     assert request.title.endswith(f"Run again outside: {HELD_BACK}")
     assert read(hook) is None
     await frontend.must(Answer(request.id, "once"))
@@ -131,7 +131,7 @@ async def test_nobody_is_asked_and_nothing_gets_out(
     session_id = await begin(frontend, workspace, command, **settings)
     await frontend.turn_ended(session_id)
     (call,) = frontend.completed_calls(session_id)
-    assert "It ran in the sandbox" in call.output
+    assert "It ran in a sandbox" in call.output
     assert asked(frontend, session_id) == []
     assert read(hook) is None
     assert read(workspace / "x") is None
@@ -172,3 +172,125 @@ async def test_a_background_command_that_was_held_back_at_once_gets_the_same_way
     assert "let it run again without" in call.output
     assert call.output.endswith("[b2 exited with status 0]")
     assert read(hook) == "x\n"
+
+
+WRITES = "find . -name 'greeting*' -fprint found"
+"""What seems to read, and writes."""
+
+
+async def begin_unasked(
+    frontend: Frontend, workspace: Path, *commands: str, **settings: object
+) -> str:
+    """Start a turn that runs commands at the same time, with the rules that are built in."""
+    step = calls(*(bash(command) for command in commands))
+    given: dict[str, Any] = {"approve": "ask", **settings}
+    session_id = await frontend.session(workspace, step, text("done"), **given)
+    await frontend.say(session_id)
+    return session_id
+
+
+async def test_what_seemed_to_read_and_wanted_to_write_asks_with_what_it_wanted(
+    frontend: Frontend, workspace: Path
+) -> None:
+    session_id = await begin_unasked(frontend, workspace, "cat greeting.txt", WRITES, "ls")
+    request = await frontend.request_opened(session_id)
+    assert request.permission == "bash"
+    assert request.subjects == (WRITES,)
+    assert request.detail == WRITES
+    assert "It wanted to write (" in request.title
+    assert "Read-only file system" in request.title
+    assert read(workspace / "found") is None
+    await frontend.must(Answer(request.id, "once"))
+    await frontend.turn_ended(session_id)
+    assert read(workspace / "found")
+    outputs = {c.arguments: c for c in frontend.completed_calls(session_id)}
+    (wrote,) = [call for call in outputs.values() if "fprint" in call.arguments]
+    assert wrote.state == "completed"
+    assert "The user let it do more" in wrote.output
+    assert len(asked(frontend, session_id)) == 1
+
+
+async def test_a_no_to_writing_leaves_the_result_and_the_turn_goes_on(
+    frontend: Frontend, workspace: Path
+) -> None:
+    session_id = await begin_unasked(frontend, workspace, WRITES)
+    request = await frontend.request_opened(session_id)
+    await frontend.must(Answer(request.id, "reject", "look only"))
+    ended = await frontend.turn_ended(session_id)
+    assert ended.outcome == "completed"
+    (call,) = frontend.completed_calls(session_id)
+    assert "Read-only file system" in call.output
+    assert "They said: look only" in call.output
+    assert read(workspace / "found") is None
+
+
+async def test_where_nobody_is_asked_what_wanted_to_write_has_not(
+    frontend: Frontend, workspace: Path
+) -> None:
+    session_id = await begin_unasked(frontend, workspace, WRITES, approve="never")
+    await frontend.turn_ended(session_id)
+    assert asked(frontend, session_id) == []
+    assert read(workspace / "found") is None
+
+
+async def test_a_rule_that_allows_it_answers_before_anybody_is_asked(
+    frontend: Frontend, workspace: Path
+) -> None:
+    rule = {"permission": "bash", "pattern": "find *", "action": "allow"}
+    session_id = await begin_unasked(frontend, workspace, WRITES, permissions=(rule,))
+    await frontend.turn_ended(session_id)
+    assert asked(frontend, session_id) == []
+    assert read(workspace / "found")
+
+
+async def test_steering_that_arrives_leaves_what_wanted_to_write_unasked(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """Its result is there, and the model hears the user before it is asked about anything else."""
+    session_id = await begin_unasked(frontend, workspace, f"sleep 1; {WRITES}")
+    await frontend.until_call(session_id, "running")
+    await frontend.must(UserInput(session_id, "never mind", delivery="steer"))
+    await frontend.turn_ended(session_id)
+    assert asked(frontend, session_id) == []
+    assert read(workspace / "found") is None
+
+
+async def test_a_build_that_wants_to_commit_asks_for_the_sessions_own_sandbox(
+    frontend: Frontend, workspace: Path
+) -> None:
+    (workspace / "Makefile").write_text(
+        "test:\n\tgit -c user.name=t -c user.email=t commit -qam x\n"
+    )
+    session_id = await begin_unasked(frontend, workspace, "echo new >> greeting.txt", "make test")
+    await frontend.must(Answer((await frontend.request_opened(session_id)).id, "once"))
+    request = await frontend.request_opened(session_id, 2)
+    assert request.permission == "bash"
+    assert "It wanted more than a build" in request.title
+    await frontend.must(Answer(request.id, "once"))
+    await frontend.turn_ended(session_id)
+    assert "new" in (await git(workspace, "show", "HEAD:greeting.txt"))
+
+
+async def test_a_repository_that_a_build_makes_is_disabled_and_said(
+    frontend: Frontend, workspace: Path
+) -> None:
+    (workspace / "Makefile").write_text(
+        "test:\n\tgit init -q sub\n\tgit init -q --bare deep/bare.git\n"
+        "\tgit -C sub config core.fsmonitor 'touch ran; true'\n"
+    )
+    session_id = await begin_unasked(frontend, workspace, "make test")
+    await frontend.turn_ended(session_id)
+    (call,) = frontend.completed_calls(session_id)
+    assert "It made a git repository in the workspace" in call.output, call.output
+    await git(workspace / "sub", "status")
+    assert not (workspace / "sub" / "ran").exists()
+    assert not (workspace / "deep" / "bare.git" / "HEAD").exists()
+    assert asked(frontend, session_id) == []
+
+
+async def git(directory: Path, *arguments: str) -> str:
+    """Run git as the user would; returns what it printed."""
+    done = await trio.run_process(
+        ["git", "-c", "safe.directory=*", *arguments], cwd=directory, capture_stdout=True
+    )
+    return done.stdout.decode()
