@@ -39,8 +39,8 @@ class Escalation:
     ) -> ToolResult:
         """Run a call; again, outside, when its enclosure stopped it and the user agrees.
 
-        `commands` is the command line that it runs, if any, as often as it needs a permission. One that only reads is not asked
-        about here, as others run beside it: see `was_stopped`.
+        `commands` is the command line that it runs, if any, as often as it needs a permission. One
+        that only reads is not asked about here, as others run beside it: see `was_stopped`.
         """
         result = await run(environment)
         confined = environment.confined

@@ -79,6 +79,8 @@ class Confinement(Struct, frozen=True):
     """Files that can't be made in a writable directory."""
     git: tuple[Path, ...] = ()
     """Git directories to which writes go by way of a private copy, and only data is taken over."""
+    git_own: str = ""
+    """Where in them the state of this work tree is, if it is not the first one: ends in a slash."""
     hidden: tuple[Path, ...] = ()
     """What can't be read although it lies in what is visible."""
     shown: tuple[Path, ...] = ()
@@ -359,6 +361,7 @@ class Confiner:
             # An empty `.git`, or none, in a directory that is a bare repository itself.
             absent_files=() if git.directories or git.is_link else (place / "HEAD",),
             git=private,
+            git_own=git.own,
             hidden=(
                 *hidden,
                 *(self._closed_system_files() if enclosure is Enclosure.BUILD else ()),

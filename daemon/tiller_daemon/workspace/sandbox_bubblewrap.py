@@ -120,7 +120,8 @@ class Bubblewrap:
         room = confinement.temporary and confinement.temporary.parent
         if not (self._overlays and room):
             return {git: ("--ro-bind", str(git), str(git)) for git in confinement.git}
-        entered = ((git, GitOverlay(git, room, told)) for git in confinement.git)
+        own = confinement.git_own
+        entered = ((git, GitOverlay(git, own, room, told)) for git in confinement.git)
         return {git: stack.enter_context(overlay).options for git, overlay in entered}
 
 

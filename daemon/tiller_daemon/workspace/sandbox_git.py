@@ -30,7 +30,7 @@ STATE_BYTES_MAX: Final = 1 << 20
 NAMED_MAX: Final = 5
 """How many of the files that were not taken over are named."""
 
-_INNER: Final = r"(?P<inner>modules/(?:[^/]+/)+?)?(?:worktrees/[^/]+/)?"
+_INNER: Final = r"(?P<inner>modules/(?:[^/]+/)+?)?(?P<tree>worktrees/[^/]+/)?"
 """The git directory of a submodule or of a second work tree, in that of the repository."""
 
 _OBJECTS: Final = re.compile(
@@ -44,7 +44,10 @@ _DATA: Final = re.compile(
     r"|packed-refs|shallow|refs/.+|logs/.+|rr-cache/.+|info/(?:refs|exclude|sparse-checkout)"
     r"|lfs/objects/.+|BISECT_(?:LOG|NAMES|START|TERMS|EXPECTED_REV|ANCESTORS_OK))\Z"
 )
-_STEPS: Final = re.compile(_INNER + r"(?:rebase-merge|rebase-apply|sequencer)/.+\Z")
+_OF_ALL_TREES: Final = re.compile(r"(?:packed-refs|shallow|refs/.+|logs/refs/.+|lfs/.+|info/.+)\Z")
+"""What work trees have in common; the rest of the data belongs to one of them."""
+
+_STEPS: Final = re.compile(_INNER + r"(?:rebase-merge|rebase-apply|sequencer)(?:/.+)?\Z")
 _STEP: Final = re.compile(
     r"\s*(?:#.*|(?:pick|p|reword|r|edit|e|squash|s|fixup|f|drop|d|label|l|reset|t|merge|m|noop|break"
     r"|b|update-ref|u|revert)\b.*)?\Z"
@@ -70,11 +73,13 @@ class _Change(NamedTuple):
 class GitOverlay:
     """The overlay of one git directory for one command: a context manager.
 
-    `room` is a directory of the daemon's own, in which the overlay is kept for as long.
+    `own` is where in it the state of the work tree is, if that is not the first one. `room` is a
+    directory of the daemon's own, in which the overlay is kept for as long.
     """
 
-    def __init__(self, git: Path, room: Path, told: Callable[[str], None]) -> None:
+    def __init__(self, git: Path, own: str, room: Path, told: Callable[[str], None]) -> None:
         self._git: Final = git
+        self._own: Final = own
         self._room_parent: Final = room
         self._told: Final = told
         self._room: Path | None = None
@@ -128,7 +133,7 @@ class GitOverlay:
         for change in _changes(self.upper, self._git):
             if change.name == "config":
                 configured = change
-            elif _is_data(change, self._git) or self._is_safe_step(change):
+            elif self._is_data(change) or self._is_safe_step(change):
                 taken.append(change)
             elif not _NEGLIGIBLE.match(change.name):
                 left.append(change.name)
@@ -198,6 +203,20 @@ class GitOverlay:
             Path(name).unlink(missing_ok=True)
             raise
 
+    def _is_data(self, change: _Change) -> bool:
+        """Whether nothing in a file is executed, and it is this work tree's to change."""
+        if change.gone and re.fullmatch(r"objects/[0-9a-f]{2}", change.name):
+            return True
+        named = _OBJECTS.match(change.name) or _DATA.match(change.name)
+        if named is None or _NEGLIGIBLE.match(change.name):
+            return False
+        if named["inner"] and not (self._git / named["inner"] / "HEAD").is_file():
+            return False
+        shared = _OBJECTS.match(change.name) or _OF_ALL_TREES.match(change.name)
+        if not shared and not named["inner"] and (named["tree"] or "") != self._own:
+            return False
+        return change.gone or stat.S_ISREG(change.path.lstat().st_mode)
+
     def _is_safe_step(self, change: _Change) -> bool:
         """Whether a state file of a rebase is there for its data: nothing in it is executed."""
         if not _STEPS.match(change.name):
@@ -255,17 +274,6 @@ def _changes(upper: Path, git: Path) -> Iterator[_Change]:
             # Overlayfs marks what is gone by a device with the number 0.
             gone = stat.S_ISCHR(path.lstat().st_mode)
             yield _Change(str(path.relative_to(upper)), path, gone)
-
-
-def _is_data(change: _Change, git: Path) -> bool:
-    named = _OBJECTS.match(change.name) or _DATA.match(change.name)
-    if change.gone and re.fullmatch(r"objects/[0-9a-f]{2}", change.name):
-        return True
-    if named is None or _NEGLIGIBLE.match(change.name):
-        return False
-    if named["inner"] and not (git / named["inner"] / "HEAD").is_file():
-        return False
-    return change.gone or stat.S_ISREG(change.path.lstat().st_mode)
 
 
 def _order(change: _Change) -> tuple[bool, int, str]:

@@ -32,13 +32,15 @@ class GitPaths(NamedTuple):
     """What git uses for a workspace. Paths have no links in them, but for `mark`.
 
     `mark` is `.git`, be it there or not. `is_link` says that it is a link, which no mount can
-    protect. `directories` are the git directories. `root` is the top of the work tree. `named` is
+    protect. `directories` are the git directories, and `own` is where in them the state of a second
+    work tree is. `root` is the top of the work tree. `named` is
     what the configuration names in the workspace: hooks, included files, programs.
     """
 
     mark: Path
     is_link: bool = False
     directories: tuple[Path, ...] = ()
+    own: str = ""
     root: Path | None = None
     named: tuple[Path, ...] = ()
 
@@ -51,17 +53,20 @@ def git_paths(workspace: Path) -> GitPaths:
     except OSError:
         return _around(workspace, mark)
     directories: tuple[Path, ...] = ()
+    own = ""
     if stat.S_ISDIR(kind) and _is_repository(mark):
         directories = (mark,)
     elif stat.S_ISREG(kind):
         git = Path(os.path.realpath(git_directory(mark)))
         if common := _common_of_worktree(git, mark):
-            directories = (common,)
+            directories, own = (common,), f"{git.relative_to(common)}/"
         elif _is_of_submodule(git, workspace):
             directories = (git,)
     named = tuple(_named(workspace, directories[0])) if directories else ()
     is_link = stat.S_ISLNK(kind)
-    return GitPaths(mark, is_link=is_link, directories=directories, root=workspace, named=named)
+    return GitPaths(
+        mark, is_link=is_link, directories=directories, own=own, root=workspace, named=named
+    )
 
 
 def _around(workspace: Path, mark: Path) -> GitPaths:
@@ -71,7 +76,7 @@ def _around(workspace: Path, mark: Path) -> GitPaths:
     if found is None or found.root in (home, *home.parents) or not (found.root / ".git").is_dir():
         return GitPaths(mark)
     outer = git_paths(found.root)
-    return GitPaths(mark, directories=outer.directories, root=outer.root)
+    return GitPaths(mark, directories=outer.directories, own=outer.own, root=outer.root)
 
 
 def _named(workspace: Path, git: Path) -> Iterator[Path]:
@@ -140,7 +145,8 @@ def _configuration_as_it_is(
     for origin, line in zip(fields[::2], fields[1::2], strict=False):
         key, _, value = line.partition("\n")
         file = origin.removeprefix("file:")
-        found.append((Path(workspace, file) if file != origin else None, key, value))
+        named = Path(os.path.normpath(workspace / file)) if file != origin else None
+        found.append((named, key, value))
     return tuple(found)
 
 
