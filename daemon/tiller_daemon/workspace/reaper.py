@@ -60,8 +60,11 @@ _ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _DEFAULTS = (signal.SIGPIPE, signal.SIGXFSZ)
 """What Python ignores, and a command must not."""
 
-Wanted = tuple[tuple[bytes, ...], dict[bytes, bytes], bytes, tuple[int, ...]]
-"""Words, variables, directory, and the numbers that the descriptors get which come along."""
+Wanted = tuple[tuple[bytes, ...], dict[bytes, bytes], tuple[int, ...]]
+"""Words, variables, and the numbers that the descriptors get which come along.
+
+The first descriptor is the directory to start in, and gets none.
+"""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -158,13 +161,14 @@ def _care(control: Socket, passed: Sequence[int], starter: int) -> None:
 
 def _start(wanted: Wanted, passed: Sequence[int]) -> tuple[int, int]:
     """Start a command; returns its pid, and the errno of what went wrong."""
-    words, variables, directory, numbers = wanted
+    words, variables, numbers = wanted
+    directory, *given = passed
     # Aside first: a number may be wanted for one that has the number of another.
     above = max(numbers) + 1
-    aside = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, above) for one in passed]
+    aside = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, above) for one in given]
     moves = [(os.POSIX_SPAWN_DUP2, *pair) for pair in zip(aside, numbers, strict=True)]
     try:
-        os.chdir(directory)
+        os.fchdir(directory)
         # It is looked for where the command would look.
         os.putenv("PATH", os.fsdecode(variables.get(b"PATH", os.fsencode(os.defpath))))
         command = os.posix_spawnp(

@@ -31,6 +31,8 @@ KILLED: Final = -9
 ADOPTS: Final = sys.platform == "linux"
 """Whether the system has subreapers."""
 
+_LOOK: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+
 _PASSED_ON: Final = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME")
 """The variables that a Python may need to start."""
 
@@ -156,11 +158,13 @@ class Starter:
         `descriptors` are those that it inherits, by the number that each has there. Blocks for two
         milliseconds.
         """
-        told = _told(arguments, directory, variables, descriptors)
+        told = _told(arguments, variables, descriptors)
+        # Opened here: it may be named by a descriptor of this process.
+        opened = os.open(directory, _LOOK)
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                passed = [theirs.fileno(), *descriptors.values()]
+                passed = [theirs.fileno(), opened, *descriptors.values()]
                 try:
                     socket.send_fds(self.begin(), [b"!"], passed)
                 except BrokenPipeError:
@@ -178,6 +182,8 @@ class Starter:
         except BaseException:
             ours.close()
             raise
+        finally:
+            os.close(opened)
         return Running(ours, reaper_pid, pid)
 
 
@@ -203,7 +209,6 @@ atexit.register(_in_use[0].close)
 
 def _told(
     arguments: Sequence[str],
-    directory: os.PathLike[str],
     variables: Mapping[str, str],
     descriptors: Mapping[int, int],
 ) -> bytes:
@@ -214,7 +219,6 @@ def _told(
     wanted: reaper.Wanted = (
         tuple(map(os.fsencode, arguments)),
         {os.fsencode(name): os.fsencode(value) for name, value in variables.items()},
-        os.fsencode(directory),
         tuple(descriptors),
     )
     told = dumps(wanted)
