@@ -32,6 +32,7 @@ from tiller_daemon.mcp.means import Means
 from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.policy.rules import BUILT_IN as BUILT_IN_RULES
 from tiller_daemon.policy.rules import evaluate
+from tiller_daemon.private import make_directory, tighten
 from tiller_daemon.providers import Providers
 from tiller_daemon.ready import tell_service_manager
 from tiller_daemon.server import Server
@@ -55,7 +56,7 @@ from tiller_daemon.workspace.tree import close_to_others, sweep
 from tiller_protocol.answers import ModelSummary
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
 from tiller_protocol.ids import ULID_RANDOM_BYTES, ulid
-from tiller_protocol.places import CONFIG_FILE, LOG_FILE, Places
+from tiller_protocol.places import CONFIG_FILE, DAEMON_OUTPUT_FILE, LOG_FILE, Places
 
 log = structlog.get_logger()
 
@@ -354,5 +355,10 @@ def _settle_memory() -> None:
     gc.set_threshold(*GC_THRESHOLDS)
 
 
-def _make_private(directory: Path) -> None:
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+def _make_private(state: Path) -> None:
+    """Make the directory of the daemon's state, or close one that was made carelessly."""
+    make_directory(state)
+    folders = (SPILL_FOLDER, JOURNALS_FOLDER, SNAPSHOTS_FOLDER)
+    files = (CATALOG_FILE, TRUST_FILE, DAEMON_OUTPUT_FILE)
+    tighten(state / name for name in ("", *folders, *files))
+    tighten(state.glob(f"{LOG_FILE}*"))  # SQLite keeps more of it beside the log
