@@ -5,6 +5,7 @@ turns end, everything is in the log, sockets close, the lock is released. Nested
 exit stack keep that order.
 """
 
+import ctypes
 import gc
 import os
 import secrets
@@ -13,7 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -78,6 +79,12 @@ SNAPSHOTS_FOLDER = "snapshots"
 
 GC_THRESHOLDS = (20_000, 50, 100)
 """Fewer collections than Python's default: streams make many small objects and few cycles."""
+
+M_MMAP_THRESHOLD = -3
+"""Of `malloc.h`."""
+
+LARGE_BYTES = 1024 * 1024
+"""From which size on memory is taken from the system and given back, whatever was before."""
 
 
 class Options(Struct, frozen=True):
@@ -156,7 +163,7 @@ async def _serve_sessions(
         session_nursery.start_soon(live.providers.run)
         session_nursery.start_soon(snapshots.run, partial(_has_session, services.log))
         async with trio.open_nursery() as socket_nursery:
-            socket_nursery.start_soon(transport.serve, server.handle)
+            socket_nursery.start_soon(transport.serve, server.handle, server.admit)
             socket_nursery.start_soon(_stop_on_signal, server)
             log.info("ready", version=DAEMON_VERSION, log=services.log.path, pid=os.getpid())
             tell_service_manager("READY=1")
@@ -349,7 +356,13 @@ def _new_id() -> str:
 
 
 def _settle_memory() -> None:
-    """Keep what the start has made out of every later collection; it lives as long as we do."""
+    """Keep what the start has made out of every later collection; it lives as long as we do.
+
+    A large piece of memory goes back to the system when it is freed. By itself glibc stops doing so
+    after the first one, and keeps some of each size for each thread of nng: 80 MB and more.
+    """
+    with suppress(AttributeError):  # other libraries have no such call
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
