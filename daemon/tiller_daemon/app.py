@@ -25,6 +25,7 @@ from msgspec import Struct
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.code_search import CodeSearch
 from tiller_daemon.config import Configuration, LiveConfiguration, Projects
+from tiller_daemon.config.http_proxy import proxies_of
 from tiller_daemon.confining import home, key_files, make_confiner
 from tiller_daemon.hooks.runner import HookRunner
 from tiller_daemon.lsp.recipes import list_recipes
@@ -334,6 +335,7 @@ def _services(
         config_directory=options.places.config.resolve(),
         home=home(),
         snapshots=snapshots,
+        proxies=proxies_of(os.environ),
     )
 
 
