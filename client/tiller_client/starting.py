@@ -40,7 +40,8 @@ def start_daemon(places: Places, environ: Mapping[str, str]) -> subprocess.Popen
     own and outlives this one; nobody has to wait for it.
     """
     output = places.state / DAEMON_OUTPUT_FILE
-    places.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for directory in (*reversed(places.state.parents), places.state):
+        directory.mkdir(exist_ok=True, mode=0o700)
     begun = output.stat().st_size if output.exists() else 0
     deadline = time.monotonic() + START_DEADLINE_S
     process = _spawn(output, environ)

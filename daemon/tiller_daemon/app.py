@@ -5,6 +5,7 @@ turns end, everything is in the log, sockets close, the lock is released. Nested
 exit stack keep that order.
 """
 
+import ctypes
 import gc
 import os
 import secrets
@@ -13,7 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from msgspec import Struct
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.code_search import CodeSearch
 from tiller_daemon.config import Configuration, LiveConfiguration, Projects
+from tiller_daemon.config.http_proxy import proxies_of
 from tiller_daemon.confining import home, key_files, make_confiner
 from tiller_daemon.hooks.runner import HookRunner
 from tiller_daemon.lsp.recipes import list_recipes
@@ -32,6 +34,7 @@ from tiller_daemon.mcp.means import Means
 from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.policy.rules import BUILT_IN as BUILT_IN_RULES
 from tiller_daemon.policy.rules import evaluate
+from tiller_daemon.private import make_directory, tighten
 from tiller_daemon.providers import Providers
 from tiller_daemon.ready import tell_service_manager
 from tiller_daemon.server import Server
@@ -55,7 +58,7 @@ from tiller_daemon.workspace.tree import close_to_others, sweep
 from tiller_protocol.answers import ModelSummary
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
 from tiller_protocol.ids import ULID_RANDOM_BYTES, ulid
-from tiller_protocol.places import CONFIG_FILE, LOG_FILE, Places
+from tiller_protocol.places import CONFIG_FILE, DAEMON_OUTPUT_FILE, LOG_FILE, Places
 
 log = structlog.get_logger()
 
@@ -77,6 +80,12 @@ SNAPSHOTS_FOLDER = "snapshots"
 
 GC_THRESHOLDS = (20_000, 50, 100)
 """Fewer collections than Python's default: streams make many small objects and few cycles."""
+
+M_MMAP_THRESHOLD = -3
+"""Of `malloc.h`."""
+
+LARGE_BYTES = 1024 * 1024
+"""From which size on memory is taken from the system and given back, whatever was before."""
 
 
 class Options(Struct, frozen=True):
@@ -155,7 +164,7 @@ async def _serve_sessions(
         session_nursery.start_soon(live.providers.run)
         session_nursery.start_soon(snapshots.run, partial(_has_session, services.log))
         async with trio.open_nursery() as socket_nursery:
-            socket_nursery.start_soon(transport.serve, server.handle)
+            socket_nursery.start_soon(transport.serve, server.handle, server.admit)
             socket_nursery.start_soon(_stop_on_signal, server)
             log.info("ready", version=DAEMON_VERSION, log=services.log.path, pid=os.getpid())
             tell_service_manager("READY=1")
@@ -326,6 +335,7 @@ def _services(
         config_directory=options.places.config.resolve(),
         home=home(),
         snapshots=snapshots,
+        proxies=proxies_of(os.environ),
     )
 
 
@@ -348,11 +358,22 @@ def _new_id() -> str:
 
 
 def _settle_memory() -> None:
-    """Keep what the start has made out of every later collection; it lives as long as we do."""
+    """Keep what the start has made out of every later collection; it lives as long as we do.
+
+    A large piece of memory goes back to the system when it is freed. By itself glibc stops doing so
+    after the first one, and keeps some of each size for each thread of nng: 80 MB and more.
+    """
+    with suppress(AttributeError):  # other libraries have no such call
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
 
 
-def _make_private(directory: Path) -> None:
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+def _make_private(state: Path) -> None:
+    """Make the directory of the daemon's state, or close one that was made carelessly."""
+    make_directory(state)
+    folders = (SPILL_FOLDER, JOURNALS_FOLDER, SNAPSHOTS_FOLDER)
+    files = (CATALOG_FILE, TRUST_FILE, DAEMON_OUTPUT_FILE)
+    tighten(state / name for name in ("", *folders, *files))
+    tighten(state.glob(f"{LOG_FILE}*"))  # SQLite keeps more of it beside the log

@@ -12,7 +12,7 @@ from msgspec import Struct
 from tiller_daemon.config import Api, Configuration, Model, Provider
 from tiller_daemon.config.options import merge_options
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.models.base import ModelError
+from tiller_daemon.models.base import ModelClient, ModelError
 from tiller_daemon.models.catalog import Catalog, is_public
 from tiller_daemon.models.facts import Facts, Question
 from tiller_daemon.models.images import WithoutImages
@@ -20,9 +20,11 @@ from tiller_daemon.models.listing import Listing
 from tiller_daemon.models.local_servers import list_local_servers
 from tiller_daemon.models.provider import ProviderInUse
 from tiller_daemon.models.recording import RecordedModel
+from tiller_daemon.models.redacted import RedactedModel
 from tiller_daemon.session.services import ChosenModel
 from tiller_daemon.tools.similar import did_you_mean
 from tiller_daemon.workspace.environment import is_secret_header
+from tiller_daemon.workspace.spellings import hide
 from tiller_protocol.answers import ModelSummary
 from tiller_protocol.items import Usage
 
@@ -150,10 +152,9 @@ class Providers:
         if problem := provider.problem:
             raise RejectionError("invalid_settings", f"Model {chosen} can't be used: {problem}.")
         model = self._configuration.models.get(chosen, Model())
-        client = provider.client
+        client: ModelClient = RedactedModel(provider.client, self.secret_values)
         if self._configuration.record:
-            directory = Path(self._configuration.record)
-            client = RecordedModel(client, directory, self.secret_values)
+            client = RecordedModel(client, Path(self._configuration.record))
         known = self._facts(provider, provider_model)
 
         def cost(usage: Usage) -> float | None:
@@ -210,7 +211,9 @@ class Providers:
 
     async def _list(self, provider_name: str) -> Listing:
         provider = self._in_use.get(provider_name)
-        return await provider.list_models() if provider else {}
+        listing = await provider.list_models() if provider else {}
+        secrets = self.secret_values()
+        return {hide(model, secrets): facts for model, facts in listing.items()}
 
     async def _survey(
         self, provider: ProviderInUse, listed: dict[str, Listing], problems: dict[str, str]

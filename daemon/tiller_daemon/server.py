@@ -103,6 +103,19 @@ class Server:
             self.must_stop.set()
         self.stopping.set()
 
+    def admit(self, data: memoryview) -> bytes | None:
+        """Send a submission away that does not show the token; None for one that may be handled.
+
+        Much less work than `handle`, and no copy: for a transport that many strangers come by.
+        """
+        try:
+            frame = decode_envelope(data)
+        except BadMessage as error:
+            return encode_answer(Rejected(error.submission_id, "bad_message", str(error)))
+        if self._shows_token(frame):
+            return None
+        return encode_answer(_unauthorized(frame), frame.encoding)
+
     async def handle(self, data: bytes) -> bytes:
         """Answer one submission, in the encoding it came in; raises only on cancellation."""
         try:
@@ -121,9 +134,8 @@ class Server:
     async def _answer(self, frame: Frame) -> AnyAnswer:
         submission_id = frame.envelope.id
         try:
-            if not hmac.compare_digest(frame.envelope.token.encode(), self._token):
-                message = "The token is wrong. It is in the file `token` of the runtime directory."
-                return Rejected(submission_id, "unauthorized", message)
+            if not self._shows_token(frame):
+                return _unauthorized(frame)
             return await self._dispatch(submission_id, decode_op(frame), frame.envelope.client)
         except BadMessage as error:
             return Rejected(submission_id, "bad_message", str(error))
@@ -133,6 +145,10 @@ class Server:
             log.exception("submission_crashed", submission_id=submission_id)
             message = f"A defect of the daemon: {type(error).__name__}: {error}. Its log has more."
             return Rejected(submission_id, "internal", message)
+
+    def _shows_token(self, frame: Frame) -> bool:
+        shown = frame.envelope.token
+        return len(shown) == len(self._token) and hmac.compare_digest(shown.encode(), self._token)
 
     async def _dispatch(self, submission_id: str, op: AnyOp, client: str) -> AnyAnswer:
         match op:
@@ -215,6 +231,11 @@ class Server:
             rss_bytes=_rss_bytes(),
             draining=self.stopping.is_set(),
         )
+
+
+def _unauthorized(frame: Frame) -> Rejected:
+    message = "The token is wrong. It is in the file `token` of the runtime directory."
+    return Rejected(frame.envelope.id, "unauthorized", message)
 
 
 def _rss_bytes() -> int:

@@ -73,7 +73,7 @@ _DECODING_FAILS = (
 """What msgspec raises for hostile input besides its own errors (measured: nesting, bad UTF-8)."""
 
 
-def encoding_of(data: bytes) -> Encoding:
+def encoding_of(data: bytes | memoryview) -> Encoding:
     """Tell JSON, which begins with `{` or a blank, from msgpack."""
     return "json" if data[:1] in (b"{", b" ", b"\n", b"\t", b"\r") else "msgpack"
 
@@ -83,8 +83,8 @@ def encode_submission(submission: Submission, encoding: Encoding = "msgpack") ->
     return _to_msgpack(submission) if encoding == "msgpack" else _to_json(submission)
 
 
-def decode_envelope(data: bytes) -> Frame:
-    """Open a submission as far as its token; raises `BadMessage`."""
+def decode_envelope(data: bytes | memoryview) -> Frame:
+    """Open a submission as far as its token; its op stays in `data`. Raises `BadMessage`."""
     encoding = encoding_of(data)
     try:
         return Frame(_envelope_of[encoding](data), encoding)

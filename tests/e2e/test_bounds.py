@@ -13,11 +13,14 @@ from e2e.gates import Gate
 from e2e.words import always, bash, calls, calls_in, said_in, text
 from support.daemon import Daemon
 from support.frontend import Frontend
+from support.strangers import Flood, flood
 from tiller_daemon.models.scripted import ReasoningPart, ScriptStep, TextPart
 from tiller_daemon.session.mailbox import QUEUED_INPUTS_MAX
+from tiller_daemon.transport.nng import REFUSALS_MAX
 from tiller_daemon.turn.call import LIVE_OUTPUT_BYTES_MAX
 from tiller_daemon.workspace.capture import SPILL_BYTES_MAX
 from tiller_protocol.answers import Created, DaemonStatusResult, ReplayResult
+from tiller_protocol.codec import MESSAGE_BYTES_MAX, Encoding
 from tiller_protocol.events import ItemDelta
 from tiller_protocol.ops import DaemonStatus, Replay, SessionCreate, SessionDelete, UserInput
 
@@ -184,3 +187,52 @@ async def test_g12_b59_floods_at_the_same_time_take_bounded_memory_each(
         (call,) = frontend.completed_calls(session_id)
         assert f"the first {SPILL_BYTES_MAX // 2**20} MiB are in" in call.output
         assert os.stat(call.spill_path).st_size == SPILL_BYTES_MAX  # noqa: PTH116 - quick
+
+
+STRANGERS = {
+    "many small ones": (50_000, 50, "msgpack", True),
+    "many small ones, answers unread": (50_000, 50, "msgpack", False),
+    "some larger ones in JSON": (1_000, 64 * 1024, "json", False),
+    "the largest": (20, MESSAGE_BYTES_MAX - 1024, "msgpack", True),
+    "the largest in JSON": (20, MESSAGE_BYTES_MAX - 1024, "json", False),
+}
+
+STRANGERS_RSS_GROWTH_MAX = 16 * 1024 * 1024
+LARGEST_AT_ONCE = 4
+"""Submissions that nng may hold of a stranger who is sent away and dials again."""
+
+
+@pytest.mark.parametrize("kind", STRANGERS)
+async def test_g12_strangers_with_a_wrong_token_cost_nothing_that_grows(
+    frontend: Frontend, daemon: Daemon, kind: str
+) -> None:
+    """They are sent away, again and again; a frontend is answered meanwhile.
+
+    `scripts/soak/strangers.py` does so for long, and looks at the time of others.
+    """
+    count, size, encoding, reads = STRANGERS[kind]
+    done: list[Flood] = []
+
+    async def run() -> None:
+        done.append(await trio.to_thread.run_sync(_flood, daemon, count, size, encoding, reads))
+
+    highest = before = daemon.rss_bytes
+    answered = 0
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run)
+        while not done:
+            await _status(frontend)
+            answered += 1
+            highest = max(highest, daemon.rss_bytes)
+    (flooded,) = done
+    assert flooded.sent >= count
+    assert flooded.connections > 1
+    assert flooded.answers <= flooded.connections * REFUSALS_MAX
+    assert answered > flooded.connections // 10
+    larger = LARGEST_AT_ONCE * size
+    assert highest - before < STRANGERS_RSS_GROWTH_MAX + larger
+    assert (await _status(frontend)).rss_bytes - before < STRANGERS_RSS_GROWTH_MAX + size
+
+
+def _flood(daemon: Daemon, count: int, size: int, encoding: Encoding, reads: bool) -> Flood:  # noqa: FBT001
+    return flood(daemon.places.runtime, count, size, encoding, reads=reads)

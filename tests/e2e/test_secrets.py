@@ -5,12 +5,15 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
 import trio
 
 from e2e.provider import called, check_all, config_for, said
-from support.daemon import Daemon
+from e2e.words import always, bash, calls
+from support.daemon import CONFIG, Daemon
 from support.frontend import Frontend
 from support.http_server import serving, status
+from tiller_daemon.models.scripted import CallPart
 from tiller_protocol.codec import encode_event
 from tiller_protocol.ops import Catalog, DaemonStatus
 from tiller_protocol.places import EVENTS_SOCKET, LOG_FILE, OPS_SOCKET, TOKEN_FILE
@@ -114,6 +117,52 @@ async def test_g14_only_the_owner_reaches_the_daemon_and_no_port_is_open(
     listening = [line.split() for line in _lines("unix") if line.split()[6] in inodes]
     places = {fields[7] for fields in listening if len(fields) > 7}
     assert places == {str(runtime / OPS_SOCKET), str(runtime / EVENTS_SOCKET)}
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o777, 0o570])
+async def test_g14_what_the_daemon_keeps_is_closed_to_others_under_any_umask(
+    new_daemon: Callable[..., Daemon], workspace: Path, nursery: trio.Nursery, umask: int
+) -> None:
+    """Also what was open before is closed; what is the user's is made as the user wants it.
+
+    That is the workspace, and what commands have for `/tmp`.
+    """
+    daemon = new_daemon('record = "../t/state/recordings/deep"\n' + CONFIG)
+    state = daemon.places.state
+    for place in (state, state / "spill", state / "snapshots", state / "journals"):
+        place.mkdir()
+        place.chmod(0o755)
+    for name in ("catalog.json", "trust.json", "daemon.log", LOG_FILE):
+        (state / name).touch(0o644)
+    daemon.prefix = ("sh", "-c", f'umask {umask:o}; exec "$@"', "sh")
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
+    patch = "*** Begin Patch\n*** Add File: a/one\n+1\n*** Add File: two\n+2\n*** End Patch"
+    session_id = await frontend.session(
+        workspace,
+        calls(bash("seq 100000")),
+        calls(CallPart("apply_patch", arguments={"patch": patch})),
+        always("done"),
+        approve="always",
+    )
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    assert [call.state for call in frontend.completed_calls(session_id)] == ["completed"] * 2
+    made = [state, *state.rglob("*"), *daemon.places.runtime.rglob("*")]
+    of_commands = state / "spill" / session_id / "tmp"
+    for path in made:
+        if of_commands in path.parents:
+            continue
+        mode = path.lstat().st_mode
+        needed = 0o700 if stat.S_ISDIR(mode) else 0o400
+        assert mode & 0o077 == 0, path
+        assert mode & needed == needed, path
+    names = {str(path.relative_to(daemon.home / "t")) for path in made}
+    assert {"state/journals", f"state/{LOG_FILE}-wal", "runtime/token"} <= names
+    for begin in ("state/recordings/", f"state/spill/{session_id}/", "state/snapshots/"):
+        assert any(name.startswith(begin) for name in names), begin
+    assert stat.S_IMODE((workspace / "two").stat().st_mode) == 0o666 & ~umask
+    await frontend.close()
 
 
 def _socket_inodes(daemon: Daemon) -> set[str]:

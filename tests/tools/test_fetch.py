@@ -1,5 +1,7 @@
 """`fetch`: what a page becomes, and which machines are never asked (real servers, real names)."""
 
+import base64
+import gc
 import gzip
 import socket
 import time
@@ -16,13 +18,16 @@ from support.certificates import certificate
 from support.http_server import raw, serving, status, wait_closed
 from support.proxy import proxying
 from tiller_daemon.tools.base import ToolFailure
-from tiller_daemon.tools.fetch_address import is_public, parse_address
+from tiller_daemon.tools.fetch_address import is_public, is_same_server, parse_address
 from tiller_daemon.tools.fetch_http import BODY_BYTES_MAX, REDIRECTS_MAX, get_page
 
 __all__ = ["certificate"]
 
 STALL_S_MAX = 0.5
 """How long the loop may stand still: much more than it does, much less than such a page takes."""
+
+BEHIND_BYTES = 100_000_000
+"""What a server sends behind the end of a page; the sockets hold a small part of it."""
 
 HTML = {"Content_Type": "text/html; charset=utf-8"}
 TEXT = {"Content_Type": "text/plain"}
@@ -158,6 +163,24 @@ async def test_packed_pages_are_unpacked_and_bombs_are_not(near):
     assert len(near.spilled(result)) < BODY_BYTES_MAX + 1000
 
 
+async def test_nothing_is_read_behind_the_end_of_a_packed_page(near):
+    """A server that goes on sending behind it costs neither memory nor time."""
+    sent = 0
+
+    async def endless(stream: trio.abc.Stream) -> None:
+        nonlocal sent
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\n\r\n"
+        await stream.send_all(head + gzip.compress(b"packed"))
+        while sent < BEHIND_BYTES:
+            await stream.send_all(bytes(65536))
+            sent += 65536
+
+    async with serving(endless) as server:
+        result = await near.call("fetch", url=f"http://127.0.0.1:{server.port}/")
+    assert result.output.endswith("\n\npacked")
+    assert sent < BEHIND_BYTES
+
+
 async def test_a_page_without_end_is_read_up_to_the_limit(near):
     async def endless(stream: trio.abc.Stream) -> None:
         await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
@@ -201,6 +224,37 @@ async def test_redirects_are_followed_on_the_same_server_only(near):
     assert said == f"{url}/ redirects to http://example.com/x?y. Fetch that if it is wanted."
 
 
+async def test_a_redirect_to_another_port_of_the_host_is_not_followed(near):
+    """What was approved is a host and a port: another port of it is another server."""
+    async with serving(status(200, b"secret", **TEXT)) as other:
+        elsewhere = f"http://127.0.0.1:{other.port}/x"
+        async with serving(status(302, Location=elsewhere)) as server:
+            url = f"http://127.0.0.1:{server.port}/"
+            said = await refused(near, url)
+    assert said == f"{url} redirects to {elsewhere}. Fetch that if it is wanted."
+    assert other.connections == 0
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("http://h/a", "http://h/b", True),
+        ("http://h/", "https://h/", True),
+        ("http://h:80/", "https://h:443/", True),
+        ("http://h:8080/", "https://h:8080/", True),
+        ("https://h/", "http://h/", False),
+        ("https://h:8443/", "http://h:8443/", False),
+        ("http://h/", "http://h:8080/", False),
+        ("http://h/", "https://h:8443/", False),
+        ("http://h/", "http://h:443/", False),
+        ("https://h/", "https://h:80/", False),
+        ("http://h/", "http://www.h/", False),
+    ],
+)
+def test_a_server_is_a_host_and_a_port_and_what_is_encrypted_stays_so(one, other, same):
+    assert is_same_server(parse_address(one), parse_address(other)) is same
+
+
 async def test_redirects_in_circles_end(near):
     async with serving(status(302, Location="/again")) as server:
         said = await refused(near, f"http://127.0.0.1:{server.port}/")
@@ -216,7 +270,7 @@ async def test_a_redirect_to_what_is_not_fetched_is_refused(near, location):
 
 
 async def test_a_server_that_says_nothing_or_nonsense_is_said(near, autojump_clock):
-    autojump_clock.autojump_threshold = 0.2
+    autojump_clock.autojump_threshold = 1.0  # certificates are read in a thread meanwhile
     async with serving(wait_closed, raw(b"nonsense\r\n\r\n"), raw(b"")) as server:
         url = f"http://127.0.0.1:{server.port}/"
         assert await refused(near, url) == f"{url} says nothing."
@@ -262,7 +316,10 @@ async def test_this_machine_is_not_asked_however_it_is_called(bench, host):
         "10.0.0.1", "172.16.5.4", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.1.2.3",
         "224.0.0.1", "240.0.0.1", "255.255.255.255", "fe80::1", "fc00::1", "fd12::1", "ff02::1",
         "::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:a00:1::", "::", "198.18.0.1", "192.0.2.1",
-        "2001:db8::1",
+        "2001:db8::1", "192.0.0.1", "192.0.0.8", "192.0.0.171", "192.88.99.1",
+        "239.255.255.250", "fec0::1", "feff::1", "fe80::a9fe:a9fe", "64:ff9b:1::1", "100::1",
+        "2001::1", "2001:2::1", "2001:10::1", "2001:20::1", "3fff::1", "5f00::1", "::a00:1",
+        "4000::1",
     ],
 )  # fmt: skip
 async def test_what_is_not_on_the_public_internet_is_not_asked(bench, address):
@@ -272,8 +329,35 @@ async def test_what_is_not_on_the_public_internet_is_not_asked(bench, address):
 
 
 @pytest.mark.parametrize(
-    "address", ["1.1.1.1", "93.184.215.14", "2606:4700::1111", "64:ff9b::101:101"]
-)
+    "address",
+    [
+        "169.254.169.254",  # AWS, Google, Azure, Oracle, DigitalOcean, IBM, Hetzner, OpenStack
+        "169.254.170.2", "169.254.170.23",  # containers at AWS
+        "169.254.0.23", "169.254.42.42",  # Tencent, Scaleway
+        "168.63.129.16", "::ffff:168.63.129.16", "64:ff9b::a83f:8110", "2002:a83f:8110::1",  # Azure
+        "192.0.0.192",  # Oracle
+        "100.100.100.200",  # Alibaba
+        "fd00:ec2::254", "fd00:ec2::23",  # AWS
+        "fd20:ce::254",  # Google
+        "fd00:c1::a9fe:a9fe",  # Oracle
+        "fd00:42::42",  # Scaleway
+    ],
+)  # fmt: skip
+async def test_where_clouds_tell_machines_their_secrets_is_not_asked(bench, address):
+    host = f"[{address}]" if ":" in address else address
+    assert "is not on the public internet" in await refused(
+        bench, f"http://{host}/latest/meta-data"
+    )
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "1.1.1.1", "93.184.215.14", "168.63.129.15", "192.0.1.1", "192.31.196.1", "223.255.255.255",
+        "2606:4700::1111", "2a00:1450::1", "2001:4860::1", "2620:4f:8000::1", "64:ff9b::101:101",
+        "2002:101:101::1",
+    ],
+)  # fmt: skip
 def test_what_is_public_may_be_asked(address):
     assert is_public(ip_address(address))
 
@@ -353,6 +437,27 @@ async def test_the_proxy_of_the_environment_is_used_and_looks_names_up(bench, ki
     assert page.body == b"x"
     assert len(proxy.asked) == 1
     assert f"page.test:{server.port}" in proxy.asked[0]
+
+
+@pytest.mark.parametrize("kind", ["http", "socks5"])
+async def test_g13_a_password_of_the_proxy_is_not_in_what_is_said_of_its_failure(kind):
+    """A proxy that refuses it, and one that repeats it, as it was written and as it was sent."""
+    page = parse_address("https://page.test/a")
+    packed = base64.b64encode(b"user:s3cret-word").decode()
+    echo = raw(f"HTTP/1.1 407 no user:s3cret-word {packed}\r\n\r\n".encode())
+    async with proxying(kind, wants="else") as proxy, serving(echo) as server:
+        refusing = {"https_proxy": proxy.address(kind, "user:s3cret-word")}
+        with pytest.raises(ToolFailure, match=rf"the proxy {proxy.address(kind)} says") as refusal:
+            await get_page(page, refusing, is_public)
+        repeating = {"https_proxy": f"http://user:s3cret-word@127.0.0.1:{server.port}"}
+        with pytest.raises(ToolFailure, match=r"407 no \[secret\] ") as repeated:
+            await get_page(page, repeating, is_public)
+    told = (str(refusal.value), str(repeated.value))
+    del refusal, repeated
+    for said in told:
+        assert "s3cret" not in said
+        assert packed[4:-4] not in said
+    gc.collect()  # shows a connection that nobody has closed
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import struct
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pynng
@@ -17,7 +17,13 @@ import trio
 import trio.lowlevel
 import trio.testing
 
-from tiller_daemon.transport.nng import SUBMISSIONS_MAX, NngTransport, TransportError
+from tiller_daemon.transport.nng import (
+    REFUSALS_MAX,
+    SUBMISSIONS_MAX,
+    UNSENT_ANSWERS_MAX,
+    NngTransport,
+    TransportError,
+)
 from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET
 from transport.wire import (
     MESSAGE_BYTES_MAX,
@@ -35,6 +41,9 @@ from transport.wire import (
     serving,
     until,
 )
+
+BETWEEN_MAX = 1024
+"""Answers that nng and the kernel keep of one connection, and questions that are being handled."""
 
 ASKED = 3000
 """Many more than nng and the kernel keep of one connection."""
@@ -430,3 +439,59 @@ async def test_a_frontend_that_reads_no_answer_is_sent_away_and_others_are_serve
     async with asked_without_reading(runtime) as stream:
         assert await ask_once(runtime, b"other") == b"other"
         await until(lambda: is_hung_up(stream))
+
+
+async def test_a_connection_that_is_refused_again_and_again_is_closed_and_no_other(
+    runtime: Path,
+) -> None:
+    """A stranger is told why, a few times; a frontend whose token is out of date hears it."""
+    handled: list[bytes] = []
+
+    async def handler(submission: bytes) -> bytes:
+        handled.append(submission)
+        return submission
+
+    def admit(submission: memoryview) -> bytes | None:
+        return b"no" if submission[:1] == b"x" else None
+
+    with NngTransport(runtime, MESSAGE_BYTES_MAX) as transport:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.serve, handler, admit)
+            async with await connect(runtime) as stream:
+                await stream.send_all(greeting(REQ))
+                expected = len(greeting(REQ)) + REFUSALS_MAX * len(frame(b"....no"))
+                for index in range(REFUSALS_MAX):
+                    await stream.send_all(frame(struct.pack(">I", 1 << 31 | index) + b"x"))
+                received = b""
+                with trio.fail_after(PATIENCE_S):
+                    while len(received) < expected:
+                        received += await stream.receive_some()
+                assert not is_hung_up(stream)
+                assert await ask_once(runtime, b"other") == b"other"
+                await stream.send_all(frame(struct.pack(">I", 1 << 31) + b"x"))
+                await until(lambda: is_hung_up(stream))
+            assert await ask_once(runtime, b"another") == b"another"
+            nursery.cancel_scope.cancel()
+    assert handled == [b"other", b"another"]
+
+
+async def test_g12_a_frontend_that_asks_without_end_and_never_reads_is_sent_away(
+    runtime: Path,
+) -> None:
+    """Whatever it asks: so many answers of one connection wait, and no more."""
+    handled = 0
+
+    async def handler(submission: bytes) -> bytes:
+        nonlocal handled
+        handled += 1
+        return submission
+
+    question = frame(struct.pack(">I", 1 << 31) + b"x")
+    async with serving(runtime, handler), await connect(runtime) as stream:
+        await stream.send_all(greeting(REQ))
+        with trio.fail_after(PATIENCE_S):
+            while not is_hung_up(stream):
+                with suppress(trio.BrokenResourceError):
+                    await stream.send_all(question * 100)
+        assert handled < UNSENT_ANSWERS_MAX + BETWEEN_MAX
+        assert await ask_once(runtime, b"other") == b"other"

@@ -8,6 +8,9 @@ from msgspec import Struct
 
 DEFAULT_PORTS = {"http": 80, "https": 443, "socks5": 1080}
 
+VARIABLES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
+"""In lower case; each may also be written in capitals."""
+
 
 class Proxy(Struct, frozen=True):
     """A proxy; its text is what may be shown of it.
@@ -21,11 +24,21 @@ class Proxy(Struct, frozen=True):
     user: str = ""
     password: str = ""
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not be shown, should the proxy repeat it: alone and as it was sent."""
+        return (self.password, f"{self.user}:{self.password}") if self.password else ()
+
     def __str__(self) -> str:
         return f"{self.scheme}://{self.host}:{self.port}"
 
     def __repr__(self) -> str:
         return f"<Proxy {self}>"
+
+
+def proxies_of(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that say which proxy leads where; their passwords are for no other process."""
+    return {name: value for name, value in environ.items() if name.lower() in VARIABLES}
 
 
 def parse_proxy(address: str) -> Proxy:

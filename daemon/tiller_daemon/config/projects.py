@@ -16,6 +16,7 @@ import msgspec
 
 from tiller_daemon.config.load import PROJECT_FILE
 from tiller_daemon.config.schema import Configuration, ConfigurationError
+from tiller_daemon.private import open_private
 
 FOLDERS: Final = ("agents", "commands", "hooks")
 """What counts beside `config.toml`, all below `.tiller`."""
@@ -199,8 +200,7 @@ def _read(file: Path | None) -> dict[str, str]:
 def _write(file: Path, data: bytes) -> None:
     draft = file.with_name(f".{file.name}.new")
     draft.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(draft, flags, 0o600), "wb") as stream:
+    with open(draft, "xb", opener=open_private) as stream:
         stream.write(data)
         stream.flush()
         os.fsync(stream.fileno())

@@ -8,7 +8,7 @@ from typing import Final
 from tiller_daemon.config import McpServer
 from tiller_daemon.models.keys import Key, find_key
 from tiller_daemon.workspace.environment import SECRET_NAME, without_secrets
-from tiller_daemon.workspace.redaction import TAKEN_OUT
+from tiller_daemon.workspace.spellings import hide
 
 SECRET_CHARS_MIN: Final = 8
 """A shorter value is not looked for in what a server says: it may be an ordinary word."""
@@ -67,9 +67,7 @@ class Means:
 
     def without_secrets(self, settings: McpServer, text: str) -> str:
         """What a server said, without what it must not tell (G13)."""
-        for secret in sorted((*self.secrets(settings), *self.provider_values()), key=len)[::-1]:
-            text = text.replace(secret, TAKEN_OUT)
-        return text
+        return hide(text, sorted({*self.secrets(settings), *self.provider_values()}))
 
 
 def _is_secret(header: str) -> bool:

@@ -5,7 +5,6 @@ provider's own listing, and in a package of prices. Both are kept in a file, so 
 at the first turn after a restart. What the user configured is over all of it, but not here.
 """
 
-import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,6 +22,7 @@ from msgspec import Struct, structs
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.facts import Facts, Question
 from tiller_daemon.models.listing import Listing
+from tiller_daemon.private import open_private
 
 log = structlog.get_logger()
 
@@ -192,7 +192,7 @@ def _read(file: Path | None) -> Kept:
 def _write(file: Path, data: bytes) -> None:
     new = file.with_suffix(".new")
     try:
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as opened:
+        with open(new, "wb", opener=open_private) as opened:
             opened.write(data)
         new.replace(file)
     except OSError as error:

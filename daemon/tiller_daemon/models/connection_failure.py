@@ -9,6 +9,7 @@ from typing import cast
 from tiller_daemon.config.http_proxy import Proxy
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.http_failure import Endpoint
+from tiller_daemon.workspace.spellings import hide
 
 PROXY_WANTS_NAME = (
     "it wants another name and password than it was shown; they stand in its address in the "
@@ -35,6 +36,7 @@ def error_of_connection(
 
     causes = _causes_of(error)
     reason = (str(causes[-1]) or type(causes[-1]).__name__).rstrip(".")
+    reason = hide(reason, proxy.secrets) if proxy else reason
     match error:
         case httpx2.ConnectTimeout():
             kind, what = "timeout", f"can't be reached within {connect_s:g} seconds"

@@ -12,6 +12,7 @@ from tiller_daemon.models.failure_delay import retry_after_s
 from tiller_daemon.models.failure_kind import kind_in_stream, kind_of_answer
 from tiller_daemon.models.failure_said import Said, read_body
 from tiller_daemon.models.keys import Key, NoKey
+from tiller_daemon.workspace.spellings import hide
 
 QUOTED_CHARS_MAX = 400
 """How much of a server's own words goes into a sentence."""
@@ -36,9 +37,8 @@ class Endpoint:
         """A server's own words: one line, cut, without secrets; empty for an HTML page."""
         if text.lstrip()[:1] == "<":
             return ""
-        for secret in (*self.key.secrets, *self.headers):
-            if len(secret) >= SECRET_CHARS_MIN:
-                text = text.replace(secret, "[secret]")
+        secrets = (*self.key.secrets, *self.headers)
+        text = hide(text, (one for one in secrets if len(one) >= SECRET_CHARS_MIN))
         line = " ".join(text.split())
         return line if len(line) <= QUOTED_CHARS_MAX else line[: QUOTED_CHARS_MAX - 1] + "…"
 

@@ -1,14 +1,15 @@
 """Recordings: what models said in a session, written as it comes, and played by the scripted model.
 
 One file for each session, a line of JSON for each try of each request, appended when it has ended,
-also when it failed or was cancelled. Only what came from the model is in it, with keys taken out.
+also when it failed or was cancelled. Only what came from the model is in it: no key, as `redacted`
+stands before it.
 Writing is best effort: a recording never fails a turn. What stands in a line is in
 docs/scripted-model.md.
 """
 
 import hashlib
 import os
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Literal
@@ -32,6 +33,7 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
+from tiller_daemon.private import make_directory, open_private
 from tiller_protocol.items import UserMessage
 
 log = structlog.get_logger()
@@ -40,8 +42,6 @@ SUFFIX = ".jsonl"
 
 FILE_BYTES_MAX = 256 * 1024 * 1024
 """A longer recording is not written on, nor played; a day's work has some ten megabytes."""
-
-SECRET = "[secret]"  # noqa: S105 - stands for one
 
 EVENTS: dict[str, type[ModelEvent]] = {
     "text": TextDelta,
@@ -85,17 +85,11 @@ class Exchange(Struct, frozen=True, omit_defaults=True):
 
 
 class RecordedModel:
-    """A `ModelClient` that writes down what `inner` says, in a file of `directory` a session.
+    """A `ModelClient` that writes down what `inner` says, in a file of `directory` a session."""
 
-    `secrets` gives what must not stand there.
-    """
-
-    def __init__(
-        self, inner: ModelClient, directory: Path, secrets: Callable[[], tuple[str, ...]]
-    ) -> None:
+    def __init__(self, inner: ModelClient, directory: Path) -> None:
         self._inner = inner
         self._directory = directory
-        self._secrets = secrets
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream the response of `inner`; see `ModelClient.stream`."""
@@ -127,15 +121,12 @@ class RecordedModel:
 
     def _write(self, session_id: str, exchange: Exchange, seen: list[ModelEvent]) -> None:
         """Append the exchange. On the loop, as it may not be lost when the turn is cancelled."""
-        secrets = tuple(secret for secret in self._secrets() if secret)
-        events = tuple(_as_table(event) for event in _without_secrets(seen, secrets))
+        events = tuple(_as_table(event) for event in seen)
         line = msgspec.json.encode(structs.replace(exchange, events=events))
-        for secret in secrets:
-            line = line.replace(msgspec.json.encode(secret)[1:-1], SECRET.encode())
         file = self._directory / f"{session_id}{SUFFIX}"
         try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            make_directory(self._directory)
+            descriptor = open_private(file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
             with os.fdopen(descriptor, "rb+") as opened:
                 size = _whole_lines(descriptor)
                 if size < FILE_BYTES_MAX:
@@ -256,52 +247,3 @@ def _from_table(told: dict[str, Any], name: str) -> ModelEvent:
     except msgspec.ValidationError as error:
         message = f"The recording {name} has a wrong event `{told['type']}`: {error}."
         raise ModelError("bad_request", message) from None
-
-
-def _without_secrets(events: list[ModelEvent], secrets: tuple[str, ...]) -> Iterator[ModelEvent]:
-    """The events, but where pieces of one stream hold a secret together they are joined."""
-    at = 0
-    while at < len(events):
-        end = at + 1
-        while end < len(events) and _continues(events[at], events[end]):
-            end += 1
-        run = events[at:end]
-        whole = "".join(_text_of(event) for event in run)
-        if len(run) > 1 and any(secret in whole for secret in secrets):
-            yield _with_text(run, whole)
-        else:
-            yield from run
-        at = end
-
-
-def _continues(first: ModelEvent, event: ModelEvent) -> bool:
-    if type(first) is not type(event):
-        return False
-    match first, event:
-        case (ToolCallDelta(), ToolCallDelta()):
-            return first.index == event.index
-        case (TextDelta(), _) | (ReasoningDelta(), _):
-            return True
-        case _:
-            return False
-
-
-def _text_of(event: ModelEvent) -> str:
-    match event:
-        case TextDelta() | ReasoningDelta():
-            return event.text
-        case ToolCallDelta():
-            return event.arguments
-        case _:
-            return ""
-
-
-def _with_text(run: list[ModelEvent], text: str) -> ModelEvent:
-    match run[0]:
-        case ToolCallDelta() as first:
-            return structs.replace(first, arguments=text)
-        case ReasoningDelta() as first:
-            sealed = [e.opaque for e in run if isinstance(e, ReasoningDelta) and e.opaque]
-            return structs.replace(first, text=text, opaque=sealed[-1] if sealed else "")
-        case first:
-            return structs.replace(first, text=text)  # pyright: ignore[reportCallIssue]

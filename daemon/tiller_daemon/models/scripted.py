@@ -28,6 +28,7 @@ from tiller_daemon.models.base import (
     UsageReported,
 )
 from tiller_daemon.models.recording import SUFFIX, find_recording
+from tiller_daemon.private import open_private
 from tiller_protocol.events import FinishReason
 from tiller_protocol.items import AssistantMessage, Item, Reasoning, ToolCall, Usage
 
@@ -311,7 +312,7 @@ def _error_of(failure: Failure, request: ModelRequest) -> ModelError:
 
 def _append(record: Path, request: ModelRequest) -> None:
     try:
-        with record.open("ab") as file:
+        with open(record, "ab", opener=open_private) as file:
             file.write(msgspec.json.encode(request) + b"\n")
     except OSError as error:
         _refuse(f"The requests can't be recorded in {record}: {error.strerror}.")

@@ -265,6 +265,7 @@ class ActiveTurn:
             journals=services.journals,
             private_addresses=services.configuration().fetch.private_addresses,
             variables=services.variables,
+            proxies=services.proxies,
             secrets=services.secrets,
             delegate=self._delegation.run,
             background=self._background,

@@ -1,7 +1,7 @@
 """What every session is handed by the composition root: the world, behind small functions."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -73,7 +73,8 @@ class Services:
     what is being changed in several files at once. `secrets` are the keys in use: they are taken
     out of what a tool says. `projects` knows which projects are trusted, `confiner` makes the
     sandboxes of commands. `config_directory` and `home` are the user's; both absolute, with links
-    followed. `snapshots` None means that files are never put back.
+    followed. `snapshots` None means that files are never put back. `proxies` are the daemon's
+    own variables that name them, for tools that ask the web.
     """
 
     log: Log
@@ -100,3 +101,4 @@ class Services:
     config_directory: Path
     home: Path
     snapshots: Snapshots | None = None
+    proxies: Mapping[str, str] = field(default_factory=dict[str, str])

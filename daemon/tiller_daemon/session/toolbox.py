@@ -81,6 +81,7 @@ class Toolbox:
     spill_directory: Path
     journals: Path
     private_addresses: bool
+    proxies: Mapping[str, str]
     variables: Callable[[str], Mapping[str, str]]
     secrets: Callable[[], tuple[str, ...]]
     delegate: Delegate
@@ -222,6 +223,7 @@ class Toolbox:
             withdraw=partial(self.withdraw, prepared.call.id),
             secrets=self.secrets(),
             confined=enclosed.confined,
+            proxies=self.proxies,
         )
         try:
             check = await self._check_of_changes(work)

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import astuple
 
+from tiller_daemon.private import make_directory, open_private
 from tiller_daemon.store.base import LogError, LogErrorKind, RequestRow
 from tiller_daemon.store.projection import REQUEST_MARK, request_rows_in
 
@@ -165,9 +166,8 @@ def write_requests(connection: sqlite3.Connection, rows: Iterable[RequestRow]) -
 
 
 def _make_file(path: Path) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    os.close(os.open(path, flags, 0o600))
+    make_directory(path.parent)
+    os.close(open_private(path, os.O_RDWR | os.O_CREAT))
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)  # so that the name of a new file outlives a power cut

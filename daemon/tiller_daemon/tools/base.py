@@ -194,9 +194,10 @@ class ToolEnvironment:
     of an agent or by the id of an earlier sub-agent, and returns what came of it. `secrets` are
     taken out of what a child process prints. `needs` is what was judged before the call ran,
     `journals` the directory of what is being changed. With `private_addresses` machines that
-    are not on the public internet may be asked for pages. `withdraw` takes back what is still asked
-    of the user. `confined` is the sandbox for commands, if they run in one. `readable` says whose
-    content may be shown beyond what was judged.
+    are not on the public internet may be asked for pages, by what `proxies` name, passwords and
+    all: no child process gets them. `withdraw` takes back what is still asked of the user.
+    `confined` is the sandbox for commands, if they run in one. `readable` says whose content may be
+    shown beyond what was judged.
     """
 
     workspace: Path
@@ -218,6 +219,7 @@ class ToolEnvironment:
     secrets: tuple[str, ...] = ()
     withdraw: Callable[[], None] = _nothing
     confined: Confined | None = None
+    proxies: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def always(arguments: Struct) -> bool:  # noqa: ARG001

@@ -69,7 +69,7 @@ async def _run(arguments: FetchArguments, environment: ToolEnvironment) -> ToolR
         raise ToolFailure("The URL holds a key and is not fetched.")
     http = await trio.to_thread.run_sync(_load)
     may_reach = is_any if environment.private_addresses else is_public
-    page: Page = await http.get_page(address, environment.variables, may_reach)
+    page: Page = await http.get_page(address, environment.proxies, may_reach)
     text = await _text(page, environment)
     if page.status >= HTTPStatus.BAD_REQUEST:
         raise ToolFailure(_refusal(page, text))

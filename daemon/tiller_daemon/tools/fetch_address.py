@@ -15,6 +15,29 @@ URL_CHARS_MAX: Final = 8_000
 
 PORTS: Final = {"http": 80, "https": 443}
 
+_NOT_PUBLIC: Final = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16",
+        "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16",
+        "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3",
+        "2001::/23", "2001:db8::/32", "3fff::/20",
+    )
+)  # fmt: skip
+"""What IANA's registries of special-purpose addresses do not call globally reachable; multicast.
+
+Python has such a table too (`is_global`), but not the same one in each of its releases.
+"""
+
+_PUBLIC_V6: Final = ipaddress.IPv6Network("2000::/3")
+"""All that IANA has given out as global unicast; site-local `fec0::/10` is not in it."""
+
+_METADATA: Final = frozenset({ipaddress.ip_address("168.63.129.16")})
+"""Where clouds tell a machine its secrets, as far as it is no special-purpose address: Azure.
+
+The others use link-local, shared, unique local or protocol addresses, which are not public anyway.
+"""
+
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _SAFE: Final = "%/:=&?~#+!$,;'@()*[]|"
 """What stays as it is in a path and a query: signs that mean something, and what is escaped."""
@@ -66,12 +89,22 @@ def redirected(address: WebAddress, location: str) -> WebAddress:
         raise ToolFailure(f"{address} redirects to {_shown(location)}, which is no URL.") from None
 
 
+def is_same_server(one: WebAddress, other: WebAddress) -> bool:
+    """Whether leave to ask `one` is leave to ask `other`: the same host and port, no less safe.
+
+    The usual ports of http and https are one server, as they are to who was asked.
+    """
+    return one.authority == other.authority and (one.scheme, other.scheme) != ("https", "http")
+
+
 def is_public(address: IpAddress) -> bool:
     """Whether a machine with this address is on the public internet, so far as can be told."""
     inner = _embedded(address)
     if inner is not None:
         return is_public(inner)
-    return address.is_global and not address.is_multicast and not address.is_reserved
+    if address in _METADATA or any(address in network for network in _NOT_PUBLIC):
+        return False
+    return address.is_global and (address.version == 4 or address in _PUBLIC_V6)
 
 
 def is_any(address: IpAddress) -> bool:  # noqa: ARG001

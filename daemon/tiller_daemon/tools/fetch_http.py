@@ -20,8 +20,10 @@ from tiller_daemon.tools.fetch_address import (
     IpAddress,
     WebAddress,
     address_in,
+    is_same_server,
     redirected,
 )
+from tiller_daemon.workspace.spellings import hide
 
 REDIRECTS_MAX: Final = 5
 CONNECT_S: Final = 10.0
@@ -77,20 +79,20 @@ _PAGE: Final = _Manner(HEADERS, SILENCE_S, math.inf)
 
 async def get_page(
     address: WebAddress,
-    variables: Mapping[str, str],
+    proxies: Mapping[str, str],
     may_reach: Callable[[IpAddress], bool],
 ) -> Page:
     """Return the page at `address`; redirects are followed as long as the server is the same.
 
-    `variables` name proxies. Raises `ToolFailure` with what to do instead.
+    `proxies` are variables that name them. Raises `ToolFailure` with what to do instead.
     """
     with trio.move_on_after(TOTAL_S):
         for _ in range(REDIRECTS_MAX + 1):
-            found = await _ask(address, variables, may_reach)
+            found = await _ask(address, proxies, may_reach)
             if isinstance(found, Page):
                 return found
             target = redirected(address, found.location)
-            if target.host != address.host or (target.scheme, address.scheme) == ("http", "https"):
+            if not is_same_server(address, target):
                 raise ToolFailure(f"{address} redirects to {target}. Fetch that if it is wanted.")
             address = target
         raise ToolFailure(f"{address} redirects more than {REDIRECTS_MAX} times.")
@@ -99,16 +101,16 @@ async def get_page(
 
 async def get_stream(
     address: WebAddress,
-    variables: Mapping[str, str],
+    proxies: Mapping[str, str],
     may_reach: Callable[[IpAddress], bool],
     headers: Sequence[tuple[str, str]],
     body_s: float,
 ) -> Page:
     """Return what `address` answers, or as much as came within `body_s`; no redirect is followed.
 
-    `headers` may say who asks, `variables` name proxies. Raises `ToolFailure`.
+    `headers` may say who asks, `proxies` are variables that name them. Raises `ToolFailure`.
     """
-    found = await _ask(address, variables, may_reach, _Manner(headers, body_s, body_s))
+    found = await _ask(address, proxies, may_reach, _Manner(headers, body_s, body_s))
     if isinstance(found, Page):
         return found
     target = redirected(address, found.location)
@@ -117,12 +119,12 @@ async def get_stream(
 
 async def _ask(
     address: WebAddress,
-    variables: Mapping[str, str],
+    proxies: Mapping[str, str],
     may_reach: Callable[[IpAddress], bool],
     manner: _Manner = _PAGE,
 ) -> Page | _Elsewhere:
     try:
-        proxy = proxy_of_environment(address.scheme, address.host, address.port, variables)
+        proxy = proxy_of_environment(address.scheme, address.host, address.port, proxies)
     except ValueError as error:
         raise ToolFailure(f"{address} can't be fetched: {error}.") from None
     literal = address_in(address.host)
@@ -130,23 +132,28 @@ async def _ask(
         raise ToolFailure(_private(address.host))
     context = await trio.to_thread.run_sync(httpx2.create_ssl_context)
     backend = None if proxy else _Backend(may_reach)
+    secrets = proxy.secrets if proxy else ()
+    opened = _Opened()
     try:
         async with httpcore2.AsyncConnectionPool(
             ssl_context=context, proxy=proxy and _way(proxy), network_backend=backend
         ) as pool:
-            return await _exchange(pool, address, manner)
+            return await _exchange(pool, address, manner, opened)
     except _PrivateAddress as private:
         raise ToolFailure(_private(str(private))) from None
     except httpcore2.ProxyError as error:
-        raise ToolFailure(f"{address} can't be fetched: the proxy {proxy} says: {error}.") from None
+        said = hide(str(error), secrets)
+        raise ToolFailure(f"{address} can't be fetched: the proxy {proxy} says: {said}.") from None
     except httpcore2.TimeoutException:
         raise ToolFailure(f"{address} says nothing.") from None
     except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError, zlib.error) as error:
-        raise ToolFailure(f"{address} can't be fetched: {_reason(error)}.") from None
+        raise ToolFailure(f"{address} can't be fetched: {hide(_reason(error), secrets)}.") from None
+    finally:
+        await opened.close()
 
 
 async def _exchange(
-    pool: httpcore2.AsyncConnectionPool, address: WebAddress, manner: _Manner
+    pool: httpcore2.AsyncConnectionPool, address: WebAddress, manner: _Manner, opened: "_Opened"
 ) -> Page | _Elsewhere:
     host = b"[%s]" % address.host.encode() if ":" in address.host else address.host.encode()
     url = httpcore2.URL(
@@ -155,7 +162,8 @@ async def _exchange(
     silence_s = manner.silence_s
     limits = {"connect": CONNECT_S, "read": silence_s, "write": silence_s, "pool": CONNECT_S}
     headers = [("Host", address.authority), *manner.headers]
-    async with pool.stream("GET", url, headers=headers, extensions={"timeout": limits}) as answer:
+    how = {"timeout": limits, "trace": opened.note}
+    async with pool.stream("GET", url, headers=headers, extensions=how) as answer:
         fields = {name.lower(): value for name, value in answer.headers}
         location = fields.get(b"location", b"").decode(errors="replace")
         if answer.status in _REDIRECTS and location:
@@ -183,6 +191,8 @@ async def _body(
             body += unpacker.decompress(piece, room) if unpacker else piece
             if len(body) > BODY_BYTES_MAX:
                 return bytes(body[:BODY_BYTES_MAX]), False
+            if unpacker and unpacker.eof:
+                break  # zlib would keep all that follows
     return bytes(body), not limit.cancelled_caught
 
 
@@ -212,6 +222,23 @@ def _private(host: str) -> str:
         f"{host} is not on the public internet and is not fetched. The user can allow it in the "
         "configuration: `fetch.private_addresses = true`. A command such as curl asks on its own."
     )
+
+
+class _Opened:
+    """The connections of one request: the library forgets one on which a SOCKS proxy said no."""
+
+    def __init__(self) -> None:
+        self._streams: list[httpcore2.AsyncNetworkStream] = []
+
+    async def note(self, name: str, info: dict[str, Any]) -> None:
+        """Listen to what the library says it does."""
+        if name.endswith("connect_tcp.complete"):
+            self._streams.append(info["return_value"])
+
+    async def close(self) -> None:
+        """Close those that are still open."""
+        for stream in self._streams:
+            await stream.aclose()
 
 
 class _PrivateAddress(Exception):

@@ -113,7 +113,7 @@ async def _ask(
 ) -> "Page":
     headers = [("Accept", EVENT_STREAM), ("User-Agent", "tiller")]
     headers += [("Authorization", f"token {key}")] if key else []
-    return await http.get_stream(address, environment.variables, is_any, headers, SEARCH_S_MAX)
+    return await http.get_stream(address, environment.proxies, is_any, headers, SEARCH_S_MAX)
 
 
 def _load() -> ModuleType:

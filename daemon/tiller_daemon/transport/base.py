@@ -6,6 +6,9 @@ from typing import Protocol
 Handler = Callable[[bytes], Awaitable[bytes]]
 """Turns the bytes of one submission into the bytes of its answer; never raises."""
 
+Admission = Callable[[memoryview], bytes | None]
+"""Looks at a submission before anything is kept of it: None, or the answer that sends it away."""
+
 
 class Transport(Protocol):
     """One way for frontends to reach the daemon."""

@@ -2,10 +2,11 @@
 # pyright: reportUnknownArgumentType=false, reportAttributeAccessIssue=false
 """The two nng sockets of the daemon: `ops` answers submissions, `events` publishes.
 
-The only file of the daemon that imports pynng, and it goes below its classes: sockets without
+The only room of the daemon that imports pynng, and it goes below its classes: sockets without
 callbacks, so that no Python runs in a thread of nng and none waits for the interpreter there. REP
 is opened raw: a message carries the way back in its header, so that any number of submissions is
 answered in any order, and receiving is a non-blocking call after the descriptor became readable.
+Who has yet to read how many answers is in `nng_connections`.
 """
 
 import os
@@ -13,19 +14,24 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
-import pynng
 import trio
 
-from tiller_daemon.transport.base import Handler
+from tiller_daemon.transport.base import Admission, Handler
+from tiller_daemon.transport.nng_connections import (
+    Answer,
+    CData,
+    Connection,
+    Connections,
+    TransportError,
+    check,
+    ffi,
+    lib,
+    text_of,
+)
 from tiller_protocol.codec import TOPIC_END
 from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET
-
-CData = Any  # pynng has no types
-
-ffi: CData = pynng.ffi
-lib: CData = pynng.lib
 
 SUBMISSIONS_MAX = 64
 """Submissions being handled at the same time; further ones wait in nng and in their senders."""
@@ -33,17 +39,20 @@ SUBMISSIONS_MAX = 64
 SUBMISSION_BYTES_MAX = 64 * 1024 * 1024
 """Bytes of submissions and of answers on their way, beyond which no submission is received."""
 
-UNWRITTEN_ANSWERS_MAX = 64
-"""Answers of one connection that nng keeps until they are written: it drops what is beyond."""
-
 UNWRITTEN_POLL_S = 0.005
 """How long until nng, which tells nobody, is asked again what it has written."""
 
-CONNECTIONS_COUNTED_MAX = 256
-"""Connections whose answers are counted before those that are gone are looked for."""
+RECEIVE_MESSAGES_MAX = 0
+"""Submissions that nng holds ready for us, beside one per connection; each may be a large one."""
 
-RECEIVE_MESSAGES_MAX = 16
-"""Submissions that nng holds ready for us, beside one per connection."""
+REFUSALS_MAX = 16
+"""Submissions of one connection that are sent away; then the connection is closed.
+
+More than an honest frontend has under way when the daemon starts anew, with another token.
+"""
+
+UNSENT_ANSWERS_MAX = 8192
+"""Answers of one connection that wait for it to read earlier ones; then it is closed."""
 
 PUBLICATIONS_MAX = 8191
 """Publications kept for a slow subscriber; then it loses the oldest.
@@ -64,10 +73,6 @@ Then its connection is closed: a frontend that still wants answers dials and ask
 SOCKET_MODE = 0o600
 
 
-class TransportError(Exception):
-    """A socket can't be opened; the message says which and what to do."""
-
-
 class NngTransport:
     """Keeps `Transport` over nng in a runtime directory that the caller holds (T6).
 
@@ -83,7 +88,7 @@ class NngTransport:
         self._events: CData = None
         self._receivable = self._sendable = -1
         self._sending = trio.Lock()
-        self._answered = _Answered()
+        self._connections = Connections()
         self._kept_sizes: deque[int] = deque()
         self._kept_bytes = 0
         self._publications_max = PUBLICATIONS_MAX
@@ -117,15 +122,16 @@ class NngTransport:
         """Close both sockets, submissions first; what waits for a slow subscriber is dropped."""
         self._close()
 
-    async def serve(self, handler: Handler) -> None:
+    async def serve(self, handler: Handler, admit: Admission | None = None) -> None:
         """Answer submissions until cancelled; several are handled at the same time.
 
+        Those that `admit` sends away get its answer; a connection with many of them is closed.
         Cancellation: a submission without an answer is dropped, its sender sends it again.
         """
         async with trio.open_nursery() as nursery:
             while True:
                 await trio.lowlevel.wait_readable(self._receivable)
-                for message in self._waiting():
+                for message in self._waiting(admit):
                     nursery.start_soon(self._answer, handler, message)
                     while self._is_full():
                         await self._room.park()
@@ -139,7 +145,7 @@ class NngTransport:
         self._bound_publications(len(message))
         error = lib.nng_send(self._events[0], message, len(message), lib.NNG_FLAG_NONBLOCK)
         if error not in (0, lib.NNG_EAGAIN, lib.NNG_ENOMEM):
-            raise TransportError(f"cannot publish: {_text(error)}; the socket is closed")
+            raise TransportError(f"cannot publish: {text_of(error)}; the socket is closed")
 
     def _bound_publications(self, size: int) -> None:
         """Let nng keep fewer messages while they are large; it bounds their number only."""
@@ -161,17 +167,32 @@ class NngTransport:
         while len(self._kept_sizes) > most:
             self._kept_bytes -= self._kept_sizes.popleft()
 
-    def _waiting(self) -> Iterator["_Message"]:
-        """The messages that are there, from our own user only."""
+    def _waiting(self, admit: Admission | None) -> Iterator["_Message"]:
+        """The messages that are there, from our own user only, and not kept by nng any more."""
         slot = ffi.new("nng_msg **")
         while lib.nng_recvmsg(self._ops[0], slot, lib.NNG_FLAG_NONBLOCK) == 0:
-            handle = ffi.gc(slot[0], lib.nng_msg_free)
-            if not _is_from_owner(handle):
-                continue
-            body = bytes(ffi.buffer(lib.nng_msg_body(handle), lib.nng_msg_len(handle)))
-            self._handling += 1
-            self._handling_bytes += len(body)
-            yield _Message(handle, body)
+            message = self._received(ffi.gc(slot[0], lib.nng_msg_free), admit)
+            if message is not None:
+                self._handling += 1
+                self._handling_bytes += len(message.body)
+                yield message
+
+    def _received(self, handle: CData, admit: Admission | None) -> "_Message | None":
+        if not _is_from_owner(handle):
+            return None
+        connection = self._connections.by(lib.nng_msg_get_pipe(handle))
+        if connection.gone:
+            return None
+        body = ffi.buffer(lib.nng_msg_body(handle), lib.nng_msg_len(handle))
+        header = bytes(ffi.buffer(lib.nng_msg_header(handle), lib.nng_msg_header_len(handle)))
+        refusal = admit(memoryview(body)) if admit else None
+        if refusal is None:
+            return _Message(connection, header, bytes(body))
+        connection.refused += 1
+        if connection.refused > REFUSALS_MAX:
+            connection.close()
+            return None
+        return _Message(connection, header, b"", refusal)
 
     def _is_full(self) -> bool:
         return self._handling >= SUBMISSIONS_MAX or self._handling_bytes >= SUBMISSION_BYTES_MAX
@@ -179,33 +200,44 @@ class NngTransport:
     async def _answer(self, handler: Handler, message: "_Message") -> None:
         size = len(message.body)
         try:
-            try:
-                answer = await handler(message.body)
-            finally:
-                self._handling -= 1
-                self._room.unpark()
-            self._handling_bytes += len(answer) - size
-            size = len(answer)
-            await self._send(message.handle, answer)
+            refusal = message.refusal
+            answer = await handler(message.body) if refusal is None else refusal
+            self._handling_bytes += len(answer)
+            message.connection.unsent.append(Answer(message.header, answer))
         finally:
+            self._handling -= 1
             self._handling_bytes -= size
             self._room.unpark()
+        await self._send_all(message.connection)
 
-    async def _send(self, handle: CData, answer: bytes) -> None:
-        """Put the answer in the place of the question; its header knows the way back."""
-        lib.nng_msg_clear(handle)
-        _check(lib.nng_msg_append(handle, answer, len(answer)), "keep an answer")
-        pipe = lib.nng_msg_get_pipe(handle)
-        connection = self._answered.by(lib.nng_pipe_id(pipe))
-        async with connection.sending:
-            with trio.move_on_after(SEND_S_MAX, shield=True):
-                while not self._answered.has_room(connection):  # noqa: ASYNC110 - nng tells nobody
-                    await trio.sleep(UNWRITTEN_POLL_S)
-                if await self._give(handle):
-                    connection.given += 1
-                return
-            lib.nng_pipe_close(pipe)
-            connection.gone = True
+    async def _send_all(self, connection: Connection) -> None:
+        """Send the answers of a connection in the order in which they were made, in one task."""
+        if len(connection.unsent) > UNSENT_ANSWERS_MAX:
+            connection.close()
+        if connection.sending:
+            return
+        connection.sending = True
+        try:
+            while connection.unsent:
+                await trio.lowlevel.checkpoint_if_cancelled()
+                if not connection.gone:
+                    await self._send(connection, connection.unsent[0])
+                self._handling_bytes -= len(connection.unsent.popleft().body)
+                self._room.unpark()
+        finally:
+            self._handling_bytes -= sum(len(answer.body) for answer in connection.unsent)
+            connection.unsent.clear()
+            connection.sending = False
+            self._room.unpark()
+
+    async def _send(self, connection: Connection, answer: Answer) -> None:
+        with trio.move_on_after(SEND_S_MAX, shield=True):
+            while not self._connections.has_room(connection):  # noqa: ASYNC110 - nng tells nobody
+                await trio.sleep(UNWRITTEN_POLL_S)
+            if not connection.gone and await self._give(_message_of(answer)):
+                connection.given += 1
+            return
+        connection.close()
 
     async def _give(self, handle: CData) -> bool:
         """Whether nng has the message; else its socket is closed."""
@@ -225,9 +257,9 @@ class NngTransport:
         listener = ffi.new("nng_listener *")
         doing = f"listen at {path}"
         _set_size(socket, b"recv-size-max", self._message_bytes_max)
-        _check(lib.nng_listener_create(listener, socket[0], f"ipc://{path}".encode()), doing)
-        _check(lib.nng_listener_set_int(listener[0], b"ipc:permissions", SOCKET_MODE), doing)
-        _check(lib.nng_listener_start(listener[0], 0), doing)
+        check(lib.nng_listener_create(listener, socket[0], f"ipc://{path}".encode()), doing)
+        check(lib.nng_listener_set_int(listener[0], b"ipc:permissions", SOCKET_MODE), doing)
+        check(lib.nng_listener_start(listener[0], 0), doing)
 
     def _close(self) -> None:
         for descriptor in (self._receivable, self._sendable):
@@ -240,94 +272,33 @@ class NngTransport:
         self._ops = self._events = None
 
 
-class _Connection:
-    """One that questions came by, and how many answers were given to nng for it."""
-
-    def __init__(self) -> None:
-        self.sending = trio.Lock()
-        self.given = 0
-        self.written = 0
-        """As nng counted when it was last asked; more since, perhaps."""
-        self.gone = False
-
-
-class _Answered:
-    """Counts for each connection what nng has not written yet, for it drops answers in silence."""
-
-    def __init__(self) -> None:
-        self._connections: dict[int, _Connection] = {}
-
-    def by(self, pipe_id: int) -> _Connection:
-        found = self._connections.get(pipe_id)
-        if found is None:
-            if len(self._connections) >= CONNECTIONS_COUNTED_MAX:
-                self._ask()
-            found = self._connections[pipe_id] = _Connection()
-        return found
-
-    def has_room(self, connection: _Connection) -> bool:
-        """Whether nng keeps one more answer for it, or it needs none any more."""
-        if connection.given - connection.written >= UNWRITTEN_ANSWERS_MAX:
-            self._ask()
-        return connection.gone or connection.given - connection.written < UNWRITTEN_ANSWERS_MAX
-
-    def _ask(self) -> None:
-        """Read nng's own counters (100 us with 20 connections) and forget who is gone."""
-        written = _written_by_pipe()
-        for pipe_id, connection in list(self._connections.items()):
-            connection.gone = pipe_id not in written
-            if connection.gone:
-                del self._connections[pipe_id]
-            else:
-                connection.written = written[pipe_id]
-
-
 class _Message(NamedTuple):
-    handle: CData
+    """A submission, or with a `refusal` what has become of it."""
+
+    connection: Connection
+    header: bytes
     body: bytes
+    refusal: bytes | None = None
 
 
 def _open(opener: CData) -> CData:
     socket = ffi.new("nng_socket *")
-    _check(opener(socket), "open a socket")
+    check(opener(socket), "open a socket")
     return socket
 
 
 def _set_int(socket: CData, option: bytes, value: int) -> None:
-    _check(lib.nng_socket_set_int(socket[0], option, value), f"set {option.decode()}")
+    check(lib.nng_socket_set_int(socket[0], option, value), f"set {option.decode()}")
 
 
 def _set_size(socket: CData, option: bytes, value: int) -> None:
-    _check(lib.nng_socket_set_size(socket[0], option, value), f"set {option.decode()}")
+    check(lib.nng_socket_set_size(socket[0], option, value), f"set {option.decode()}")
 
 
 def _descriptor(socket: CData, option: bytes) -> int:
     value = ffi.new("int *")
-    _check(lib.nng_socket_get_int(socket[0], option, value), f"get {option.decode()}")
+    check(lib.nng_socket_get_int(socket[0], option, value), f"get {option.decode()}")
     return value[0]
-
-
-def _written_by_pipe() -> dict[int, int]:
-    """Messages written by each connection that is open, by the connection's id."""
-    slot = ffi.new("nng_stat **")
-    _check(lib.nng_stats_get(slot), "count what was answered")
-    statistics = ffi.gc(slot[0], lib.nng_stats_free)
-    written: dict[int, int] = {}
-    for scope in _statistics_in(statistics):
-        if ffi.string(lib.nng_stat_name(scope)) == b"pipe":
-            figures = {
-                ffi.string(lib.nng_stat_name(figure)): lib.nng_stat_value(figure)
-                for figure in _statistics_in(scope)
-            }
-            written[figures[b"id"]] = figures[b"tx_msgs"]
-    return written
-
-
-def _statistics_in(scope: CData) -> Iterator[CData]:
-    statistic = lib.nng_stat_child(scope)
-    while statistic != ffi.NULL:
-        yield statistic
-        statistic = lib.nng_stat_next(statistic)
 
 
 def _is_from_owner(handle: CData) -> bool:
@@ -337,10 +308,11 @@ def _is_from_owner(handle: CData) -> bool:
     return error == 0 and uid[0] == os.geteuid()
 
 
-def _check(error: int, doing: str) -> None:
-    if error:
-        raise TransportError(f"cannot {doing}: {_text(error)}; look at the runtime directory")
-
-
-def _text(error: int) -> str:
-    return ffi.string(lib.nng_strerror(error)).decode()
+def _message_of(answer: Answer) -> CData:
+    slot = ffi.new("nng_msg **")
+    check(lib.nng_msg_alloc(slot, 0), "keep an answer")
+    handle = ffi.gc(slot[0], lib.nng_msg_free)
+    header, body = answer
+    check(lib.nng_msg_header_append(handle, header, len(header)), "keep an answer")
+    check(lib.nng_msg_append(handle, body, len(body)), "keep an answer")
+    return handle

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tiller_daemon.private import make_directory, open_private
 from tiller_protocol.places import (
     EVENTS_SOCKET,
     LOCK_FILE,
@@ -113,9 +114,8 @@ def _check_length(path: Path) -> None:
 
 
 def _make_directory(path: Path) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError):
-        path.mkdir(mode=0o700)
+        make_directory(path)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode):
         raise UnsafeDirectory(f"{path} is a link or a file and not a directory: remove it")
@@ -135,7 +135,7 @@ def _take_lock(directory: Path) -> int:
     """The descriptor of the locked file, which is the one that now has the name."""
     path = directory / LOCK_FILE
     for _ in range(LOCK_TRIES_MAX):
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        lock = open_private(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_named(lock, path):
@@ -176,7 +176,6 @@ def _remove_stale_socket(path: Path) -> None:
 def _write_token(path: Path, token: str) -> None:
     draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    with os.fdopen(os.open(draft, flags, 0o600), "w") as file:
+    with open(draft, "x", opener=open_private) as file:
         file.write(token)
     draft.replace(path)

@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 
 import trio
 
+from tiller_daemon.private import make_directory, open_private
+
 KEPT_BYTES: Final = 50 * 1024
 """How much of the beginning and of the end is held in memory: as much as a model is shown."""
 
@@ -20,8 +22,6 @@ SPILL_BYTES_MAX: Final = 64 * 1024 * 1024
 LIVE_BYTES_MAX: Final = 1024 * 1024
 """How much is text while the command runs: four times what a turn shows of one call."""
 
-_DIRECTORY_MODE: Final = 0o700
-_FILE_MODE: Final = 0o600
 _CHARACTER_BYTES_MAX: Final = 4
 
 
@@ -122,9 +122,8 @@ class Capture:
 
 
 def _create(path: Path) -> int:
-    path.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
-    how = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(path, how, _FILE_MODE)
+    make_directory(path.parent)
+    return open_private(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
 
 
 def _decode_beginning(data: bytearray) -> str:

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from tiller_daemon.private import make_directory, open_private
 from tiller_daemon.workspace.files import (
     fingerprint,
     read_whole_in,
@@ -203,10 +204,14 @@ def _write_journal(journal: _Journal, journals: Path) -> Path:
     """Write a journal; one of more than one step is on disk then."""
     place = journals / f"change{temporary_name()}{UNTIDY if _is_atomic(journal) else UNFINISHED}"
     try:
-        journals.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(journals)
         content = msgspec.json.encode(journal)
         # Without power a journal of one step may get lost, and at the worst a name is left then.
-        write_new(None, str(place), content, None, synced=not _is_atomic(journal))
+        with open(place, "xb", opener=open_private) as stream:
+            stream.write(content)
+            if not _is_atomic(journal):
+                stream.flush()
+                os.fsync(stream.fileno())
         if not _is_atomic(journal):
             _sync_directory(journals)
     except OSError as error:

@@ -100,10 +100,8 @@ def writable_state(parent: int, name: str, location: Location) -> os.stat_result
     return before
 
 
-def write_new(
-    parent: int | None, name: str, data: bytes, like: os.stat_result | None, *, synced: bool = True
-) -> None:
-    """Write a file that is not there yet, with mode and owner of `like`; on disk if `synced`.
+def write_new(parent: int, name: str, data: bytes, like: os.stat_result | None) -> None:
+    """Write a file that is not there yet, with mode and owner of `like`, and have it on disk.
 
     Raises `OSError`.
     """
@@ -117,7 +115,6 @@ def write_new(
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(opened, rest) :]
-        if synced:
-            os.fsync(opened)
+        os.fsync(opened)
     finally:
         os.close(opened)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tiller_daemon.private import open_private
 from tiller_daemon.workspace.files import EDITABLE_BYTES_MAX, TEMPORARY, write_new
 from tiller_daemon.workspace.paths import Location, PathProblem, opened_parent
 
@@ -81,7 +82,7 @@ def blob_id(data: bytes) -> str:
 def write_durably(path: Path, data: bytes) -> None:
     """Make `data` the content of a file of the daemon's own, in one step and on disk."""
     temporary = path.with_name(f"{path.name}.new")
-    with temporary.open("wb") as stream:
+    with open(temporary, "wb", opener=open_private) as stream:
         stream.write(data)
         stream.flush()
         os.fsync(stream.fileno())

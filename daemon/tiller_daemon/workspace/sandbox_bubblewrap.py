@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+from tiller_daemon.private import make_directory
 from tiller_daemon.workspace import sandbox_launcher
 from tiller_daemon.workspace.enclosure import Enclosure
 from tiller_daemon.workspace.sandbox import DENIED, ROOT_KEEPS, TEMPORARY, Confinement, Enclosed
@@ -89,7 +90,7 @@ class Bubblewrap:
             with ExitStack() as stack:
                 overlays = self._enter_overlays(stack, confinement, told)
                 if confinement.temporary:
-                    confinement.temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    make_directory(confinement.temporary)
                 calls = filter_in_namespaces(
                     platform.machine(),
                     sockets=confinement.writes and (self._scopes or not confinement.network),

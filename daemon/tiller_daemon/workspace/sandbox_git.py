@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tiller_daemon.private import make_directory
+
 GIT_S: Final = 30.0
 """How long git may take to list an index; it takes milliseconds."""
 
@@ -86,7 +88,7 @@ class GitOverlay:
         self._began_ns = 0
 
     def __enter__(self) -> "GitOverlay":
-        self._room_parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(self._room_parent)
         self._room = Path(tempfile.mkdtemp(prefix="git-", dir=self._room_parent))
         self.upper.mkdir(mode=0o755)
         self._work.mkdir(mode=0o755)

@@ -28,6 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tiller_daemon.private import make_directory
 from tiller_daemon.workspace import sandbox_launcher
 from tiller_daemon.workspace.enclosure import Enclosure
 from tiller_daemon.workspace.sandbox import ROOT_KEEPS, Confinement, Enclosed
@@ -86,7 +87,7 @@ class Landlock:
     ) -> Generator[Enclosed]:
         """What to run instead of `arguments`."""
         if confinement.temporary:
-            confinement.temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directory(confinement.temporary)
         yield Enclosed((*self._launcher, *_options(confinement, self._machine), "--", *arguments))
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tiller_daemon.private import make_directory
 from tiller_daemon.workspace.enclosure import Enclosure
 from tiller_daemon.workspace.sandbox import DENIED, Confinement, Enclosed
 from tiller_daemon.workspace.sandbox_paths import between, within
@@ -48,7 +49,7 @@ class Seatbelt:
         if confinement.temporary is None:
             yield Enclosed((self._program, "-p", profile(confinement), *arguments))
             return
-        confinement.temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(confinement.temporary)
         place = ("/usr/bin/env", f"TMPDIR={confinement.temporary}")
         yield Enclosed((self._program, "-p", profile(confinement), *place, *arguments))
 

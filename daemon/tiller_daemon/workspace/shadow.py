@@ -13,6 +13,7 @@ from typing import Final
 
 import trio
 
+from tiller_daemon.private import UMASK, make_directory, open_private
 from tiller_daemon.workspace.documents import read_document
 from tiller_daemon.workspace.repository import find_repository, git_directory
 
@@ -121,6 +122,7 @@ class Shadow:
                 stderr=subprocess.PIPE,
                 cwd=directory,
                 env=self._environment(),
+                umask=UMASK,
             )
         except OSError as error:
             raise GitProblem(f"git could not be started: {error.strerror}") from error
@@ -154,9 +156,8 @@ class Shadow:
 
     def _lay_out(self) -> None:
         if not (self.store / "objects").is_dir():
-            self.store.mkdir(mode=0o700, parents=True, exist_ok=True)
             for name in ("refs", "info", "objects"):
-                (self.store / name).mkdir(exist_ok=True)
+                make_directory(self.store / name)
         for name, text in _FILES.items():
             _keep(self.store / name, text)
         found = find_repository(self.workspace)
@@ -179,7 +180,8 @@ def _keep(path: Path, text: str) -> None:
     with suppress(OSError):
         if path.read_text() == text:
             return
-    path.write_text(text)
+    with open(path, "w", opener=open_private) as file:
+        file.write(text)
 
 
 async def _converse(process: trio.Process, given: bytes) -> tuple[bytes, bytes]:

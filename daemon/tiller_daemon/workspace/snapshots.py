@@ -20,6 +20,7 @@ import msgspec
 import structlog
 import trio
 
+from tiller_daemon.private import make_directory, open_private
 from tiller_daemon.workspace.files import TEMPORARY
 from tiller_daemon.workspace.restoring import (
     FILE_BYTES_MAX,
@@ -266,8 +267,9 @@ class Snapshots:
     def _refer(self, store: _Store, tree: str, session_id: str) -> None:
         """Hold the tree for as long as the session may want to go back to it."""
         path = store.shadow.store / _REFERENCES / session_id / tree
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{tree}\n")
+        make_directory(path.parent)
+        with open(path, "w", opener=open_private) as file:
+            file.write(f"{tree}\n")
 
     def _write_journal(self, store: _Store, moves: Sequence[Move], submission_id: str) -> None:
         told = [(os.fsencode(move.path), move.expected, move.wanted) for move in moves]
