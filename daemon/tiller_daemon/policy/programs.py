@@ -12,26 +12,32 @@ from typing import Final, Literal
 from tiller_daemon.policy.command_line import SHELLS, SimpleCommand, Word, word_set
 
 Purpose = Literal["passes_on", "reads", "builds", "unknown"]
-"""`passes_on` is a command that reads, and that no option can make write or run anything."""
+"""`passes_on` is a command that reads no file, and that can't be made to write or run anything."""
 
-_PASSES_ON: Final = word_set(": [ cat cd echo false head pwd tail test true wc")
+_PASSES_ON: Final = word_set(": cd echo false pwd true")
+
+_FILTERS: Final = re.compile(
+    r"(?:cat|wc)(?: -[A-Za-z]+)*\Z|(?:head|tail)(?: -[cn] ?[+-]?\d+| -\d+)*\Z", re.ASCII
+)
+"""What passes on as long as it is given no file."""
 
 _READS: Final = word_set(
-    """[[ ack actionlint ag alias apropos arch arp ast-grep awk b2sum base32 base64 basename bat
-    batcat bc black break bzcat cal cksum clang-format clang-tidy cloc cmp codespell column
-    comm continue csplit cut date declare df diff diffstat dig dir dirname dmesg dotenv-linter
-    dpkg-query du egrep eslint exit expand export expr factor fd fdfind fgrep file find flake8
-    fmt fold free gawk getconf getent getopts git-grep gofmt grep groups gunzip gzip hadolint
-    hash hexdump history hostname hostnamectl iconv id ifconfig isort jobs join jq kill last
-    ldconfig ldd less let local locale locate look ls lsb_release lsblk lscpu lsof man mapfile
-    markdownlint mawk md5 md5sum mdfind mlr more mount nawk nl nm nproc ntpq numfmt objdump od
-    otool paste pathchk pgrep pidof pr prettier printenv printf ps pstree pt ptx pycodestyle
-    pydocstyle pyflakes pylint read readarray readelf readlink readonly realpath return rev rg
-    ripgrep rubocop ruff rustfmt sar scc sdiff sed seq set sha1sum sha224sum sha256sum
-    sha384sum sha512sum shasum shellcheck shfmt shift shopt size sleep sort ss stat strings
-    stty stylelint sum sw_vers sysctl tac tar tasklist tldr tokei top tput tr tree tsort tty
-    type typeset ulimit umask uname unexpand uniq unset unzip uptime users vdir vmstat vulture
-    w wait whatis whereis which who whoami xmllint xq xxd xzcat yamllint yq zcat zgrep zipinfo
+    """[ [[ ack actionlint ag alias apropos arch arp ast-grep awk b2sum base32 base64 basename bat
+    batcat bc black break bzcat cal cat cksum clang-format clang-tidy cloc cmp codespell
+    column comm continue csplit cut date declare df diff diffstat dig dir dirname dmesg
+    dotenv-linter dpkg-query du egrep eslint exit expand export expr factor fd fdfind fgrep
+    file find flake8 fmt fold free gawk getconf getent getopts git-grep gofmt grep groups
+    gunzip gzip hadolint hash head hexdump history hostname hostnamectl iconv id ifconfig
+    isort jobs join jq kill last ldconfig ldd less let local locale locate look ls
+    lsb_release lsblk lscpu lsof man mapfile markdownlint mawk md5 md5sum mdfind mlr more
+    mount nawk nl nm nproc ntpq numfmt objdump od otool paste pathchk pgrep pidof pr
+    prettier printenv printf ps pstree pt ptx pycodestyle pydocstyle pyflakes pylint read
+    readarray readelf readlink readonly realpath return rev rg ripgrep rubocop ruff rustfmt
+    sar scc sdiff sed seq set sha1sum sha224sum sha256sum sha384sum sha512sum shasum
+    shellcheck shfmt shift shopt size sleep sort ss stat strings stty stylelint sum sw_vers
+    sysctl tac tail tar tasklist test tldr tokei top tput tr tree tsort tty type typeset
+    ulimit umask uname unexpand uniq unset unzip uptime users vdir vmstat vulture w wait wc
+    whatis whereis which who whoami xmllint xq xxd xzcat yamllint yq zcat zgrep zipinfo
     zstdcat"""
 )
 """Programs that print, search, compare, or check a file's form. Formatters are among them: where
@@ -146,15 +152,19 @@ def purpose_of(command: SimpleCommand, functions: frozenset[str] = frozenset()) 
         return "reads"
     if name in SHELLS and arguments and _IS_GIVEN_SCRIPT.match(arguments[0]):
         return "reads"  # What is in the script counts by itself.
-    if name in _PASSES_ON:
+    if _passes_on(name, command):
         return "passes_on"
     return _purpose_by_subcommand(name, command)
+
+
+def _passes_on(name: str, command: SimpleCommand) -> bool:
+    return name in _PASSES_ON or (not command.fed and _FILTERS.match(command.text) is not None)
 
 
 def _inner(command: SimpleCommand) -> SimpleCommand | None:
     """The command in a transparent wrapper."""
     for one in command.inner():
-        if not (one.words[0].fixed and _OWN_ARGUMENT.match(one.words[0].text)):
+        if not _OWN_ARGUMENT.match(one.words[0].text):
             return one
     return None
 
