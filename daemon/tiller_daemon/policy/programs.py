@@ -46,7 +46,7 @@ nothing can be written they can only check."""
 _READS_BY_SUBCOMMAND: Final = word_set(
     """bundle.list cargo.--list cargo.fmt cargo.help cargo.locate-project cargo.metadata cargo.pkgid
     cargo.tree cargo.version composer.show composer.validate conda.list dart.format gem.list
-    git git.annotate git.bisect.log git.blame git.branch git.cat-file git.check-attr
+    git.annotate git.bisect.log git.blame git.branch git.cat-file git.check-attr
     git.check-ignore git.cherry git.config git.count-objects git.describe git.diff
     git.diff-files git.diff-index git.diff-tree git.for-each-ref git.fsck git.grep
     git.hash-object git.help git.log git.ls-files git.ls-tree git.merge-base git.merge-tree
@@ -56,13 +56,16 @@ _READS_BY_SUBCOMMAND: Final = word_set(
     git.var git.verify-commit git.version git.whatchanged git.worktree.list go.doc go.env
     go.fmt go.help go.list go.mod.graph go.mod.verify go.mod.why go.version mix.format
     node.--check npm.config.get npm.config.list npm.explain npm.list npm.ls npm.pkg.get
-    npm.prefix npm.root npm.run php.-l pip.check pip.config.get pip.config.list pip.freeze
+    npm.prefix npm.root php.-l pip.check pip.config.get pip.config.list pip.freeze
     pip.list pip.show pip3.freeze pip3.list pip3.show pnpm.list pnpm.ls pnpm.why poetry.check
     poetry.env.info poetry.env.list poetry.show python.-V ruby.-c rustc.--print rustup.show
     rustup.toolchain.list terraform.fmt terraform.validate uv.pip.check uv.pip.freeze
     uv.pip.list uv.pip.show uv.pip.tree uv.python.find uv.python.list uv.tree uv.version
     yarn.list yarn.why"""
 )
+
+_READS_ALONE: Final = frozenset({"git", "npm.run"})
+"""Without anything else they say what they can do."""
 
 _TARGET: Final = re.compile(
     r"(?!.*(?:fix|write|update|deploy|publish|release|clean|install|format|push|migrate|drop))"
@@ -178,7 +181,7 @@ def _purpose_by_subcommand(name: str, command: SimpleCommand) -> Purpose:
         if phrase in _BUILDS:
             changes = any(_CHANGES_SOURCES.match(word.text) for word in rest)
             return "unknown" if changes else "builds"
-        if phrase in _READS_BY_SUBCOMMAND and (phrase != "git" or not rest):
+        if phrase in _READS_BY_SUBCOMMAND or (phrase in _READS_ALONE and not rest):
             return "reads"
     return "reads" if name in _READS else "unknown"
 
