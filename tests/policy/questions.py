@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from tiller_daemon.policy.rules import decide
+from tiller_daemon.policy.rules import Verdict, decide
 from tiller_daemon.session.command_reach import needs_beyond
 from tiller_daemon.tools.bash import BASH, BashArguments
+from tiller_daemon.workspace.enclosure import Enclosure
 
 HARMLESS = ("reads", "works")
 """Labels of what the default configuration should not ask about."""
@@ -43,8 +44,25 @@ def labelled(name: str) -> list[Labelled]:
     return found
 
 
+def default_verdict(text: str, workspace: Path) -> Verdict:
+    """What the default configuration says of a command line, where builds can be enclosed."""
+    needs = BASH.needs(BashArguments(text.replace("@W@", str(workspace))), workspace)
+    held = [structs.replace(need, most_unasked=Enclosure.BUILD) for need in needs]
+    return decide((*held, *needs_beyond(held, workspace)), (), "ask")
+
+
 def asks(text: str, workspace: Path) -> bool:
     """Whether the default configuration asks about a command line."""
-    needs = BASH.needs(BashArguments(text.replace("@W@", str(workspace))), workspace)
-    held = [structs.replace(need, held=True) for need in needs]
-    return decide((*held, *needs_beyond(held, workspace)), (), "ask").action != "allow"
+    return default_verdict(text, workspace).action != "allow"
+
+
+def is_held(line: Labelled, workspace: Path) -> bool:
+    """Whether a line that is not harmless asks, or runs where it can't do what it is labelled for.
+
+    A build enclosure holds whatever it is but for the files of the workspace; the network and what
+    rules protect may only be tried for by what reads.
+    """
+    verdict = default_verdict(line.text, workspace)
+    if verdict.action != "allow" or verdict.enclosure == Enclosure.READ_ONLY:
+        return True
+    return verdict.enclosure == Enclosure.BUILD and line.label not in ("network", "secret")

@@ -40,7 +40,7 @@ def always_patterns(line: str) -> tuple[str, ...]:
     If all of it only reads, the exact commands; none if a rule could not cover the line.
     """
     parsed = parse(line)
-    if not parsed.plain or parsed.writes:
+    if not parsed.plain or parsed.changes:
         return ()
     purposes = [(command, purpose_of(command)) for command in parsed.commands]
     acting = [command for command, purpose in purposes if purpose not in ("reads", "passes_on")]

@@ -39,7 +39,12 @@ LINES_CACHED: Final = 64
 
 _LANGUAGE: Final = Language(tree_sitter_bash.language())
 
-SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash"})
+SHELLS: Final = word_set("sh bash dash zsh ksh ash")
+
+_EVALUATE: Final = word_set("eval trap")
+"""Builtins that run what they are given as a line of its own."""
+
+_GIVES_SCRIPT: Final = re.compile(r"-[a-zA-Z]*c[a-zA-Z]*\Z")
 
 WRAPPERS: Final = word_set(
     """builtin chroot chrt command doas env exec find ionice nice nohup setsid stdbuf sudo time
@@ -61,7 +66,16 @@ _WORDS: Final = word_set(
     command_substitution process_substitution brace_expression arithmetic_expansion
     translated_string extglob_pattern == =~"""
 )
-_BLANK: Final = re.compile(r"(?:[ \t\n]|\\\n)*\Z")
+_BLANK: Final = re.compile(r"(?:(?:\\\n)*[ \t\n](?:[ \t\n]|\\\n)*)?\Z")
+"""What divides words; a line that goes on (`\\`) does not by itself."""
+
+_ON_ONE_LINE: Final = frozenset({"command", "redirected_statement", "file_redirect"})
+_END_OF_LINE: Final = re.compile(r"(?<!\\)\n")
+_SPELLED: Final = {
+    "simple_expansion": re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9?#@*!$-])\Z"),
+    "file_descriptor": re.compile(r"[0-9]+\Z"),
+}
+
 _INVISIBLE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]"
 )
@@ -70,10 +84,14 @@ _INVISIBLE: Final = re.compile(
 _UNSURE_WORD: Final = re.compile(r"\s|[{}]|\A[!#=~]|\A(?:time|coproc|function|select)\Z")
 """Unquoted words that a shell may take for something other than a plain word."""
 
+_DIVIDES: Final = re.compile(r"[ \t\n;&|()]?\Z")
+"""What may stand around a redirection."""
+
 _NAME: Final = re.compile(r"[A-Za-z0-9_./+@:%-]+\Z|\[\[?\Z", re.ASCII)
 _HEREDOC_END: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
-_NOWHERE: Final = re.compile(r"/dev/(?:null|stdout|stderr|tty)\Z|/tmp/(?!.*\.\.)")
-"""Where output may go in every enclosure."""
+_NOWHERE: Final = re.compile(r"/dev/(?:null|stdout|stderr|tty)\Z")
+_TEMPORARY: Final = re.compile(r"/tmp/(?!.*\.\.)")  # noqa: S108
+"""Every enclosure has a `/tmp` of its own."""
 
 
 class Word(NamedTuple):
@@ -86,11 +104,13 @@ class Word(NamedTuple):
 class SimpleCommand(NamedTuple):
     """A program or builtin and its arguments; the first word names it.
 
-    `assigns` says that variables are set for it (`X=1 make`).
+    `assigns` says that variables are set for it (`X=1 make`), `fed` that it reads a file that the
+    line redirects to it.
     """
 
     words: tuple[Word, ...]
     assigns: bool = False
+    fed: bool = False
 
     @property
     def text(self) -> str:
@@ -124,6 +144,11 @@ class CommandLine(NamedTuple):
     problem: str = ""
     plain: bool = False
 
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What it writes to that is not in `/tmp`."""
+        return tuple(path for path in self.writes if not _TEMPORARY.match(path))
+
 
 @functools.lru_cache(LINES_CACHED)
 def parse(text: str) -> CommandLine:
@@ -148,24 +173,29 @@ def _parse(text: str, depth: int) -> CommandLine:
         if script is None:
             continue
         plain = False
+        if not script:
+            continue
         inner = _parse(script, depth + 1) if depth < SCRIPTS_NESTED_MAX else None
         problem = problem or (inner.problem if inner else "it is nested too deeply")
         if inner:
             commands += inner.commands
             writes += inner.writes
             functions |= inner.functions
-    if not commands and not problem and not reader.assigns:
+    if not commands and not problem and not reader.evaluates:
         problem = "it holds no command"
     return CommandLine(tuple(commands), tuple(writes), frozenset(functions), problem, plain)
 
 
 def _script(command: SimpleCommand) -> str | None:
-    """The text that `sh -c` is given."""
+    """The line that a command evaluates, as `sh -c` does; empty if only the run can tell."""
     for one in (command, *command.inner()):
+        if one.name in _EVALUATE:
+            words = one.words[1:]
+            return " ".join(word.text for word in words) if all(w.fixed for w in words) else ""
         if one.name in SHELLS:
             for flag, word in itertools.pairwise(one.words[1:]):
-                if flag.fixed and re.fullmatch(r"-[a-z]*c", flag.text) and word.fixed:
-                    return word.text
+                if flag.fixed and _GIVES_SCRIPT.match(flag.text):
+                    return word.text if word.fixed else ""
     return None
 
 
@@ -178,7 +208,7 @@ class _Reader:
         self.functions: set[str] = set()
         self.problem = ""
         self.plain = True
-        self.assigns = False
+        self.evaluates = False
         self._data = data
 
     def is_blank(self, start: int, end: int | None) -> bool:
@@ -201,23 +231,35 @@ class _Reader:
             case "function_definition":
                 name = node.child_by_field_name("name")
                 self.functions.add(self._source(name) if name else "")
-            case "variable_assignment" | "declaration_command" | "unset_command":
-                self.assigns = True
+            case "variable_assignment" | "declaration_command" | "unset_command" | "test_command":
+                self.evaluates = True
             case _:
                 pass
+        first = len(self.commands)
         for child in node.children:
             self.visit(child, depth + 1)
+        if any(map(_feeds, node.children)):
+            self.commands[first:] = [one._replace(fed=True) for one in self.commands[first:]]
+            # `$(< file)` reads one without a command.
+            self.plain = self.plain and len(self.commands) > first
 
     def _check_plain(self, node: Node) -> None:
         """Nothing may lie between the children, and a token must be spelled as it is called."""
-        known = _PLAIN_NODES if node.is_named else _PLAIN_TOKENS
-        if node.type not in known and not node.type.isspace():
+        source = self._source(node)
+        if node.is_named:
+            known = node.type in _PLAIN_NODES
+        else:
+            known = (node.type in _PLAIN_TOKENS and source == node.type) or not source.strip()
+        spelled = _SPELLED.get(node.type)
+        if not known or (spelled and not spelled.match(source)):
             self.plain = False
         if node.type in ("string", "heredoc_body", "concatenation"):
             return
         end = node.start_byte
         for child in node.children:
             if not self.is_blank(end, child.start_byte):
+                self.plain = False
+            if node.type in _ON_ONE_LINE and _END_OF_LINE.search(self._text(end, child.start_byte)):
                 self.plain = False
             end = child.end_byte
         if node.children and not self.is_blank(end, node.end_byte):
@@ -226,6 +268,7 @@ class _Reader:
     def _command(self, node: Node, depth: int) -> None:
         words: list[Word] = []
         assigns = False
+        fed = any(map(_feeds, node.children))
         end = -1
         for child in node.children:
             if child.type in _WORDS or child.type == "command_name":
@@ -233,16 +276,24 @@ class _Reader:
                     self.plain = False
                 words.append(self._word(child))
                 end = child.end_byte
+            elif child.type not in ("file_redirect", "variable_assignment"):
+                self.plain = False
             assigns = assigns or child.type == "variable_assignment"
         if words:
-            self.commands.append(SimpleCommand(tuple(words), assigns))
+            command = SimpleCommand(tuple(words), assigns, fed)
+            self.plain = self.plain and bool(command.name)
+            self.commands.append(command)
         for child in node.children:
             self.visit(child, depth + 1)
 
     def _redirect(self, node: Node) -> None:
         tokens = [child.type for child in node.children if not child.is_named]
         targets = [child for child in node.named_children if child.type != "file_descriptor"]
-        if len(targets) != 1:
+        around = (
+            self._text(node.start_byte - 1, node.start_byte),
+            self._text(node.end_byte, node.end_byte + 1),
+        )
+        if len(targets) != 1 or not all(map(_DIVIDES.match, around)):
             # `>&-`, or words of the command that stand behind the target of its redirection.
             self.plain = False
         for target in targets[:1]:
@@ -259,7 +310,9 @@ class _Reader:
         end = start[1:-1] if quoted else start
         lines = self._text(body.start_byte, node.end_byte).split("\n") if body else []
         as_seen = bool(lines) and lines[-1] == end and end not in lines[:-1]
-        if not (quoted and as_seen and _HEREDOC_END.match(end)):
+        # Words behind the mark are the command's.
+        words = any(child.type in _WORDS for child in node.children)
+        if words or not (quoted and as_seen and _HEREDOC_END.match(end)):
             self.plain = False
 
     def _word(self, node: Node) -> Word:
@@ -301,3 +354,7 @@ class _Reader:
 
     def _text(self, start: int, end: int) -> str:
         return self._data[start:end].decode(errors="replace")
+
+
+def _feeds(node: Node) -> bool:
+    return node.type == "file_redirect" and any(child.type == "<" for child in node.children)

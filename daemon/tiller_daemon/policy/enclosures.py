@@ -56,6 +56,8 @@ _MAY: Final[dict[Purpose, Enclosure | None]] = {
 }
 """How far a command of a purpose may go unasked when no rule speaks of it."""
 
+_NOT_HELD: Final = "no sandbox here holds it to what it seems to do"
+
 
 def last_match(permission: str, subject: str, rules: Sequence[Rule]) -> Rule | None:
     """The rule that decides: the last one that matches. Its permission may be a glob as well."""
@@ -73,7 +75,7 @@ def seems_to_read(line: str) -> bool:
 def needed_enclosure(line: str) -> Enclosure:
     """The strictest enclosure in which a line can do what it seems to be for."""
     parsed = parse(line)
-    if parsed.problem or parsed.writes:
+    if parsed.problem or parsed.changes:
         return Enclosure.SESSION
     needs = (_NEEDS[purpose_of(command, parsed.functions)] for command in parsed.commands)
     return max(needs, default=Enclosure.READ_ONLY)
@@ -87,6 +89,18 @@ def judge_line(
     `most_unasked` is the loosest enclosure that this machine and the session have for what nobody
     was asked about, READ_ONLY or BUILD; None when there is none, and then only rules allow.
     """
+    verdict = _judge(line, permission, rules, most_unasked)
+    if verdict.action != "ask" or verdict.rule:
+        return verdict
+    # Rules that don't cover all of a line must not cause questions: what they allow may run alone.
+    strict = [rule for rule in rules if rule.action != "allow" or rule.permission == SANDBOXED]
+    unasked = _judge(line, permission, strict, most_unasked)
+    return unasked if unasked.action == "allow" else verdict
+
+
+def _judge(
+    line: str, permission: str, rules: Sequence[Rule], most_unasked: Enclosure | None
+) -> LineVerdict:
     parsed = parse(line)
     for command in parsed.commands:
         if strict := _strict_rule(command, permission, rules):
@@ -101,8 +115,8 @@ def judge_line(
             return part
         parts.append(part)
     needs = max((part.needs for part in parts), default=Enclosure.READ_ONLY)
-    may = min((part.may for part in parts), default=most_unasked or Enclosure.SESSION)
-    if problem := _problem(parsed, needs, parts):
+    may = min((part.may for part in parts), default=Enclosure.SESSION)
+    if problem := _problem(parsed, needs, parts, most_unasked):
         return _judge_whole(line, permission, rules, most_unasked, problem)
     if needs > may:
         short = min(parts, key=lambda part: part.may)
@@ -162,17 +176,24 @@ def _part(
             needs = may = Enclosure.BUILD
     if may is None:
         return _ask(command.text, "")
-    if most_unasked is None or needs > most_unasked:
-        return _ask(command.text, "no sandbox here holds it to what it seems to do")
+    if purpose != "passes_on" and (most_unasked is None or needs > most_unasked):
+        return _ask(command.text, _NOT_HELD)
     return _Part(command, needs, may)
 
 
-def _problem(parsed: CommandLine, needs: Enclosure, parts: Sequence[_Part]) -> str:
+def _problem(
+    parsed: CommandLine,
+    needs: Enclosure,
+    parts: Sequence[_Part],
+    most_unasked: Enclosure | None,
+) -> str:
     """Why the commands found don't decide about the line; empty if they do."""
     if parsed.problem:
         return parsed.problem
-    if parsed.writes:
-        return f"it writes to `{parsed.writes[0]}`"
+    if needs == Enclosure.READ_ONLY and most_unasked is None:
+        return _NOT_HELD
+    if parsed.changes:
+        return f"it writes to `{parsed.changes[0]}`"
     if needs == Enclosure.SESSION and not parsed.plain:
         return "it is not certain what else runs in it"
     if needs == Enclosure.SESSION and any(part.command.assigns for part in parts):

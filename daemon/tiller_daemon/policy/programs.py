@@ -12,26 +12,32 @@ from typing import Final, Literal
 from tiller_daemon.policy.command_line import SHELLS, SimpleCommand, Word, word_set
 
 Purpose = Literal["passes_on", "reads", "builds", "unknown"]
-"""`passes_on` is a command that reads, and that no option can make write or run anything."""
+"""`passes_on` is a command that reads no file, and that can't be made to write or run anything."""
 
-_PASSES_ON: Final = word_set(": [ cat cd echo false head pwd tail test true wc")
+_PASSES_ON: Final = word_set(": cd echo false pwd true")
+
+_FILTERS: Final = re.compile(
+    r"(?:cat|wc)(?: -[A-Za-z]+)*\Z|(?:head|tail)(?: -[cn] ?[+-]?\d+| -\d+)*\Z", re.ASCII
+)
+"""What passes on as long as it is given no file."""
 
 _READS: Final = word_set(
-    """[[ ack actionlint ag alias apropos arch arp ast-grep awk b2sum base32 base64 basename bat
-    batcat bc black break bzcat cal cksum clang-format clang-tidy cloc cmp codespell column
-    comm continue csplit cut date declare df diff diffstat dig dir dirname dmesg dotenv-linter
-    dpkg-query du egrep eslint exit expand export expr factor fd fdfind fgrep file find flake8
-    fmt fold free gawk getconf getent getopts git-grep gofmt grep groups gunzip gzip hadolint
-    hash hexdump history hostname hostnamectl iconv id ifconfig isort jobs join jq kill last
-    ldconfig ldd less let local locale locate look ls lsb_release lsblk lscpu lsof man mapfile
-    markdownlint mawk md5 md5sum mdfind mlr more mount nawk nl nm nproc ntpq numfmt objdump od
-    otool paste pathchk pgrep pidof pr prettier printenv printf ps pstree pt ptx pycodestyle
-    pydocstyle pyflakes pylint read readarray readelf readlink readonly realpath return rev rg
-    ripgrep rubocop ruff rustfmt sar scc sdiff sed seq set sha1sum sha224sum sha256sum
-    sha384sum sha512sum shasum shellcheck shfmt shift shopt size sleep sort ss stat strings
-    stty stylelint sum sw_vers sysctl tac tar tasklist tldr tokei top tput tr tree tsort tty
-    type typeset ulimit umask uname unexpand uniq unset unzip uptime users vdir vmstat vulture
-    w wait whatis whereis which who whoami xmllint xq xxd xzcat yamllint yq zcat zgrep zipinfo
+    """[ [[ ack actionlint ag alias apropos arch arp ast-grep awk b2sum base32 base64 basename bat
+    batcat bc black break bzcat cal cat cksum clang-format clang-tidy cloc cmp codespell
+    column comm continue csplit cut date declare df diff diffstat dig dir dirname dmesg
+    dotenv-linter dpkg-query du egrep eslint exit expand export expr factor fd fdfind fgrep
+    file find flake8 fmt fold free gawk getconf getent getopts git-grep gofmt grep groups
+    gunzip gzip hadolint hash head hexdump history hostname hostnamectl iconv id ifconfig
+    isort jobs join jq kill last ldconfig ldd less let local locale locate look ls
+    lsb_release lsblk lscpu lsof man mapfile markdownlint mawk md5 md5sum mdfind mlr more
+    mount nawk nl nm nproc ntpq numfmt objdump od otool paste pathchk pgrep pidof pr
+    prettier printenv printf ps pstree pt ptx pycodestyle pydocstyle pyflakes pylint read
+    readarray readelf readlink readonly realpath return rev rg ripgrep rubocop ruff rustfmt
+    sar scc sdiff sed seq set sha1sum sha224sum sha256sum sha384sum sha512sum shasum
+    shellcheck shfmt shift shopt size sleep sort ss stat strings stty stylelint sum sw_vers
+    sysctl tac tail tar tasklist test tldr tokei top tput tr tree tsort tty type typeset
+    ulimit umask uname unexpand uniq unset unzip uptime users vdir vmstat vulture w wait wc
+    whatis whereis which who whoami xmllint xq xxd xzcat yamllint yq zcat zgrep zipinfo
     zstdcat"""
 )
 """Programs that print, search, compare, or check a file's form. Formatters are among them: where
@@ -40,7 +46,7 @@ nothing can be written they can only check."""
 _READS_BY_SUBCOMMAND: Final = word_set(
     """bundle.list cargo.--list cargo.fmt cargo.help cargo.locate-project cargo.metadata cargo.pkgid
     cargo.tree cargo.version composer.show composer.validate conda.list dart.format gem.list
-    git git.annotate git.bisect.log git.blame git.branch git.cat-file git.check-attr
+    git.annotate git.bisect.log git.blame git.branch git.cat-file git.check-attr
     git.check-ignore git.cherry git.config git.count-objects git.describe git.diff
     git.diff-files git.diff-index git.diff-tree git.for-each-ref git.fsck git.grep
     git.hash-object git.help git.log git.ls-files git.ls-tree git.merge-base git.merge-tree
@@ -50,13 +56,16 @@ _READS_BY_SUBCOMMAND: Final = word_set(
     git.var git.verify-commit git.version git.whatchanged git.worktree.list go.doc go.env
     go.fmt go.help go.list go.mod.graph go.mod.verify go.mod.why go.version mix.format
     node.--check npm.config.get npm.config.list npm.explain npm.list npm.ls npm.pkg.get
-    npm.prefix npm.root npm.run php.-l pip.check pip.config.get pip.config.list pip.freeze
+    npm.prefix npm.root php.-l pip.check pip.config.get pip.config.list pip.freeze
     pip.list pip.show pip3.freeze pip3.list pip3.show pnpm.list pnpm.ls pnpm.why poetry.check
     poetry.env.info poetry.env.list poetry.show python.-V ruby.-c rustc.--print rustup.show
     rustup.toolchain.list terraform.fmt terraform.validate uv.pip.check uv.pip.freeze
     uv.pip.list uv.pip.show uv.pip.tree uv.python.find uv.python.list uv.tree uv.version
     yarn.list yarn.why"""
 )
+
+_READS_ALONE: Final = frozenset({"git", "npm.run"})
+"""Without anything else they say what they can do."""
 
 _TARGET: Final = re.compile(
     r"(?!.*(?:fix|write|update|deploy|publish|release|clean|install|format|push|migrate|drop))"
@@ -146,15 +155,19 @@ def purpose_of(command: SimpleCommand, functions: frozenset[str] = frozenset()) 
         return "reads"
     if name in SHELLS and arguments and _IS_GIVEN_SCRIPT.match(arguments[0]):
         return "reads"  # What is in the script counts by itself.
-    if name in _PASSES_ON:
+    if _passes_on(name, command):
         return "passes_on"
     return _purpose_by_subcommand(name, command)
+
+
+def _passes_on(name: str, command: SimpleCommand) -> bool:
+    return name in _PASSES_ON or (not command.fed and _FILTERS.match(command.text) is not None)
 
 
 def _inner(command: SimpleCommand) -> SimpleCommand | None:
     """The command in a transparent wrapper."""
     for one in command.inner():
-        if not (one.words[0].fixed and _OWN_ARGUMENT.match(one.words[0].text)):
+        if not _OWN_ARGUMENT.match(one.words[0].text):
             return one
     return None
 
@@ -168,7 +181,7 @@ def _purpose_by_subcommand(name: str, command: SimpleCommand) -> Purpose:
         if phrase in _BUILDS:
             changes = any(_CHANGES_SOURCES.match(word.text) for word in rest)
             return "unknown" if changes else "builds"
-        if phrase in _READS_BY_SUBCOMMAND and (phrase != "git" or not rest):
+        if phrase in _READS_BY_SUBCOMMAND or (phrase in _READS_ALONE and not rest):
             return "reads"
     return "reads" if name in _READS else "unknown"
 

@@ -2,7 +2,7 @@
 
 Rules come in one sequence, weakest layer first: built in, user, project, agent, session. The last
 rule that matches wins, and what no rule matches is asked about. A command line is judged by each
-command in it (`shell_commands`): all of them must be allowed, and one denial denies the whole.
+command in it (`enclosures`): all of them must be allowed, and one denial denies the whole.
 """
 
 from collections.abc import Iterable, Sequence
