@@ -160,28 +160,30 @@ def _written(parts: tuple[CallPart, ...]) -> list[str]:
     return [json.dumps(part.arguments, separators=(",", ":")) for part in parts]
 
 
-@pytest.mark.parametrize(
-    ("command", "permission"),
-    [
-        ("git status", "repository_programs"),
-        ("git diff", "repository_programs"),
-        ("git log -p", "repository_programs"),
-        ("ls && git show", "repository_programs"),
-        ("touch x", "bash"),
-    ],
-)
-async def test_b60_a_command_that_would_run_something_of_the_repository_asks(
-    frontend: Frontend, workspace: Path, traces: Path, command: str, permission: str
+@pytest.mark.parametrize("command", ["git status", "git diff", "git log -p", "ls && git show"])
+async def test_b60_what_git_runs_of_the_repository_runs_in_the_enclosure(
+    frontend: Frontend, workspace: Path, traces: Path, command: str
 ) -> None:
-    """No rule is loosened by what the repository says, nor by its own agent that is trusted."""
+    """A command that only reads is not asked about: what it executes can't write either."""
+    session_id = await frontend.session(
+        workspace, calls(bash(command)), text("done"), approve="never"
+    )
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    assert _ran(traces) == []
+
+
+async def test_b60_no_rule_is_loosened_by_an_agent_of_the_repository(
+    frontend: Frontend, workspace: Path, traces: Path
+) -> None:
     (workspace / ".tiller" / "config.toml").unlink()
     await trust(frontend, workspace)
     session_id = await frontend.session(
-        workspace, calls(bash(command)), text("done"), approve="ask", agent="evil"
+        workspace, calls(bash("touch x")), text("done"), approve="ask", agent="evil"
     )
     await frontend.say(session_id)
     request = await frontend.request_opened(session_id)
-    assert request.permission == permission
+    assert request.permission == "bash"
     await frontend.must(Answer(request.id, "reject"))
     assert (await frontend.turn_ended(session_id)).outcome == "blocked"
     assert _ran(traces) == []
@@ -262,16 +264,7 @@ async def trust(frontend: Frontend, workspace: Path) -> None:
     await frontend.must(Project(str(workspace), trust=True, digest=digest))
 
 
-async def test_b60_what_the_user_allows_of_it_runs(
-    frontend: Frontend, workspace: Path, traces: Path
-) -> None:
-    """The repository is hostile indeed: after a yes its programs do run."""
-    session_id = await frontend.session(
-        workspace, calls(bash("git status")), text("done"), approve="ask"
-    )
-    await frontend.say(session_id)
-    request = await frontend.request_opened(session_id)
-    assert "fsmonitor" in request.subjects
-    await frontend.must(Answer(request.id, "once"))
-    await frontend.turn_ended(session_id)
+async def test_b60_the_repository_is_hostile_indeed(workspace: Path, traces: Path) -> None:
+    """Outside of an enclosure its programs do run."""
+    await trio.run_process(["git", "status"], cwd=workspace, capture_stdout=True, check=False)
     assert "ran-git-core.fsmonitor" in _ran(traces)
