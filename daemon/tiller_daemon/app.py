@@ -52,6 +52,7 @@ from tiller_daemon.workspace.environment import (
     child_environment,
     without_secrets,
 )
+from tiller_daemon.workspace.homes import register
 from tiller_daemon.workspace.snapshots import Snapshots
 from tiller_daemon.workspace.starter import starting
 from tiller_daemon.workspace.tree import close_to_others, sweep
@@ -112,6 +113,7 @@ async def serve(
     async with AsyncExitStack() as stack:
         runtime = stack.enter_context(RuntimeDirectory(options.places.runtime))
         _make_private(options.places.state)
+        register(home(), (options.places.runtime, options.places.state))
         opened = await stack.enter_async_context(open_log(options.places.state / LOG_FILE))
         close_to_others()
         await sweep(opened.log_id)

@@ -15,6 +15,7 @@ from types import FrameType
 from tiller_daemon.config import Configuration, McpServer, Provider, Sourcegraph
 from tiller_daemon.workspace.enclosure import Enclosure
 from tiller_daemon.workspace.environment import child_environment
+from tiller_daemon.workspace.homes import registered
 from tiller_daemon.workspace.sandbox import Confiner, NotConfined
 from tiller_daemon.workspace.sandbox_search import find_sandbox
 from tiller_protocol.places import Places
@@ -31,6 +32,7 @@ def make_confiner(places: Places, configuration: Configuration) -> Confiner:
         os.environ,
         own=(places.runtime, places.state),
         kept=(places.config,),
+        own_now=lambda: registered(home()),
     )
     confiner.hide(key_files(configuration))
     return confiner
