@@ -1,4 +1,4 @@
-"""Escalation: what an enclosure stopped runs again in a looser one if the user says so, else not."""
+"""Escalation: what an enclosure stopped runs again in a looser one, if the user says so."""
 
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path

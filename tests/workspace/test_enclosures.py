@@ -14,10 +14,12 @@ from collections.abc import Generator
 from typing import Final
 
 import pytest
+import trio
 
 from support.jail import MECHANISMS, PYTHON, WHO, Jail, Mechanism, jail_of, sandbox_for
 from tiller_daemon.workspace.enclosure import Enclosure
 from tiller_daemon.workspace.sandbox_landlock import LIMITS as LANDLOCK_LIMITS
+from tiller_daemon.workspace.sandbox_search import bubblewrap_program
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they are for Linux")
 
@@ -43,10 +45,10 @@ NEVER: Final = {
     "write to the system": "echo x >/etc/tiller-probe",
     "write to /usr": "touch /usr/tiller-probe",
     # Kernel knobs.
-    "core_pattern": 'v=$(cat /proc/sys/kernel/core_pattern) && echo "$v" >/proc/sys/kernel/core_pattern',
+    "core_pattern": 'cd /proc/sys/kernel && v=$(cat core_pattern) && echo "$v" >core_pattern',
     "sysctl": "v=$(cat /proc/sys/vm/swappiness) && echo $v >/proc/sys/vm/swappiness",
     "sysrq": "echo h >/proc/sysrq-trigger",
-    "sys": "f=$(find /sys/kernel /sys/module -type f -perm -u=w 2>/dev/null | head -1); : 2>/dev/null >>$f",
+    "sys": "f=$(find /sys/kernel /sys/module -type f -perm -u=w | head -1); : >>$f",
     "dynamic cgroup": "mkdir /sys/fs/cgroup/tiller-probe",
     "kernel log": "head -c1 /dev/kmsg | grep -q .",
     "a block device": "mknod disk b 8 0 && head -c1 disk",
@@ -84,11 +86,13 @@ NEVER: Final = {
 
 EXECUTED: Final = {
     "a hook": "echo x >.git/hooks/pre-commit",
-    "hooks as a new directory": "rm -rf .git/hooks; mkdir .git/hooks && echo x >.git/hooks/pre-push",
+    "new hooks": "rm -rf .git/hooks; mkdir .git/hooks && echo x >.git/hooks/pre-push",
     "the configuration": "echo '[core] fsmonitor = evil' >>.git/config",
     "the configuration of a work tree": "echo x >.git/config.worktree",
     "commondir": "echo ../evil >.git/commondir",
-    "commondir in the background": "(setsid sh -c 'echo ../evil >.git/commondir' &) ; sleep 0.3; test -e .git/commondir",
+    "commondir in the background": (
+        "(setsid sh -c 'echo ../evil >.git/commondir' &) ; sleep 0.3; test -e .git/commondir"
+    ),
     "another git directory": "mv .git .git-old && mkdir -p .git/hooks && echo x >.git/hooks/evil",
     "attributes": "mkdir -p .git/info && echo '* filter=evil' >.git/info/attributes",
     "alternates": "echo /tmp >.git/objects/info/alternates",
@@ -123,7 +127,7 @@ READS_ONLY: Final = {
     "write with sort": "sort -o inside file",
     "write with xargs": "echo x | xargs -I{} -Ils sh -c 'echo >inside' ; test -e inside",
     "write with dash": "sh -c 'ls; [[ -f x || touch == P ]]'; test -e == ",
-    "write with a Unicode digit": "ls >&１; test -e １",
+    "write with a Unicode digit": "ls >&\uff11; test -e \uff11",
     "read the home": 'grep -q . "$HOME/.bash_history"',
     "read another directory": 'grep -q . "$HOME/other/notes"',
     "read through a link": "grep -q . link/notes",
@@ -237,7 +241,8 @@ NOT_TRIED: Final = {
 """What would touch this machine, or needs namespaces that are not there."""
 
 FAIL_ANYWAY: Final = {
-    "write with find", "a copy of one", "another name of one", "alternates", "write with sort", "a file that rules protect",
+    "write with find", "a copy of one", "another name of one", "alternates", "write with sort",
+    "a file that rules protect",
     "remove what is outside", "cut off what is outside", "a link for a directory", "sort",
     "read through a link", "read by a pattern", "read recursively", "read with find",
     "write through a link", "the nested repository", "commondir", "a commit", "a branch",
@@ -256,25 +261,17 @@ print(found.sandbox and found.sandbox.name, "|", found.instead)
 
 
 async def test_in_a_container_without_user_namespaces_landlock_holds_what_reads(jail: Jail) -> None:
-    prefix = jail.as_user("ordinary")
-    found = sandbox_for("bubblewrap", [], jail.root)
-    del prefix
-    outer = Enclosure.SESSION
-    assert found.sandbox
-    program = getattr(found.sandbox, "_program")  # noqa: B009 - what it was found with
-    done = subprocess.run(
-        [
-            program, "--unshare-user", "--disable-userns", "--dev-bind", "/", "/", "--uid", "1000",
-            "--", sys.executable, "-c", LINUX_CAPABLE,
-        ],
-        capture_output=True,
-        text=True,
+    sandbox_for("bubblewrap", [], jail.root)
+    without = ("--unshare-user", "--disable-userns", "--dev-bind", "/", "/", "--uid", "1000")
+    done = await trio.run_process(
+        [str(bubblewrap_program()), *without, "--", sys.executable, "-c", LINUX_CAPABLE],
+        capture_stdout=True,
+        capture_stderr=True,
         check=False,
-    )  # fmt: skip
-    del outer
-    if "Unknown option" in done.stderr:
+    )
+    if b"Unknown option" in done.stderr:
         pytest.skip("this bubblewrap can't take namespaces away")
-    assert done.stdout.startswith("landlock | bubblewrap does not work here"), done
+    assert done.stdout.startswith(b"landlock | bubblewrap does not work here"), done
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -306,7 +303,7 @@ async def test_an_empty_git_directory_does_not_become_a_repository_around_it(
     await jail.run(confined, script, place=jail.bare)
     assert not (jail.bare / "HEAD").exists()
     assert list((jail.bare / ".git").iterdir()) == []
-    subprocess.run(["git", "status"], cwd=jail.bare, check=False, capture_output=True)
+    await trio.run_process(["git", "status"], cwd=jail.bare, check=False, capture_stdout=True)
     assert not (jail.bare / "ran").exists()
 
 
