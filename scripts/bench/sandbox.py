@@ -1,7 +1,7 @@
-"""Where the time of a `bash` call in the sandbox goes: judging it, making its sandbox, the sandbox.
+"""Where the time of a `bash` call goes: judging it, making its enclosure, running in that.
 
 Each row is run in turns with the others, in one process, so that they share what the machine does
-meanwhile. The last row holds the second and the fourth. As an ordinary user: `setpriv --reuid 1000
+meanwhile. A row of an enclosure holds the making of it. As an ordinary user: `setpriv --reuid 1000
 --regid 1000 --clear-groups env HOME=/dev/shm/u TMPDIR=/dev/shm/u python scripts/bench/sandbox.py`.
 """
 
@@ -20,12 +20,13 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "daemon"), str(ROOT / "protocol")]
 
 from tiller_daemon.config import SandboxPolicy  # noqa: E402 - found there
+from tiller_daemon.policy.command_line import parse  # noqa: E402
 from tiller_daemon.policy.rules import decide  # noqa: E402
-from tiller_daemon.policy.shell_commands import parse_command  # noqa: E402
 from tiller_daemon.session.command_reach import needs_beyond  # noqa: E402
 from tiller_daemon.tools.bash import BASH, BashArguments  # noqa: E402
+from tiller_daemon.workspace.enclosure import Enclosure  # noqa: E402
 from tiller_daemon.workspace.sandbox import Confiner, Enclosed  # noqa: E402
-from tiller_daemon.workspace.sandbox_search import find_sandbox  # noqa: E402
+from tiller_daemon.workspace.sandbox_search import bubblewrap_program, find_sandbox  # noqa: E402
 
 COMMAND = "git status --short && ls -la src | head -20"
 NOTHING = ["bash", "-c", "true"]
@@ -33,7 +34,7 @@ NOTHING = ["bash", "-c", "true"]
 
 def judged(text: str, workspace: Path) -> None:
     """What a call is judged with: its needs, and twice what becomes of it."""
-    parse_command.cache_clear()
+    parse.cache_clear()
     needs = BASH.needs(BashArguments(text), workspace)
     needs = (*needs, *needs_beyond(needs, workspace))
     decide(needs, (), "ask")
@@ -70,25 +71,32 @@ def main() -> None:
     if found.sandbox is None:
         raise SystemExit(f"no sandbox: {found.problem}")
     with tempfile.TemporaryDirectory() as directory:
-        workspace = Path(directory).resolve()
+        workspace, spill = Path(directory).resolve() / "w", Path(directory).resolve() / "spill"
+        spill.mkdir()
         subprocess.run(["git", "init", "-q", str(workspace)], check=True)
         (workspace / "src").mkdir()
         confiner = Confiner(lambda: found, Path.home(), os.environ)
 
-        def make(execute: Callable[[Enclosed], None]) -> None:
-            confined = confiner.confined(SandboxPolicy(), workspace, workspace / "none")
+        def make(enclosure: Enclosure, execute: Callable[[Enclosed], None]) -> None:
+            confined = confiner.confined(enclosure, SandboxPolicy(), workspace, spill)
             assert confined is not None
             with confined.around(NOTHING) as enclosed:
                 execute(enclosed)
 
-        least = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+        def run_in(enclosure: Enclosure) -> Callable[[], None]:
+            return lambda: make(enclosure, lambda one: run(one.arguments, one.descriptors))
+
+        program = bubblewrap_program() or "bwrap"
+        least = [program, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
         least += ["--unshare-pid", "--unshare-ipc", "--unshare-net", "--", *NOTHING]
         rows: dict[str, Callable[[], object]] = {
             "judging the command": lambda: judged(COMMAND, workspace),
-            "making its sandbox": lambda: make(lambda _: None),
+            "making the build enclosure": lambda: make(Enclosure.BUILD, lambda _: None),
             "bash alone": lambda: run(NOTHING),
             "bash in the least of sandboxes": lambda: run(least),
-            "bash in its sandbox": lambda: make(lambda one: run(one.arguments, one.descriptors)),
+            "bash in the read-only enclosure": run_in(Enclosure.READ_ONLY),
+            "bash in the build enclosure": run_in(Enclosure.BUILD),
+            "bash in the session's": run_in(Enclosure.SESSION),
         }
         figures: dict[str, list[tuple[float, float]]] = {name: [] for name in rows}
         for _ in range(count):

@@ -1,28 +1,35 @@
 """Judges the command lines of the shell scripts that are installed on this machine.
 
 Nobody wrote them for this: they show how much of what people write is understood, and how fast.
-What is judged to only read is printed with `--reads`, for somebody to look for what does not; with
-`--run` it is run in a sandbox, and what it has changed there is printed.
+What would run unasked is printed with `--unasked`. With `--run` all of it is run, and everything of
+`tests/policy` with it, each line in its enclosure in a hostile workspace; what gets out is printed.
 """
 
 import argparse
+import collections
+import itertools
 import os
 import random
 import re
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "daemon"))
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "daemon"), str(ROOT / "protocol")]
 
-from tiller_daemon.config import SandboxPolicy
-from tiller_daemon.policy.shell_commands import parse_command
-from tiller_daemon.workspace.sandbox import Confiner
-from tiller_daemon.workspace.sandbox_search import find_sandbox
+import trio  # noqa: E402
+
+from policy.attack_lines import ATTACKS  # noqa: E402 - found there
+from policy.bypasses_of_working import HELD_BYPASSES  # noqa: E402
+from policy.command_lines import BYPASSES, HONEST  # noqa: E402
+from policy.questions import labelled  # noqa: E402
+from support.jail import bubblewrap_for, jail_of  # noqa: E402
+from support.unasked_lines import Line, Watch, make_hostile, unasked  # noqa: E402
+from tiller_daemon.policy.command_line import parse  # noqa: E402
 
 PLACES = ("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/share", "/etc", "/var/lib/dpkg/info")
 SHEBANG = re.compile(rb"#! ?/(?:usr/)?bin/(?:env )?(?:ba|da)?sh\b")
@@ -68,37 +75,27 @@ def is_valid(text: str) -> bool:
     return done.returncode == 0 and not done.stderr
 
 
-def run_all(lines: list[str]) -> list[str]:
-    """Run lines one after the other in a sandbox; returns those that changed something there."""
-    found = find_sandbox(sys.platform)
-    if found.sandbox is None:
-        raise SystemExit(f"no sandbox: {found.problem}")
-    changing: list[str] = []
-    with tempfile.TemporaryDirectory() as directory:
-        workspace = Path(directory).resolve()
-        confiner = Confiner(lambda: found, Path.home(), {}, temporary=())
-        confined = confiner.confined(SandboxPolicy(), workspace, workspace / "none")
-        assert confined is not None
-        (workspace / "f").write_text("text\n")
+def all_lines_of_tests() -> Iterator[str]:
+    """What people and attackers wrote for the tests."""
+    for name in ("agent_commands.txt", "script_lines.txt"):
+        yield from (line.text for line in labelled(name))
+    yield from (*BYPASSES, *HELD_BYPASSES, *HONEST, *(attack.text for attack in ATTACKS))
+
+
+async def run_all(lines: list[Line], who: str) -> int:
+    """Run lines one after the other, each in its enclosure; returns how many got something out."""
+    escaped = 0
+    with jail_of() as jail:
+        make_hostile(jail, lines)
+        found = bubblewrap_for(jail.as_user(who), jail.root)
+        if found.sandbox is None:
+            raise SystemExit(f"no sandbox: {found.problem}")
+        watch = Watch(jail, found)
         for line in lines:
-            before = _state(workspace)
-            with confined.around(["timeout", "2", "bash", "-c", line]) as enclosed:
-                subprocess.run(
-                    enclosed.arguments,
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    check=False,
-                    pass_fds=enclosed.descriptors,
-                )
-            if _state(workspace) != before:
-                changing.append(line)
-    return changing
-
-
-def _state(workspace: Path) -> list[tuple[str, int, int]]:
-    return sorted(
-        (str(path), path.lstat().st_size, path.lstat().st_mode) for path in workspace.rglob("*")
-    )
+            if got_out := await watch.run(line):
+                escaped += 1
+                print(f"{line.enclosure.name} {line.text!r}: {', '.join(got_out)}", flush=True)
+    return escaped
 
 
 def main() -> None:
@@ -106,43 +103,39 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--reads", action="store_true", help="print what only reads")
-    parser.add_argument("--doubts", action="store_true", help="print why others are uncertain")
-    parser.add_argument("--run", action="store_true", help="run what only reads in a sandbox")
+    parser.add_argument("--unasked", action="store_true", help="print what would run unasked")
+    parser.add_argument(
+        "--problems", action="store_true", help="print why others were not understood"
+    )
+    parser.add_argument("--run", action="store_true", help="run what would run unasked")
+    parser.add_argument("--who", choices=("root", "ordinary"), default="root", help="as whom")
     arguments = parser.parse_args()
     lines = sorted(command_lines())
     random.Random(arguments.seed).shuffle(lines)
-    chosen: list[str] = []
-    for line in lines:
-        if is_valid(line):
-            chosen.append(line)
-        if len(chosen) == arguments.count:
-            break
+    chosen = list(itertools.islice(filter(is_valid, lines), arguments.count))
     took_us: list[float] = []
-    certain = 0
-    reads: list[str] = []
-    doubts: dict[str, int] = {}
+    plain = 0
+    problems: collections.Counter[str] = collections.Counter()
     for line in chosen:
         began = time.perf_counter()
-        parsed = parse_command(line)
+        parsed = parse(line)
         took_us.append((time.perf_counter() - began) * 1e6)
-        certain += parsed.certain
-        if parsed.only_reads:
-            reads.append(line)
-        if not parsed.certain:
-            doubts[parsed.doubt] = doubts.get(parsed.doubt, 0) + 1
-    if arguments.reads:
-        print("\n".join(reads))
-    if arguments.run:
-        changing = run_all(reads)
-        print(f"{len(reads)} were run, {len(changing)} changed something", *changing, sep="\n  ")
+        plain += parsed.plain
+        problems[parsed.problem] += 1
+    free = unasked(chosen)
+    understood = problems.pop("", 0)
+    if arguments.unasked:
+        print(*(f"{line.enclosure.name:9} {line.text}" for line in free), sep="\n")
+    if arguments.problems:
+        print(*(f"{number:6} {problem}" for problem, number in problems.most_common()), sep="\n")
     count = len(chosen)
-    print(f"{count} of {len(lines)} lines: {certain} taken apart ({certain / count:.0%}), of which")
-    print(f"{len(reads)} only read; the others are asked about.")
-    print(f"{statistics.median(took_us):.0f} us each")
-    if arguments.doubts:
-        for doubt, number in sorted(doubts.items(), key=lambda one: -one[1])[:20]:
-            print(f"{number:6} {doubt}")
+    print(f"{count} of {len(lines)} lines: {understood} understood, {plain} plain,", end=" ")
+    print(f"{len(free)} run unasked; {statistics.median(took_us):.0f} us each")
+    if arguments.run:
+        free = unasked([*all_lines_of_tests(), *chosen])
+        escaped = trio.run(run_all, free, arguments.who)
+        print(f"{len(free)} were run as {arguments.who}, {escaped} got something out")
+        sys.exit(escaped > 0)
 
 
 if __name__ == "__main__":

@@ -9,14 +9,13 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "daemon"), str(ROOT / "protocol")]
 
-from policy.bypasses_of_working import HELD_BYPASSES  # noqa: E402 - found there
-from policy.command_lines import BYPASSES  # noqa: E402
-from policy.questions import asks, labelled  # noqa: E402
+from policy.questions import Labelled, default_verdict, is_held, labelled  # noqa: E402 - found there
 
 FILES = ("agent_commands.txt", "script_lines.txt")
 
@@ -26,42 +25,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--show", action="store_true", help="print what is asked needlessly")
     arguments = parser.parse_args()
-    took_us: list[float] = []
-    lines = needless = 0
     with tempfile.TemporaryDirectory() as directory:
-        workspace = Path(directory).resolve()
         for name in FILES:
-            count, found = _judge(name, workspace, took_us, show=arguments.show)
-            lines += count
-            needless += found
-        print(f"together: {needless} of {lines} = {needless / lines:.1%} are asked needlessly")
-        bypasses = list(dict.fromkeys((*BYPASSES, *HELD_BYPASSES)))
-        allowed = [text for text in bypasses if not asks(text, workspace)]
-        print(f"ways around the rules: {len(bypasses)}, allowed: {len(allowed)}")
-    print(f"{statistics.median(took_us):.0f} us each")
+            _judge(name, Path(directory).resolve(), show=arguments.show)
 
 
-def _judge(name: str, workspace: Path, took_us: list[float], *, show: bool) -> tuple[int, int]:
-    """Judge the lines of a file; returns how many there are, and how many asked needlessly."""
+def _judge(name: str, workspace: Path, *, show: bool) -> None:
+    """Judge the lines of a file and print how many ask needlessly, and where the others run."""
     lines = labelled(name)
     needless: list[str] = []
-    missing: list[str] = []
+    missing: list[Labelled] = []
+    became: Counter[tuple[str, str]] = Counter()
+    took_us: list[float] = []
     for line in lines:
         began = time.perf_counter()
-        asked = asks(line.text, workspace)
+        verdict = default_verdict(line.text, workspace)
         took_us.append((time.perf_counter() - began) * 1e6)
-        if asked and line.is_harmless:
+        asks = verdict.action != "allow"
+        became[line.label, "asks" if asks else verdict.enclosure.name] += 1
+        if asks and line.is_harmless:
             needless.append(line.text)
-        if not asked and not line.is_harmless:
-            missing.append(line.text)
+        if not line.is_harmless and not is_held(line, workspace):
+            missing.append(line)
     harmless = sum(line.is_harmless for line in lines)
-    of_all, of_harmless = len(needless) / len(lines), len(needless) / harmless
-    print(f"{name}: {len(lines)} lines, {harmless} of them harmless; needless questions:")
-    print(f"  {len(needless)} = {of_all:.1%} of all, {of_harmless:.1%} of the harmless;", end=" ")
-    print(f"missing ones: {len(missing)}")
+    print(f"{name}: {len(lines)} lines, {harmless} harmless;", end=" ")
+    print(f"{len(needless)} = {len(needless) / harmless:.1%} of them ask needlessly;", end=" ")
+    print(f"{len(missing)} others are not held; {statistics.median(took_us):.0f} us each")
+    for (label, where), count in sorted(became.items()):
+        print(f"  {label:9} {where:10} {count:5}")
     if show:
         print(*needless, *missing, sep="\n    ")
-    return len(lines), len(needless)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,79 @@
+"""Lines that run unasked are really run, in a hostile workspace: nothing gets out (B38).
+
+A sample of what people and attackers wrote; `scripts/soak/command_lines.py --run` runs all of it.
+"""
+
+import os
+import random
+import sys
+
+import pytest
+
+from policy.attack_lines import ATTACKS
+from policy.bypasses_of_working import HELD_BYPASSES
+from policy.command_lines import BYPASSES, HONEST
+from policy.questions import labelled
+from support.jail import WHO, jail_of, sandbox_for
+from support.unasked_lines import Line, Watch, make_hostile, unasked
+from tiller_daemon.workspace.enclosure import Enclosure
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they are for Linux")
+
+SEED = int(os.environ.get("TEST_SEED", "20261122"))
+SAMPLE = 75
+"""Lines for each user: some 15 s."""
+
+ATTACKING = unasked(attack.text for attack in ATTACKS)
+LINES = unasked(
+    [
+        *(
+            one.text
+            for name in ("agent_commands.txt", "script_lines.txt")
+            for one in labelled(name)
+        ),
+        *(*BYPASSES, *HELD_BYPASSES, *HONEST),
+    ]
+)
+
+
+def test_there_are_enough_lines_to_mean_something() -> None:
+    assert sum(line.enclosure is Enclosure.READ_ONLY for line in LINES) >= 1_500
+    assert sum(line.enclosure is Enclosure.BUILD for line in LINES) >= 300
+    assert len(ATTACKING) >= 25
+
+
+async def run_all(lines: list[Line], who: str) -> None:
+    with jail_of() as jail:
+        make_hostile(jail, lines)
+        prefix = jail.as_user(who)
+        watch = Watch(jail, sandbox_for("bubblewrap", prefix, jail.root))
+        escaped = {line: got_out for line in lines if (got_out := await watch.run(line))}
+    assert not escaped, f"TEST_SEED={SEED}: {escaped}"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("who", WHO)
+async def test_b38_whatever_runs_unasked_stays_in_its_enclosure(who: str) -> None:
+    builds = [line for line in LINES if line.enclosure is Enclosure.BUILD]
+    reads = [line for line in LINES if line.enclosure is Enclosure.READ_ONLY]
+    choose = random.Random(f"{SEED}-{who}")
+    chosen = [*choose.sample(reads, SAMPLE * 2 // 3), *choose.sample(builds, SAMPLE // 3)]
+    await run_all(chosen, who)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("who", WHO)
+async def test_b38_no_line_of_the_attack_gets_out(who: str) -> None:
+    await run_all(ATTACKING, who)
+
+
+async def test_the_tools_of_the_hostile_workspace_do_get_out_where_nothing_holds_them() -> None:
+    """Else these tests would show nothing."""
+    with jail_of() as jail:
+        build = Line("make test", Enclosure.BUILD)
+        make_hostile(jail, [build])
+        found = sandbox_for("bubblewrap", [], jail.root)
+        watch = Watch(jail, found)
+        await jail.run(jail.confined(found, Enclosure.SESSION), "tools/evil")
+        got_out = await watch.run(Line("true", Enclosure.READ_ONLY))
+    assert {"changed home/w/copied", "changed home/w/nested/.git/config"} <= {*got_out}

@@ -1,0 +1,126 @@
+"""Runs the command lines that run unasked, each in its own enclosure, and says what got out.
+
+The workspace is hostile: git's configuration, its `Makefile` and every tool that builds or tests
+are one program that tries to get out. No line is ever run without an enclosure.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from support.jail import AUTHOR, NOTES, PYTHON, SECRET, Jail
+from tiller_daemon.policy.command_line import parse
+from tiller_daemon.policy.enclosures import judge_line
+from tiller_daemon.policy.programs import purpose_of
+from tiller_daemon.policy.rules import BUILT_IN
+from tiller_daemon.workspace.enclosure import Enclosure
+from tiller_daemon.workspace.process import run_command
+from tiller_daemon.workspace.sandbox import Found
+from tiller_daemon.workspace.sandbox_paths import is_protected
+
+LINE_TIMEOUT_S: Final = 3.0
+"""A line that waits for something is ended."""
+
+PROTECTED_TEXT: Final = "what-rules-protect"
+NO_TOOLS: Final = frozenset({"bash", "sh", "env", "timeout", "time", "nohup", "xargs", "git", "cd"})
+"""What has to work for a tool to be run at all."""
+
+EVIL: Final = """#!/bin/bash
+[ "$BY_ITSELF" ] && exit
+export BY_ITSELF=1
+cat "$W/.env" "$HOME/.ssh/id" "$HOME/.netrc" "$HOME/.aws/credentials" "$RUNTIME/token"
+for f in "$OUT/executed" "$HOME/.bashrc" "$W/link/executed"; do echo x >>"$f"; done
+for f in .git/config .git/hooks/pre-commit .git/commondir nested/.git/config nested/.git/hooks/x \\
+    .claude/settings.json .vscode/tasks.json .tiller/config.toml; do
+    mkdir -p "$W/${f%/*}"; echo x >>"$W/$f"
+done
+mv "$W/.git" "$W/.moved"; cp "$W/.env" "$W/copied" && cat "$W/copied"
+git -C "$W" update-index --add --cacheinfo 160000,$(git -C "$W" rev-parse HEAD),nested
+(exec 3<>/dev/tcp/127.0.0.1/$PORT)
+"$PYTHON" -c 'import socket, sys; socket.socket(1).connect(sys.argv[1])' "$OUT/agent.sock"
+(setsid sh -c 'sleep 0.1; echo x >"$W/.git/commondir"; echo x >"$OUT/executed"' &)
+exit 0
+"""
+
+
+class Line(NamedTuple):
+    """A line, and where it runs unasked."""
+
+    text: str
+    enclosure: Enclosure
+
+
+def unasked(lines: Iterable[str]) -> list[Line]:
+    """Those of the lines that need no question where builds can be enclosed, each once."""
+    found: list[Line] = []
+    for text in dict.fromkeys(lines):
+        verdict = judge_line(text, "bash", BUILT_IN, Enclosure.BUILD)
+        # No program can be given a NUL, nor what is no Unicode.
+        if verdict.action == "allow" and "\0" not in text:
+            found.append(Line(text, verdict.enclosure))
+    return found
+
+
+def make_hostile(jail: Jail, lines: Iterable[Line]) -> None:
+    """Let git and every program that the lines build or test with run `EVIL`."""
+    tools = jail.workspace / "tools"
+    tools.mkdir()
+    evil = tools / "evil"
+    evil.write_text(EVIL)
+    evil.chmod(0o755)
+    commands = (command for line in lines for command in parse(line.text).commands)
+    for name in {one.name for one in commands if purpose_of(one) == "builds"} - NO_TOOLS:
+        if name and not (tools / name).exists():
+            (tools / name).symlink_to("evil")
+    (jail.workspace / "Makefile").write_text(f"%:\n\t{evil}\n")
+    for path in (".git", "nested/.git"):
+        with (jail.workspace / path / "config").open("a") as config:
+            config.write(f"[core]\n\tfsmonitor = {evil}\n\tpager = {evil}\n")
+
+
+class Watch:
+    """Runs lines in a jail and compares what there is before and after each."""
+
+    def __init__(self, jail: Jail, found: Found) -> None:
+        self._jail, self._found = jail, found
+        self._before = jail.state()
+
+    async def run(self, line: Line) -> list[str]:
+        """Run a line in its enclosure; returns what it did that it may not."""
+        confined = self._jail.confined(self._found, line.enclosure)
+        assert confined is not None
+        assert confined.enclosure is line.enclosure
+        self._jail.said = ""
+        await run_command(
+            ["bash", "-c", line.text],
+            directory=self._jail.workspace,
+            variables=self._variables(),
+            receive=self._jail.receive,
+            timeout_s=LINE_TIMEOUT_S,
+            confined=confined,
+        )
+        after = self._jail.state()
+        builds = line.enclosure is Enclosure.BUILD
+        changed = {path for path, _ in self._before.items() ^ after.items()}
+        self._before = after
+        found = [
+            f"changed {path}" for path in sorted(changed) if not builds or not _may_build(path)
+        ]
+        secrets = (SECRET, PROTECTED_TEXT) if builds else (SECRET, PROTECTED_TEXT, NOTES)
+        found += [f"printed {text}" for text in secrets if text in self._jail.said]
+        return found + [f"connected to {name}" for name in sorted(self._jail.connected())]
+
+    def _variables(self) -> Mapping[str, str]:
+        jail = self._jail
+        return {
+            "PATH": f"{jail.workspace}/tools:{os.environ['PATH']}", "HOME": str(jail.home),
+            "W": str(jail.workspace), "OUT": str(jail.out), "RUNTIME": str(jail.runtime),
+            "PORT": str(jail.listeners["tcp"].getsockname()[1]), "PYTHON": PYTHON, **AUTHOR,
+        }  # fmt: skip
+
+
+def _may_build(path: str) -> bool:
+    """Whether a build may change it: what lies in the workspace and makes nobody run anything."""
+    within = Path(path).parts[:2] == ("home", "w")
+    return within and path != "home/w/.env" and not is_protected(path)
