@@ -185,3 +185,8 @@ def test_g13_no_cut_lets_a_key_through_and_the_rest_is_as_it_was(
     taken_out = r"(?:|s|sk|sk-)\[secret\]"  # three characters are no key, and wait for nothing
     expected = taken_out.join(re.escape(part) for part in f"{text}.".split(KEY))
     assert re.fullmatch(expected, whole)
+
+
+async def test_a_placeholder_for_a_key_stays_a_word_in_what_is_written() -> None:
+    saying: Saying = [TextDelta("base_url of lm-studio"), ToolCallDelta(0, '{"a": "lm-studio"}')]
+    assert await heard(saying, "lm-studio") == saying

@@ -7,6 +7,7 @@ that comes out here, also when a key comes in pieces.
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from typing import Final
 
 from msgspec import structs
 
@@ -25,6 +26,10 @@ from tiller_daemon.models.base import (
 )
 from tiller_daemon.workspace.spellings import Spellings, TextRedaction, spellings_of
 
+KEY_CHARS_MIN: Final = 12
+"""A shorter key is the placeholder of a local server, such as `lm-studio`: a word that may well stand
+in what a model writes. To take it out would damage files."""
+
 
 class RedactedModel:
     """A `ModelClient` that says what `inner` says, without what `secrets` gives."""
@@ -40,7 +45,7 @@ class RedactedModel:
             async with aclosing(self._inner.stream(request)) as events:
                 async for event in events:
                     # Not before: a key may be fetched for this request, or renewed.
-                    redaction = redaction or _Redaction(spellings_of(self._secrets()))
+                    redaction = redaction or _Redaction(self._spellings())
                     if redaction.passes(event):
                         yield event
                         continue
@@ -50,7 +55,10 @@ class RedactedModel:
             if redaction:
                 for shown in redaction.end():
                     yield shown
-            raise _without(spellings_of(self._secrets()), error) from None
+            raise _without(self._spellings(), error) from None
+
+    def _spellings(self) -> Spellings:
+        return spellings_of(tuple(one for one in self._secrets() if len(one) >= KEY_CHARS_MIN))
 
 
 class _Redaction:

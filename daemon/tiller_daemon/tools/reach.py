@@ -59,10 +59,12 @@ def directory_needs(permission: str, location: Location, *, title: str) -> tuple
 def _needs(
     permission: str, places: Sequence[tuple[Location, str]], title: str, detail: str
 ) -> tuple[Need, ...]:
+    subjects = tuple(location.text for location, _ in places)
     wanted = Need(
         permission,
-        tuple(location.text for location, _ in places),
-        always=("*",),
+        subjects,
+        # Reading is only asked about for the file's own sake, so no other is allowed with it.
+        always=tuple(map(_exactly, subjects)) if permission == "read" else ("*",),
         kind="path",
         title=title,
         detail=detail,
@@ -73,8 +75,7 @@ def _needs(
     )
     if not beyond:
         return (wanted,)
-    # In the patterns of rules a backslash takes the meaning from a star.
-    patterns = [re.sub(r"([*?\\])", r"\\\1", directory) for directory in beyond]
+    patterns = [_exactly(directory) for directory in beyond]
     outside = Need(
         "external_directory",
         beyond,
@@ -83,3 +84,8 @@ def _needs(
         title=f"Leave the workspace: {title}",
     )
     return (wanted, outside)
+
+
+def _exactly(text: str) -> str:
+    """The pattern that matches this and nothing else: a backslash takes the meaning from a sign."""
+    return re.sub(r"([*?\\])", r"\\\1", text)
