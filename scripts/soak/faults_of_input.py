@@ -90,8 +90,8 @@ CALLS = (
     Fault(
         "G11 a call that writes is in the log before it begins",
         TURN + "call.py",
-        "        await ports.committed()",
-        "        pass",
+        'effect == "write":\n        await ports.committed()',
+        'effect == "write":\n        pass',
     ),
     Fault(
         "B33 a stream that failed leaves no call behind",

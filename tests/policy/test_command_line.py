@@ -163,6 +163,7 @@ def test_a_line_that_evaluates_or_sets_something_is_not_plain(text):
 @pytest.mark.parametrize("sign", ["\u00a0", "\u200b", "\u202e", "\u3000", "\r", "\f", "\0", "\x85"])
 def test_a_line_with_a_sign_that_nobody_sees_is_not_plain(sign):
     assert not parse(f"ls{sign} x").plain
+    assert not parse(f"ls x{sign}y").plain
 
 
 def test_an_implicit_cat_is_not_plain():

@@ -84,9 +84,6 @@ _INVISIBLE: Final = re.compile(
 _UNSURE_WORD: Final = re.compile(r"\s|[{}]|\A[!#=~]|\A(?:time|coproc|function|select)\Z")
 """Unquoted words that a shell may take for something other than a plain word."""
 
-_DIVIDES: Final = re.compile(r"[ \t\n;&|()]?\Z")
-"""What may stand around a redirection."""
-
 _NAME: Final = re.compile(r"[A-Za-z0-9_./+@:%-]+\Z|\[\[?\Z", re.ASCII)
 _HEREDOC_END: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 _NOWHERE: Final = re.compile(r"/dev/(?:null|stdout|stderr|tty)\Z")
@@ -289,11 +286,7 @@ class _Reader:
     def _redirect(self, node: Node) -> None:
         tokens = [child.type for child in node.children if not child.is_named]
         targets = [child for child in node.named_children if child.type != "file_descriptor"]
-        around = (
-            self._text(node.start_byte - 1, node.start_byte),
-            self._text(node.end_byte, node.end_byte + 1),
-        )
-        if len(targets) != 1 or not all(map(_DIVIDES.match, around)):
+        if len(targets) != 1:
             # `>&-`, or words of the command that stand behind the target of its redirection.
             self.plain = False
         for target in targets[:1]:
