@@ -27,8 +27,8 @@ from tiller_daemon.models.base import (
 from tiller_daemon.workspace.spellings import Spellings, TextRedaction, spellings_of
 
 KEY_CHARS_MIN: Final = 12
-"""A shorter key is the placeholder of a local server, such as `lm-studio`: a word that may well stand
-in what a model writes. To take it out would damage files."""
+"""A shorter key is the placeholder of a local server, such as `lm-studio`: a word that may well
+stand in what a model writes. To take it out would damage files."""
 
 
 class RedactedModel:
