@@ -15,7 +15,7 @@ from tiller_protocol.items import BackgroundCommand, ToolCall
 from tiller_protocol.ops import Interrupt, SessionArchive, SessionDelete, Shutdown
 from tiller_protocol.settings import Rule
 
-SERVER = "echo pid $$; read -r line; echo got $line; sleep 1000"
+SERVER = "echo pid $$; touch served; read -r line; echo got $line; sleep 1000"
 
 
 def start(command: str, **more: object) -> CallPart:
@@ -139,7 +139,7 @@ async def test_a_terminal_is_there_for_those_who_want_one(
     await frontend.turn_ended(session_id)
     plain, _, typed = frontend.completed_calls(session_id)
     assert plain.state == "completed"
-    assert "/dev/pts/" in plain.output
+    assert "/dev/" in plain.output
     assert "40 120" in plain.output
     assert "\r" not in plain.output
     assert "caught" in typed.output

@@ -203,7 +203,7 @@ def test_g13_the_key_reaches_the_provider_and_nothing_else(
 ) -> None:
     """Not the log, events, output, spill files, arguments, nor a command's environment."""
     home = new_home(
-        config_for(aimock),
+        f'env_keep = ["PLAIN", "CURL_OPTIONS"]\n{config_for(aimock)}',
         PEER_KEY=KEY,
         CURL_OPTIONS=f"-H 'Authorization: Bearer {KEY}'",
         PLAIN="is seen",
