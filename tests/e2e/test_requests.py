@@ -145,7 +145,7 @@ async def test_b37_a_rejection_tells_the_model_why_and_ends_the_turn_blocked(
     )
     await frontend.say(session_id)
     await frontend.request_opened(session_id, 2)
-    asked = _about(frontend, session_id, "cat a.env")
+    asked = next(r for r in _opened(frontend, session_id) if "cat a.env" in r.title)
     await frontend.must(Answer(asked.id, "reject", "use b.txt"))
     assert (await frontend.turn_ended(session_id)).outcome == "blocked"
     assert [r.resolution for r in _resolved(frontend, session_id)] == ["reject", "reject"]

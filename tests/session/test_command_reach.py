@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tiller_daemon.policy.rules import decide, rules_of_always
+from tiller_daemon.policy.rules import BUILT_IN, decide, evaluate, rules_of_always
 from tiller_daemon.session.command_reach import needs_beyond, needs_without_sandbox
 from tiller_daemon.tools.base import Need
 from tiller_daemon.workspace.enclosure import Enclosure
@@ -19,8 +19,13 @@ def command(text: str) -> Need:
 
 
 def beyond(text: str, workspace: Path, *rules: Rule) -> list[tuple[str, tuple[str, ...]]]:
-    found = needs_beyond([command(text)], workspace, rules)
-    return [(need.permission, need.subjects) for need in found]
+    """What a line needs besides, and is not simply allowed."""
+    asked: dict[str, tuple[str, ...]] = {}
+    for need in needs_beyond([command(text)], workspace):
+        for subject in need.subjects:
+            if evaluate(need.permission, subject, (*BUILT_IN, *rules)) != "allow":
+                asked[need.permission] = (*asked.get(need.permission, ()), subject)
+    return list(asked.items())
 
 
 @pytest.fixture

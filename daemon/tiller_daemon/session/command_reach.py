@@ -13,12 +13,11 @@ from pathlib import Path
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.command_line import SimpleCommand, parse, word_set
 from tiller_daemon.policy.enclosures import UNSANDBOXED, needed_enclosure, seems_to_read
-from tiller_daemon.policy.rules import BUILT_IN, PROTECTED_PATH, evaluate
+from tiller_daemon.policy.rules import PROTECTED_PATH
 from tiller_daemon.tools.base import Need
 from tiller_daemon.workspace.enclosure import Enclosure
 from tiller_daemon.workspace.paths import PathProblem, locate, printable
 from tiller_daemon.workspace.sandbox_paths import is_protected
-from tiller_protocol.settings import Rule
 
 OF_ITS_OWN = re.compile(r"/(?:(?:proc|dev|sys)(?:/|\Z)|\Z)")
 """Places of the kernel: an enclosure has its own, and this process looks at its own."""
@@ -33,15 +32,13 @@ _PARTS = re.compile(r"[=:]")
 """What stands before a path in a word: `--file=.env`, `HEAD:.env`."""
 
 
-def needs_beyond(
-    needs: Sequence[Need], workspace: Path, rules: Sequence[Rule] = ()
-) -> tuple[Need, ...]:
+def needs_beyond(needs: Sequence[Need], workspace: Path) -> tuple[Need, ...]:
     """What a call needs besides: to see what is hidden, and to write what is executed."""
     lines = [text for need in needs if need.kind == "command" for text in need.subjects]
     reading = [line for line in lines if needed_enclosure(line) < Enclosure.SESSION]
     return (
         *_needs_outside(reading, workspace),
-        *_needs_protected_files(reading, workspace, rules),
+        *_needs_files(reading, workspace),
         *_needs_protected_paths(needs),
     )
 
@@ -97,22 +94,17 @@ def _needs_outside(lines: Sequence[str], workspace: Path) -> tuple[Need, ...]:
     return _needs("external_directory", found, f"Look outside the workspace: {_shown(lines)}")
 
 
-def _needs_protected_files(
-    lines: Sequence[str], workspace: Path, rules: Sequence[Rule]
-) -> tuple[Need, ...]:
-    layers = (*BUILT_IN, *rules)
+def _needs_files(lines: Sequence[str], workspace: Path) -> tuple[Need, ...]:
+    """The files that a line names, whatever rules say of them: that is looked up when it counts."""
     found: dict[str, None] = {}
     for path in _paths(lines, names_too=False):
         try:
             location = locate(workspace, path)
         except PathProblem:
             continue
-        if not location.inside or not location.path.is_file():
-            continue
-        name = printable(location.path.relative_to(workspace.resolve()))
-        if evaluate("read", name, layers) != "allow":
-            found[name] = None
-    return _needs("read", found, f"Show files that rules protect: {_shown(lines)}")
+        if location.inside and location.path.is_file():
+            found[printable(location.path.relative_to(workspace.resolve()))] = None
+    return _needs("read", found, f"Show what is in files: {_shown(lines)}")
 
 
 def _needs(permission: str, subjects: Iterable[str], title: str) -> tuple[Need, ...]:

@@ -92,16 +92,20 @@ class Enclosing:
             workspace,
             self.spill_directory,
             masked=tuple(self._masked(findings, enclosure)),
-            revealed=[
-                workspace / subject
-                for need in needs
-                if need.permission in REVEALING
-                for subject in need.subjects
-            ],
+            revealed=tuple(self._revealed(needs, findings)),
             read_only=findings.repositories if enclosure is Enclosure.BUILD else (),
             lasting=lasting,
         )
         return Enclosed(confined, findings.repositories)
+
+    def _revealed(self, needs: Sequence[Need], findings: Findings) -> Iterator[Path]:
+        """What the call was allowed to see although its enclosure hides it."""
+        workspace = Path(self.context.workspace).resolve()
+        for need in needs:
+            for subject in need.subjects if need.permission in REVEALING else ():
+                path = workspace / subject
+                if need.permission != "read" or path in findings.protected:
+                    yield path
 
     def _masked(self, findings: Findings, enclosure: Enclosure) -> Iterator[Path]:
         """The protected files; one that a person allowed is kept from those that rules deny."""

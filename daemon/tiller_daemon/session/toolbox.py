@@ -260,7 +260,7 @@ class Toolbox:
 
     def _needs(self, tool: Tool, arguments: Any, workspace: Path) -> tuple[Need, ...]:  # noqa: ANN401
         needs = tool.needs(arguments, workspace)
-        needs = (*needs, *needs_beyond(needs, workspace, self.permission.rules()))
+        needs = (*needs, *needs_beyond(needs, workspace))
         if not _commands(needs):
             return needs
         most = self.enclosing.most_unasked
