@@ -52,13 +52,17 @@ texts = st.text(max_size=20)
 ids = st.sampled_from(["", "c1", "c2", "call_0", "call_1", "a b", "x" * 150, "ünï"])
 states = st.sampled_from(["streaming", "completed", "interrupted", "discarded"])
 images = st.lists(st.just(PIXEL) | st.just(Image("image/bmp", b"")), max_size=2).map(tuple)
+CITATION = {
+    "type": "web_search_result_location", "url": "u", "title": "t", "cited_text": "c",
+    "encrypted_index": "e",
+}  # fmt: skip
 kinds = st.sampled_from(
     [
         {"type": "thinking", "thinking": "", "signature": "s"},
         {"type": "redacted_thinking", "data": "d"},
         {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}},
         {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []},
-        {"type": "text", "citations": [{"url": "u"}]},
+        {"type": "text", "citations": [CITATION]},
     ]
 )
 opaques = st.builds(
