@@ -20,9 +20,12 @@ def tell_instructions(needs: Iterable[Need], environment: ToolEnvironment) -> st
     """Return what the model is to be told beside the result of a call that needed `needs`.
 
     Empty when the call used no file in such a directory, or when the model was told already. Of
-    instructions that may not be read unasked it is told that they are there. Reads a few small
-    files.
+    instructions that may not be read unasked it is told that they are there. A command tells
+    nothing: the files that it names are only part of what it uses. Reads a few small files.
     """
+    needs = tuple(needs)
+    if any(need.kind == "command" for need in needs):
+        return ""
     below = [s for need in needs if need.kind == "path" for s in need.subjects if _is_below(s)]
     if not below:
         return ""
