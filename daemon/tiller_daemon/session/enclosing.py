@@ -144,4 +144,7 @@ class Enclosing:
         try:
             return scanner.look()
         except TooLarge as problem:
-            raise ToolFailure(f"{problem}: commands can't be run in it.") from None
+            raise ToolFailure(
+                f"{problem}, too many to protect files in it. Start the session in a directory "
+                "below it."
+            ) from None

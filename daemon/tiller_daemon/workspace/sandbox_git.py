@@ -152,7 +152,7 @@ class GitOverlay:
             names = ", ".join(left[:NAMED_MAX]) + (" …" if len(left) > NAMED_MAX else "")
             self._told(
                 f"Git may execute what is in {names}: what the command wrote there was not kept. "
-                f"Who wants it has to run the command outside of the sandbox."
+                f"To keep it, run the command outside the sandbox."
             )
 
     def _problem(self, taken: list[_Change], unsafe: list[str]) -> str:
