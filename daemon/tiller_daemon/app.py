@@ -27,35 +27,35 @@ from tiller_daemon.code_search import CodeSearch
 from tiller_daemon.config import Configuration, LiveConfiguration, Projects
 from tiller_daemon.config.http_proxy import proxies_of
 from tiller_daemon.confining import home, key_files, make_confiner
+from tiller_daemon.files.changes import recover_changes
 from tiller_daemon.hooks.runner import HookRunner
 from tiller_daemon.lsp.recipes import list_recipes
 from tiller_daemon.lsp.servers import LanguageServers
-from tiller_daemon.mcp.means import Means
+from tiller_daemon.mcp.environment import Means
 from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.policy.rules import BUILT_IN as BUILT_IN_RULES
 from tiller_daemon.policy.rules import evaluate
 from tiller_daemon.private import make_directory, tighten
-from tiller_daemon.providers import Providers
-from tiller_daemon.ready import tell_service_manager
-from tiller_daemon.server import Server
-from tiller_daemon.session.services import Services
-from tiller_daemon.session.supervisor import Supervisor
-from tiller_daemon.store.base import Log
-from tiller_daemon.store.log import open_log
-from tiller_daemon.tools import BUILT_IN
-from tiller_daemon.transport.nng import NngTransport
-from tiller_daemon.transport.runtime import RuntimeDirectory
-from tiller_daemon.workspace.changes import recover_changes
-from tiller_daemon.workspace.environment import (
+from tiller_daemon.processes.environment import (
     CALL_MARKER,
     DAEMON_MARKER,
     child_environment,
     without_secrets,
 )
-from tiller_daemon.workspace.homes import register
-from tiller_daemon.workspace.snapshots import Snapshots
-from tiller_daemon.workspace.starter import starting
-from tiller_daemon.workspace.tree import close_to_others, sweep
+from tiller_daemon.processes.process_tree import close_to_others, sweep
+from tiller_daemon.processes.starter import starting
+from tiller_daemon.providers import Providers
+from tiller_daemon.ready import tell_service_manager
+from tiller_daemon.sandbox.daemon_registry import register
+from tiller_daemon.server import Server
+from tiller_daemon.session.services import Services
+from tiller_daemon.session.supervisor import Supervisor
+from tiller_daemon.snapshots.snapshots import Snapshots
+from tiller_daemon.store.base import Log
+from tiller_daemon.store.log import open_log
+from tiller_daemon.tools import BUILT_IN
+from tiller_daemon.transport.nng import NngTransport
+from tiller_daemon.transport.runtime import RuntimeDirectory
 from tiller_protocol.answers import ModelSummary
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
 from tiller_protocol.ids import ULID_RANDOM_BYTES, ulid

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from tiller_daemon.config import Sourcegraph
 from tiller_daemon.models.keys import Key, KeyProblem, NoKey, find_key
 from tiller_daemon.tools.base import Tool, ToolFailure
-from tiller_daemon.tools.sourcegraph import make_sourcegraph
+from tiller_daemon.tools.web.sourcegraph import make_sourcegraph
 
 
 class CodeSearch:

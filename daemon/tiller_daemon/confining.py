@@ -13,11 +13,11 @@ from pathlib import Path
 from types import FrameType
 
 from tiller_daemon.config import Configuration, McpServer, Provider, Sourcegraph
-from tiller_daemon.workspace.enclosure import Enclosure
-from tiller_daemon.workspace.environment import child_environment
-from tiller_daemon.workspace.homes import registered
-from tiller_daemon.workspace.sandbox import Confiner, NotConfined
-from tiller_daemon.workspace.sandbox_search import find_sandbox
+from tiller_daemon.processes.environment import child_environment
+from tiller_daemon.sandbox.confinement import Confiner, NotConfined
+from tiller_daemon.sandbox.daemon_registry import registered
+from tiller_daemon.sandbox.detect import find_sandbox
+from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_protocol.places import Places
 
 NO_SANDBOX = 1

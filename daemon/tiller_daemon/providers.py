@@ -13,18 +13,18 @@ from tiller_daemon.config import Api, Configuration, Model, Provider
 from tiller_daemon.config.options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.models.base import ModelClient, ModelError
-from tiller_daemon.models.catalog import Catalog, is_public
-from tiller_daemon.models.facts import Facts, Question
+from tiller_daemon.models.catalog.catalog import Catalog, is_public
+from tiller_daemon.models.catalog.facts import Facts, Question
+from tiller_daemon.models.catalog.listing import Listing
+from tiller_daemon.models.catalog.local_servers import list_local_servers
 from tiller_daemon.models.images import WithoutImages
-from tiller_daemon.models.listing import Listing
-from tiller_daemon.models.local_servers import list_local_servers
 from tiller_daemon.models.provider import ProviderInUse
 from tiller_daemon.models.recording import RecordedModel
 from tiller_daemon.models.redacted import RedactedModel
+from tiller_daemon.processes.environment import is_secret_header
+from tiller_daemon.redaction.spellings import hide
 from tiller_daemon.session.services import ChosenModel
 from tiller_daemon.tools.similar import did_you_mean
-from tiller_daemon.workspace.environment import is_secret_header
-from tiller_daemon.workspace.spellings import hide
 from tiller_protocol.answers import ModelSummary
 from tiller_protocol.items import Usage
 

@@ -13,10 +13,10 @@ import trio
 
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.session.agents import list_agents
 from tiller_daemon.session.checks import check_workspace
 from tiller_daemon.session.reading import may_read
 from tiller_daemon.session.services import Services
+from tiller_daemon.session.sub_agents.agents import list_agents
 from tiller_daemon.session.supervisor import Supervisor
 from tiller_daemon.session.trust import answer_project, trusted_place
 from tiller_daemon.workspace.commands import list_commands

@@ -21,11 +21,11 @@ import trio
 from table import Row, print_rows
 
 from tiller_daemon.policy.readable import Readable
-from tiller_daemon.tools.apply_patch import APPLY_PATCH
 from tiller_daemon.tools.base import FileVersions, Tool, ToolEnvironment
-from tiller_daemon.tools.edit import EDIT
+from tiller_daemon.tools.editing.apply_patch import APPLY_PATCH
+from tiller_daemon.tools.editing.edit import EDIT
+from tiller_daemon.tools.editing.write import WRITE
 from tiller_daemon.tools.read import READ
-from tiller_daemon.tools.write import WRITE
 
 FILES = 10
 LINES = "".join(f"line {number} of an ordinary file\n" for number in range(200))

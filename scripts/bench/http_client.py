@@ -19,8 +19,8 @@ from model_server import MARK, Play
 
 from tiller_daemon.config import Provider
 from tiller_daemon.models.base import ModelRequest, ToolSpec
-from tiller_daemon.models.http_client import HttpClient
-from tiller_daemon.models.openai_chat import OpenAIChat
+from tiller_daemon.models.dialects.openai_chat.adapter import OpenAIChat
+from tiller_daemon.models.http.client import HttpClient
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import UserMessage
 

@@ -22,7 +22,7 @@ from table import Row, print_rows
 from tiller_daemon.config.language_servers import KNOWN
 from tiller_daemon.lsp.recipes import Recipe, find_program
 from tiller_daemon.lsp.servers import LanguageServers
-from tiller_daemon.workspace.environment import DAEMON_MARKER, child_environment
+from tiller_daemon.processes.environment import DAEMON_MARKER, child_environment
 
 MARK = f"bench-{os.getpid()}"
 LINES = 100

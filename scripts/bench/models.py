@@ -25,11 +25,11 @@ from msgspec import Struct
 from table import Row, print_rows
 
 from tiller_daemon.config import Provider
-from tiller_daemon.models.anthropic_messages import AnthropicMessages
 from tiller_daemon.models.base import Finished, ModelRequest, TextDelta
-from tiller_daemon.models.http_client import HttpClient
-from tiller_daemon.models.openai_chat import OpenAIChat
-from tiller_daemon.models.openai_responses import OpenAIResponses
+from tiller_daemon.models.dialects.anthropic_messages.adapter import AnthropicMessages
+from tiller_daemon.models.dialects.openai_chat.adapter import OpenAIChat
+from tiller_daemon.models.dialects.openai_responses.adapter import OpenAIResponses
+from tiller_daemon.models.http.client import HttpClient
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import UserMessage
 

@@ -20,13 +20,13 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "daemon"), str(ROOT / "protocol")]
 
 from tiller_daemon.config import SandboxPolicy  # noqa: E402 - found there
-from tiller_daemon.policy.command_line import parse  # noqa: E402
 from tiller_daemon.policy.rules import decide  # noqa: E402
-from tiller_daemon.session.command_reach import needs_beyond  # noqa: E402
-from tiller_daemon.tools.bash import BASH, BashArguments  # noqa: E402
-from tiller_daemon.workspace.enclosure import Enclosure  # noqa: E402
-from tiller_daemon.workspace.sandbox import Confiner, Enclosed  # noqa: E402
-from tiller_daemon.workspace.sandbox_search import bubblewrap_program, find_sandbox  # noqa: E402
+from tiller_daemon.policy.shell.command_line import parse  # noqa: E402
+from tiller_daemon.sandbox.confinement import Confiner, Enclosed  # noqa: E402
+from tiller_daemon.sandbox.detect import bubblewrap_program, find_sandbox  # noqa: E402
+from tiller_daemon.sandbox.enclosure import Enclosure  # noqa: E402
+from tiller_daemon.session.calls.command_reach import needs_beyond  # noqa: E402
+from tiller_daemon.tools.commands.bash import BASH, BashArguments  # noqa: E402
 
 COMMAND = "git status --short && ls -la src | head -20"
 NOTHING = ["bash", "-c", "true"]

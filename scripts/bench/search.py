@@ -28,12 +28,12 @@ import trio
 from table import Row, print_rows
 
 from tiller_daemon.policy.readable import Readable
-from tiller_daemon.tools import search_plain
+from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.tools.base import FileVersions, Tool, ToolEnvironment
-from tiller_daemon.tools.glob import GLOB
-from tiller_daemon.tools.grep import GREP
-from tiller_daemon.tools.search import ALWAYS, find_ripgrep
-from tiller_daemon.workspace.environment import child_environment
+from tiller_daemon.tools.search import search_plain
+from tiller_daemon.tools.search.glob import GLOB
+from tiller_daemon.tools.search.grep import GREP
+from tiller_daemon.tools.search.ripgrep import ALWAYS, find_ripgrep
 
 FILES_PER_FOLDER = 100
 PLAIN_RUNS = 3

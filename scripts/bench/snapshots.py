@@ -22,7 +22,7 @@ from table import Row, print_rows
 
 from tiller_daemon.policy.rules import BUILT_IN, evaluate
 from tiller_daemon.session.reverting import moves_back
-from tiller_daemon.workspace.snapshots import Snapshots
+from tiller_daemon.snapshots.snapshots import Snapshots
 
 FILES = 5_000
 FILE_BYTES = 2_000

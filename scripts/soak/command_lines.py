@@ -23,13 +23,13 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "daemon"), str(ROOT / "protocol"
 
 import trio  # noqa: E402
 
-from policy.attack_lines import ATTACKS  # noqa: E402 - found there
-from policy.bypasses_of_working import HELD_BYPASSES  # noqa: E402
-from policy.command_lines import BYPASSES, HONEST  # noqa: E402
 from policy.questions import labelled  # noqa: E402
+from policy.shell.attack_lines import ATTACKS  # noqa: E402 - found there
+from policy.shell.bypasses_of_working import HELD_BYPASSES  # noqa: E402
+from policy.shell.command_lines import BYPASSES, HONEST  # noqa: E402
 from support.jail import bubblewrap_for, jail_of  # noqa: E402
 from support.unasked_lines import Line, Watch, make_hostile, unasked  # noqa: E402
-from tiller_daemon.policy.command_line import parse  # noqa: E402
+from tiller_daemon.policy.shell.command_line import parse  # noqa: E402
 
 PLACES = ("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/share", "/etc", "/var/lib/dpkg/info")
 SHEBANG = re.compile(rb"#! ?/(?:usr/)?bin/(?:env )?(?:ba|da)?sh\b")

@@ -17,7 +17,7 @@ sys.path[:0] = [str(ROOT / place) for place in ("tests", "daemon", "protocol", "
 from support.daemon import CONFIG, Daemon  # noqa: E402 - found there
 from support.frontend import Frontend  # noqa: E402
 from support.survivors import ENDINGS, SHAPES, Ending, Escape  # noqa: E402
-from tiller_daemon.workspace.sandbox_search import find_sandbox  # noqa: E402
+from tiller_daemon.sandbox.detect import find_sandbox  # noqa: E402
 
 MODES = {"sandbox": CONFIG.replace('sandbox = { mode = "full_access" }\n', ""), "none": CONFIG}
 

@@ -14,7 +14,7 @@ from support.daemon import CONFIG, Daemon
 from support.dialect import check_chat_messages
 from support.frontend import Frontend
 from support.pictures import decode, noise, picture
-from tiller_daemon.models.openai_chat_request import build_messages
+from tiller_daemon.models.dialects.openai_chat.request import build_messages
 from tiller_daemon.models.scripted import Failure
 from tiller_protocol.answers import SessionListResult
 from tiller_protocol.items import Image, UserMessage

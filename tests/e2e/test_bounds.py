@@ -15,10 +15,10 @@ from support.daemon import Daemon
 from support.frontend import Frontend
 from support.strangers import Flood, flood
 from tiller_daemon.models.scripted import ReasoningPart, ScriptStep, TextPart
+from tiller_daemon.processes.capture import SPILL_BYTES_MAX
 from tiller_daemon.session.mailbox import QUEUED_INPUTS_MAX
 from tiller_daemon.transport.nng import REFUSALS_MAX
 from tiller_daemon.turn.call import LIVE_OUTPUT_BYTES_MAX
-from tiller_daemon.workspace.capture import SPILL_BYTES_MAX
 from tiller_protocol.answers import Created, DaemonStatusResult, ReplayResult
 from tiller_protocol.codec import MESSAGE_BYTES_MAX, Encoding
 from tiller_protocol.events import ItemDelta

@@ -15,7 +15,7 @@ from e2e.provider import call_frames, check_all, config_for, said, text_frames
 from support.daemon import Daemon
 from support.frontend import Frontend
 from support.http_server import Answer, LocalServer, events, raw, serving, status
-from tiller_daemon.models.retry import REFUSED_S_FIRST
+from tiller_daemon.turn.retry import REFUSED_S_FIRST
 from tiller_protocol.events import Event, ItemCompleted, ItemDelta, StatusChanged
 from tiller_protocol.items import AssistantMessage, ToolCall
 from tiller_protocol.ops import Interrupt

@@ -13,7 +13,7 @@ import trio
 from e2e.words import bash, calls, text
 from support.daemon import CONFIG, START_S, Daemon, gone, leftovers
 from support.frontend import Frontend
-from tiller_daemon.workspace.sandbox_search import find_sandbox, try_out_landlock
+from tiller_daemon.sandbox.detect import find_sandbox, try_out_landlock
 from tiller_protocol.answers import CatalogResult, SessionListResult
 from tiller_protocol.events import Event, ItemDelta
 from tiller_protocol.items import ToolCall

@@ -14,7 +14,7 @@ import trio
 from support.daemon import CONFIG, Daemon
 from support.frontend import Frontend
 from support.survivors import ENDINGS, SHAPES, Ending, Escape
-from tiller_daemon.workspace.sandbox_search import find_sandbox
+from tiller_daemon.sandbox.detect import find_sandbox
 
 SOON_S = 1.0
 """The promise: none is alive after so long."""

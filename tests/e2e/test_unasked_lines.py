@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from policy.attack_lines import ATTACKS
-from policy.bypasses_of_working import HELD_BYPASSES
-from policy.command_lines import BYPASSES, HONEST
 from policy.questions import labelled
+from policy.shell.attack_lines import ATTACKS
+from policy.shell.bypasses_of_working import HELD_BYPASSES
+from policy.shell.command_lines import BYPASSES, HONEST
 from support.jail import WHO, jail_of, sandbox_for
 from support.unasked_lines import Line, Watch, make_hostile, unasked
-from tiller_daemon.workspace.enclosure import Enclosure
+from tiller_daemon.sandbox.enclosure import Enclosure
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they are for Linux")
 

@@ -13,8 +13,8 @@ from support.daemon import gone
 from tiller_daemon.config import Hook
 from tiller_daemon.hooks.process import OUTPUT_BYTES_MAX
 from tiller_daemon.hooks.runner import BESIDE_MAX, HookRunner
+from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.session.hooks import Heard, Hold, Told, ToolTold
-from tiller_daemon.workspace.environment import child_environment
 
 
 @pytest.fixture

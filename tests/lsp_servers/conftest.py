@@ -17,7 +17,7 @@ from support.peers import ty, typescript
 from tiller_daemon.config import LanguageServer
 from tiller_daemon.lsp.recipes import list_recipes
 from tiller_daemon.lsp.servers import LanguageServers
-from tiller_daemon.workspace.environment import child_environment
+from tiller_daemon.processes.environment import child_environment
 
 __all__ = ["ty", "typescript"]
 

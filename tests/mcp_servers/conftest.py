@@ -11,11 +11,11 @@ import trio
 
 from support import tiny_mcp
 from tiller_daemon.config import McpServer
-from tiller_daemon.mcp.means import Means
+from tiller_daemon.mcp.environment import Means
 from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.policy.readable import Readable
+from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.tools.base import FileVersions, ToolEnvironment, ToolResult, UserAnswer
-from tiller_daemon.workspace.environment import child_environment
 
 TINY = (sys.executable, "-SEs", tiny_mcp.__file__)
 

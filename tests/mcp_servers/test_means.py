@@ -6,7 +6,7 @@ import pytest
 
 from mcp_servers.conftest import means
 from tiller_daemon.config import McpServer
-from tiller_daemon.mcp.means import NotForServers
+from tiller_daemon.mcp.environment import NotForServers
 
 CANARY = "sk-canary-1234567890"
 ENVIRON = {

@@ -2,9 +2,10 @@
 
 from support.dialect import check_chat_messages
 from tiller_daemon.models.base import ModelError, ModelRequest
-from tiller_daemon.models.images import HINT, WithoutImages, images_hint
-from tiller_daemon.models.openai_chat_request import build_messages
+from tiller_daemon.models.dialects.openai_chat.request import build_messages
+from tiller_daemon.models.images import WithoutImages
 from tiller_daemon.models.scripted import Script, ScriptedModel, ScriptStep, TextPart
+from tiller_daemon.turn.image_refusal import HINT, images_hint
 from tiller_protocol.items import AssistantMessage, Image, ToolCall, UserMessage
 
 PIXEL = Image("image/png", b"\x89PNG")

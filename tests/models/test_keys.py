@@ -16,7 +16,7 @@ from support.http_server import events, serving, status
 from support.providers import fixed_key
 from tiller_daemon.config import Provider
 from tiller_daemon.models.base import ModelError
-from tiller_daemon.models.http_client import HttpClient
+from tiller_daemon.models.http.client import HttpClient
 from tiller_daemon.models.keys import (
     FETCH_S,
     KEY_BYTES_MAX,

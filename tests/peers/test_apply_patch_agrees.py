@@ -20,9 +20,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from support.tool_calls import call
-from tiller_daemon.tools.apply_patch import APPLY_PATCH
+from tiller_daemon.files.whole_files import fingerprint
 from tiller_daemon.tools.base import FileVersions, ToolFailure
-from tiller_daemon.workspace.files import fingerprint
+from tiller_daemon.tools.editing.apply_patch import APPLY_PATCH
 
 pytestmark = pytest.mark.peer
 

@@ -24,8 +24,8 @@ from tiller_daemon.models.base import (
     ToolSpec,
     UsageReported,
 )
-from tiller_daemon.models.openai_chat import OpenAIChat
-from tiller_daemon.models.retry import RetryWait, stream_with_retry
+from tiller_daemon.models.dialects.openai_chat.adapter import OpenAIChat
+from tiller_daemon.turn.retry import RetryWait, stream_with_retry
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import Item, ToolCall, UserMessage
 

@@ -17,7 +17,7 @@ from tiller_daemon.models.base import (
     ToolSpec,
     UsageReported,
 )
-from tiller_daemon.models.openai_chat import OpenAIChat
+from tiller_daemon.models.dialects.openai_chat.adapter import OpenAIChat
 from tiller_daemon.turn.output_schema import message_problem
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import AssistantMessage, Item, Notice, ToolCall, UserMessage

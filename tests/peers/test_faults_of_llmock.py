@@ -8,7 +8,6 @@ import trio
 
 from support.peers import Llmock
 from support.providers import open_http
-from tiller_daemon.models.anthropic_messages import AnthropicMessages
 from tiller_daemon.models.base import (
     Finished,
     ModelClient,
@@ -19,9 +18,10 @@ from tiller_daemon.models.base import (
     ToolCallDone,
     ToolSpec,
 )
-from tiller_daemon.models.http_client import HttpClient
-from tiller_daemon.models.openai_chat import OpenAIChat
-from tiller_daemon.models.openai_responses import OpenAIResponses
+from tiller_daemon.models.dialects.anthropic_messages.adapter import AnthropicMessages
+from tiller_daemon.models.dialects.openai_chat.adapter import OpenAIChat
+from tiller_daemon.models.dialects.openai_responses.adapter import OpenAIResponses
+from tiller_daemon.models.http.client import HttpClient
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import UserMessage
 

@@ -10,9 +10,6 @@ import trio
 from support.dialect_anthropic import check_messages_body, spoken
 from support.peers import Aimock, Llama, Llmock
 from support.providers import open_http
-from tiller_daemon.models.anthropic_messages import AnthropicMessages
-from tiller_daemon.models.anthropic_messages_kept import kept_by, origin_of
-from tiller_daemon.models.anthropic_messages_request import build_body
 from tiller_daemon.models.base import (
     Finished,
     ModelError,
@@ -26,6 +23,9 @@ from tiller_daemon.models.base import (
     ToolSpec,
     UsageReported,
 )
+from tiller_daemon.models.dialects.anthropic_messages.adapter import AnthropicMessages
+from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import kept_by, origin_of
+from tiller_daemon.models.dialects.anthropic_messages.request import build_body
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import (
     AssistantMessage,

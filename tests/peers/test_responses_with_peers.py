@@ -24,9 +24,9 @@ from tiller_daemon.models.base import (
     ToolSpec,
     UsageReported,
 )
-from tiller_daemon.models.openai_responses import OpenAIResponses
-from tiller_daemon.models.openai_responses_request import build_body
-from tiller_daemon.models.retry import RetryWait, stream_with_retry
+from tiller_daemon.models.dialects.openai_responses.adapter import OpenAIResponses
+from tiller_daemon.models.dialects.openai_responses.request import build_body
+from tiller_daemon.turn.retry import RetryWait, stream_with_retry
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import (
     AssistantMessage,

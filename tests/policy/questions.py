@@ -9,9 +9,9 @@ from typing import NamedTuple
 from msgspec import structs
 
 from tiller_daemon.policy.rules import Verdict, decide
-from tiller_daemon.session.command_reach import needs_beyond
-from tiller_daemon.tools.bash import BASH, BashArguments
-from tiller_daemon.workspace.enclosure import Enclosure
+from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.session.calls.command_reach import needs_beyond
+from tiller_daemon.tools.commands.bash import BASH, BashArguments
 
 HARMLESS = ("reads", "works")
 """Labels of what the default configuration should not ask about."""

@@ -2,11 +2,11 @@
 
 import pytest
 
-from policy.command_lines import HONEST
+from policy.shell.command_lines import HONEST
 from tiller_daemon.policy.always import always_patterns
-from tiller_daemon.policy.enclosures import judge_line
 from tiller_daemon.policy.rules import BUILT_IN
-from tiller_daemon.workspace.enclosure import Enclosure
+from tiller_daemon.policy.shell.enclosures import judge_line
+from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_protocol.settings import Rule
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from policy.questions import Labelled, asks, default_verdict, is_held, labelled
-from tiller_daemon.workspace.enclosure import Enclosure
+from tiller_daemon.sandbox.enclosure import Enclosure
 
 AGENTS = labelled("agent_commands.txt")
 SCRIPTS = labelled("script_lines.txt")

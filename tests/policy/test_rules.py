@@ -12,8 +12,8 @@ from tiller_daemon.policy.rules import (
     patterns_of_always,
     rules_of_always,
 )
+from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.tools.base import Need
-from tiller_daemon.workspace.enclosure import Enclosure
 from tiller_protocol.settings import Rule
 
 ACTIONS = st.sampled_from(["allow", "ask", "deny"])
@@ -164,7 +164,7 @@ def test_a_reading_command_now_asks_where_nothing_can_hold_it_to_reading():
 
 
 def test_a_reading_command_is_no_longer_asked_about_for_its_words_as_it_is_given_an_enclosure():
-    """What it names that is hidden there is asked about in `session.command_reach`."""
+    """What it names that is hidden there is asked about in `session.calls.command_reach`."""
     for text in ("cat .env", "head -1 < .env", "git show HEAD:.env", "ls .env"):
         verdict = decide([command(text)], [Rule("read", "*", "deny")], "ask")
         assert (verdict.action, verdict.enclosure) == ("allow", Enclosure.READ_ONLY), text

@@ -4,7 +4,7 @@ import pytest
 
 from support.world import World
 from tiller_daemon.models.scripted import CallPart, ScriptStep, TextPart
-from tiller_daemon.session.offered import tool_specs
+from tiller_daemon.session.calls.offered_tools import tool_specs
 from tiller_daemon.tools.plan import ENTRIES_MAX, ENTRY_CHARS_MAX, PLAN
 from tiller_protocol.events import PlanUpdated, RequestOpened
 from tiller_protocol.items import PlanEntry, ToolCall

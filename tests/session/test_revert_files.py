@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tiller_daemon.session.reverting import put_back
-from tiller_daemon.workspace.snapshots import Snapshots
+from tiller_daemon.snapshots.snapshots import Snapshots
 from tiller_protocol.answers import RevertResult
 from tiller_protocol.events import (
     AnyBody,

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, assert_never
 
 from support.tool_calls import call
-from tiller_daemon.tools.apply_patch import APPLY_PATCH
+from tiller_daemon.files.changes import recover_changes
+from tiller_daemon.files.whole_files import fingerprint
 from tiller_daemon.tools.base import FileVersions, Tool, ToolFailure
-from tiller_daemon.tools.edit import EDIT
-from tiller_daemon.tools.write import WRITE
-from tiller_daemon.workspace.changes import recover_changes
-from tiller_daemon.workspace.files import fingerprint
+from tiller_daemon.tools.editing.apply_patch import APPLY_PATCH
+from tiller_daemon.tools.editing.edit import EDIT
+from tiller_daemon.tools.editing.write import WRITE
 
 CALLS: Final = (
     "open", "write", "fchown", "fchmod", "chmod", "fsync", "mkdir", "link", "symlink", "rename",

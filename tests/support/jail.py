@@ -20,12 +20,12 @@ from typing import Final, Literal, get_args
 import pytest
 
 from tiller_daemon.config import SandboxPolicy
-from tiller_daemon.workspace import sandbox_launcher
-from tiller_daemon.workspace.enclosure import Enclosure
-from tiller_daemon.workspace.process import run_command
-from tiller_daemon.workspace.sandbox import Confined, Confiner, Found
-from tiller_daemon.workspace.sandbox_bubblewrap import Bubblewrap
-from tiller_daemon.workspace.sandbox_search import bubblewrap_program, try_out, try_out_landlock
+from tiller_daemon.processes.command import run_command
+from tiller_daemon.sandbox import launcher as sandbox_launcher
+from tiller_daemon.sandbox.bubblewrap import Bubblewrap
+from tiller_daemon.sandbox.confinement import Confined, Confiner, Found
+from tiller_daemon.sandbox.detect import bubblewrap_program, try_out, try_out_landlock
+from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_protocol.settings import SandboxMode
 
 NOBODY: Final = 65534

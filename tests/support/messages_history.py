@@ -4,8 +4,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tiller_daemon.models.anthropic_messages_kept import keep, origin_of
 from tiller_daemon.models.base import ModelRequest, ToolSpec
+from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import keep, origin_of
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import (
     AssistantMessage,

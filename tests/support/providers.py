@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tiller_daemon.config import Api, Provider
-from tiller_daemon.models.http_client import HttpClient
+from tiller_daemon.models.http.client import HttpClient
 from tiller_daemon.models.keys import Key, KeyVariable
 
 KEY_VARIABLE = "LOCAL_KEY"

@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tiller_daemon.models.base import ModelRequest
-from tiller_daemon.models.opaque import Origin
-from tiller_daemon.models.openai_responses_request import WIRE, keep
+from tiller_daemon.models.dialects.opaque import Origin
+from tiller_daemon.models.dialects.openai_responses.request import WIRE, keep
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import (
     AssistantMessage,

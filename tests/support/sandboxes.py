@@ -11,11 +11,11 @@ from typing import Literal, get_args
 
 import pytest
 
-from tiller_daemon.workspace import sandbox_launcher
-from tiller_daemon.workspace.enclosure import Enclosure
-from tiller_daemon.workspace.sandbox import Confined, Confinement, Found
-from tiller_daemon.workspace.sandbox_bubblewrap import Bubblewrap
-from tiller_daemon.workspace.sandbox_search import bubblewrap_program, try_out, try_out_landlock
+from tiller_daemon.sandbox import launcher as sandbox_launcher
+from tiller_daemon.sandbox.bubblewrap import Bubblewrap
+from tiller_daemon.sandbox.confinement import Confined, Confinement, Found
+from tiller_daemon.sandbox.detect import bubblewrap_program, try_out, try_out_landlock
+from tiller_daemon.sandbox.enclosure import Enclosure
 
 NOBODY = 65534
 WHO = ("root", "ordinary") if os.geteuid() == 0 else ("ordinary",)

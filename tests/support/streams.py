@@ -1,14 +1,12 @@
 """Recorded streams of every wire, the decoders that read them, and what their events add up to.
 
-Used by whoever cuts or damages streams. The streams are in `tests/models/streams`.
+Used by whoever cuts or damages streams. The streams are in `tests/models/dialects/streams`.
 """
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
-from tiller_daemon.models.anthropic_messages import AnthropicMessages
-from tiller_daemon.models.anthropic_messages_stream import MessagesDecoder
 from tiller_daemon.models.base import (
     Finished,
     ModelError,
@@ -20,12 +18,14 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
-from tiller_daemon.models.http_client import HttpClient
-from tiller_daemon.models.http_failure import Endpoint
-from tiller_daemon.models.openai_chat import OpenAIChat
-from tiller_daemon.models.openai_chat_stream import ChatDecoder
-from tiller_daemon.models.openai_responses import OpenAIResponses
-from tiller_daemon.models.openai_responses_stream import ResponsesDecoder
+from tiller_daemon.models.dialects.anthropic_messages.adapter import AnthropicMessages
+from tiller_daemon.models.dialects.anthropic_messages.stream import MessagesDecoder
+from tiller_daemon.models.dialects.openai_chat.adapter import OpenAIChat
+from tiller_daemon.models.dialects.openai_chat.stream import ChatDecoder
+from tiller_daemon.models.dialects.openai_responses.adapter import OpenAIResponses
+from tiller_daemon.models.dialects.openai_responses.stream import ResponsesDecoder
+from tiller_daemon.models.http.client import HttpClient
+from tiller_daemon.models.http.failure import Endpoint
 
 ENDPOINT = Endpoint("local", "http://127.0.0.1:1/v1")
 ORDINAL = 7
@@ -58,7 +58,7 @@ CLIENTS: dict[str, Callable[[HttpClient], Any]] = {
 
 STREAMS: dict[str, bytes] = {
     path.stem: path.read_bytes()
-    for path in sorted((Path(__file__).parents[1] / "models/streams").glob("*.sse"))
+    for path in sorted((Path(__file__).parents[1] / "models/dialects/streams").glob("*.sse"))
 }
 
 WHOLE = [name for name in STREAMS if not name.endswith("-fails")]

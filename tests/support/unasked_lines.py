@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from support.jail import AUTHOR, NOTES, PYTHON, SECRET, Jail
-from tiller_daemon.policy.command_line import parse
-from tiller_daemon.policy.enclosures import judge_line
-from tiller_daemon.policy.programs import purpose_of
 from tiller_daemon.policy.rules import BUILT_IN
-from tiller_daemon.workspace.enclosure import Enclosure
-from tiller_daemon.workspace.process import run_command
-from tiller_daemon.workspace.sandbox import Found
-from tiller_daemon.workspace.sandbox_paths import is_protected
+from tiller_daemon.policy.shell.command_line import parse
+from tiller_daemon.policy.shell.enclosures import judge_line
+from tiller_daemon.policy.shell.programs import purpose_of
+from tiller_daemon.processes.command import run_command
+from tiller_daemon.sandbox.confinement import Found
+from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.known_paths import is_protected
 
 LINE_TIMEOUT_S: Final = 3.0
 """A line that waits for something is ended."""

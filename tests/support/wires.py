@@ -5,12 +5,10 @@ from msgspec.structs import replace
 from support.dialect import check_chat_body
 from support.dialect_anthropic import check_messages_body
 from support.dialect_responses import check_responses_body
-from tiller_daemon.models import (
-    anthropic_messages_request,
-    openai_chat_request,
-    openai_responses_request,
-)
 from tiller_daemon.models.base import ModelRequest
+from tiller_daemon.models.dialects.anthropic_messages import request as anthropic_messages_request
+from tiller_daemon.models.dialects.openai_chat import request as openai_chat_request
+from tiller_daemon.models.dialects.openai_responses import request as openai_responses_request
 
 CLAUDES = ("claude-haiku-4-5", "claude-opus-4-8")
 """One that thinks by a budget, and one that thinks by itself: their requests differ."""

@@ -19,10 +19,11 @@ from tiller_daemon.config import Configuration, Projects, SandboxPolicy
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.hooks.runner import HookRunner
 from tiller_daemon.lsp.servers import LanguageServers
-from tiller_daemon.mcp.means import Means
+from tiller_daemon.mcp.environment import Means
 from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.models.base import ModelClient, ModelRequest
 from tiller_daemon.models.scripted import Script, ScriptedModel
+from tiller_daemon.sandbox.confinement import Confiner, Found
 from tiller_daemon.server import Server
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.supervisor import Supervisor
@@ -41,7 +42,6 @@ from tiller_daemon.tools.question import QUESTION
 from tiller_daemon.tools.task import TASK
 from tiller_daemon.transport.memory import MemoryTransport
 from tiller_daemon.turn.context import CostOf, unpriced
-from tiller_daemon.workspace.sandbox import Confiner, Found
 from tiller_protocol.answers import (
     Accepted,
     AnyAnswer,

@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 from hypothesis import strategies as st
 
 from support.tool_calls import call
-from tiller_daemon.tools.apply_patch import APPLY_PATCH
+from tiller_daemon.files.whole_files import fingerprint
 from tiller_daemon.tools.base import FileVersions, Tool, ToolFailure
-from tiller_daemon.tools.edit import EDIT
+from tiller_daemon.tools.editing.apply_patch import APPLY_PATCH
+from tiller_daemon.tools.editing.edit import EDIT
+from tiller_daemon.tools.editing.write import WRITE
 from tiller_daemon.tools.read import READ
-from tiller_daemon.tools.write import WRITE
-from tiller_daemon.workspace.files import fingerprint
 
 OLD: Final = "\tTARGET é"
 ENDS: Final = {"LF": ["\n"], "CRLF": ["\r\n"], "mixed": ["\n", "\r\n"], "with CR": ["\n", "\r\n"]}

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from tiller_daemon.policy.readable import Readable
+from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.tools import BUILT_IN
 from tiller_daemon.tools.base import (
     FileVersions,
@@ -17,7 +18,6 @@ from tiller_daemon.tools.base import (
     ToolResult,
     UserAnswer,
 )
-from tiller_daemon.workspace.environment import child_environment
 from tiller_protocol.items import PlanEntry
 from tiller_protocol.settings import Rule
 

@@ -3,8 +3,8 @@
 import pytest
 
 from support.pictures import picture
-from tiller_daemon.tools import grep as grep_room
-from tiller_daemon.tools import search
+from tiller_daemon.tools.search import grep as grep_room
+from tiller_daemon.tools.search import ripgrep as search
 from tiller_protocol.settings import Rule
 
 ONE = "(1 protected file was not searched: reading one needs an approval. Give its path to ask"

@@ -8,10 +8,10 @@ import pytest
 import trio
 
 from support.pictures import picture
+from tiller_daemon.files.whole_files import EDITABLE_BYTES_MAX, SMALL_BYTES, fingerprint
 from tiller_daemon.tools import read as room
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.output import BYTES_MAX, LINES_MAX
-from tiller_daemon.workspace.files import EDITABLE_BYTES_MAX, SMALL_BYTES, fingerprint
 
 
 async def test_lines_come_with_their_numbers(bench):

@@ -10,9 +10,9 @@ import trio
 from msgspec import Struct
 
 from tiller_daemon.config import Hook
-from tiller_daemon.workspace.process import CommandProblem
-from tiller_daemon.workspace.sandbox import Confined, Enclosed, NotConfined
-from tiller_daemon.workspace.service import Service
+from tiller_daemon.processes.command import CommandProblem
+from tiller_daemon.processes.server_process import Service
+from tiller_daemon.sandbox.confinement import Confined, Enclosed, NotConfined
 
 OUTPUT_BYTES_MAX: Final = 32 * 1024
 """How much of what a hook says is used; a model would not read more of it."""

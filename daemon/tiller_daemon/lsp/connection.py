@@ -22,7 +22,7 @@ from tiller_daemon.lsp.messages import (
     decode,
     encode,
 )
-from tiller_daemon.workspace.service import Service
+from tiller_daemon.processes.server_process import Service
 
 log = structlog.get_logger()
 

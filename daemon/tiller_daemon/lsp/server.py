@@ -29,8 +29,8 @@ from tiller_daemon.lsp.messages import (
     section_of,
 )
 from tiller_daemon.lsp.recipes import Found
-from tiller_daemon.workspace.process import CommandProblem
-from tiller_daemon.workspace.service import Service
+from tiller_daemon.processes.command import CommandProblem
+from tiller_daemon.processes.server_process import Service
 
 log = structlog.get_logger()
 

@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 
 import trio
 
+from tiller_daemon.files.paths import printable
+from tiller_daemon.files.whole_files import SMALL_BYTES
 from tiller_daemon.lsp.documents import Diagnostics
 from tiller_daemon.lsp.messages import Diagnostic
 from tiller_daemon.lsp.recipes import Found, Recipe, find_program, find_servers
 from tiller_daemon.lsp.report import listing, new_errors
 from tiller_daemon.lsp.server import Server
-from tiller_daemon.workspace.files import SMALL_BYTES
-from tiller_daemon.workspace.paths import printable
 from tiller_protocol.answers import LanguageServerSummary
 
 CHANGE_S: Final = 3.0

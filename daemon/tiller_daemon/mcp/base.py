@@ -7,7 +7,7 @@ import trio
 from msgspec import Struct
 
 from tiller_daemon.config import McpServer
-from tiller_daemon.mcp.means import Means
+from tiller_daemon.mcp.environment import Means
 from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
 
 

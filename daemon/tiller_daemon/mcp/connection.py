@@ -21,14 +21,14 @@ from pydantic import ValidationError
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.mcp.base import ListedTool, NotTaken, Owner, ServerProblem, Way, directory_of
 from tiller_daemon.mcp.calls import CURRENT, Call, Gone
+from tiller_daemon.mcp.environment import NotForServers
 from tiller_daemon.mcp.http import HttpLine, HttpProblem
-from tiller_daemon.mcp.means import NotForServers
 from tiller_daemon.mcp.pipes import Pipes
 from tiller_daemon.mcp.results import make_result
+from tiller_daemon.processes.command import CommandProblem
+from tiller_daemon.processes.server_process import Service
 from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
 from tiller_daemon.turn.output_schema import schema_problem
-from tiller_daemon.workspace.process import CommandProblem
-from tiller_daemon.workspace.service import Service
 
 log = structlog.get_logger()
 

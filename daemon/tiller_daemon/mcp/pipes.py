@@ -1,7 +1,7 @@
 """The stdio transport: messages as lines over the pipes of a program.
 
 The MCP package has one of its own, which starts and ends programs in its own way; ours are found
-again by their marks, and end with all that they started (`workspace.service`).
+again by their marks, and end with all that they started (`processes.server_process`).
 """
 
 import json
@@ -17,8 +17,8 @@ import trio
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from tiller_daemon.workspace.redaction import Redaction
-from tiller_daemon.workspace.service import Service
+from tiller_daemon.processes.server_process import Service
+from tiller_daemon.redaction.stream import Redaction
 
 log = structlog.get_logger()
 

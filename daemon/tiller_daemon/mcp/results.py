@@ -7,9 +7,9 @@ from typing import Any
 import mcp_types as types
 import msgspec
 
+from tiller_daemon.files.images import ImageProblem, fit_image
 from tiller_daemon.tools.base import ToolEnvironment, ToolResult
 from tiller_daemon.tools.spill import cut_to_fit
-from tiller_daemon.workspace.images import ImageProblem, fit_image
 from tiller_protocol.items import Image
 
 IMAGES_MAX = 20

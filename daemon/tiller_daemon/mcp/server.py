@@ -12,7 +12,7 @@ import trio
 
 from tiller_daemon.config import McpServer
 from tiller_daemon.mcp.base import Connection, ListedTool, NotTaken, ServerProblem
-from tiller_daemon.mcp.means import Means
+from tiller_daemon.mcp.environment import Means
 from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
 from tiller_protocol.answers import ServerState
 

@@ -6,7 +6,7 @@ import trio
 
 from tiller_daemon.config import McpServer
 from tiller_daemon.mcp.base import ListedTool
-from tiller_daemon.mcp.means import Means
+from tiller_daemon.mcp.environment import Means
 from tiller_daemon.mcp.names import name_tools
 from tiller_daemon.mcp.server import Server
 from tiller_daemon.mcp.tool import make_tool

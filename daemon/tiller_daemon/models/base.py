@@ -52,7 +52,8 @@ class ModelRequest(Struct, frozen=True, omit_defaults=True):
     tool call in it has its result. `ordinal` counts the steps of the session from 0 and `attempt`
     the tries of this step from 0; both are for the scripted model and for logs. `options` are
     fields of the provider's own request, already merged; `variant` is one that they do not hold.
-    `kept` goes with a history from request to request: what adapters have made of it (`growing`).
+    `kept` is what adapters keep of a history from one request to the next; see
+    `dialects.history_cache`.
     """
 
     model: str
@@ -80,7 +81,7 @@ class ReasoningDelta(Struct, frozen=True):
     """The next piece of thinking.
 
     `opaque` is what the provider wants back of the thinking since the last text or call, sealed as
-    `models.opaque` says; the last one that is not empty counts.
+    `models.dialects.opaque` says; the last one that is not empty counts.
     """
 
     text: str

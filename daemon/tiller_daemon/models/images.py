@@ -3,18 +3,13 @@
 Which models these are says the configuration; a provider's list of models does not tell.
 """
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from msgspec import structs
 
-from tiller_daemon.models.base import ModelClient, ModelError, ModelEvent, ModelRequest
+from tiller_daemon.models.base import ModelClient, ModelEvent, ModelRequest
 from tiller_protocol.items import Item, ToolCall, UserMessage
-
-HINT = " It was sent images: if the model takes none, set `images = false` for it in `config.toml`."
-
-REFUSALS = frozenset({"bad_request", "not_found", "server"})
-"""As what providers refuse images; their words for it differ."""
 
 
 class WithoutImages:
@@ -29,13 +24,6 @@ class WithoutImages:
         async with aclosing(self._inner.stream(told)) as events:
             async for event in events:
                 yield event
-
-
-def images_hint(error: ModelError, items: Iterable[Item]) -> str:
-    """What to add to a failure that may be about images in the request; often nothing."""
-    if error.kind not in REFUSALS or not any(_images_of(item) for item in items):
-        return ""
-    return HINT
 
 
 def _told(item: Item) -> Item:

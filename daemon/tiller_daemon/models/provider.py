@@ -9,19 +9,17 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from tiller_daemon.config import Api, Provider
-from tiller_daemon.models import (
-    anthropic_messages_thinking,
-    openai_chat_request,
-    openai_responses_request,
-)
-from tiller_daemon.models.anthropic_messages import AnthropicMessages
 from tiller_daemon.models.base import ModelClient
-from tiller_daemon.models.http_client import HttpClient
-from tiller_daemon.models.http_head import BEARER
+from tiller_daemon.models.catalog.listing import Listing, ask_listing
+from tiller_daemon.models.dialects.anthropic_messages import thinking
+from tiller_daemon.models.dialects.anthropic_messages.adapter import AnthropicMessages
+from tiller_daemon.models.dialects.openai_chat import request as openai_chat_request
+from tiller_daemon.models.dialects.openai_chat.adapter import OpenAIChat
+from tiller_daemon.models.dialects.openai_responses import request as openai_responses_request
+from tiller_daemon.models.dialects.openai_responses.adapter import OpenAIResponses
+from tiller_daemon.models.http.client import HttpClient
+from tiller_daemon.models.http.head import BEARER
 from tiller_daemon.models.keys import Key, KeyVariable, NoKey, find_key
-from tiller_daemon.models.listing import Listing, ask_listing
-from tiller_daemon.models.openai_chat import OpenAIChat
-from tiller_daemon.models.openai_responses import OpenAIResponses
 from tiller_daemon.models.scripted import ScriptedModel
 
 
@@ -50,7 +48,7 @@ WIRES: dict[Api, Wire] = {
         AnthropicMessages,
         "https://api.anthropic.com/v1",
         "ANTHROPIC_API_KEY",
-        frozenset({*anthropic_messages_thinking.EFFORTS, anthropic_messages_thinking.NO_THINKING}),
+        frozenset({*thinking.EFFORTS, thinking.NO_THINKING}),
         "x-api-key",
     ),
 }

@@ -24,7 +24,7 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
-from tiller_daemon.workspace.spellings import Spellings, TextRedaction, spellings_of
+from tiller_daemon.redaction.spellings import Spellings, TextRedaction, spellings_of
 
 KEY_CHARS_MIN: Final = 12
 """A shorter key is the placeholder of a local server, such as `lm-studio`: a word that may well

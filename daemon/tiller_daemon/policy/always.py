@@ -7,8 +7,8 @@ in the table, or that runs whatever it is given, is allowed by its exact text on
 import re
 
 from tiller_daemon.policy import globs
-from tiller_daemon.policy.command_line import SimpleCommand, parse, word_set
-from tiller_daemon.policy.programs import purpose_of
+from tiller_daemon.policy.shell.command_line import SimpleCommand, parse, word_set
+from tiller_daemon.policy.shell.programs import purpose_of
 
 _NAMED_BY = {
     1: """pytest ruff mypy pyright basedpyright tsc eslint prettier black isort flake8 pylint jest

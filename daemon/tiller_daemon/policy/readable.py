@@ -1,7 +1,7 @@
 """Which files may be read without a question: one check for every way to a file's content. Pure.
 
 `read` asks about the others. Whatever else shows content (a search, instructions, a diff) leaves
-them out. Where a path leads is found out before, by `workspace.paths`.
+them out. Where a path leads is found out before, by `files.paths`.
 """
 
 from collections.abc import Sequence

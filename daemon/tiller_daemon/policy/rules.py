@@ -11,9 +11,9 @@ from typing import Literal, Protocol
 from msgspec import Struct, structs
 
 from tiller_daemon.policy.always import always_patterns
-from tiller_daemon.policy.enclosures import judge_line, last_match
-from tiller_daemon.workspace.enclosure import Enclosure
-from tiller_daemon.workspace.sandbox_scan import PRUNED
+from tiller_daemon.policy.shell.enclosures import judge_line, last_match
+from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.scan import PRUNED
 from tiller_protocol.settings import Action, Approve, Rule
 
 

@@ -12,23 +12,23 @@ import structlog
 import trio
 from msgspec import structs
 
-from tiller_daemon.policy.enclosures import UNSANDBOXED, may_leave, seems_to_read
 from tiller_daemon.policy.rules import decide
+from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_leave, seems_to_read
 from tiller_daemon.session.background import Background
+from tiller_daemon.session.calls.enclosing import Enclosing
+from tiller_daemon.session.calls.escalation import Escalation
+from tiller_daemon.session.calls.permission import Permission
+from tiller_daemon.session.calls.toolbox import Toolbox
 from tiller_daemon.session.changes import TurnChanges
-from tiller_daemon.session.delegation import Delegation, Sessions
-from tiller_daemon.session.enclosing import Enclosing
-from tiller_daemon.session.errand import Errand
-from tiller_daemon.session.escalation import Escalation
 from tiller_daemon.session.freeze import FrozenTurn, with_grants
 from tiller_daemon.session.hooks import TurnHooks
 from tiller_daemon.session.mailbox import InputQueue
 from tiller_daemon.session.outbox import Outbox
-from tiller_daemon.session.permission import Permission
 from tiller_daemon.session.requests import OpenRequests, Reply
 from tiller_daemon.session.services import ChosenModel, Services
+from tiller_daemon.session.sub_agents.delegation import Delegation, Sessions
+from tiller_daemon.session.sub_agents.sub_agent_run import Errand
 from tiller_daemon.session.title import Titling
-from tiller_daemon.session.toolbox import Toolbox
 from tiller_daemon.session.trust import hold_of_project
 from tiller_daemon.store.base import LogError
 from tiller_daemon.tools.base import FileVersions, Need

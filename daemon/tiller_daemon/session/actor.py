@@ -10,8 +10,6 @@ import trio
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.active_turn import ActiveTurn
-from tiller_daemon.session.delegation import CLIENT, Sessions
-from tiller_daemon.session.errand import Errand
 from tiller_daemon.session.handlers import handle, overloaded
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.recovery import recovery_of
@@ -21,6 +19,8 @@ from tiller_daemon.session.resuming import resume
 from tiller_daemon.session.reverting import put_back
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.state import Pending, SessionState
+from tiller_daemon.session.sub_agents.delegation import CLIENT, Sessions
+from tiller_daemon.session.sub_agents.sub_agent_run import Errand
 from tiller_daemon.store.base import LogError, SubmissionRow
 from tiller_daemon.turn.closing import DAEMON_STOPPED
 from tiller_daemon.turn.history import History

@@ -9,22 +9,22 @@ import stat
 from pathlib import Path
 
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.policy.rules import decide
-from tiller_daemon.session.agents import DEFAULT_AGENT, find_agent
-from tiller_daemon.session.checks import check_input, handed_back
-from tiller_daemon.session.reading import rules_at_rest
-from tiller_daemon.session.services import ChosenModel, Services
-from tiller_daemon.session.trust import configuration_for
-from tiller_daemon.tools.reach import file_needs
-from tiller_daemon.tools.similar import did_you_mean_path
-from tiller_daemon.workspace.images import ImageProblem, fit_image
-from tiller_daemon.workspace.paths import (
+from tiller_daemon.files.images import ImageProblem, fit_image
+from tiller_daemon.files.paths import (
     Location,
     PathProblem,
     explain,
     locate,
     must_be_regular,
 )
+from tiller_daemon.policy.rules import decide
+from tiller_daemon.session.checks import check_input, handed_back
+from tiller_daemon.session.reading import rules_at_rest
+from tiller_daemon.session.services import ChosenModel, Services
+from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, find_agent
+from tiller_daemon.session.trust import configuration_for
+from tiller_daemon.tools.reach import file_needs
+from tiller_daemon.tools.similar import did_you_mean_path
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.errors import RejectionCode
 from tiller_protocol.items import Image

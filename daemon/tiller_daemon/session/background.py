@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 import trio
 from msgspec import structs
 
+from tiller_daemon.processes.capture import Capture
+from tiller_daemon.processes.command import CommandProblem, Input, run_command
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.tools.base import BackgroundLook, BackgroundStart, ToolFailure
-from tiller_daemon.tools.held_back import NOTHING_HELD_BACK, HeldBack, held_back
-from tiller_daemon.workspace.capture import Capture
-from tiller_daemon.workspace.process import CommandProblem, Input, run_command
+from tiller_daemon.tools.commands.sandbox_notes import NOTHING_HELD_BACK, HeldBack, held_back
 from tiller_protocol.events import BackgroundChanged
 from tiller_protocol.items import BackgroundCommand, BackgroundState
 from tiller_protocol.snapshot import Snapshot

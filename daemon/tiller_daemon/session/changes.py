@@ -1,6 +1,6 @@
 """What turns change in files: noticed by snapshots before and after, and told as `Patch` items.
 
-Implements the turn's `Changes`. How snapshots are taken is in `workspace.snapshots`; how one gets
+Implements the turn's `Changes`. How snapshots are taken is in `snapshots.snapshots`; how one gets
 back is in `reverting`.
 """
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import trio
 
+from tiller_daemon.files.paths import printable
 from tiller_daemon.session.services import Services
-from tiller_daemon.workspace.paths import printable
-from tiller_daemon.workspace.snapshots import Change, SnapshotProblem, Snapshots
+from tiller_daemon.snapshots.snapshots import Change, SnapshotProblem, Snapshots
 from tiller_protocol.events import WarningRaised
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import FileChange, Patch

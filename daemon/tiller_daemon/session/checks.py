@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.session.agents import find_agent
 from tiller_daemon.session.services import Services
+from tiller_daemon.session.sub_agents.agents import find_agent
 from tiller_daemon.turn.output_schema import schema_problem
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.ops import UserInput

@@ -10,12 +10,13 @@ from tiller_daemon.config import Agent, Configuration
 from tiller_daemon.config.options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.policy import globs
-from tiller_daemon.session.agents import DEFAULT_AGENT, choose_agent, list_agents
-from tiller_daemon.session.delegation import DEPTH_MAX
-from tiller_daemon.session.errand import Inherited
+from tiller_daemon.sandbox.confinement import strictest
+from tiller_daemon.session.calls.offered_tools import no_tool, tool_specs
 from tiller_daemon.session.guidance import write_prompt
-from tiller_daemon.session.offered import no_tool, tool_specs
 from tiller_daemon.session.services import ChosenModel, Services
+from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, choose_agent, list_agents
+from tiller_daemon.session.sub_agents.delegation import DEPTH_MAX
+from tiller_daemon.session.sub_agents.sub_agent_run import Inherited
 from tiller_daemon.session.trust import configuration_for, hooks_for
 from tiller_daemon.tools.base import Tool
 from tiller_daemon.turn.budget import Spent
@@ -29,7 +30,6 @@ from tiller_daemon.turn.context import (
     TurnContext,
 )
 from tiller_daemon.workspace.agents import FoundAgent
-from tiller_daemon.workspace.sandbox import strictest
 from tiller_protocol.settings import Rule, Settings, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 from tiller_protocol.turns import OpenTurn

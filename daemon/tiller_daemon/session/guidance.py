@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from tiller_daemon.files.paths import printable
 from tiller_daemon.session.reading import may_read
 from tiller_daemon.session.services import Services
 from tiller_daemon.turn.context import Permissions
 from tiller_daemon.turn.prompt import Offered, Surroundings, Told, system_prompt
 from tiller_daemon.workspace.instructions import read_instructions
-from tiller_daemon.workspace.paths import printable
 from tiller_daemon.workspace.repository import Repository, find_repository
 from tiller_daemon.workspace.skills import find_skills
 

@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from tiller_daemon.config import Hook, HookMoment, ProjectHook
 from tiller_daemon.policy import globs
+from tiller_daemon.sandbox.confinement import Confined
 from tiller_daemon.turn.context import TurnContext
 from tiller_daemon.turn.ports import Emit, HookSaid
-from tiller_daemon.workspace.sandbox import Confined
 from tiller_protocol.events import TurnEnded, WarningRaised
 from tiller_protocol.items import Request, ToolCall
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tiller_daemon.config import Agent
+from tiller_daemon.files.paths import text_of
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.trust import configuration_for
 from tiller_daemon.workspace.documents import MayRead
-from tiller_daemon.workspace.paths import text_of
 from tiller_protocol.settings import Rule
 from tiller_protocol.snapshot import Snapshot
 

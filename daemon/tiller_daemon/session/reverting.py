@@ -2,7 +2,7 @@
 
 A file goes back when all that happened to it since was done by the steps that are taken back. Where
 somebody else had a hand in it, it is left as it is and named. What is done to the files themselves
-is in `workspace.restoring`.
+is in `files.restoring`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,14 +12,14 @@ from typing import NamedTuple
 import structlog
 
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.files.paths import printable
+from tiller_daemon.files.restoring import Entry, Move
 from tiller_daemon.policy.readable import Readable
-from tiller_daemon.session.agents import DEFAULT_AGENT, list_agents
 from tiller_daemon.session.changes import file_change
 from tiller_daemon.session.reading import rules_at_rest
 from tiller_daemon.session.services import Services
-from tiller_daemon.workspace.paths import printable
-from tiller_daemon.workspace.restoring import Entry, Move
-from tiller_daemon.workspace.snapshots import Change, SnapshotProblem, Snapshots
+from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, list_agents
+from tiller_daemon.snapshots.snapshots import Change, SnapshotProblem, Snapshots
 from tiller_protocol.answers import RevertResult, SessionDiffResult
 from tiller_protocol.events import WarningRaised
 from tiller_protocol.items import Item, Patch, ToolCall

@@ -9,13 +9,13 @@ from msgspec import Struct
 
 from tiller_daemon.config import Configuration, Projects
 from tiller_daemon.models.base import ModelClient
+from tiller_daemon.sandbox.confinement import Confiner
 from tiller_daemon.session.hooks import Hooks
 from tiller_daemon.session.outbox import Publish
+from tiller_daemon.snapshots.snapshots import Snapshots
 from tiller_daemon.store.base import Log
 from tiller_daemon.tools.base import Diagnostics, Tool
 from tiller_daemon.turn.context import CostOf, unpriced
-from tiller_daemon.workspace.sandbox import Confiner
-from tiller_daemon.workspace.snapshots import Snapshots
 from tiller_protocol.answers import LanguageServerSummary, ServerSummary
 
 

@@ -7,12 +7,12 @@ import trio
 
 from tiller_daemon.session.active_turn import ActiveTurn, Hands
 from tiller_daemon.session.background import Background
-from tiller_daemon.session.delegation import Sessions
-from tiller_daemon.session.errand import Errand
 from tiller_daemon.session.mailbox import InputQueue
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import OpenRequests
 from tiller_daemon.session.services import Services
+from tiller_daemon.session.sub_agents.delegation import Sessions
+from tiller_daemon.session.sub_agents.sub_agent_run import Errand
 from tiller_daemon.tools.base import FileVersions
 from tiller_daemon.turn.history import History
 from tiller_protocol.answers import AnyAnswer, RevertResult

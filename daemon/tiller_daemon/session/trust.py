@@ -15,10 +15,10 @@ from tiller_daemon.config import (
     hooks_brought,
 )
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.session.hooks import Hold
 from tiller_daemon.session.services import Services
 from tiller_daemon.turn.context import Permissions, TurnContext
-from tiller_daemon.workspace.enclosure import Enclosure
 from tiller_protocol.answers import HookSummary, ProjectResult
 from tiller_protocol.events import WarningRaised
 from tiller_protocol.ops import Project as ProjectOp

@@ -11,8 +11,8 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from tiller_daemon.workspace.enclosure import Enclosure
-from tiller_daemon.workspace.sandbox import Confined
+from tiller_daemon.sandbox.confinement import Confined
+from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_protocol.items import BackgroundCommand, DetailKind, Effect, Image, PlanEntry, SubAgent
 
 SubjectKind = Literal["path", "command", "plain"]

@@ -8,9 +8,9 @@ from typing import Annotated, Final
 import trio
 from msgspec import Meta, Struct
 
+from tiller_daemon.files.paths import Location, PathProblem, opened_directory, printable
 from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult, always
 from tiller_daemon.tools.reach import directory_needs, reach, reach_as_judged, told
-from tiller_daemon.workspace.paths import Location, PathProblem, opened_directory, printable
 
 ENTRIES_MAX: Final = 1000
 ENTRIES_LOOKED_AT: Final = 100_000

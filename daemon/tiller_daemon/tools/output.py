@@ -1,6 +1,6 @@
 """Cutting text to what a model can use: its beginning, its end, and a sentence between them.
 
-Pure. Where the whole of a command's output is kept is up to `workspace.capture`.
+Pure. Where the whole of a command's output is kept is up to `processes.capture`.
 """
 
 from typing import Final

@@ -5,9 +5,9 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tiller_daemon.files.paths import Location, PathProblem, locate, printable
+from tiller_daemon.processes.command import CommandProblem
 from tiller_daemon.tools.base import Need, ToolEnvironment, ToolFailure
-from tiller_daemon.workspace.paths import Location, PathProblem, locate, printable
-from tiller_daemon.workspace.process import CommandProblem
 
 
 @contextmanager

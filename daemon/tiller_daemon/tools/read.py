@@ -9,6 +9,15 @@ from typing import Annotated, BinaryIO, Final
 import trio
 from msgspec import Meta, Struct
 
+from tiller_daemon.files.images import BEGINNING_BYTES, ImageProblem, fit_image, is_image
+from tiller_daemon.files.paths import Location, explain, open_regular
+from tiller_daemon.files.whole_files import (
+    EDITABLE_BYTES_MAX,
+    SMALL_BYTES,
+    fingerprint,
+    read_whole,
+    size_of,
+)
 from tiller_daemon.tools.base import (
     FileVersions,
     Need,
@@ -30,15 +39,6 @@ from tiller_daemon.tools.encoding import (
 from tiller_daemon.tools.output import BYTES_MAX, LINES_MAX
 from tiller_daemon.tools.reach import file_needs, reach, reach_as_judged, told
 from tiller_daemon.tools.similar import did_you_mean_path
-from tiller_daemon.workspace.files import (
-    EDITABLE_BYTES_MAX,
-    SMALL_BYTES,
-    fingerprint,
-    read_whole,
-    size_of,
-)
-from tiller_daemon.workspace.images import BEGINNING_BYTES, ImageProblem, fit_image, is_image
-from tiller_daemon.workspace.paths import Location, explain, open_regular
 
 LINE_CHARS_MAX: Final = 2000
 """A longer line is cut: minified code and data would fill the model's window."""

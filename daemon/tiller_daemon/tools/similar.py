@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-from tiller_daemon.workspace.paths import Location, PathProblem, opened_parent, printable
+from tiller_daemon.files.paths import Location, PathProblem, opened_parent, printable
 
 NAMES_MAX: Final = 3
 NAMES_LOOKED_AT: Final = 5000

@@ -4,10 +4,10 @@ import hashlib
 import re
 from pathlib import Path
 
+from tiller_daemon.processes.capture import Capture
+from tiller_daemon.redaction.stream import TAKEN_OUT
 from tiller_daemon.tools.base import ToolEnvironment
 from tiller_daemon.tools.output import cut_parts, fits
-from tiller_daemon.workspace.capture import Capture
-from tiller_daemon.workspace.redaction import TAKEN_OUT
 
 
 async def cut_to_fit(text: str, environment: ToolEnvironment) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """The tool `task`: the model gives a piece of work to a sub-agent and gets its report.
 
-How a sub-agent is started, watched and ended is the session's business (`session.delegation`).
+`session.sub_agents` starts, watches and ends the sub-agent.
 """
 
 import math

@@ -20,9 +20,9 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
-from tiller_daemon.models.retry import RetryWait, stream_with_retry
 from tiller_daemon.turn.dispatch import Calls
 from tiller_daemon.turn.ports import Ports
+from tiller_daemon.turn.retry import RetryWait, stream_with_retry
 from tiller_protocol.events import (
     AnyBody,
     FinishReason,

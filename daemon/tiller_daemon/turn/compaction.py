@@ -15,10 +15,10 @@ import trio
 from msgspec import structs
 
 from tiller_daemon.models.base import ModelError, ModelRequest, TextDelta, UsageReported
-from tiller_daemon.models.retry import RetryWait, stream_with_retry
 from tiller_daemon.turn.context import AskedModel, TurnContext
 from tiller_daemon.turn.history import PRUNED_OUTPUT, History, for_request
 from tiller_daemon.turn.ports import Ports
+from tiller_daemon.turn.retry import RetryWait, stream_with_retry
 from tiller_daemon.turn.tokens import TokenMeter, estimate_tokens
 from tiller_protocol.events import HistoryCompacted, ItemCompleted, ItemStarted, StatusChanged
 from tiller_protocol.ids import ItemId

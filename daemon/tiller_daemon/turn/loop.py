@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tiller_daemon.models.base import ModelError, ModelRequest
-from tiller_daemon.models.images import images_hint
 from tiller_daemon.turn.budget import Spent, spent_by, used_up, used_up_next
 from tiller_daemon.turn.call import note_changes
 from tiller_daemon.turn.compaction import ContextFull, Room, prune
 from tiller_daemon.turn.context import Budgets, Ending, TurnContext
 from tiller_daemon.turn.decide import last_said
 from tiller_daemon.turn.history import History
+from tiller_daemon.turn.image_refusal import images_hint
 from tiller_daemon.turn.output_schema import message_problem, repair_notice, without_fences
 from tiller_daemon.turn.ports import Ports
 from tiller_daemon.turn.step import Done, StepContext, take_step

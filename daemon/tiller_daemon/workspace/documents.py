@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tiller_daemon.workspace.paths import (
+from tiller_daemon.files.paths import (
     Location,
     PathProblem,
     locate,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tiller_daemon.files.paths import printable
 from tiller_daemon.workspace.documents import (
     Document,
     MayRead,
@@ -14,7 +15,6 @@ from tiller_daemon.workspace.documents import (
     read_document,
     read_project_document,
 )
-from tiller_daemon.workspace.paths import printable
 
 NAMES: Final = ("AGENTS.md", "CLAUDE.md")
 """The first that is there counts, in each directory by itself."""

@@ -8,6 +8,7 @@ from typing import Annotated, Final, NamedTuple
 
 from msgspec import Meta, Struct
 
+from tiller_daemon.files.paths import printable
 from tiller_daemon.workspace.documents import (
     MayRead,
     Refused,
@@ -16,7 +17,6 @@ from tiller_daemon.workspace.documents import (
     read_project_document,
 )
 from tiller_daemon.workspace.front_matter import HEAD_BYTES_MAX, FrontMatterError, parse
-from tiller_daemon.workspace.paths import printable
 
 FILE: Final = "SKILL.md"
 PROJECT_FOLDER: Final = Path(".agents", "skills")

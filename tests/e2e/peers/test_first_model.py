@@ -11,7 +11,7 @@ import trio
 
 from e2e.peers.home import Home
 from support.peers import Aimock
-from tiller_daemon.models.local_servers import PLACES, list_local_servers
+from tiller_daemon.models.catalog.local_servers import PLACES, list_local_servers
 
 pytestmark = pytest.mark.peer
 

@@ -1,0 +1,1 @@
+"""Files in the user's directory: where a path leads, reading, writing, putting back."""

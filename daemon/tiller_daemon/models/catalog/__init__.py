@@ -1,0 +1,1 @@
+"""What is known about models: context windows, prices, and what servers list."""

@@ -1,0 +1,97 @@
+"""A program that looks models up in `genai-prices`, and ends: it is no part of the daemon.
+
+The package takes half a second and 15 MiB to load, so the daemon asks it in a process of its own,
+once for each model: `Question`s as JSON on the standard input, `Facts` or null on the output.
+"""
+
+import os
+import sys
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from msgspec import structs
+
+from tiller_daemon.models.catalog.facts import Facts, Question
+from tiller_protocol.prices import Price, PriceTier
+
+if TYPE_CHECKING:
+    from genai_prices.types import ModelPrice
+
+NICENESS = 10
+"""Whoever waits for the first turn comes first."""
+
+
+def main() -> None:
+    """Answer what is asked on the standard input."""
+    os.nice(NICENESS)
+    asked = msgspec.json.decode(sys.stdin.buffer.read(), type=tuple[Question, ...])
+    answer = tuple(look_up(one, datetime.now(UTC)) for one in asked)
+    sys.stdout.buffer.write(msgspec.json.encode(answer))
+
+
+def look_up(asked: Question, now: datetime) -> Facts | None:
+    """What the package knows of a model at a time; `None` if it does not know it.
+
+    It is found by the address of its provider: a server here may call its models as it likes.
+    """
+    from genai_prices.data_snapshot import get_snapshot
+
+    try:
+        _, model = get_snapshot().find_provider_model(asked.model, None, None, asked.base_url)
+    except LookupError:
+        return None
+    return Facts(model.context_window, None, price_of(model.get_prices(now)))
+
+
+def price_of(prices: "ModelPrice") -> Price | None:
+    """The package has tiers for each price; here a tier has all of them.
+
+    A price that is asked for each request besides is none that can be told in tokens.
+    """
+    if getattr(prices, "requests_kcount", None) is not None:
+        return None
+    found = _Prices(
+        *(getattr(prices, f"{name}_mtok", None) for name in ("input", "output")),
+        *(getattr(prices, f"cache_{name}_mtok", None) for name in ("read", "write")),
+    )
+    base = _at(found, 0)
+    if base is None:
+        return None
+    starts = sorted({tier.start for one in found for tier in getattr(one, "tiers", ())})
+    reached = [(start, _at(found, start)) for start in starts]
+    tiers = tuple(
+        PriceTier(start, at.input, at.output, at.cached_input, at.cache_write)
+        for start, at in reached
+        if at
+    )
+    return structs.replace(base, tiers=tiers)
+
+
+class _Prices(NamedTuple):
+    input: object
+    output: object
+    cached_input: object
+    cache_write: object
+
+
+def _at(found: _Prices, start: int) -> Price | None:
+    """The prices of a request with more than `start` tokens of input."""
+    numbers = [_number(one, start) for one in found]
+    if numbers[0] is None or numbers[1] is None:
+        return None
+    return Price(numbers[0], numbers[1], numbers[2], numbers[3])
+
+
+def _number(one: object, start: int) -> float | None:
+    if isinstance(one, Decimal):
+        return float(one)
+    if not hasattr(one, "base"):
+        return None
+    reached = [tier.price for tier in getattr(one, "tiers", ()) if tier.start <= start]
+    return float(reached[-1] if reached else getattr(one, "base", 0))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The wire formats of model APIs, one package each, and what they share."""

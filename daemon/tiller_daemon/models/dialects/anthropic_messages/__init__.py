@@ -1,0 +1,1 @@
+"""Messages: the API of Anthropic and of compatible servers."""

@@ -1,0 +1,161 @@
+"""A `ModelRequest` as the body of a Messages request. Pure; no frame is decoded here.
+
+What stands here is everything around the conversation, which is built in
+`history`.
+Format: https://platform.claude.com/docs/en/api/messages
+"""
+
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from tiller_daemon.config.options import RESERVED, Options, merge_options
+from tiller_daemon.models.base import ModelRequest, ToolSpec
+from tiller_daemon.models.dialects.anthropic_messages.history import Conversation, Said
+from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import (
+    THINKING,
+    WIRE,
+    Block,
+    origin_of,
+)
+from tiller_daemon.models.dialects.anthropic_messages.schema import structured_output
+from tiller_daemon.models.dialects.anthropic_messages.thinking import (
+    EFFORTS,
+    NO_THINKING,
+    Manner,
+    Thinking,
+    manner_of,
+    takes_thinking_back,
+    thinking_of,
+)
+from tiller_daemon.models.dialects.history_cache import conversation_of
+from tiller_daemon.models.dialects.wording import usable_name
+from tiller_protocol.items import ToolCall
+
+MAX_TOKENS: dict[Manner, int] = {"adaptive": 64_000, "budget": 32_000, "foreign": 32_000}
+"""`max_tokens` where no limit is configured, as the API insists on one: what every Claude that
+thinks in this manner can write (https://platform.claude.com/docs/en/about-claude/models/overview).
+"""
+
+CACHE_POINT = {"type": "ephemeral"}
+CACHED_ENDS = 2
+"""User messages that end with a cache point: the newest, and the one at which the last request
+ended, because the API looks back only a few blocks. Tools and system have one each; the API refuses
+more than four."""
+
+NOT_OFFERED = "It can't be called any more."
+"""Said of tools that history has calls of when there are none: calls want their definitions."""
+
+
+class Built(NamedTuple):
+    """A body, and the digest of what it holds, to which the thinking of its answer is bound."""
+
+    body: bytes
+    prefix: str
+
+
+def build_body(request: ModelRequest, base_url: str = "") -> Built:
+    """The body that asks the server at `base_url` for a streamed answer to `request`."""
+    manner = manner_of(request.model)
+    options = {name: value for name, value in request.options.items() if name not in RESERVED}
+    max_tokens = options.get("max_tokens") or request.max_output_tokens or MAX_TOKENS[manner]
+    thinking = _thinking(request, options, manner, max_tokens)
+    tools = _tools(request)
+    system = [{"type": "text", "text": request.system}] if request.system.strip() else []
+    fixed = msgspec.json.encode([tools, system])
+    conversation = _conversation(request, base_url, fixed, thinking, manner)
+    if manner == "budget" and thinking is not None and not _may_think(conversation.messages):
+        thinking = None
+        conversation = _conversation(request, base_url, fixed, thinking, manner)
+    messages = conversation.messages
+    if request.purpose == "turn":
+        _set_cache_points(tools, system, messages)
+    told: dict[str, Any] = {
+        "model": request.model,
+        "max_tokens": max_tokens,
+        "stream": True,
+        "tools": tools,
+        "tool_choice": {"type": "none"} if tools and not request.tools else None,
+        "system": system,
+        "messages": [said.encoded for said in messages],
+        "thinking": thinking,
+        "output_config": _output_config(request, options, manner),
+    }
+    options.pop("thinking", None)
+    body = options | {name: value for name, value in told.items() if value}
+    return Built(msgspec.json.encode(body), conversation.prefix)
+
+
+def _conversation(
+    request: ModelRequest, base_url: str, fixed: bytes, thinking: Thinking | None, manner: Manner
+) -> Conversation:
+    """The conversation behind what is `fixed` before it."""
+    thinks = takes_thinking_back(thinking, manner)
+
+    def begin() -> Conversation:
+        origin = origin_of(base_url, request.model)
+        return Conversation(fixed, origin, thinks=thinks, bound=manner == "adaptive")
+
+    key = (WIRE, fixed, base_url, request.model, thinks)
+    return conversation_of(request, key, begin).finish()
+
+
+def _tools(request: ModelRequest) -> list[Block]:
+    if request.tools:
+        return [_tool(spec) for spec in request.tools]
+    called = {usable_name(item.name) for item in request.items if isinstance(item, ToolCall)}
+    return [_tool(ToolSpec(name, NOT_OFFERED, {})) for name in sorted(called)]
+
+
+def _tool(spec: ToolSpec) -> Block:
+    # A choice between objects at the top is refused, and with it the whole request.
+    schema = {k: v for k, v in spec.parameters.items() if k not in ("anyOf", "oneOf", "allOf")}
+    return {
+        "name": spec.name,
+        "description": spec.description,
+        "input_schema": schema | {"type": "object"},
+    }
+
+
+def _thinking(request: ModelRequest, options: Options, manner: Manner, max_tokens: object) -> Any:  # noqa: ANN401 - an option may be anything
+    """The field `thinking`: by the variant, else as the options have it, else as the model does."""
+    limit = max_tokens if isinstance(max_tokens, int) else MAX_TOKENS[manner]
+    if request.variant in EFFORTS or request.variant == NO_THINKING:
+        return thinking_of(request.variant, manner, limit)
+    if "thinking" in options or request.purpose != "turn":
+        return options.get("thinking")
+    return thinking_of("", manner, limit)
+
+
+def _output_config(request: ModelRequest, options: Options, manner: Manner) -> Options:
+    config: Options = {}
+    if manner == "adaptive" and request.purpose == "title":
+        config["effort"] = "low"
+    if request.output_schema is not None:
+        form = structured_output(request.output_schema)
+        config |= {"format": {"type": "json_schema", "schema": form}} if form else {}
+    own = options.get("output_config")
+    config = merge_options(config, cast("Options", own)) if isinstance(own, dict) else config
+    if manner == "adaptive" and request.variant in EFFORTS:
+        config["effort"] = EFFORTS[request.variant]
+    return config
+
+
+def _may_think(messages: list[Said]) -> bool:
+    """Whether a Claude with a budget may think: not if it began this row of calls without it."""
+    first: Said | None = None
+    for said in reversed(messages):
+        if said.role == "assistant":
+            first = said
+        elif said.blocks[0]["type"] != "tool_result":
+            break
+    return first is None or first.blocks[0]["type"] in THINKING
+
+
+def _set_cache_points(tools: list[Block], system: list[Block], messages: list[Said]) -> None:
+    for blocks in (tools, system):
+        if blocks:
+            blocks[-1]["cache_control"] = CACHE_POINT
+    ends = [number for number, said in enumerate(messages) if said.role == "user"]
+    for number in ends[-CACHED_ENDS:]:
+        messages[number] = messages[number].with_mark(cache_control=CACHE_POINT)

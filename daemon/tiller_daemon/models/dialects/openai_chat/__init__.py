@@ -1,0 +1,1 @@
+"""Chat Completions: the API of OpenAI and of most compatible servers."""

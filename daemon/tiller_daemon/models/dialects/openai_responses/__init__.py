@@ -1,0 +1,1 @@
+"""Responses: the API of OpenAI and of compatible servers."""

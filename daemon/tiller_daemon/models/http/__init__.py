@@ -1,0 +1,1 @@
+"""HTTP to a provider: the client, server-sent events, and what a failure means."""

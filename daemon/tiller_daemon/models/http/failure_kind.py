@@ -1,0 +1,191 @@
+"""Which kind of error an answer is: by its status, its codes, and the wordings of many providers.
+
+Pure. One place for all of them, as gateways pass on each other's wordings. What is looked for is
+in lower case. Each group names who says it so; real bodies of all of them are in
+the files `provider_*` of tests/models.
+"""
+
+import re
+
+from tiller_daemon.models.base import ModelErrorKind
+from tiller_daemon.models.http.error_body import Said
+
+
+def _any_of(*wordings: str) -> re.Pattern[str]:
+    return re.compile("|".join(wordings))
+
+
+_OVERFLOW = _any_of(
+    r"context[ _]length[ _]exceeded|context_window_exceeded",  # OpenAI, Azure, Groq, DeepSeek …
+    r"maximum context length",  # OpenAI, vLLM, Mistral, OpenRouter, DeepSeek, Together
+    r"exceeds? the context window|context window exceeds|exceeds? (the |this |your )?context",
+    r"prompt (is )?too long|input (is |length is |context is )?too long",  # Anthropic, Bedrock
+    r"exceeds? context limit|context limit exceeded",  # Anthropic, with its `max_tokens`
+    r"too long to fit into the model|maximum model length|context length is only",  # vLLM
+    r"is too long and exceeds limit",  # vLLM
+    r"available context size|exceed_context_size|context size has been exceeded",  # llama.cpp
+    r"greater than the context length|when context the overflows",  # LM Studio
+    r"input token count .*exceeds|exceeds the maximum number of tokens",  # Gemini
+    r"too many (input )?tokens|expected maxlength",  # Bedrock
+    r"maximum prompt length",  # xAI
+    r"reduce the length of (the|your) (messages|prompt|input)",  # Groq, vLLM
+    r"token count of \d+ exceeds|model_max_prompt_tokens_exceeded",  # Copilot
+    r"tokens in request more than max tokens",
+    r"too large for model with",  # Mistral
+    r"exceeded model token limit|input token length too long",  # Moonshot
+    r"range of input length should be",  # DashScope
+    r"prompt exceeds max|input tokens exceed",  # z.ai, Azure
+    r"request_too_large|request too large|request entity too large|payload size exceeds",
+    r"输入长度超过|上下文长度|超出上下文",
+)
+
+_RATE = _any_of(
+    r"rate[ _-]?limit|too[ _]many[ _]requests|throttl|slow[ _]down|requests per|tokens per",
+    r"per[ _]minute|per[ _]day|\btpm\b|\brpm\b|concurrency|resource_exhausted|please wait",
+)
+"""Words of a limit that time lifts, in which tokens are counted too."""
+
+_QUOTA = _any_of(
+    r"insufficient[ _](user_)?quota|insufficient[ _](account )?balance|insufficient[ _]credits?",
+    r"exceeded_current_quota_error",  # Moonshot
+    r"credit balance|billing_error|billing_not_active|billing_hard_limit|account is not active",
+    r"spend(ing)?[ _]limit|usage_limit_(reached|exceeded)|usage_not_included|api usage limits",
+    r"out of credits|requires more credits|add (more )?credits|any credits|available credits",
+    r"payment[ _]required|key limit exceeded|credit limit exceeded|arrearage|recharge",
+    r"per day \((rpd|tpd)\)",  # Groq
+    r"余额不足|欠费",
+)
+"""Not "quota" or "billing" alone: providers use both words in answers that a wait does heal."""
+
+_DAILY = _any_of(r"perday|free-models-per-day")
+"""Limits of Gemini and OpenRouter that end with the day, whatever wait they name."""
+
+_POLICY = _any_of(
+    r"content[ _-]?filter|content_policy|content policy|responsibleaipolicyviolation",
+    r"content management policy|usage polic(y|ies)|safety (policy|system)",
+    r"cyber_policy|bio_policy|policy_violation",  # OpenAI
+    r"prohibited_content|moderation|flagged|data_inspection_failed",
+    r"content exists risk|considered high risk|blocked by guardrail|敏感内容",
+)
+
+_KEY = _any_of(
+    r"api[ _]key[ _](not valid|invalid|expired)|invalid[ _](api[ _]key|x-api-key|authentication)",
+    r"incorrect api key|authentication_error|unrecognizedclient|unauthori[sz]ed",
+    r"security token included in the request",
+)
+
+_MODEL = _any_of(
+    r"model_not_found|not_found_error|deploymentnotfound|resource_not_found",
+    r"model .*(does not exist|not found|is not supported|is not available)",
+    r"not a valid model|invalid model|unknown model|access to (the )?model",
+)
+
+_OVERLOAD = _any_of(
+    r"overloaded|server_is_overloaded|slow_down|over capacity|capacity exceeded|high demand",
+    r"no[ _]capacity|modelnotready|serviceunavailable|unavailable|currently loading|loading model",
+)
+
+_TIMEOUT = _any_of(r"timeout_error|deadline_exceeded|timed out")
+
+_IMAGE = re.compile(r"image")
+"""In a code of OpenAI it says that an image is of no use: `invalid_image`, `empty_image_file` …."""
+
+_STATUS_OF_CODE = {
+    "api_error": 500,
+    "bad_request": 400,
+    "data_residency_mismatch": 400,
+    "internal": 500,
+    "invalid_prompt": 400,
+    "invalid_argument": 400,
+    "invalid_request_error": 400,
+    "permission_denied": 403,
+    "permission_error": 403,
+    "server_error": 500,
+    "validationexception": 400,
+}
+
+QUOTA_WAIT_S_MAX = 3_600.0
+"""A provider that is out of money names no wait, or a long one: a shorter one is a rate limit, as
+on Azure, whatever the code says."""
+
+
+def kind_of_answer(status: int, said: Said, retry_after_s: float | None = None) -> ModelErrorKind:
+    """The kind of an answer with an HTTP status; `retry_after_s` is the wait that it asks for."""
+    text = said.text
+    if status in (400, 403, 404, 413, 422, 429, 500) and _overflows(status, text):
+        return "context_overflow"
+    if status == 402 or (status < 500 and _is_out_of_money(text, retry_after_s)):
+        return "quota"
+    if status in (400, 403, 422) and _POLICY.search(text):
+        return "content_policy"
+    match status:
+        case 401:
+            return "authentication"
+        case 400 | 422 if _KEY.search(text):
+            return "authentication"
+        case 400 | 403 | 422 if _MODEL.search(text):
+            return "not_found"
+        case 400 if _RATE.search(" ".join(said.codes)):
+            return "rate_limit"
+        case 403:
+            return "authentication"
+        case 404:
+            return "not_found"
+        case 408:
+            return "timeout"
+        case 413:
+            return "context_overflow"
+        case 409 | 425 | 429:
+            return "rate_limit"
+        case 498 | 503 | 529:
+            return "overloaded"
+        case _ if status >= 500:
+            return "overloaded" if _OVERLOAD.search(text) else "server"
+        case _:
+            return "bad_request"
+
+
+def kind_in_stream(said: Said) -> ModelErrorKind:
+    """The kind of an error in the middle of a good stream, which has no status.
+
+    What says nothing that is known may get better, as the request was taken.
+    """
+    for code in said.codes:
+        if code.isdecimal() and 400 <= int(code) <= 599:
+            return kind_of_answer(int(code), said)
+    text = said.text
+    if _overflows(400, text):
+        return "context_overflow"
+    if _is_out_of_money(text, None):
+        return "quota"
+    kinds: tuple[tuple[re.Pattern[str], ModelErrorKind], ...] = (
+        (_POLICY, "content_policy"),
+        (_KEY, "authentication"),
+        (_RATE, "rate_limit"),
+        (_OVERLOAD, "overloaded"),
+        (_TIMEOUT, "timeout"),
+        (_MODEL, "not_found"),
+    )
+    for wordings, kind in kinds:
+        if wordings.search(text):
+            return kind
+    for code in said.codes:
+        status = 400 if _IMAGE.search(code) else _STATUS_OF_CODE.get(code)
+        if status:
+            return kind_of_answer(status, said)
+    return "server"
+
+
+def _overflows(status: int, text: str) -> bool:
+    """Whether a request is too long: for the model, or for what may ever be asked at once."""
+    if "request too large" in text:
+        return True
+    return bool(_OVERFLOW.search(text)) and status != 429 and not _RATE.search(text)
+
+
+def _is_out_of_money(text: str, retry_after_s: float | None) -> bool:
+    """Whether only money, or another day, helps."""
+    if _DAILY.search(text):
+        return True
+    waits = retry_after_s is not None and retry_after_s <= QUOTA_WAIT_S_MAX
+    return bool(_QUOTA.search(text)) and not waits

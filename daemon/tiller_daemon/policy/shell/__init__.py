@@ -1,0 +1,1 @@
+"""What a shell command line does, as far as its text shows."""

@@ -1,0 +1,1 @@
+"""Child processes: starting them, collecting their output, ending all that they started."""

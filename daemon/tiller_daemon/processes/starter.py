@@ -1,0 +1,225 @@
+"""Starting programs for the daemon, each in the care of a reaper of its own.
+
+What a reaper does is in `reaper`, the program that runs beside the daemon; here is the daemon's end
+of it. Who belongs to a command, and how that ends, is in `process_tree`.
+"""
+
+import atexit
+import errno
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from marshal import dumps
+from typing import Final
+
+import trio
+
+from tiller_daemon.processes import reaper
+
+START_S: Final = 5.0
+"""How long a start may take before it has failed; it takes a thousandth of that."""
+
+STOP_S: Final = 5.0
+"""How long what was let go of may take to end; its reapers kill it."""
+
+KILLED: Final = -9
+"""The exit status of a command whose reaper was killed: that ends the command too."""
+
+ADOPTS: Final = sys.platform == "linux"
+"""Whether the system has subreapers."""
+
+_LOOK: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+
+_PASSED_ON: Final = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME")
+"""The variables that a Python may need to start."""
+
+
+class Running:
+    """A program that was started, and all that it starts; `close` it in any case."""
+
+    def __init__(self, control: socket.socket, reaper_pid: int, pid: int) -> None:
+        self.reaper: Final = reaper_pid
+        self.pid: Final = pid
+        self.is_empty = False
+        """Whether surely no process of it is left. Only where there are subreapers it says so."""
+        self._control: Final = control
+        self._status: int | None = None
+        self._said = b""
+        control.settimeout(0)
+
+    def status(self) -> int | None:
+        """Its exit status, negative for the signal that killed it; `None` while it runs."""
+        self._hear()
+        return self._status
+
+    async def exited(self) -> None:
+        """Wait until its first process has exited."""
+        while self.status() is None:
+            await self._news()
+
+    async def emptied(self) -> None:
+        """Wait until no process of it is left."""
+        while not self.is_empty:
+            await self._news()
+            self._hear()
+        await trio.lowlevel.checkpoint()
+
+    def close(self) -> None:
+        """Let go of it: what is left of it is killed. Again: no effect."""
+        self._control.close()
+
+    async def _news(self) -> None:
+        # Several tasks may wait, and each needs a descriptor of its own for that.
+        waiting = os.dup(self._control.fileno())
+        try:
+            await trio.lowlevel.wait_readable(waiting)
+        finally:
+            os.close(waiting)
+
+    def _hear(self) -> None:
+        """Take what the reaper has said by now."""
+        while not self.is_empty and self._control.fileno() >= 0:
+            try:
+                piece = self._control.recv(reaper.ENDED.size)
+            except BlockingIOError:
+                return
+            except OSError:
+                piece = b""
+            self._said += piece
+            if len(self._said) == reaper.ENDED.size:
+                status, self.is_empty = reaper.ENDED.unpack(self._said)
+                self._status, self._said = os.waitstatus_to_exitcode(status), b""
+            elif not piece:
+                self._status = KILLED if self._status is None else self._status
+                self.is_empty = True
+
+
+class Starter:
+    """The program that starts all others, itself started at need; `mark` is what it is found by.
+
+    Without `adopts` orphans get away, as on systems that have no subreapers.
+    """
+
+    def __init__(self, mark: str = "", *, adopts: bool = ADOPTS) -> None:
+        self.adopts: Final = adopts
+        self._mark: Final = mark
+        self._process: subprocess.Popen[bytes] | None = None
+        self._requests: socket.socket | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The program, while it runs."""
+        return self._process.pid if self._process else None
+
+    def begin(self) -> socket.socket:
+        """Start it, if it does not run; it is ready a moment later."""
+        if self._requests and self._process and self._process.poll() is None:
+            return self._requests
+        self.close()
+        ours, theirs = socket.socketpair()
+        options = () if self.adopts else (reaper.WITHOUT_ADOPTION,)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", reaper.__file__, *options, self._mark],
+                cwd="/",
+                env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._requests = ours
+        return ours
+
+    def close(self) -> None:
+        """Send it away; it goes when nothing runs any more."""
+        if self._requests:
+            self._requests.close()
+        if self._process:
+            try:
+                self._process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._requests = self._process = None
+
+    def start(
+        self,
+        arguments: Sequence[str],
+        directory: os.PathLike[str],
+        variables: Mapping[str, str],
+        descriptors: Mapping[int, int],
+    ) -> Running:
+        """Start a program in a session of its own; raises `OSError` and `ValueError`.
+
+        `descriptors` are those that it inherits, by the number that each has there. Blocks for two
+        milliseconds.
+        """
+        told = _told(arguments, variables, descriptors)
+        # Opened here: it may be named by a descriptor of this process.
+        opened = os.open(directory, _LOOK)
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                passed = [theirs.fileno(), opened, *descriptors.values()]
+                try:
+                    socket.send_fds(self.begin(), [b"!"], passed)
+                except BrokenPipeError:
+                    # Somebody has killed it just now.
+                    self.close()
+                    socket.send_fds(self.begin(), [b"!"], passed)
+            ours.settimeout(START_S)
+            ours.sendall(told)
+            said = ours.recv(reaper.STARTED.size, socket.MSG_WAITALL)
+            if len(said) < reaper.STARTED.size:
+                raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            reaper_pid, pid, wrong = reaper.STARTED.unpack(said)
+            if wrong:
+                raise OSError(wrong, os.strerror(wrong))
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            os.close(opened)
+        return Running(ours, reaper_pid, pid)
+
+
+def starter() -> Starter:
+    """The one in use."""
+    return _in_use[-1]
+
+
+@contextmanager
+def starting(mark: str, *, adopts: bool = ADOPTS) -> Generator[Starter]:
+    """Use a starter of its own, with that mark, and begin it."""
+    _in_use.append(Starter(mark, adopts=adopts))
+    try:
+        starter().begin()
+        yield starter()
+    finally:
+        _in_use.pop().close()
+
+
+_in_use: Final = [Starter()]
+atexit.register(_in_use[0].close)
+
+
+def _told(
+    arguments: Sequence[str],
+    variables: Mapping[str, str],
+    descriptors: Mapping[int, int],
+) -> bytes:
+    if any("\0" in text for text in (*arguments, *variables, *variables.values())):
+        raise ValueError("embedded null byte")
+    if any("=" in name for name in variables):
+        raise ValueError("illegal environment variable name")
+    wanted: reaper.Wanted = (
+        tuple(map(os.fsencode, arguments)),
+        {os.fsencode(name): os.fsencode(value) for name, value in variables.items()},
+        tuple(descriptors),
+    )
+    told = dumps(wanted)
+    return reaper.SIZE.pack(len(told)) + told

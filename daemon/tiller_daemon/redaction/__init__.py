@@ -1,0 +1,1 @@
+"""Taking secrets out of text that others wrote."""

@@ -1,0 +1,1 @@
+"""The sandbox: what each enclosure allows, and the mechanisms that enforce it."""

@@ -1,0 +1,296 @@
+"""Bubblewrap: a command sees a file system that is put together for it, in namespaces of its own.
+
+There are namespaces for processes, network and shared memory. `--die-with-parent` is not used: what
+the shell leaves behind would be killed before it could finish (the end of a pipe, a trap), and its
+reaper ends the namespace like anything else that the command has started.
+"""
+
+import os
+import platform
+import sys
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from tiller_daemon.private import make_directory
+from tiller_daemon.sandbox import launcher as sandbox_launcher
+from tiller_daemon.sandbox.confinement import DENIED, ROOT_KEEPS, TEMPORARY, Confinement, Enclosed
+from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.git_overlay import GitOverlay
+from tiller_daemon.sandbox.known_paths import KEPT_OF_RUN, between, bound_sockets, within
+from tiller_daemon.sandbox.seccomp import filter_in_namespaces
+
+NOTHING: Final = "/dev/null"
+"""What is mounted over a file that can't be read: no device can be opened from such a mount."""
+
+SCOPED: Final = (sys.executable, "-I", "-S", sandbox_launcher.__file__, "--scope", "--")
+"""Keeps a command that has the machine's network from its abstract sockets."""
+
+INIT_HIDDEN: Final = ("--tmpfs", "/proc/1", "--remount-ro", "/proc/1")
+"""To be put after `--proc /proc`: nobody reads or writes the memory, the variables or the
+descriptors of the sandbox's own process in there. Tracing it is refused by the filter."""
+
+STATUS_BYTES_MAX: Final = 4096
+
+_RUN: Final = Path("/run")
+
+
+class Mount(NamedTuple):
+    """How a path is mounted.
+
+    A `new` one is another directory, and an `empty` one hides what is there. Of `git` a copy is
+    written.
+    """
+
+    how: Literal["new", "empty", "hide", "read", "write", "git"]
+    options: tuple[str, ...]
+
+
+class Bubblewrap:
+    """The mechanism. What may not be made gets a placeholder for as long as the command runs.
+
+    `root` says whether commands run as root; by default as the daemon does. Without `overlays`
+    (bubblewrap before 0.11) git directories can only be read. `scopes` says that Landlock can keep
+    a command from abstract sockets.
+    """
+
+    def __init__(
+        self,
+        program: str,
+        *,
+        root: bool | None = None,
+        overlays: bool = True,
+        scopes: bool = True,
+    ) -> None:
+        self.name: Final = "bubblewrap"
+        self.helpers: Final = 2
+        self.limits: Final = ""
+        self.denials: Final = DENIED
+        self.most_unasked: Final = Enclosure.BUILD
+        self._program: Final = program
+        self._root: Final = os.geteuid() == 0 if root is None else root
+        self._overlays: Final = overlays
+        self._scopes: Final = scopes
+        self._placeholders: Final = Counter[Path]()
+
+    @contextmanager
+    def around(
+        self, arguments: Sequence[str], confinement: Confinement, told: Callable[[str], None]
+    ) -> Generator[Enclosed]:
+        """What to run instead of `arguments`; to be left when the command has ended."""
+        absent = [
+            path
+            for path in (*confinement.absent, *confinement.absent_files)
+            if path.parent.is_dir() and (path in self._placeholders or not os.path.lexists(path))
+        ]
+        self._placeholders.update(absent)
+        try:
+            with ExitStack() as stack:
+                overlays = self._enter_overlays(stack, confinement, told)
+                if confinement.temporary:
+                    make_directory(confinement.temporary)
+                calls = filter_in_namespaces(
+                    platform.machine(),
+                    sockets=confinement.writes and (self._scopes or not confinement.network),
+                )
+                given = stack.enter_context(_readable(calls))
+                status, report = stack.enter_context(_pipe())
+                chosen = [*options(confinement, overlays, absent, root=self._root)]
+                chosen += [word for one in given for word in ("--seccomp", str(one))]
+                chosen += ["--json-status-fd", str(report)]
+                scoped = SCOPED if confinement.network and self._scopes else ()
+                yield Enclosed(
+                    (self._program, *chosen, "--", *scoped, *arguments),
+                    (*given, report),
+                    began=lambda: b"exit-code" in _said(status),
+                    takes_over=bool(overlays),
+                )
+        finally:
+            for path in absent:
+                self._placeholders[path] -= 1
+                if not self._placeholders[path]:
+                    del self._placeholders[path]
+                    _take_away(path)
+
+    def _enter_overlays(
+        self, stack: ExitStack, confinement: Confinement, told: Callable[[str], None]
+    ) -> dict[Path, tuple[str, ...]]:
+        """The git directories with their overlays."""
+        room = confinement.temporary and confinement.temporary.parent
+        if not (self._overlays and room):
+            return {git: ("--ro-bind", str(git), str(git)) for git in confinement.git}
+        own = confinement.git_own
+        entered = ((git, GitOverlay(git, own, room, told)) for git in confinement.git)
+        return {git: stack.enter_context(overlay).options for git, overlay in entered}
+
+
+@contextmanager
+def _readable(data: bytes) -> Generator[tuple[int, ...]]:
+    """A descriptor to read `data` from, once: it fits into a pipe. None for no data."""
+    if not data:
+        yield ()
+        return
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, data)
+    finally:
+        os.close(writing)
+    try:
+        yield (reading,)
+    finally:
+        os.close(reading)
+
+
+@contextmanager
+def _pipe() -> Generator[tuple[int, int]]:
+    """Both ends of a pipe; to read from it never waits."""
+    reading, writing = os.pipe()
+    try:
+        os.set_blocking(reading, False)
+        yield reading, writing
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def _said(status: int) -> bytes:
+    """What bubblewrap says of the command: its exit status, if it was started."""
+    try:
+        return os.read(status, STATUS_BYTES_MAX)
+    except BlockingIOError:
+        return b""
+
+
+def options(
+    confinement: Confinement,
+    overlays: dict[Path, tuple[str, ...]],
+    absent: Sequence[Path],
+    *,
+    root: bool,
+) -> list[str]:
+    """The options for `bwrap`, in the order that it does things."""
+    found: list[str] = []
+    mounts = _mounts(confinement, overlays, absent)
+    if confinement.visible is None:
+        found += ["--ro-bind", "/", "/"]
+    found += ["--dev", "/dev", "--proc", "/proc", *INIT_HIDDEN]
+    if root:
+        # As root, every knob of the kernel in there could be turned.
+        found += ["--remount-ro", "/proc"]
+    for path in sorted(mounts, key=lambda path: len(path.parts)):
+        mount = mounts[path]
+        # What is shown in a hidden directory is mounted in there, and has to be reached.
+        holds = mount.how == "empty" and any(within(one, (path,)) for one in mounts)
+        found += [*(("--perms", "0755" if holds else "0000") if mount.how == "empty" else ())]
+        found += mount.options
+    for path, mount in mounts.items():
+        if mount.how == "empty":
+            found += ["--remount-ro", str(path)]
+    if confinement.visible is not None:
+        found += ["--remount-ro", "/"]
+    found += ["--unshare-pid", "--unshare-ipc", "--unsetenv", "TMPDIR"]
+    if not confinement.network:
+        found.append("--unshare-net")
+    if root:
+        found += ["--cap-drop", "ALL"]
+        if confinement.writes:
+            found += [word for capability in ROOT_KEEPS for word in ("--cap-add", capability)]
+    return [*found, "--chdir", str(confinement.workspace)]
+
+
+def _mounts(
+    confinement: Confinement, overlays: dict[Path, tuple[str, ...]], absent: Sequence[Path]
+) -> dict[Path, Mount]:
+    """How each path is mounted; those nearer to the root first."""
+    mounts = {path: mount for name in confinement.visible or () for path, mount in _seen(name)}
+    for name in TEMPORARY:
+        mounts[Path(name)] = _temporary(Path(name), confinement.temporary)
+    if confinement.visible is None and _RUN.is_dir():
+        mounts[_RUN] = Mount("new", ("--tmpfs", str(_RUN)))
+        mounts |= {path: _read(path) for path in map(Path, KEPT_OF_RUN) if path.exists()}
+    mounts[confinement.workspace] = _read(confinement.workspace)
+    mounts |= {
+        path: Mount("write", ("--bind", str(path), str(path))) for path in confinement.writable
+    }
+    mounts |= {path: _read(path) for path in confinement.read_only if not path.is_symlink()}
+    mounts |= {git: Mount("git", overlay) for git, overlay in overlays.items()}
+    for path in absent:
+        is_file = path in confinement.absent_files
+        mounts[path] = _read(NOTHING, path) if is_file else _hide_folder(path)
+    mounts |= {path: _read(path) for path in confinement.shown if path not in confinement.writable}
+    for path in (*confinement.hidden, *_sockets(confinement)):
+        is_shown = path in confinement.shown or path in mounts
+        if not is_shown and _is_seen(path, mounts, everything=confinement.visible is None):
+            mounts[path] = _hide_folder(path) if path.is_dir() else _read(NOTHING, path)
+    return _pinned(mounts, confinement.writable)
+
+
+def _seen(path: Path) -> Iterable[tuple[Path, Mount]]:
+    """A path of the system; one that is a link stays one, and where it leads is seen too."""
+    if not path.is_symlink():
+        return ((path, _read(path)),)
+    real = Path(os.path.realpath(path))
+    link = Mount("read", ("--symlink", os.readlink(path), str(path)))  # noqa: PTH115
+    return ((real, _read(real)), (path, link)) if real.exists() else ()
+
+
+def _read(path: Path | str, at: Path | None = None) -> Mount:
+    hides = path == NOTHING
+    return Mount("hide" if hides else "read", ("--ro-bind", str(path), str(at or path)))
+
+
+def _write(path: Path) -> Mount:
+    return Mount("write", ("--bind", str(path), str(path)))
+
+
+def _hide_folder(path: Path) -> Mount:
+    return Mount("empty", ("--tmpfs", str(path)))
+
+
+def _temporary(path: Path, private: Path | None) -> Mount:
+    if private is None:
+        return Mount("new", ("--perms", "1777", "--tmpfs", str(path)))
+    return Mount("new", ("--bind", str(private), str(path)))
+
+
+def _sockets(confinement: Confinement) -> Iterable[Path]:
+    """Sockets that somebody listens at, but for those of the workspace."""
+    return (
+        path
+        for path in dict.fromkeys(bound_sockets())
+        if not path.is_relative_to(confinement.workspace) and path.is_socket()
+    )
+
+
+def _is_seen(path: Path, mounts: dict[Path, Mount], *, everything: bool) -> bool:
+    """Whether what is there outside is there inside too."""
+    for parent in path.parents:
+        if mount := mounts.get(parent):
+            return mount.how in ("read", "write", "git")
+    return everything
+
+
+def _pinned(mounts: dict[Path, Mount], writable: Sequence[Path]) -> dict[Path, Mount]:
+    """With the directories on the way mounted on themselves.
+
+    What is mounted can't be renamed: otherwise `.git` could be moved away with all that is kept
+    in it, and another one be made.
+    """
+    pins: dict[Path, Mount] = {}
+    for path in mounts:
+        if root := within(path, writable):
+            pins |= {one: _write(one) for one in between(root, path)}
+    return pins | mounts
+
+
+def _take_away(path: Path) -> None:
+    """Remove a placeholder; what somebody outside has put there meanwhile stays."""
+    with suppress(OSError):
+        if path.is_symlink():
+            return
+        if path.is_dir():
+            path.rmdir()
+        elif path.stat().st_size == 0:
+            path.unlink()

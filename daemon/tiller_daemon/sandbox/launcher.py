@@ -1,0 +1,242 @@
+"""A program of its own: gives up what a command may not do, and becomes the command.
+
+Started as `python -I -S launcher.py OPTION VALUE … -- COMMAND …` by `landlock`,
+which says what may be done; nothing of tiller is imported, as each import is a millisecond of every
+command. What can't be given up is said, and the command is not run.
+"""
+
+import ctypes
+import os
+import stat
+import struct
+import sys
+from collections.abc import Sequence
+
+EXIT_NOT_CONFINED = 126
+"""What a shell says of a command that it can't run."""
+
+SCOPE_ALONE = "--scope"
+"""The option to do nothing but `scope`."""
+
+LISTS = 1 << 3
+"""To list a directory."""
+
+READS = 1 << 0 | 1 << 2 | LISTS
+"""To execute, to read a file, to list a directory (linux/landlock.h)."""
+
+WRITES = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 12 | 1 << 13 | 1 << 14
+"""To write a file, remove and make all but devices, move between directories, and truncate."""
+
+DEVICE = 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
+"""To read and write a device, also with its `ioctl`."""
+
+_EVERYTHING = (1 << 16) - 1
+_OF_FILES = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
+_ABSTRACT_SOCKETS = 1 << 0
+_SCOPES = _ABSTRACT_SOCKETS | 1 << 1
+"""Abstract sockets and signals stay among the processes of the sandbox."""
+
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_PATH_BENEATH = 1
+_NO_NEW_PRIVILEGES, _SET_SECCOMP, _SECCOMP_FILTER = 38, 22, 2
+_DROP_FROM_BOUNDS, _AMBIENT, _CLEAR_AMBIENT = 24, 47, 4
+_CAPABILITY_VERSION = 0x20080522
+_CAPABILITIES = 64
+
+_LOOK = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_SYSCALL = _LIBC.syscall
+_SYSCALL.restype = ctypes.c_long
+
+
+class Wanted:
+    """What may be done: the options, in the order that they come in."""
+
+    def __init__(self, options: Sequence[str]) -> None:
+        """`hidden` is nowhere readable, nor `kept` writable, but for what is named below them."""
+        self.readable: list[str] = []
+        self.writable: list[str] = []
+        self.hidden: list[str] = []
+        self.kept: list[str] = []
+        self.calls = b""
+        self.capabilities = 0
+        self.temporary = ""
+        for name, value in zip(options[::2], options[1::2], strict=True):
+            match name:
+                case "--calls":
+                    self.calls = bytes.fromhex(value)
+                case "--capabilities":
+                    self.capabilities = int(value)
+                case "--temporary":
+                    self.temporary = value
+                case _:
+                    {
+                        "--read": self.readable,
+                        "--write": self.writable,
+                        "--hide": self.hidden,
+                        "--keep": self.kept,
+                    }[name].append(value)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Confine this process and run the command in it; does not return."""
+    end = arguments.index("--")
+    command = list(arguments[end + 1 :])
+    try:
+        if arguments[:end] == [SCOPE_ALONE]:
+            scope()
+        else:
+            wanted = Wanted(arguments[:end])
+            confine(wanted)
+            if wanted.temporary:
+                os.environ["TMPDIR"] = wanted.temporary
+    except (OSError, ValueError, KeyError) as error:
+        sys.stderr.write(f"tiller: the sandbox could not be made, nothing was run: {error}\n")
+        sys.exit(EXIT_NOT_CONFINED)
+    try:
+        os.execvp(command[0], command)  # noqa: S606 - that is what it is for
+    except OSError as error:
+        sys.stderr.write(f"tiller: {command[0]} could not be run: {error}\n")
+        sys.exit(EXIT_NOT_CONFINED)
+
+
+def scope() -> None:
+    """Keep this process and all that it starts from the abstract sockets of others."""
+    rules = struct.pack("=QQQ", 0, 0, _ABSTRACT_SOCKETS)
+    ruleset = _call(_CREATE_RULESET, ctypes.c_char_p(rules), ctypes.c_size_t(len(rules)), 0)
+    _prctl(_NO_NEW_PRIVILEGES, 1)
+    _call(_RESTRICT_SELF, ruleset, 0)
+    os.close(ruleset)
+
+
+def version() -> int:
+    """Which Landlock the kernel has; 0 without one."""
+    return max(_SYSCALL(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1)), 0)
+
+
+def confine(wanted: Wanted) -> None:
+    """Give up everything but what is wanted, for this process and all that it starts."""
+    rules = struct.pack("=QQQ", _EVERYTHING, 0, _SCOPES)
+    ruleset = _call(_CREATE_RULESET, ctypes.c_char_p(rules), ctypes.c_size_t(len(rules)), 0)
+    folders = [path for path in wanted.hidden if os.path.isdir(path)]  # noqa: PTH112 - no imports
+    for root in wanted.readable:
+        _grant(ruleset, root, READS, wanted.hidden)
+        # Names can be listed also where a file is hidden, but not in a hidden directory.
+        _grant(ruleset, root, LISTS, folders)
+    for root in wanted.writable:
+        _grant(ruleset, root, READS, wanted.hidden)
+        _grant(ruleset, root, WRITES, [*wanted.hidden, *wanted.kept])
+    for name in _DEVICES:
+        _grant(ruleset, f"/dev/{name}", DEVICE, ())
+    for descriptor in range(3):
+        # The terminal that it was given.
+        if os.isatty(descriptor):
+            _grant(ruleset, os.ttyname(descriptor), DEVICE, ())
+    _give_up_capabilities(wanted.capabilities)
+    _prctl(_NO_NEW_PRIVILEGES, 1)
+    _call(_RESTRICT_SELF, ruleset, 0)
+    os.close(ruleset)
+    program = ctypes.create_string_buffer(wanted.calls, len(wanted.calls))
+    # struct sock_fprog: how many instructions, and where they are.
+    filters = struct.pack("@HP", len(wanted.calls) // 8, ctypes.addressof(program))
+    _prctl(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.c_char_p(filters))
+
+
+def _grant(ruleset: int, path: str, rights: int, holes: Sequence[str]) -> None:
+    """Allow `rights` in a directory or file, but not in the holes; nothing if it is not there.
+
+    A right for a directory is one for all that is in it: around a hole each entry gets it by
+    itself, and what comes later into a directory that holds one gets none.
+    """
+    try:
+        opened = os.open(path, _LOOK)
+    except OSError:
+        return
+    try:
+        _grant_opened(ruleset, opened, path, rights, holes)
+    finally:
+        os.close(opened)
+
+
+def _grant_opened(ruleset: int, opened: int, path: str, rights: int, holes: Sequence[str]) -> None:
+    inner = [hole for hole in holes if path == "/" or hole.startswith(path + "/")]
+    if not inner:
+        if not stat.S_ISDIR(os.fstat(opened).st_mode):
+            rights &= _OF_FILES
+        if not rights:
+            return
+        rule = struct.pack("=Qi", rights, opened)
+        _call(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.c_char_p(rule), 0)
+        return
+    for name in _names(opened):
+        child = f"{path.rstrip('/')}/{name}"
+        if child in inner:
+            continue
+        try:
+            # From the directory that was looked at: a link that has come meanwhile leads nowhere.
+            deeper = os.open(name, _LOOK, dir_fd=opened)
+        except OSError:
+            continue
+        try:
+            _grant_opened(ruleset, deeper, child, rights, inner)
+        finally:
+            os.close(deeper)
+
+
+def _names(directory: int) -> list[str]:
+    try:
+        readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
+    except OSError:
+        return []
+    try:
+        return os.listdir(readable)  # noqa: PTH208 - by descriptor
+    finally:
+        os.close(readable)
+
+
+def _give_up_capabilities(kept: int) -> None:
+    """Keep only those of root's powers whose bits are set in `kept`."""
+    _prctl(_AMBIENT, _CLEAR_AMBIENT, 0, 0, 0)
+    header = ctypes.c_char_p(struct.pack("=Ii", _CAPABILITY_VERSION, 0))
+    held = ctypes.create_string_buffer(24)
+    if _LIBC.capget(header, held):
+        raise _problem("capget")
+    if os.geteuid() == 0:
+        for number in range(_CAPABILITIES):
+            if not kept >> number & 1 and _LIBC.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0):
+                break  # There are no more; or it may not, and can gain none by what it runs.
+    else:
+        kept = 0
+    low, high = kept & 0xFFFFFFFF, kept >> 32
+    effective, permitted, _, effective_high, permitted_high, _ = struct.unpack("=6I", held.raw)
+    left = struct.pack(
+        "=6I", effective & low, permitted & low, 0, effective_high & high, permitted_high & high, 0
+    )
+    if _LIBC.capset(header, ctypes.c_char_p(left)):
+        raise _problem("capset")
+
+
+def _prctl(option: int, *values: object) -> None:
+    given = [ctypes.c_ulong(one) if isinstance(one, int) else one for one in values]
+    padding = [ctypes.c_ulong(0)] * (4 - len(given))
+    if _LIBC.prctl(ctypes.c_int(option), *given, *padding):
+        raise _problem(f"prctl {option}")
+
+
+def _call(number: int, *values: object) -> int:
+    done = _SYSCALL(ctypes.c_long(number), *values)
+    if done < 0:
+        raise _problem(f"system call {number}")
+    return done
+
+
+def _problem(what: str) -> OSError:
+    errno = ctypes.get_errno()
+    return OSError(errno, f"{what}: {os.strerror(errno)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,180 @@
+"""Which calls of the kernel a command may not make: filters for what else would not be held.
+
+Pure: a program for the kernel's filter machine (seccomp), as bytes; bubblewrap or
+`launcher` installs it. Sockets are told apart by their family alone, as the kernel shows a
+filter numbers and no addresses. A call that is not named here may be made; one of another
+architecture (32 bits, x32) kills the process that makes it, as it has other numbers.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from errno import EAFNOSUPPORT, ENOSYS, EPERM
+from typing import Final, NamedTuple
+
+ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+"""By `platform.machine()`, what the kernel calls it (linux/audit.h)."""
+
+UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
+_STREAM, _SEQPACKET, _TYPE_MASK = 1, 5, 0xF
+
+_LOAD, _AND, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
+_ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
+_X32: Final = 0x40000000
+_ANY: Final = 0xFFFFFFFF
+
+
+class _Call(NamedTuple):
+    """A call by its numbers on x86-64 and aarch64; None where there is none."""
+
+    x86_64: int | None
+    aarch64: int | None
+
+
+class _Check(NamedTuple):
+    """An argument, what it must be (or, with `forbidden`, must not be), and which bits count."""
+
+    argument: int
+    values: tuple[int, ...]
+    mask: int = _ANY
+    forbidden: bool = False
+
+
+_SOCKET, _SOCKETPAIR = _Call(41, 198), _Call(53, 199)
+_IOCTL, _PRLIMIT = _Call(16, 29), _Call(302, 261)
+
+_NEVER: Final = (
+    # io_uring would make the calls that are refused here.
+    _Call(425, 425),
+    # Keys of the user that the kernel keeps: add_key, request_key, keyctl.
+    _Call(248, 217), _Call(249, 218), _Call(250, 219),
+)  # fmt: skip
+"""What no namespace is for."""
+
+_PTRACE, _PIDFD_GETFD = _Call(101, 117), _Call(438, 438)
+_PROCESS_VM: Final = (_Call(310, 270), _Call(311, 271))
+"""To read and to write the memory of another process, by the pid that comes first."""
+
+_INIT: Final = 1
+"""The first process of a namespace, which is the sandbox's own."""
+
+_SHARED: Final = (
+    # Memory and messages that processes share by number (shm, sem, msg), and queues by name (mq).
+    _Call(29, 194), _Call(30, 196), _Call(31, 195),
+    _Call(64, 190), _Call(65, 193), _Call(66, 191), _Call(220, 192),
+    _Call(68, 186), _Call(69, 189), _Call(70, 188), _Call(71, 187),
+    _Call(240, 180), _Call(241, 181),
+)  # fmt: skip
+"""What programs share by a number or name: they have a namespace of their own, or none of it."""
+
+_CHANGES: Final = (
+    # chmod, fchmod, fchmodat, fchmodat2
+    _Call(90, None), _Call(91, 52), _Call(268, 53), _Call(452, 452),
+    # chown, fchown, lchown, fchownat
+    _Call(92, None), _Call(93, 55), _Call(94, None), _Call(260, 54),
+    # utime, utimes, futimesat, utimensat
+    _Call(132, None), _Call(235, None), _Call(261, None), _Call(280, 88),
+    # setxattr and removexattr, each also with l, f and at; file_setattr
+    _Call(188, 5), _Call(189, 6), _Call(190, 7), _Call(463, 463),
+    _Call(197, 14), _Call(198, 15), _Call(199, 16), _Call(466, 466), _Call(469, 469),
+)  # fmt: skip
+"""What changes a file without writing to it, which Landlock does not know."""
+
+_TERMINAL: Final = (0x5412, 0x541C)
+"""TIOCSTI and TIOCLINUX: typing into a terminal, for whoever reads there."""
+
+_FLAGS: Final = (0x40086602, 0x40046602, 0x401C5820)
+"""FS_IOC_SETFLAGS, the same for 32 bits, FS_IOC_FSSETXATTR: what `chattr` does."""
+
+
+def filter_in_namespaces(machine: str, *, sockets: bool = True) -> bytes:
+    """For a command with namespaces of its own; empty where the calls of `machine` are not known.
+
+    There is no namespace for keys, for a terminal that it was given, and for some kinds of sockets:
+    one of them (vsock) leads out of a virtual machine. Without `sockets` no unix socket can be made
+    but pairs. The first process of the namespace can't be traced, as it belongs to the sandbox; a
+    command's own can. Nobody gets its descriptors either.
+    """
+    if machine not in ARCHITECTURES:
+        return b""
+    families = (UNIX, INET, INET6, NETLINK) if sockets else (INET, INET6, NETLINK)
+    pair = (_Check(0, (UNIX,)), _Check(1, (_STREAM, _SEQPACKET), _TYPE_MASK))
+    refusals = [
+        _refuse(_SOCKET, machine, EAFNOSUPPORT, _Check(0, families)),
+        *(() if sockets else (_refuse(_SOCKETPAIR, machine, EAFNOSUPPORT, *pair),)),
+        _refuse(_IOCTL, machine, EPERM, _Check(1, _TERMINAL, forbidden=True)),
+        _refuse(_PTRACE, machine, EPERM, _Check(1, (_INIT,), forbidden=True)),
+        *(_refuse(c, machine, EPERM, _Check(0, (_INIT,), forbidden=True)) for c in _PROCESS_VM),
+        *(_refuse(call, machine, ENOSYS) for call in (*_NEVER, _PIDFD_GETFD)),
+    ]
+    return _program(machine, refusals)
+
+
+def filter_without_namespaces(machine: str, *, network: bool, writes: bool) -> bytes:
+    """For a command that nothing else but Landlock holds; raises `KeyError` for an unknown machine.
+
+    Without `network` no socket can be made but pairs; with it those of the internet. A unix socket
+    can't be made in either case: it could be connected to any service of the user. Without
+    `writes` nothing about a file can be changed.
+    """
+    families = (INET, INET6, NETLINK) if network else ()
+    forbidden = _TERMINAL if writes else (*_TERMINAL, *_FLAGS)
+    pair = (_Check(0, (UNIX,)), _Check(1, (_STREAM, _SEQPACKET), _TYPE_MASK))
+    refusals = [
+        _refuse(_SOCKET, machine, EAFNOSUPPORT, _Check(0, families)),
+        # A pair of datagrams is no pair: one end can be connected to another socket.
+        _refuse(_SOCKETPAIR, machine, EAFNOSUPPORT, *pair),
+        _refuse(_IOCTL, machine, EPERM, _Check(1, forbidden, forbidden=True)),
+        # Limits of other processes: a limit of time is as good as a signal.
+        _refuse(_PRLIMIT, machine, EPERM, _Check(0, (0,))),
+        *(_refuse(call, machine, ENOSYS) for call in (*_NEVER, *_SHARED)),
+        *(_refuse(call, machine, EPERM) for call in (() if writes else _CHANGES)),
+    ]
+    return _program(machine, refusals)
+
+
+def _program(machine: str, refusals: Iterable[bytes]) -> bytes:
+    return b"".join((*_beginning(machine), *refusals, _instruction(_RETURN, _ALLOW)))
+
+
+def _beginning(machine: str) -> Iterator[bytes]:
+    yield _instruction(_LOAD, _ARCHITECTURE_AT)
+    yield _instruction(_EQUAL, ARCHITECTURES[machine], yes=1)
+    yield _instruction(_RETURN, _KILL)
+    yield _instruction(_LOAD, _NUMBER_AT)
+    if machine == "x86_64":
+        yield _instruction(_AT_LEAST, _X32, no=1)
+        yield _instruction(_RETURN, _KILL)
+
+
+def _refuse(call: _Call, machine: str, errno: int, *checks: _Check) -> bytes:
+    """Refuse a call unless its arguments pass all checks; the next one finds its number loaded.
+
+    Only the lower half of an argument is looked at: the kernel takes these for 32-bit numbers.
+    """
+    number = call.x86_64 if machine == "x86_64" else call.aarch64
+    if number is None:
+        return b""
+    body = [step for check in checks for step in _steps(check, errno)]
+    body.append(_instruction(_RETURN, _ALLOW if checks else _REFUSE | errno))
+    return b"".join((_instruction(_EQUAL, number, no=len(body)), *body))
+
+
+def _steps(check: _Check, errno: int) -> Iterator[bytes]:
+    refuse = _instruction(_RETURN, _REFUSE | errno)
+    yield _instruction(_LOAD, _ARGUMENTS_AT + 8 * check.argument)
+    yield _instruction(_AND, check.mask)
+    if check.forbidden:
+        for value in check.values:
+            yield _instruction(_EQUAL, value, no=1)
+            yield refuse
+        return
+    for left in range(len(check.values), 0, -1):
+        # One that is wanted leads over the values that are left and the refusal.
+        yield _instruction(_EQUAL, check.values[-left], yes=left)
+    yield refuse
+
+
+def _instruction(code: int, value: int, *, yes: int = 0, no: int = 0) -> bytes:
+    """One `struct sock_filter`; the jumps are over so many instructions."""
+    return struct.pack("=HBBI", code, yes, no, value)

@@ -1,0 +1,150 @@
+"""What a command line names that its enclosure hides: then it asks, and may see it.
+
+That is a courtesy: the enclosure hides these files whatever the line says. But a command that could
+only fail, or find nothing, had better be asked about first. Only words that stand in the line as
+they are count, and only as paths of files that are there.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from tiller_daemon.files.paths import PathProblem, locate, printable
+from tiller_daemon.policy import globs
+from tiller_daemon.policy.rules import PROTECTED_PATH
+from tiller_daemon.policy.shell.command_line import SimpleCommand, parse, word_set
+from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, needed_enclosure, seems_to_read
+from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.known_paths import is_protected
+from tiller_daemon.tools.base import Need
+
+OF_ITS_OWN = re.compile(r"/(?:(?:proc|dev|sys)(?:/|\Z)|\Z)")
+"""Places of the kernel: an enclosure has its own, and this process looks at its own."""
+
+_NAMES_ONLY = word_set("[ basename dirname echo ls printf stat test [[")
+"""Programs that show the names of files and not what is in them."""
+
+_PATTERN_FIRST = word_set("ack ag awk egrep fgrep grep jq rg sed")
+"""Programs whose first word is something to look for, or a program, and no file."""
+
+_PARTS = re.compile(r"[=:]")
+"""What stands before a path in a word: `--file=.env`, `HEAD:.env`."""
+
+
+def needs_beyond(needs: Sequence[Need], workspace: Path) -> tuple[Need, ...]:
+    """What a call needs besides: to see what is hidden, and to write what is executed."""
+    lines = [text for need in needs if need.kind == "command" for text in need.subjects]
+    reading = [line for line in lines if needed_enclosure(line) < Enclosure.SESSION]
+    return (
+        *_needs_outside(reading, workspace),
+        *_needs_files(reading, workspace),
+        *_needs_protected_paths(needs),
+    )
+
+
+def needs_without_sandbox(needs: Iterable[Need], *, reads_are_held: bool) -> tuple[Need, ...]:
+    """What the commands among `needs` need where no sandbox can hold them: they ask."""
+    lines = [text for need in needs if need.kind == "command" for text in need.subjects]
+    return tuple(
+        need_unsandboxed(line, f"Run without a sandbox: {' '.join(line.split())}")
+        for line in lines
+        if not (reads_are_held and seems_to_read(line))
+    )
+
+
+def need_unsandboxed(command: str, title: str) -> Need:
+    """The need to run a command outside of the sandbox, or where there is none."""
+    return Need(
+        UNSANDBOXED,
+        (command,),
+        kind="command",
+        title=title,
+        detail=command,
+        detail_kind="command",
+    )
+
+
+def _needs_protected_paths(needs: Iterable[Need]) -> tuple[Need, ...]:
+    """A file that makes git, tiller, another agent or an editor run something is not like others.
+
+    No command in a sandbox can write it; for a tool it is a question of its own, so that leave to
+    write in the workspace is no leave to get out of the sandbox.
+    """
+    written = (n for n in needs if n.permission == "write" and n.kind == "path")
+    found = [text for need in written for text in need.subjects if is_protected(text)]
+    if not found:
+        return ()
+    title = f"Write what may make other programs run something: {', '.join(found)}"
+    always = tuple(globs.escape(text) for text in found)
+    return (Need(PROTECTED_PATH, tuple(found), always, "path", title),)
+
+
+def _needs_outside(lines: Sequence[str], workspace: Path) -> tuple[Need, ...]:
+    found: dict[str, None] = {}
+    for path in _paths(lines, names_too=True):
+        if OF_ITS_OWN.match(os.path.normpath(path)):
+            continue
+        try:
+            location = locate(workspace, path)
+        except PathProblem:
+            continue
+        if not location.inside:
+            found[printable(location.path)] = None
+    return _needs("external_directory", found, f"Look outside the workspace: {_shown(lines)}")
+
+
+def _needs_files(lines: Sequence[str], workspace: Path) -> tuple[Need, ...]:
+    """The files that a line names, whatever rules say of them: that is looked up when it counts."""
+    found: dict[str, None] = {}
+    for path in _paths(lines, names_too=False):
+        try:
+            location = locate(workspace, path)
+        except PathProblem:
+            continue
+        if location.inside and location.path.is_file():
+            found[printable(location.path.relative_to(workspace.resolve()))] = None
+    return _needs("read", found, f"Show what is in files: {_shown(lines)}")
+
+
+def _needs(permission: str, subjects: Iterable[str], title: str) -> tuple[Need, ...]:
+    found = tuple(subjects)
+    # In the patterns of rules a backslash takes the meaning from a star.
+    always = tuple(globs.escape(subject) for subject in found)
+    return (Need(permission, found, always, "path", title),) if found else ()
+
+
+def _shown(lines: Sequence[str]) -> str:
+    return " ".join(" ".join(lines).split())
+
+
+def _paths(lines: Sequence[str], *, names_too: bool) -> Iterator[str]:
+    """The words of command lines that may be paths, relative to where the line has gone."""
+    for line in lines:
+        place = ""
+        for command in parse(line).commands:
+            for word in _words(command, names_too=names_too):
+                path = os.path.expanduser(word)  # noqa: PTH111 - may be no path
+                yield os.path.join(place, path)  # noqa: PTH118 - likewise
+            if command.name == "cd" and len(command.words) > 1 and command.words[1].fixed:
+                place = os.path.join(place, os.path.expanduser(command.words[1].text))  # noqa: PTH111, PTH118
+
+
+def _words(command: SimpleCommand, *, names_too: bool) -> Iterator[str]:
+    if not names_too and command.name in _NAMES_ONLY:
+        return
+    if command.name in ("echo", "printf"):
+        return
+    operands = [word for word in command.words[1:] if word.fixed and word.text]
+    if command.name in _PATTERN_FIRST:
+        first = next((word for word in operands if not word.text.startswith("-")), None)
+        operands = [word for word in operands if word is not first]
+    for word in operands:
+        text = word.text
+        if names_too:
+            # A slash leads elsewhere, or two dots, or the home.
+            text = text.partition("=")[2] if text.startswith("-") else text
+            if text.startswith(("/", "~")) or ".." in text.split("/"):
+                yield text
+        else:
+            yield from {text, _PARTS.split(text)[-1]}

@@ -1,0 +1,1 @@
+"""Sub-agents: who they are, and their runs."""

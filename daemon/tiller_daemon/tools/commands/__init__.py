@@ -1,0 +1,1 @@
+"""The tools that run shell commands, in the foreground and in the background."""

@@ -1,0 +1,52 @@
+"""The tool `bash_input`: types something to a background command.
+
+What a program does with its input nobody can judge beforehand, so the user is asked.
+"""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.commands.background import report
+from tiller_daemon.tools.commands.bash_output import WAIT_S_MAX
+
+ANSWER_S: Final = 1.0
+"""How long to watch for what the program says to it."""
+
+
+class BashInputArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the model says."""
+
+    id: Annotated[str, Meta(description="The name that bash gave the command, such as b1")]
+    text: Annotated[
+        str, Meta(min_length=1, description="What is typed; end a line with a line break")
+    ]
+    wait_s: Annotated[
+        float, Meta(ge=0, le=WAIT_S_MAX, description="Seconds to wait for what it says to that")
+    ] = ANSWER_S
+
+
+def _needs(arguments: BashInputArguments, workspace: Path) -> tuple[Need, ...]:  # noqa: ARG001
+    title = f"Type to {arguments.id}: {arguments.text}"
+    return (Need("bash_input", (arguments.text,), title=title, detail=arguments.text),)
+
+
+async def _run(arguments: BashInputArguments, environment: ToolEnvironment) -> ToolResult:
+    look = await environment.background.send(arguments.id, arguments.text, arguments.wait_s)
+    return report(look)
+
+
+BASH_INPUT: Final = Tool(
+    name="bash_input",
+    description=(
+        "Type text to the standard input of a background command, and show what it says to that. "
+        "A control character such as Ctrl-C works in a command that was started with `pty`."
+    ),
+    arguments=BashInputArguments,
+    effect="write",
+    timeout_s=WAIT_S_MAX + 10.0,
+    needs=_needs,
+    run=_run,
+)

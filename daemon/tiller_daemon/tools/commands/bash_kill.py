@@ -1,0 +1,37 @@
+"""The tool `bash_kill`: ends a background command, with every process that it has started."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.commands.background import report
+
+KILL_S: Final = 15.0
+"""What ending a tree of processes may take; each that is deaf gets SIGKILL after a moment."""
+
+
+class BashKillArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the model says."""
+
+    id: Annotated[str, Meta(description="The name that bash gave the command, such as b1")]
+
+
+def _needs(arguments: BashKillArguments, workspace: Path) -> tuple[Need, ...]:  # noqa: ARG001
+    return ()
+
+
+async def _run(arguments: BashKillArguments, environment: ToolEnvironment) -> ToolResult:
+    return report(await environment.background.kill(arguments.id))
+
+
+BASH_KILL: Final = Tool(
+    name="bash_kill",
+    description="End a background command and every process that it has started.",
+    arguments=BashKillArguments,
+    effect="read",
+    timeout_s=KILL_S,
+    needs=_needs,
+    run=_run,
+)

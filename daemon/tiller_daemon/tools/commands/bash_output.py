@@ -1,0 +1,44 @@
+"""The tool `bash_output`: what a background command has printed since it was last looked at."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.commands.background import report
+
+WAIT_S_MAX: Final = 60.0
+"""A model that wants to wait longer looks again."""
+
+
+class BashOutputArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the model says."""
+
+    id: Annotated[str, Meta(description="The name that bash gave the command, such as b1")]
+    wait_s: Annotated[
+        float, Meta(ge=0, le=WAIT_S_MAX, description="Seconds to wait for something new")
+    ] = 0.0
+
+
+def _needs(arguments: BashOutputArguments, workspace: Path) -> tuple[Need, ...]:  # noqa: ARG001
+    return ()
+
+
+async def _run(arguments: BashOutputArguments, environment: ToolEnvironment) -> ToolResult:
+    return report(await environment.background.look(arguments.id, arguments.wait_s))
+
+
+BASH_OUTPUT: Final = Tool(
+    name="bash_output",
+    description=(
+        "Show what a background command has printed since you last looked, and whether it still "
+        f"runs. With `wait_s` (at most {WAIT_S_MAX:.0f}) wait until it prints something or ends."
+    ),
+    arguments=BashOutputArguments,
+    effect="read",
+    timeout_s=WAIT_S_MAX + 10.0,
+    needs=_needs,
+    run=_run,
+    polls=True,
+)

@@ -1,0 +1,235 @@
+"""The tool `apply_patch`: changes of several files in codex's format, all of them or none."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final, assert_never
+
+import trio
+from msgspec import Meta, Struct
+
+from tiller_daemon.files.changes import Change
+from tiller_daemon.files.paths import Location
+from tiller_daemon.tools.base import (
+    FileVersions,
+    Need,
+    Tool,
+    ToolEnvironment,
+    ToolFailure,
+    ToolResult,
+)
+from tiller_daemon.tools.editing.file_change import (
+    naming,
+    read_for_preview,
+    read_seen,
+    show_change,
+    store,
+)
+from tiller_daemon.tools.editing.patch_format import (
+    AddFile,
+    DeleteFile,
+    FileChange,
+    UpdateFile,
+    parse_patch,
+)
+from tiller_daemon.tools.editing.patch_lines import MissingHunk, apply_hunks, explain_missing_hunk
+from tiller_daemon.tools.encoding import text_in_place_of
+from tiller_daemon.tools.output import cut_text
+from tiller_daemon.tools.reach import files_needs, reach, reach_as_judged, told
+from tiller_daemon.tools.similar import did_you_mean_path
+
+FILES_MAX: Final = 200
+"""How many files one patch may change. The directories of both names of each are open meanwhile:
+at the worst two fifths of the 1,024 that a process may usually open."""
+
+TIMEOUT_S: Final = 60.0
+
+DESCRIPTION: Final = """\
+Change several files in one step: all of it is done or none. Files that change must have been read \
+before. `patch` is a text like this:
+
+*** Begin Patch
+*** Update File: src/shop.py
+@@ class Shop:
+@@     def open(self):
+-        self.door = None
++        self.door = Door()
+         self.lamp.light()
+*** Update File: src/old_name.py
+*** Move to: src/new_name.py
+@@
+-VALUE = 1
++VALUE = 2
+*** Add File: docs/shop.md
++# The shop
+*** Delete File: src/unused.py
+*** End Patch
+
+In an update each line begins with a blank (it is there and stays), `-` (it goes) or `+` (it \
+comes). Show three lines before and after a change. Where those are there more than once, name \
+lines above them with `@@ LINE`: what follows is looked for behind it. Changes come in the order \
+of the file; `*** End of File` behind one says that it is at the end. Each line of a new file \
+begins with `+`."""
+
+
+class ApplyPatchArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the model says."""
+
+    patch: Annotated[
+        str, Meta(description="From `*** Begin Patch` to `*** End Patch`, paths as for `edit`")
+    ]
+
+
+def _needs(arguments: ApplyPatchArguments, workspace: Path) -> tuple[Need, ...]:
+    changes = parse_patch(arguments.patch)
+    if len(changes) > FILES_MAX:
+        raise ToolFailure(f"A patch changes at most {FILES_MAX} files; make several.")
+    named = [path for change in changes for path in _paths(change)]
+    locations = {found.path: found for found in (reach(workspace, path) for path in named)}
+    names = ", ".join(one.text for one in locations.values())
+    detail = _preview(changes, workspace, arguments.patch)
+    return files_needs("write", tuple(locations.values()), title=f"Patch {names}", detail=detail)
+
+
+def _check(arguments: ApplyPatchArguments, workspace: Path, files: FileVersions) -> None:
+    with told():
+        _patched(arguments, partial(reach, workspace), files)
+
+
+async def _run(arguments: ApplyPatchArguments, environment: ToolEnvironment) -> ToolResult:
+    def locate(path: str) -> Location:
+        return reach_as_judged(environment, path)
+
+    def apply() -> _Files:
+        files = _patched(arguments, locate, environment.files)
+        store(environment, files.changes())
+        return files
+
+    with told():
+        files = await trio.to_thread.run_sync(apply)
+    done = "\n".join(files.done)
+    return ToolResult(f"Changed:\n{done}", title=files.title(), diff=files.diff())
+
+
+APPLY_PATCH: Final = Tool(
+    name="apply_patch",
+    description=DESCRIPTION,
+    arguments=ApplyPatchArguments,
+    effect="write",
+    timeout_s=TIMEOUT_S,
+    needs=_needs,
+    check=_check,
+    run=_run,
+)
+
+
+def _patched(
+    arguments: ApplyPatchArguments, locate: Callable[[str], Location], seen: FileVersions
+) -> "_Files":
+    """Return the files as the patch leaves them. Raises `ToolFailure`, `PathProblem`."""
+    files = _Files(locate, partial(read_seen, seen))
+    try:
+        for change in parse_patch(arguments.patch):
+            files.apply(change)
+    except MissingHunk as missing:
+        raise ToolFailure(f"{explain_missing_hunk(missing)}\nNo file was changed.") from missing
+    return files
+
+
+@dataclass
+class _Files:
+    """The files of a patch as its parts leave them, one after the other; none is changed here."""
+
+    locate: Callable[[str], Location]
+    read: Callable[[Location], bytes | None]
+    before: dict[Path, tuple[Location, bytes | None]] = field(
+        default_factory=dict[Path, tuple[Location, bytes | None]]
+    )
+    after: dict[Path, bytes | None] = field(default_factory=dict[Path, bytes | None])
+    like: dict[Path, Location] = field(default_factory=dict[Path, Location])
+    done: list[str] = field(default_factory=list[str])
+
+    def apply(self, change: FileChange) -> None:
+        """Do what one part says. Raises `ToolFailure` and `PathProblem`."""
+        location = self.locate(change.path)
+        match change:
+            case AddFile(content=content):
+                before = self._look(location)
+                with naming(location):
+                    self.after[location.path] = text_in_place_of(before, content)
+                self.done.append(f"A {location.text}")
+            case DeleteFile():
+                self._content(location)
+                self.after[location.path] = None
+                self.done.append(f"D {location.text}")
+            case UpdateFile():
+                self._update(change, location)
+            case _:
+                assert_never(change)
+
+    def changes(self) -> list[Change]:
+        """All that is to be done to the disk."""
+        return [
+            Change(location, before, self.after[path], self.like.get(path))
+            for path, (location, before) in self.before.items()
+            if before != self.after[path]
+        ]
+
+    def diff(self) -> str:
+        """What changes, for people."""
+        return cut_text(
+            "".join(show_change(one.location, one.before, one.after) for one in self.changes())
+        )
+
+    def title(self) -> str:
+        """The files."""
+        return " ".join(location.text for location, _ in self.before.values())
+
+    def _update(self, change: UpdateFile, location: Location) -> None:
+        before = self._content(location)
+        with naming(location):
+            after = apply_hunks(before, change.hunks, location.text)
+        target = location if change.move_to is None else self.locate(change.move_to)
+        if target.path == location.path:
+            self.after[location.path] = after
+            self.done.append(f"M {location.text}")
+            return
+        self._look(target)
+        self.after[location.path], self.after[target.path] = None, after
+        self.like[target.path] = self.like.get(location.path, location)
+        self.done.append(f"M {location.text} -> {target.text}")
+
+    def _content(self, location: Location) -> bytes:
+        content = self._look(location)
+        if content is None:
+            near = did_you_mean_path(location)
+            raise ToolFailure(f"{location.text} does not exist.{near} No file was changed.")
+        return content
+
+    def _look(self, location: Location) -> bytes | None:
+        if location.path not in self.before:
+            content = self.read(location)
+            self.before[location.path] = location, content
+            self.after[location.path] = content
+        return self.after[location.path]
+
+
+def _paths(change: FileChange) -> tuple[str, ...]:
+    match change:
+        case UpdateFile(path=path, move_to=str(move_to)):
+            return path, move_to
+        case _:
+            return (change.path,)
+
+
+def _preview(changes: Sequence[FileChange], workspace: Path, patch: str) -> str:
+    """Return the change as it would be; where that can't be said, the patch itself."""
+    files = _Files(lambda path: reach(workspace, path), read_for_preview)
+    try:
+        for change in changes:
+            files.apply(change)
+    except ToolFailure:
+        # An earlier call of the same response may put the text there yet.
+        return cut_text(patch)
+    return files.diff()

@@ -1,0 +1,144 @@
+"""The tool `edit`: one replacement in a file that the model has read.
+
+`old` is looked for as it is; when it is nowhere, as whole lines that are the same but for white
+space, which must be one place; when those are nowhere either the model is shown the likest lines.
+"""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import trio
+from msgspec import Meta, Struct
+
+from tiller_daemon.files.changes import Change
+from tiller_daemon.files.paths import Location
+from tiller_daemon.tools.base import (
+    FileVersions,
+    Need,
+    Tool,
+    ToolEnvironment,
+    ToolFailure,
+    ToolResult,
+)
+from tiller_daemon.tools.editing.diff import unified_diff
+from tiller_daemon.tools.editing.file_change import (
+    naming,
+    read_for_preview,
+    read_seen,
+    show_change,
+    store,
+)
+from tiller_daemon.tools.editing.substitute import (
+    PLACES_SHOWN_MAX,
+    MissingText,
+    Substituted,
+    explain_missing,
+    substitute,
+)
+from tiller_daemon.tools.editing.substitute_lines import substitute_lines
+from tiller_daemon.tools.encoding import shown
+from tiller_daemon.tools.reach import file_needs, reach, reach_as_judged, told
+from tiller_daemon.tools.similar import did_you_mean_path, show_lines
+
+TIMEOUT_S: Final = 30.0
+
+
+class EditArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the model says."""
+
+    path: Annotated[str, Meta(description="The file, relative to the workspace or absolute")]
+    old: Annotated[str, Meta(description="The text to replace, exactly as it is in the file")]
+    new: Annotated[str, Meta(description="What takes its place")]
+    all: Annotated[bool, Meta(description="Replace each place where `old` is")] = False
+
+
+def _needs(arguments: EditArguments, workspace: Path) -> tuple[Need, ...]:
+    location = reach(workspace, arguments.path)
+    detail = _preview(location, arguments)
+    return file_needs("write", location, title=f"Edit {location.text}", detail=detail)
+
+
+def _check(arguments: EditArguments, workspace: Path, files: FileVersions) -> None:
+    with told():
+        _change(arguments, reach(workspace, arguments.path), files)
+
+
+async def _run(arguments: EditArguments, environment: ToolEnvironment) -> ToolResult:
+    location = reach_as_judged(environment, arguments.path)
+
+    def edit() -> tuple[str, str]:
+        change, done = _change(arguments, location, environment.files)
+        store(environment, [change])
+        return done, show_change(location, change.before, change.after)
+
+    with told():
+        done, diff = await trio.to_thread.run_sync(edit)
+    return ToolResult(done, title=location.text, diff=diff)
+
+
+EDIT: Final = Tool(
+    name="edit",
+    description=(
+        "Replace a piece of text in a file that was read before. Give `old` exactly as it is "
+        "there, white space included, without line numbers. It must be there once: give some lines "
+        "around it, or set `all`. Line ends and encoding of the file are kept."
+    ),
+    arguments=EditArguments,
+    effect="write",
+    timeout_s=TIMEOUT_S,
+    needs=_needs,
+    check=_check,
+    run=_run,
+)
+
+
+def _change(
+    arguments: EditArguments, location: Location, files: FileVersions
+) -> tuple[Change, str]:
+    """Return the change, and what to tell the model. Raises `ToolFailure`, `PathProblem`."""
+    before = read_seen(files, location)
+    if before is None:
+        raise ToolFailure(f"{location.text} does not exist.{did_you_mean_path(location)}")
+    try:
+        with naming(location):
+            after, done = _edit(before, arguments, location)
+    except MissingText as missing:
+        raise ToolFailure(explain_missing(before, arguments.old)) from missing
+    return Change(location, before, after), done
+
+
+def _edit(before: bytes, arguments: EditArguments, location: Location) -> tuple[bytes, str]:
+    """Return the new bytes, and what to tell the model. Raises `MissingText`, `ToolFailure`."""
+    old, new = arguments.old, arguments.new
+    try:
+        after = substitute(before, old, new, every=arguments.all)
+    except MissingText:
+        lines = None if arguments.all else substitute_lines(before, old, new)
+        if lines is None:
+            raise
+        now = show_lines([(lines.line, lines.now)]) if lines.now else "(none)"
+        return lines.data, (
+            f"Edited {location.text} at line {lines.line}, where `old` was but for white space. "
+            f"What is there now, indented as the file is:\n{now}"
+        )
+    return after.data, _done(location, after)
+
+
+def _preview(location: Location, arguments: EditArguments) -> str:
+    """Return the change as it would be; where that can't be said, the two texts themselves."""
+    before = read_for_preview(location)
+    if before is not None:
+        try:
+            after, _ = _edit(before, arguments, location)
+            return show_change(location, before, after)
+        except ToolFailure:
+            # An earlier call of the same response may put the text there yet.
+            pass
+    return unified_diff(shown(arguments.old), shown(arguments.new), location.text)
+
+
+def _done(location: Location, after: Substituted) -> str:
+    places = ", ".join(map(str, after.lines[:PLACES_SHOWN_MAX]))
+    more = ", ..." if len(after.lines) > PLACES_SHOWN_MAX else ""
+    what = "line" if len(after.lines) == 1 else f"{len(after.lines)} places, lines"
+    return f"Edited {location.text} at {what} {places}{more}."

@@ -1,0 +1,83 @@
+"""What the tools that change files share: the check before, the change, and how it is shown."""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from tiller_daemon.files.changes import Change, change_all
+from tiller_daemon.files.paths import Location, PathProblem
+from tiller_daemon.files.whole_files import fingerprint, read_whole, size_of
+from tiller_daemon.tools.base import FileVersions, ToolEnvironment, ToolFailure
+from tiller_daemon.tools.editing.diff import unified_diff
+from tiller_daemon.tools.encoding import EncodingProblem, shown, text_of
+
+PREVIEW_BYTES_MAX: Final = 1024**2
+"""The largest file whose change is shown before it is approved: some 10 ms."""
+
+
+def read_seen(files: FileVersions, location: Location) -> bytes | None:
+    """Return the bytes of a file, which the model must have seen as they are; None without a file.
+
+    Raises `ToolFailure` and `PathProblem`.
+    """
+    try:
+        data = read_whole(location)
+    except PathProblem as problem:
+        if isinstance(problem.__cause__, FileNotFoundError):
+            return None
+        raise
+    seen = files.seen.get(location.path)
+    if seen is None:
+        raise ToolFailure(f"{location.text} is there and was not read yet. Read it first.")
+    if seen != fingerprint(data):
+        raise ToolFailure(
+            f"{location.text} has changed since it was last read, and was left as it is. "
+            "Read it again, then repeat the change."
+        )
+    return data
+
+
+def read_for_preview(location: Location) -> bytes | None:
+    """Return the bytes of a file that is there and small enough for a preview, else None."""
+    with suppress(PathProblem):
+        size_bytes = size_of(location)
+        if size_bytes is not None and size_bytes <= PREVIEW_BYTES_MAX:
+            return read_whole(location)
+    return None
+
+
+@contextmanager
+def naming(location: Location) -> Generator[None]:
+    """Name the file that has an `EncodingProblem`, in a sentence for the model."""
+    try:
+        yield
+    except EncodingProblem as problem:
+        raise ToolFailure(
+            f"{location.text} can't be changed like this: {problem}. No file was changed."
+        ) from problem
+
+
+def store(environment: ToolEnvironment, changes: Sequence[Change]) -> None:
+    """Make all changes or none, and what they leave what the model last saw.
+
+    Blocks for as long as the disk takes. Raises `PathProblem`.
+    """
+    change_all(changes, environment.journals)
+    seen = environment.files.seen
+    for change in changes:
+        if change.after is None:
+            seen.pop(change.location.path, None)
+        else:
+            seen[change.location.path] = fingerprint(change.after)
+
+
+def show_change(location: Location, before: bytes | None, after: bytes | None) -> str:
+    """Return the change as a diff for people; None stands for no file."""
+    try:
+        return unified_diff(_text(before), _text(after), location.text)
+    except EncodingProblem:
+        return f"Binary content of {location.text} changes.\n"
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else shown(text_of(data).text)

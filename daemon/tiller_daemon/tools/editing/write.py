@@ -1,0 +1,83 @@
+"""The tool `write`: a whole file, new or in place of one that the model has read."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import trio
+from msgspec import Meta, Struct
+
+from tiller_daemon.files.changes import Change
+from tiller_daemon.files.paths import Location
+from tiller_daemon.tools.base import FileVersions, Need, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.editing.file_change import (
+    naming,
+    read_for_preview,
+    read_seen,
+    show_change,
+    store,
+)
+from tiller_daemon.tools.encoding import describe, text_in_place_of
+from tiller_daemon.tools.reach import file_needs, reach, reach_as_judged, told
+
+TIMEOUT_S: Final = 30.0
+
+
+class WriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the model says."""
+
+    path: Annotated[str, Meta(description="The file, relative to the workspace or absolute")]
+    content: Annotated[str, Meta(description="All that the file is to hold")]
+
+
+def _needs(arguments: WriteArguments, workspace: Path) -> tuple[Need, ...]:
+    location = reach(workspace, arguments.path)
+    before = read_for_preview(location)
+    with naming(location):
+        after = text_in_place_of(before, arguments.content)
+    detail = show_change(location, before, after)
+    return file_needs("write", location, title=f"Write {location.text}", detail=detail)
+
+
+def _check(arguments: WriteArguments, workspace: Path, files: FileVersions) -> None:
+    with told():
+        _change(arguments, reach(workspace, arguments.path), files)
+
+
+async def _run(arguments: WriteArguments, environment: ToolEnvironment) -> ToolResult:
+    location = reach_as_judged(environment, arguments.path)
+
+    def write() -> tuple[str, str]:
+        before, after = _change(arguments, location, environment.files)
+        store(environment, [Change(location, before, after)])
+        done = "Made" if before is None else "Replaced"
+        said = f"{done} {location.text}: {len(after)} bytes{describe(after)}."
+        return said, show_change(location, before, after)
+
+    with told():
+        output, diff = await trio.to_thread.run_sync(write)
+    return ToolResult(output, title=location.text, diff=diff)
+
+
+WRITE: Final = Tool(
+    name="write",
+    description=(
+        "Write a whole file; directories on the way are made. A file that is there already must "
+        "have been read, and must not have changed since; its encoding and line ends are kept. To "
+        "change a part, use `edit`."
+    ),
+    arguments=WriteArguments,
+    effect="write",
+    timeout_s=TIMEOUT_S,
+    needs=_needs,
+    check=_check,
+    run=_run,
+)
+
+
+def _change(
+    arguments: WriteArguments, location: Location, files: FileVersions
+) -> tuple[bytes | None, bytes]:
+    """Return the bytes before and after. Raises `ToolFailure`, `PathProblem`."""
+    before = read_seen(files, location)
+    with naming(location):
+        return before, text_in_place_of(before, arguments.content)

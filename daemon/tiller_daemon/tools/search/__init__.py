@@ -1,0 +1,1 @@
+"""The tools that search files, with ripgrep."""

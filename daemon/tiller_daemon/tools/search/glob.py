@@ -1,0 +1,90 @@
+"""The tool `glob`: files whose paths fit a pattern, the newest first.
+
+Names are shown of protected files too: what is in them is what rules about reading protect.
+"""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import trio
+from msgspec import Meta, Struct
+
+from tiller_daemon.files.beneath import opened_beneath
+from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult, always
+from tiller_daemon.tools.reach import directory_needs, reach, reach_as_judged, told
+from tiller_daemon.tools.search.path_pattern import PathPattern
+from tiller_daemon.tools.search.recheck import files_there
+from tiller_daemon.tools.search.ripgrep import SEARCH_S_MAX, Extent, Query, run_search
+
+FILES_SHOWN_MAX: Final = 200
+FILES_FOUND_MAX: Final = 10_000
+"""How many files are looked at for their age: some 50 ms."""
+
+TIMEOUT_S: Final = SEARCH_S_MAX + 10.0
+
+
+class GlobArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the model says."""
+
+    pattern: Annotated[str, Meta(description="Such as `*.py` or `src/**/*.{ts,tsx}`")]
+    path: Annotated[str, Meta(description="Where to look; the workspace if left out")] = "."
+
+
+def _needs(arguments: GlobArguments, workspace: Path) -> tuple[Need, ...]:
+    location = reach(workspace, arguments.path)
+    return directory_needs("read", location, title=f"Find {arguments.pattern} in {location.text}")
+
+
+async def _run(arguments: GlobArguments, environment: ToolEnvironment) -> ToolResult:
+    location = reach_as_judged(environment, arguments.path)
+    if not location.path.is_dir():
+        raise ToolFailure(f"{location.text} is no directory; give the one to look in.")
+    pattern = PathPattern(arguments.pattern)
+    found: list[bytes] = []
+
+    def take(record: bytes) -> bool:
+        path = record.removeprefix(b"./")
+        if pattern.matches(path.decode(errors="replace")):
+            found.append(path)
+        return len(found) < FILES_FOUND_MAX
+
+    with told(), opened_beneath(location) as beneath:
+        extent = await run_search(
+            Query("./", only=pattern.only),
+            directory=beneath.directory,
+            variables=environment.variables,
+            take=take,
+        )
+        there = await trio.to_thread.run_sync(files_there, beneath, found)
+    newest = sorted(there, key=lambda one: (-one.changed, one.path))
+    within = "" if location.text == "." else f"{location.text.rstrip('/')}/"
+    shown = [f"{within}{one.path.decode(errors='replace')}" for one in newest[:FILES_SHOWN_MAX]]
+    note = _note(len(newest), extent)
+    return ToolResult("\n".join([*shown, note] if note else shown), title=arguments.pattern)
+
+
+GLOB: Final = Tool(
+    name="glob",
+    description=(
+        "Find files by a pattern of their path, the newest first. `*` stays within a name, `**` "
+        "goes through directories, `{a,b}` means either; without a slash the pattern is for the "
+        "name at any depth. Files that git ignores are left out."
+    ),
+    arguments=GlobArguments,
+    effect="read",
+    timeout_s=TIMEOUT_S,
+    needs=_needs,
+    run=_run,
+    repeatable=always,
+)
+
+
+def _note(found: int, extent: Extent) -> str:
+    if extent == "late":
+        return f"(The search was ended after {SEARCH_S_MAX:.0f} s; there may be more.)"
+    if found == 0:
+        return "No file fits. Files that git ignores are left out."
+    if found > FILES_SHOWN_MAX:
+        more = "at least " if extent == "enough" else ""
+        return f"({FILES_SHOWN_MAX} of {more}{found} files. Narrow the pattern.)"
+    return ""

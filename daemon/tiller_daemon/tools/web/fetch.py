@@ -1,0 +1,147 @@
+"""The tool `fetch`: a page of the web as text, HTML as Markdown.
+
+What gets the page is in `fetch_http`, and imported with the first one.
+"""
+
+import codecs
+import importlib
+import re
+from email.message import Message
+from http import HTTPStatus
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Final
+
+import trio
+from msgspec import Meta, Struct
+
+from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
+from tiller_daemon.tools.spill import cut_to_fit
+from tiller_daemon.tools.web.address import is_any, is_public, parse_address
+from tiller_daemon.tools.web.markdown import to_markdown
+
+if TYPE_CHECKING:
+    from tiller_daemon.tools.web.page import Page
+
+PERMISSION: Final = "fetch"
+
+TIMEOUT_S: Final = 60.0
+"""Twice what a page may take: making Markdown of it takes time as well."""
+
+REASON_CHARS_MAX: Final = 1_000
+"""How much of an error page the model is shown."""
+
+NUL_LOOK_BYTES: Final = 8192
+CHARSET_LOOK_BYTES: Final = 1024
+"""Where HTML says its character set, by its standard."""
+
+HTML_KINDS: Final = frozenset({"text/html", "application/xhtml+xml"})
+TEXT_KINDS: Final = re.compile(
+    r"text/.*|.*\+(json|xml|yaml)|application/(json|xml|yaml|x-yaml|toml|javascript|x-javascript"
+    r"|ecmascript|typescript|x-ndjson|jsonl|sql|graphql|x-sh|x-httpd-php|rtf|x-tex|x-latex)"
+)
+
+_CHARSET: Final = re.compile(
+    rb"""<meta[^>]+charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]+)""", re.IGNORECASE
+)
+_NO_CHARSETS: Final = frozenset(
+    {"idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape"}
+)
+"""What Python knows as encodings, and no page is in; some take very long."""
+
+
+class FetchArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the model says."""
+
+    url: Annotated[str, Meta(description="An address that begins with https:// or http://")]
+
+
+def _needs(arguments: FetchArguments, workspace: Path) -> tuple[Need, ...]:  # noqa: ARG001
+    address = parse_address(arguments.url)
+    server = address.authority
+    title = f"Fetch {address}"
+    return (Need(PERMISSION, (server,), (server,), title=title, detail=str(address)),)
+
+
+async def _run(arguments: FetchArguments, environment: ToolEnvironment) -> ToolResult:
+    address = parse_address(arguments.url)
+    if any(secret in arguments.url for secret in environment.secrets):
+        raise ToolFailure("The URL holds a key and is not fetched.")
+    http = await trio.to_thread.run_sync(_load)
+    may_reach = is_any if environment.private_addresses else is_public
+    page: Page = await http.get_page(address, environment.proxies, may_reach)
+    text = await _text(page, environment)
+    if page.status >= HTTPStatus.BAD_REQUEST:
+        raise ToolFailure(_refusal(page, text))
+    output, spill_path = await cut_to_fit(f"{_about(page)}\n\n{text}", environment)
+    return ToolResult(output, title=str(page.address), spill_path=spill_path)
+
+
+FETCH: Final = Tool(
+    name="fetch",
+    description=(
+        "Get a page of the web: HTML comes as Markdown, other text as it is. Nothing but the "
+        "address is sent, and no page behind a login is there. For files to keep, use a command."
+    ),
+    arguments=FetchArguments,
+    effect="read",
+    timeout_s=TIMEOUT_S,
+    needs=_needs,
+    run=_run,
+)
+
+
+def _load() -> ModuleType:
+    """Import what gets a page: some 100 ms, so not on the loop."""
+    return importlib.import_module("tiller_daemon.tools.web.page")
+
+
+async def _text(page: "Page", environment: ToolEnvironment) -> str:
+    kind, charset = _kind(page)
+    is_text = TEXT_KINDS.fullmatch(kind) or not kind
+    if kind in HTML_KINDS:
+        declared = _CHARSET.search(page.body[:CHARSET_LOOK_BYTES])
+        html = _decode(page.body, charset or (declared[1].decode() if declared else ""))
+        text = await to_markdown(html, str(page.address), environment.variables)
+        return html if text is None else text or "(The page has no text.)"
+    if page.status >= HTTPStatus.BAD_REQUEST and not is_text:
+        return ""
+    if not is_text or (not charset and b"\0" in page.body[:NUL_LOOK_BYTES]):
+        named = f"of the type {kind}" if kind else "binary"
+        raise ToolFailure(
+            f"{page.address} is {named} and no text. Get it with a command such as `curl -o`."
+        )
+    return _decode(page.body, charset)
+
+
+def _kind(page: "Page") -> tuple[str, str]:
+    """The type of a page and its character set, as the server says."""
+    fields = Message()
+    fields["Content-Type"] = page.kind
+    kind = page.kind.partition(";")[0].strip().lower()
+    charset = fields.get_param("charset")
+    return kind, charset if isinstance(charset, str) else ""
+
+
+def _decode(data: bytes, charset: str) -> str:
+    try:
+        name = codecs.lookup(charset or "utf-8").name
+        text = data.decode("utf-8" if name in _NO_CHARSETS else name, errors="replace")
+    except (LookupError, ValueError):
+        text = data.decode(errors="replace")
+    return text.removeprefix("\ufeff")
+
+
+def _about(page: "Page") -> str:
+    kind, _ = _kind(page)
+    beginning = "" if page.whole else f", the first {len(page.body) // 1024**2} MiB of it"
+    return f"{page.address} ({kind or 'of no stated type'}{beginning}):"
+
+
+def _refusal(page: "Page", text: str) -> str:
+    try:
+        phrase = f" {HTTPStatus(page.status).phrase}"
+    except ValueError:
+        phrase = ""
+    said = f" It says:\n{text[:REASON_CHARS_MAX]}" if text else ""
+    return f"{page.address} answers {page.status}{phrase}.{said}"

@@ -1,0 +1,93 @@
+"""Where paths lead: every link is followed before a path is judged."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tiller_daemon.files.paths import PathProblem, locate, open_regular
+
+
+@pytest.fixture
+def world(tmp_path):
+    (tmp_path / "work" / "src").mkdir(parents=True)
+    (tmp_path / "work" / "src" / "a.py").write_text("a")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "b.py").write_text("b")
+    (tmp_path / "work" / "in").symlink_to("src")
+    (tmp_path / "work" / "out").symlink_to(tmp_path / "other")
+    (tmp_path / "work" / "gone").symlink_to(tmp_path / "other" / "missing")
+    (tmp_path / "door").symlink_to("work")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (".", "."),
+        ("src", "src"),
+        ("in/a.py", "src/a.py"),
+        ("./src/../src//a.py", "src/a.py"),
+        ("new/deep/file", "new/deep/file"),
+        ("in/../x", "x"),
+        ("..name", "..name"),
+    ],
+)
+def test_a_path_inside_is_named_from_the_workspace(world, path, text):
+    found = locate(world / "work", path)
+    assert (found.inside, found.text) == (True, text)
+    assert found == locate(world / "door", path)
+    assert found == locate(world / "work", str(world / "work" / path))
+
+
+@pytest.mark.parametrize(
+    ("path", "leads_to"),
+    [
+        ("..", "."),
+        ("out/b.py", "other/b.py"),
+        ("out/new", "other/new"),
+        ("gone", "other/missing"),
+        ("in/../../other/b.py", "other/b.py"),
+        ("../work2", "work2"),
+        ("out/../work3", "work3"),
+    ],
+)
+def test_a_path_that_leads_out_is_outside_and_absolute(world, path, leads_to):
+    found = locate(world / "work", path)
+    assert not found.inside
+    assert found.text == os.path.normpath(world / leads_to)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    parts=st.lists(st.sampled_from(["..", ".", "src", "in", "out", "a.py", "", "new"]), max_size=8)
+)
+def test_a_path_said_to_be_inside_really_is(world, parts):
+    found = locate(world / "work", "/".join(parts) or ".")
+    really = Path(os.path.realpath(world / "work" / "/".join(parts)))
+    assert found.path == really
+    assert found.inside is (really == world / "work" or world / "work" in really.parents)
+
+
+def test_a_name_that_is_no_text_is_shown_as_text(tmp_path):
+    found = locate(tmp_path, os.fsdecode(b"caf\xe9"))
+    assert found.text == "caf\ufffd"
+    assert os.fsencode(found.path).endswith(b"caf\xe9")
+
+
+def test_what_is_no_path_is_refused(tmp_path):
+    for path in ("", "a\0b", "é" * 2100, "\ud900"):
+        with pytest.raises(PathProblem, match="is no path: a path has 1 to 4096 bytes"):
+            locate(tmp_path, path)
+    with pytest.raises(PathProblem, match="File name too long"):
+        open_regular(locate(tmp_path, "x" * 300))
+
+
+def test_a_file_that_becomes_a_link_after_it_was_judged_is_not_opened(world):
+    judged = locate(world / "work", "src/a.py")
+    judged.path.unlink()
+    judged.path.symlink_to(world / "other" / "b.py")
+    with pytest.raises(PathProblem, match="is a link"):
+        open_regular(judged)

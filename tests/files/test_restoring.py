@@ -1,0 +1,85 @@
+"""Putting files back: killed at any of its system calls, and where directories are in the way.
+
+All else of it is in `test_snapshots`.
+"""
+
+import os
+from itertools import count
+from pathlib import Path
+
+from support.interrupted_edits import UNREACHED, in_child
+from tiller_daemon.files.restoring import (
+    EMPTY_LEVELS_MAX,
+    EXECUTABLE,
+    LINK,
+    PLAIN,
+    Entry,
+    Move,
+    blob_id,
+    put_back,
+)
+
+OLD, NEW = b"old\n", b"new\n"
+
+
+def entry(mode: int, content: bytes) -> Entry:
+    return Entry(mode, blob_id(content))
+
+
+MOVES = (
+    Move("a", entry(PLAIN, OLD), entry(EXECUTABLE, NEW)),
+    Move("gone", entry(PLAIN, OLD), None),
+    Move("link", entry(PLAIN, OLD), entry(LINK, NEW)),
+    Move("made", None, entry(PLAIN, NEW)),
+)
+CONTENTS = {blob_id(content): content for content in (OLD, NEW)}
+
+
+def put(work: Path) -> None:
+    work.mkdir(exist_ok=True)
+    for path in work.iterdir():
+        path.unlink()
+    for move in MOVES:
+        if move.expected:
+            (work / move.path).write_bytes(OLD)
+
+
+def tree(work: Path) -> dict[str, bytes]:
+    return {
+        path.name: os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
+        for path in work.iterdir()
+    }
+
+
+def test_g11_a_kill_at_any_system_call_is_undone_and_leaves_nothing_beside_the_files(tmp_path):
+    work = tmp_path / "work"
+    put(work)
+    before = tree(work)
+    halves = 0
+    for number in count():
+        put(work)
+        ended = in_child(lambda: len(put_back(work, MOVES, CONTENTS)), "kill", number)
+        if ended == UNREACHED:
+            break
+        halves += tree(work) != before
+        back = [move.reversed() for move in MOVES]
+        in_child(lambda moves=back: len(put_back(work, moves, CONTENTS)), "kill", number % 30)
+        put_back(work, back, CONTENTS)
+        assert tree(work) == before, f"call {number}"
+    assert halves > 20
+    assert set(tree(work)) == {"a", "link", "made"}
+
+
+def test_b55_directories_make_room_for_a_file_unless_anything_else_is_in_them(tmp_path):
+    deepest = "/".join("d" * EMPTY_LEVELS_MAX)
+    empty = ("empty/a/b", "empty/c", deepest)
+    for directory in (*empty, "file/a/b", "link", "linked/a", f"deeper/{deepest}"):
+        (tmp_path / directory).mkdir(parents=True)
+    (tmp_path / "file/a/mine").write_bytes(NEW)
+    (tmp_path / "link/a").symlink_to(tmp_path / "linked")
+    left = ("deeper", "file", "link")
+    kept = {path for name in (*left, "linked") for path in (tmp_path / name).rglob("*")}
+    moves = [Move(name, None, entry(PLAIN, OLD)) for name in ("empty", "d", *left)]
+    assert put_back(tmp_path, moves, CONTENTS) == left
+    assert (tmp_path / "empty").read_bytes() == (tmp_path / "d").read_bytes() == OLD
+    assert kept <= {*tmp_path.rglob("*")}

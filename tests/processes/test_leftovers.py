@@ -1,0 +1,194 @@
+"""What a daemon that was killed leaves behind: ended by reapers, or at the next start."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+import trio
+
+from tiller_daemon.processes import process_tree as room
+from tiller_daemon.processes.process_table import Entry, ProcTable, PsTable, choose_table
+from tiller_daemon.processes.process_tree import sweep
+from tiller_daemon.processes.starter import starting
+
+STAY = "sh -c 'echo ready $$; exec sleep 1000'"
+
+DAEMON = """
+import os, sys, trio
+from pathlib import Path
+from tiller_daemon.processes.environment import child_environment
+from tiller_daemon.processes.command import run_command
+from tiller_daemon.processes.starter import starting
+
+async def receive(piece):
+    os.write(1, piece)
+
+async def main():
+    with starting("TILLER_DAEMON=" + sys.argv[1]):
+        await run_command(
+            ["bash", "-c", sys.argv[2]],
+            directory=Path("/"),
+            variables=child_environment(os.environ, (), sys.argv[1], "c"),
+            receive=receive,
+            timeout_s=1000,
+        )
+
+trio.run(main)
+"""
+
+
+@contextmanager
+def daemon(log_id: str, command: str) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
+    """A daemon that runs `command`, and the pids which that says to be ready."""
+    with subprocess.Popen(
+        [sys.executable, "-c", DAEMON, log_id, command], stdout=subprocess.PIPE
+    ) as process:
+        pids: list[int] = []
+        while len(pids) < command.count("ready"):
+            word, _, pid = process.stdout.readline().partition(b" ")
+            if word == b"ready":
+                pids.append(int(pid))
+        yield process, pids
+        process.kill()
+
+
+def kill_with_reapers(process: subprocess.Popen[bytes], log_id: str) -> None:
+    """Kill a daemon and whoever would end its commands, before any of them can do so."""
+    reapers = ProcTable().named(b"TILLER_DAEMON=" + log_id.encode())
+    assert len(reapers) == 2
+    for pid in reapers:
+        os.kill(pid, signal.SIGSTOP)
+    process.kill()
+    for pid in reapers:
+        os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def lives(pid: int) -> bool:
+    entry = ProcTable().entry(pid)
+    return entry is not None and not entry.dead
+
+
+SHAPES = f"{STAY} & setsid {STAY} & ( ( nohup {STAY} & ) & ); env -i {STAY} & sleep 1000"
+GONE = f"( setsid env -i TILLER_DAEMON=x TILLER_COMMAND=x {STAY} & ); {SHAPES}"
+"""When reapers are killed too, nothing tells whose the first one is."""
+
+
+def test_everything_ends_when_the_daemon_is_killed():
+    with daemon("KILLED", GONE) as (process, pids):
+        assert [pid for pid in pids if not lives(pid)] == []
+        process.send_signal(signal.SIGKILL)
+        until(lambda: not any(lives(pid) for pid in pids) and not reapers_of("KILLED"))
+
+
+async def test_the_next_start_ends_what_stands_still_meanwhile():
+    with daemon("STOPPED", GONE) as (process, pids):
+        for pid in reapers_of("STOPPED"):
+            os.kill(pid, signal.SIGSTOP)
+        process.kill()
+        process.wait()
+        assert [pid for pid in pids if not lives(pid)] == []
+        await sweep("STOPPED")
+        assert [pid for pid in pids if lives(pid)] == []
+        assert reapers_of("STOPPED") == set()
+
+
+async def test_the_next_start_ends_what_was_left_behind_when_the_reapers_were_killed_too():
+    with daemon("SWEPT", SHAPES) as (process, pids):
+        kill_with_reapers(process, "SWEPT")
+        assert [pid for pid in pids if not lives(pid)] == []
+        assert await sweep("ANOTHER") == 0
+        assert [pid for pid in pids if not lives(pid)] == []
+        assert await sweep("SWEPT") >= len(pids)
+        assert [pid for pid in pids if lives(pid)] == []
+
+
+async def test_a_sweep_spares_the_one_who_sweeps_and_those_who_started_it(monkeypatch):
+    class Marked(ProcTable):
+        def marked(self, mark: bytes) -> set[int]:
+            return {os.getpid(), os.getppid()}
+
+    monkeypatch.setattr(room, "_TABLE", Marked())
+    assert await sweep("ME") == 0
+
+
+async def test_a_sweep_reaches_into_its_own_group_without_ending_itself():
+    near = await trio.lowlevel.open_process(["sleep", "1000"], env={"TILLER_DAEMON": "NEAR"})
+    with trio.fail_after(10):
+        while not await sweep("NEAR"):
+            await trio.lowlevel.checkpoint()
+    assert await near.wait() == -signal.SIGKILL
+
+
+async def test_a_sweep_ends_five_hundred_processes():
+    command = "for i in $(seq 500); do sleep 1000 & done; echo ready $$; wait"
+    with daemon("CROWD", command) as (process, _):
+        kill_with_reapers(process, "CROWD")
+        assert await sweep("CROWD") >= 501
+        assert await sweep("CROWD") == 0
+
+
+def test_an_orderly_stop_sends_the_reaper_away_and_kills_nothing():
+    mark = "TILLER_DAEMON=ORDERLY"
+    environ = {"TILLER_DAEMON": "ORDERLY"}
+    with subprocess.Popen(["sleep", "1000"], env=environ, start_new_session=True) as stays:
+        try:
+            with starting(mark) as starter:
+                until(lambda: reapers_of("ORDERLY") == {starter.pid})
+            assert reapers_of("ORDERLY") == set()
+            assert stays.poll() is None
+        finally:
+            stays.kill()
+
+
+def until(condition: Callable[[], bool], within_s: float = 10.0) -> None:
+    end = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def reapers_of(log_id: str) -> set[int]:
+    return ProcTable().named(b"TILLER_DAEMON=" + log_id.encode())
+
+
+@pytest.mark.parametrize("table", [ProcTable(), PsTable()], ids=["/proc", "ps"])
+def test_both_ways_to_read_the_table_agree(table):
+    environ = {**os.environ, "TILLER_DAEMON": "TABLED"}
+    with subprocess.Popen(["sleep", "1000"], env=environ, start_new_session=True) as child:
+        try:
+            entry = table.entry(child.pid)
+            assert entry == Entry(
+                child.pid, os.getpid(), child.pid, child.pid, entry.start, dead=False
+            )
+            assert table.entries()[child.pid] == entry
+            assert entry.start >= table.entry(os.getpid()).start
+            # Just after exec the system shows no variables yet.
+            until(lambda: b"TILLER_DAEMON=TABLED" in table.variables(child.pid))
+            assert table.marked(b"TILLER_DAEMON=TABLED") == {child.pid}
+            assert child.pid in table.named(b"1000") - table.named(b"100")
+        finally:
+            child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert table.entry(child.pid).dead
+    assert table.entry(child.pid) is None
+    assert table.variables(child.pid).strip() == b""
+
+
+def test_linux_reads_proc():
+    assert isinstance(choose_table(), ProcTable)
+
+
+async def test_without_subreapers_a_tree_is_found_by_its_marks_and_sessions(play, monkeypatch):
+    monkeypatch.setattr(room, "_TABLE", PsTable())
+    with starting("", adopts=False):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(play.run, f"{STAY} & ( ( setsid {STAY} & ) & ); sleep 1000")
+            await play.until_ready(2)
+            nursery.cancel_scope.cancel()
+    assert [pid for pid in play.pids if lives(pid)] == []

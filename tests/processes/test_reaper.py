@@ -1,0 +1,102 @@
+"""Whose a process is, the kernel knows: in every sandbox, as any user, and whoever is killed."""
+
+import os
+import signal
+
+import pytest
+import trio
+
+from processes.conftest import Play
+from processes.test_escapes import DEAF, STAY
+from support.daemon import gone
+from support.sandboxes import MECHANISMS, WHO, Mechanism, Place, place_of
+from support.survivors import READY, SHAPES, Escape
+from tiller_daemon.processes.command import CommandEnd, run_command
+from tiller_daemon.processes.starter import starting
+
+FORGED = f"( setsid env -i TILLER_COMMAND=x TILLER_DAEMON=x {STAY} & )"
+
+
+class Attempt:
+    """A command that tries every way to get away, in a sandbox or without one."""
+
+    def __init__(self, place: Place, mechanism: Mechanism | None) -> None:
+        self.escape = Escape(place.workspace)
+        self._place = place
+        self._command = self.escape.command
+        self._confined = place.confined(mechanism) if mechanism else None
+        self.got_away = trio.Event()
+        self.end: CommandEnd | None = None
+
+    async def run(self) -> None:
+        """Run it until it ends."""
+        words = ["bash", "-c", self._command]
+        said = b""
+
+        async def receive(piece: bytes) -> None:
+            nonlocal said
+            said += piece
+            if READY.encode() in said:
+                self.got_away.set()
+
+        self.end = await run_command(
+            words if self._confined else [*self._place.prefix, *words],
+            directory=self._place.workspace,
+            variables={"PATH": os.environ["PATH"]},
+            receive=receive,
+            timeout_s=60,
+            confined=self._confined,
+        )
+
+
+@pytest.mark.parametrize("who", WHO)
+@pytest.mark.parametrize("mechanism", [*MECHANISMS, None])
+async def test_g8_of_two_commands_at_once_each_takes_all_its_own_with_it(
+    mechanism: Mechanism | None, who: str
+) -> None:
+    """One is interrupted while the other goes on; that one then ends by itself."""
+    with place_of(who) as place:
+        interrupted, other = Attempt(place, mechanism), Attempt(place, mechanism)
+        async with trio.open_nursery() as outer:
+            outer.start_soon(other.run)
+            async with trio.open_nursery() as inner:
+                inner.start_soon(interrupted.run)
+                await interrupted.got_away.wait()
+                await other.got_away.wait()
+                inner.cancel_scope.cancel()
+            assert interrupted.escape.alive() == {}
+            assert set(other.escape.alive()) == set(SHAPES)
+            other.escape.let_go()
+        assert other.escape.alive() == {}
+    assert other.end
+    assert (other.end.status, other.end.survivors) == (0, 0)
+
+
+async def test_what_is_left_by_a_command_that_kills_its_reaper_is_killed_at_once(play: Play):
+    end = await play.run(f"{FORGED}\n( {DEAF} & )\nsleep 0.2; kill -9 $PPID; sleep 1000")
+    assert end.status == -signal.SIGKILL
+    assert len(play.pids) == 2
+    assert all(gone(pid, timeout_s=10) for pid in play.pids)
+    assert (await play.run("exit 7")).status == 7
+
+
+async def test_a_command_can_not_stay_by_making_its_reaper_stand_still(play: Play):
+    await play.run(f"{FORGED}\nsleep 0.2; kill -STOP $PPID; sleep 1000", timeout_s=1)
+    assert len(play.pids) == 1
+    assert play.survivors() == []
+
+
+async def test_a_command_that_signals_its_parent_does_no_harm(play: Play):
+    end = await play.run("for name in TERM INT HUP PIPE CHLD; do kill -$name $PPID; done; exit 7")
+    assert end.status == 7
+
+
+async def test_when_the_first_process_is_killed_commands_end_and_the_next_one_runs(play: Play):
+    with starting("KILLED") as starter:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(play.run, f"{FORGED}\nsleep 1000")
+            await play.until_ready(1)
+            assert starter.pid
+            os.kill(starter.pid, signal.SIGKILL)
+        assert play.survivors() == []
+        assert (await play.run("exit 7")).status == 7

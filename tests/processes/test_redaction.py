@@ -1,0 +1,47 @@
+"""Keys are taken out of what a program prints, wherever its output is cut into pieces (G13)."""
+
+import sys
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tiller_daemon.processes.command import run_command
+from tiller_daemon.redaction.stream import TAKEN_OUT, Redaction
+
+texts = st.text(alphabet="abk-", max_size=40)
+
+
+@given(pieces=st.lists(texts), secrets=st.lists(st.text(alphabet="abk", min_size=2), max_size=3))
+def test_g13_no_cut_lets_a_secret_through(pieces: list[str], secrets: list[str]) -> None:
+    redaction = Redaction(secrets)
+    shown = b"".join(redaction.take(piece.encode()) for piece in pieces) + redaction.rest()
+    assert not any(secret.encode() in shown.replace(TAKEN_OUT.encode(), b"|") for secret in secrets)
+
+
+@given(pieces=st.lists(texts), secret=st.text(alphabet="abk", min_size=2))
+def test_everything_else_is_shown_as_it_was(pieces: list[str], secret: str) -> None:
+    redaction = Redaction([secret])
+    shown = b"".join(redaction.take(piece.encode()) for piece in pieces) + redaction.rest()
+    assert shown.decode() == "".join(pieces).replace(secret, TAKEN_OUT)
+
+
+def test_only_what_may_be_the_beginning_of_a_secret_waits() -> None:
+    redaction = Redaction(["sk-123", ""])
+    assert redaction.take(b"Password? ") == b"Password? "
+    assert redaction.take(b"ask") == b"a"
+    assert redaction.take(b"-12") == b""
+    assert redaction.take(b"4") == b"sk-124"
+    assert redaction.rest() == b""
+
+
+async def test_g13_a_command_that_prints_a_key_in_two_pieces_does_not_show_it(play) -> None:
+    program = "import os, time; os.write(1, b'key sk-12'); time.sleep(0.1); os.write(1, b'3.')"
+    await run_command(
+        [sys.executable, "-c", program],
+        directory=play.directory,
+        variables={},
+        receive=play.receive,
+        timeout_s=30.0,
+        secrets=("sk-123",),
+    )
+    assert play.printed == b"key [secret]."

@@ -1,0 +1,326 @@
+"""What a sandbox is told to hold: confinements, bubblewrap's options, the profile for macOS.
+
+That it is enforced is shown in `test_enclosures`.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from tiller_daemon.config import SandboxPolicy
+from tiller_daemon.sandbox.bubblewrap import Bubblewrap, options
+from tiller_daemon.sandbox.confinement import Confined, Confinement, Confiner, Found, strictest
+from tiller_daemon.sandbox.detect import find_sandbox, try_out
+from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.seatbelt import Seatbelt, profile
+
+NO_PLACE = Path("/nonexistent")
+
+
+def said(text: str) -> None:
+    """What was not taken over is told to nobody."""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    home = tmp_path.resolve() / "home"
+    for name in (".ssh", ".config/gh", "work", "state/spill/s1", "cache"):
+        (home / name).mkdir(parents=True)
+    (home / ".netrc").write_text("")
+    subprocess.run(["git", "init", "-q", home / "work"], check=True)
+    return home
+
+
+def confiner(home: Path, **fields: object) -> Confiner:
+    found = Found(Seatbelt("/usr/bin/sandbox-exec"))
+    given = {"own": (home / "state",), **fields}
+    return Confiner(lambda: found, home, {}, **given)
+
+
+def confinement(
+    home: Path,
+    policy: SandboxPolicy,
+    enclosure: Enclosure = Enclosure.BUILD,
+    **fields: object,
+) -> Confinement:
+    shown = home / "state" / "spill" / "s1"
+    found = confiner(home, **fields).confined(enclosure, policy, home / "work", shown)
+    assert found
+    return found.confinement
+
+
+def options_of(may: Confinement, *, root: bool) -> list[str]:
+    return options(may, {}, may.absent, root=root)
+
+
+def test_secrets_and_the_daemons_own_are_hidden_but_for_what_is_shown(home: Path) -> None:
+    found = confinement(home, SandboxPolicy())
+    names = {home / name for name in (".ssh", ".config/gh", ".netrc", "state")}
+    assert names <= set(found.hidden)
+    assert found.shown == (home / "state" / "spill" / "s1",)
+
+
+def test_what_the_user_names_as_readable_is_not_hidden_but_the_daemons_own_stays(
+    home: Path,
+) -> None:
+    policy = SandboxPolicy(readable=(str(home / ".ssh"), str(home / "state")))
+    found = confinement(home, policy)
+    assert home / ".ssh" not in found.hidden
+    assert home / "state" in found.hidden
+
+
+def test_a_hidden_name_that_is_a_link_hides_where_it_leads(home: Path) -> None:
+    (home / ".aws").symlink_to(home / "cache")
+    assert home / "cache" in confinement(home, SandboxPolicy()).hidden
+
+
+def test_sockets_that_variables_name_are_hidden(home: Path) -> None:
+    agent = home / "agent.sock"
+    agent.write_text("")
+    for name, text in (
+        ("SSH_AUTH_SOCK", str(agent)),
+        ("DOCKER_HOST", f"unix://{agent}"),
+        ("DBUS_SESSION_BUS_ADDRESS", f"unix:path={agent},guid=1"),
+        ("TMUX", f"{agent},12,0"),
+    ):
+        made = Confiner(lambda: Found(None), home, {name: text})
+        work = home / "work"
+        found = made.confinement(Enclosure.BUILD, SandboxPolicy(), work, NO_PLACE)
+        assert agent in found.hidden
+
+
+def test_in_workspace_write_only_what_is_named_can_be_written(home: Path) -> None:
+    policy = SandboxPolicy(writable=(str(home / "cache"), str(home / "missing")))
+    found = confinement(home, policy)
+    assert found.writable == (home / "work", home / "cache")
+    assert confinement(home, SandboxPolicy("read_only")).writable == ()
+
+
+def test_a_command_can_not_make_a_writable_place_of_a_link(home: Path) -> None:
+    """What is named and lies in a writable place may be what a command before has made of it."""
+    (home / "work" / "cache").symlink_to(home / ".ssh")
+    policy = SandboxPolicy(writable=(str(home / "work" / "cache"),))
+    assert confinement(home, policy).writable == (home / "work",)
+
+
+def test_the_whole_file_system_is_never_writable_but_by_full_access(home: Path) -> None:
+    made = confiner(home)
+    found = made.confinement(Enclosure.SESSION, SandboxPolicy(), Path("/"), NO_PLACE)
+    assert found.writable == ()
+
+
+def test_git_is_read_only_for_a_build_and_a_copy_for_what_a_person_allowed(home: Path) -> None:
+    git = home / "work" / ".git"
+    build = confinement(home, SandboxPolicy())
+    assert git in build.read_only
+    assert build.git == ()
+    session = confinement(home, SandboxPolicy(), Enclosure.SESSION)
+    assert git not in session.read_only
+    assert session.git == (git,)
+
+
+def test_only_the_session_itself_has_the_network_that_its_policy_gives_it(home: Path) -> None:
+    for enclosure in (Enclosure.READ_ONLY, Enclosure.BUILD, Enclosure.SESSION):
+        found = confinement(home, SandboxPolicy(network=True), enclosure)
+        assert found.network == (enclosure is Enclosure.SESSION)
+
+
+def test_what_only_reads_sees_the_workspace_and_nothing_else_of_the_home(home: Path) -> None:
+    found = confinement(home, SandboxPolicy(), Enclosure.READ_ONLY)
+    assert found.visible is not None
+    assert not [path for path in found.visible if path.is_relative_to(home / "cache")]
+    assert home not in found.visible
+    assert home / "work" in found.visible
+    assert found.writable == ()
+
+
+def test_the_strictest_of_modes_counts() -> None:
+    assert strictest("full_access", "read_only", "workspace_write") == "read_only"
+    assert strictest("full_access", "workspace_write") == "workspace_write"
+
+
+def test_bubblewrap_is_told_parents_before_children_and_pins_what_leads_to_them(
+    home: Path,
+) -> None:
+    inner = home / "work" / "a" / "b"
+    inner.mkdir(parents=True)
+    may = structs.replace(confinement(home, SandboxPolicy()), read_only=(inner,))
+    found = options_of(may, root=False)
+    targets = [
+        found[i + 2] if word != "--tmpfs" else found[i + 1]
+        for i, word in enumerate(found)
+        if word in ("--bind", "--ro-bind", "--tmpfs")
+    ]
+    work = str(home / "work")
+    wanted = [work, f"{work}/a", f"{work}/a/b"]
+    assert sorted(targets.index(one) for one in wanted) == [targets.index(one) for one in wanted]
+    assert found[found.index(f"{work}/a") - 1] == "--bind"
+    assert "--unshare-net" in found
+    assert "--cap-drop" not in found
+
+
+def test_network_and_capabilities_follow_the_policy_and_the_user(home: Path) -> None:
+    session = confinement(home, SandboxPolicy(network=True), Enclosure.SESSION)
+    found = options_of(session, root=True)
+    assert "--unshare-net" not in found
+    assert found[found.index("--cap-drop") + 1] == "ALL"
+    assert not {"CAP_SYS_ADMIN", "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "CAP_MKNOD"} & {*found}
+
+
+def test_what_somebody_else_puts_in_place_of_a_placeholder_stays(home: Path) -> None:
+    """The user may open an editor while a command runs."""
+    work = home / "work"
+    with Bubblewrap("bwrap").around(["true"], confinement(home, SandboxPolicy()), said):
+        for name in (".vscode", ".tiller"):
+            (work / name).mkdir()
+        (work / ".vscode" / "settings.json").write_text("{}")
+    assert (work / ".vscode" / "settings.json").exists()
+    assert not (work / ".tiller").exists()
+
+
+def test_a_placeholder_stays_as_long_as_one_command_needs_it(home: Path) -> None:
+    sandbox, may = Bubblewrap("bwrap"), confinement(home, SandboxPolicy())
+    with sandbox.around(["true"], may, said):
+        (home / "work" / ".codex").mkdir()
+        with sandbox.around(["true"], may, said):
+            pass
+        assert (home / "work" / ".codex").exists()
+    assert not (home / "work" / ".codex").exists()
+
+
+def test_the_profile_for_macos_denies_writing_before_it_allows_some(home: Path) -> None:
+    text = profile(confinement(home, SandboxPolicy()))
+    lines = text.splitlines()
+    work = home / "work"
+
+    def place(line: str) -> int:
+        return lines.index(line)
+
+    assert lines[0] == "(version 1)"
+    assert (
+        place("(deny file-write*)")
+        < place(f'(allow file-write* (subpath "{work}"))')
+        < place(f'(deny file-write* (subpath "{work}/.git"))')
+        < place(f'(deny file-read* file-write* (subpath "{home}/.ssh"))')
+        < place(f'(allow file-read* (subpath "{home}/state/spill/s1"))')
+    )
+    assert lines[-1] == "(deny network*)"
+    assert text.count("(") == text.count(")")
+
+
+def test_the_profile_for_macos_takes_a_path_as_text_and_hides_sockets_when_there_is_network(
+    home: Path,
+) -> None:
+    (odd := home / 'a"b\\c').mkdir()
+    policy = SandboxPolicy(network=True, writable=(str(odd),))
+    text = profile(confinement(home, policy, Enclosure.SESSION))
+    assert f'(deny file-write* (subpath "{home}/work/.git/hooks"))' in text
+    assert '/a\\"b\\\\c"' in text
+    assert "(deny network*)" not in text
+    assert f'(deny network-outbound (subpath "{home}/state"))' in text
+    reads = profile(confinement(home, SandboxPolicy("read_only")))
+    assert f'allow file-write* (subpath "{home}/work' not in reads
+    assert '(deny file-read* (subpath "/Users"))' in reads
+
+
+def test_sandbox_exec_gets_the_profile_and_the_command(home: Path) -> None:
+    may = confinement(home, SandboxPolicy())
+    with Seatbelt("/usr/bin/sandbox-exec").around(["ls", "-l"], may, said) as enclosed:
+        assert enclosed.arguments[:3] == ("/usr/bin/sandbox-exec", "-p", profile(may))
+        assert enclosed.arguments[-2:] == ("ls", "-l")
+
+
+@pytest.mark.parametrize(
+    ("platform", "said"),
+    [("darwin", "there is no sandbox-exec"), ("sunos5", "there is none for sunos5")],
+)
+def test_where_there_is_no_sandbox_it_is_said_why(platform: str, said: str) -> None:
+    found = find_sandbox(platform, path=os.devnull)
+    assert (found.sandbox, found.problem) == (None, said)
+
+
+def test_a_sandbox_that_does_not_work_here_is_no_sandbox(tmp_path: Path) -> None:
+    program = tmp_path / "bwrap"
+    program.write_text("#!/bin/sh\necho 'bwrap: No permissions to make namespace' >&2\nexit 1\n")
+    program.chmod(0o755)
+    found = try_out(Bubblewrap(str(program)))
+    assert found.sandbox is None
+    assert "No permissions to make namespace" in found.problem
+    assert try_out(Bubblewrap(str(tmp_path / "none"))).sandbox is None
+
+
+def test_a_sandbox_is_looked_for_once() -> None:
+    looked: list[int] = []
+
+    def find() -> Found:
+        looked.append(1)
+        return Found(None, "no")
+
+    made = Confiner(find, NO_PLACE, {})
+    assert made.asks(SandboxPolicy())
+    assert made.asks(SandboxPolicy("read_only"))
+    assert made.confined(Enclosure.SESSION, SandboxPolicy(), NO_PLACE, NO_PLACE) is None
+    assert made.most_unasked(SandboxPolicy(), NO_PLACE) is None
+    assert looked == [1]
+
+
+def test_full_access_asks_for_nothing_and_looks_for_no_sandbox() -> None:
+    def find() -> Found:
+        raise AssertionError
+
+    assert not Confiner(find, NO_PLACE, {}).asks(SandboxPolicy("full_access"))
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        ("touch: cannot touch '/x': Read-only file system", True),
+        ("curl: (6) Could not resolve host: example.com", True),
+        ("OSError: [Errno 30] Read-only file system: '/x'", True),
+        ("1 failed, 3 passed", False),
+        ("", False),
+    ],
+)
+def test_a_failure_that_looks_like_the_sandboxs_is_explained(
+    home: Path,
+    output: str,
+    told: bool,  # noqa: FBT001
+) -> None:
+    confined = Confined(Seatbelt("x"), confinement(home, SandboxPolicy()), Enclosure.BUILD, [])
+    assert confined.was_denied(1, f"first\n{output}\nlast") == (output if told else "")
+    assert confined.was_denied(0, output) == ""
+    assert "no network" in confined.explain()
+
+
+def test_a_command_that_could_not_write_is_noticed_though_it_succeeds(home: Path) -> None:
+    may = confinement(home, SandboxPolicy(), Enclosure.READ_ONLY)
+    confined = Confined(Seatbelt("x"), may, Enclosure.READ_ONLY, [])
+    assert confined.was_denied(0, "rm: cannot remove 'x': Read-only file system")
+    assert not confined.was_denied(0, "a line about: Operation not permitted")
+
+
+def test_what_a_model_is_told_of_its_sandbox(home: Path) -> None:
+    made = confiner(home)
+    assert made.said(SandboxPolicy("full_access")).startswith("full_access: what only reads")
+    assert made.said(SandboxPolicy("read_only")).startswith("read_only: nothing can be written")
+    assert ", network;" in made.said(SandboxPolicy(network=True))
+    assert Confiner(lambda: Found(None, "no"), home, {}).said(SandboxPolicy()) == ""
+
+
+def test_the_wheel_or_the_system_has_a_bubblewrap_for_these_tests() -> None:
+    """Without one the jail is not tested; with one it must run, or say why not."""
+    found = find_sandbox("linux")
+    if found.sandbox is None:
+        pytest.skip(found.problem)
+    with found.sandbox.around(["sh", "-c", "echo $$"], Confinement(Path("/")), said) as enclosed:
+        done = subprocess.run(
+            enclosed.arguments,
+            pass_fds=enclosed.descriptors,
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+    assert int(done.stdout) < 10

@@ -1,0 +1,52 @@
+"""What is told with a result, also when that is cut short."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from tiller_daemon.session.calls.result import or_keep, to_be_written
+from tiller_daemon.tools.base import Need, ToolResult
+
+
+async def test_an_interrupt_while_more_is_found_out_keeps_the_result_as_output() -> None:
+    """The file was changed: the model has to know it though the call counts as aborted."""
+    told: list[str] = []
+
+    async def output(piece: str) -> None:
+        told.append(piece)
+
+    async def for_ever() -> str:
+        async with trio.open_nursery():
+            await trio.sleep_forever()
+        return "never"
+
+    async def more() -> str:
+        return "more"
+
+    with trio.move_on_after(0) as scope:
+        await or_keep(for_ever, ToolResult("Made a.py"), output)
+    assert scope.cancelled_caught
+    assert told == ["Made a.py"]
+    assert await or_keep(more, ToolResult("Made b.py"), output) == "more"
+    assert told == ["Made a.py"]
+
+
+@pytest.mark.parametrize(
+    ("permission", "kind", "subject", "found"),
+    [
+        ("write", "path", "a/b.py", ["a/b.py"]),
+        ("write", "path", "/elsewhere/b.py", []),
+        ("read", "path", "a/b.py", []),
+        ("write", "plain", "a/b.py", []),
+    ],
+)
+def test_only_files_in_the_workspace_that_a_call_writes_are_looked_at(
+    tmp_path: Path, permission: str, kind: str, subject: str, found: list[str]
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+    need = Need(permission, (subject,), kind=kind)  # pyright: ignore[reportArgumentType]
+    root, files = to_be_written((need,), link)
+    assert files == [tmp_path / one for one in found]
+    assert root == (tmp_path if found else link)

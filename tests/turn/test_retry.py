@@ -1,0 +1,183 @@
+"""Retry: which failures are tried again, after how long, and when it gives up (B46 to B48)."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+from trio.testing import MockClock
+
+from tiller_daemon.models.base import (
+    RETRYABLE,
+    Finished,
+    ModelClient,
+    ModelError,
+    ModelErrorKind,
+    ModelEvent,
+    ModelRequest,
+    TextDelta,
+)
+from tiller_daemon.models.scripted import Failure, Script, ScriptedModel, ScriptStep, TextPart
+from tiller_daemon.turn.retry import (
+    ATTEMPTS_MAX,
+    BACKOFF_S_MAX,
+    REFUSED_S_MAX,
+    REFUSED_TOTAL_S_MAX,
+    RETRY_AFTER_S_MAX,
+    RetryWait,
+    refused_delay_s,
+    retry_delay_s,
+    stream_with_retry,
+)
+
+REQUEST = ModelRequest("play", "", (), (), "s", 0)
+WHOLE = [TextDelta("good"), Finished("stop")]
+
+
+def failing(*failures: Failure) -> ScriptedModel:
+    step = ScriptStep(parts=(TextPart("good"),), failures=failures)
+    return ScriptedModel.from_script(Script(steps=(step,)))
+
+
+async def seen_with(
+    client: ModelClient, seen: list[ModelEvent | RetryWait], request: ModelRequest = REQUEST
+) -> None:
+    async with aclosing(
+        stream_with_retry(client, request, time=trio.current_time, random=lambda: 0.0)
+    ) as events:
+        async for event in events:
+            seen.append(event)  # noqa: PERF401
+
+
+async def test_a_good_stream_passes_unchanged() -> None:
+    seen: list[ModelEvent | RetryWait] = []
+    await seen_with(failing(), seen)
+    assert seen == WHOLE
+
+
+async def test_the_wait_is_told_before_it_begins_and_the_next_try_follows(
+    autojump_clock: MockClock,
+) -> None:
+    """B46, B47: the discarded piece, then the wait, then the good answer."""
+    del autojump_clock
+    client = failing(Failure("broken_stream", "cut", after_parts=1))
+    start = trio.current_time()
+    async with aclosing(
+        stream_with_retry(client, REQUEST, time=trio.current_time, random=lambda: 0.0)
+    ) as events:
+        assert await anext(events) == TextDelta("good")
+        assert await anext(events) == RetryWait(2, ATTEMPTS_MAX, 1.0, "broken_stream", "cut")
+        assert trio.current_time() == start
+        assert [event async for event in events] == WHOLE
+    assert trio.current_time() - start == pytest.approx(1.0)
+
+
+async def test_a_provider_that_names_a_delay_gets_it(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    seen: list[ModelEvent | RetryWait] = []
+    start = trio.current_time()
+    await seen_with(failing(Failure("rate_limit", "slow", retry_after_s=2.5)), seen)
+    assert seen == [RetryWait(2, ATTEMPTS_MAX, 2.5, "rate_limit", "slow"), *WHOLE]
+    assert trio.current_time() - start == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize(
+    "kind", ["authentication", "quota", "content_policy", "not_found", "bad_request"]
+)
+async def test_what_can_not_get_better_is_not_tried_again(kind: ModelErrorKind) -> None:
+    seen: list[ModelEvent | RetryWait] = []
+    with pytest.raises(ModelError) as caught:
+        await seen_with(failing(Failure(kind)), seen)
+    assert caught.value.kind == kind
+    assert seen == []
+
+
+async def test_the_number_of_tries_is_bounded(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    seen: list[ModelEvent | RetryWait] = []
+    with pytest.raises(ModelError):
+        await seen_with(failing(*[Failure("server")] * 50), seen)
+    waits = [event for event in seen if isinstance(event, RetryWait)]
+    assert [wait.attempt for wait in waits] == list(range(2, ATTEMPTS_MAX + 1))
+    assert [wait.delay_s for wait in waits] == [1, 2, 4, 8, 16, 30, 30]
+
+
+async def test_a_refused_connection_waits_without_using_the_budget(
+    autojump_clock: MockClock,
+) -> None:
+    """B48: it goes on when the server comes, with every try still there."""
+    del autojump_clock
+    seen: list[ModelEvent | RetryWait] = []
+    await seen_with(failing(*[Failure("refused")] * 5, Failure("server")), seen)
+    waits = [event for event in seen if isinstance(event, RetryWait)]
+    assert [wait.delay_s for wait in waits] == [5, 10, 20, 40, 60, 1]
+    assert [wait.attempt for wait in waits] == [1, 1, 1, 1, 1, 2]
+    assert seen[-2:] == WHOLE
+
+
+async def test_a_server_that_never_comes_is_given_up(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    seen: list[ModelEvent | RetryWait] = []
+    start = trio.current_time()
+    with pytest.raises(ModelError, match="nothing listens"):
+        await seen_with(failing(*[Failure("refused", "nothing listens")] * 100), seen)
+    waited_s = trio.current_time() - start
+    assert REFUSED_TOTAL_S_MAX - REFUSED_S_MAX < waited_s <= REFUSED_TOTAL_S_MAX
+
+
+async def test_a_wait_ends_at_once_when_it_is_cancelled(autojump_clock: MockClock) -> None:
+    """B28."""
+    del autojump_clock
+    start = trio.current_time()
+    with trio.move_on_after(1) as scope:
+        await seen_with(failing(Failure("rate_limit", retry_after_s=100)), [])
+    assert scope.cancelled_caught
+    assert trio.current_time() - start == pytest.approx(1)
+
+
+class Silent:
+    """A client that breaks the rule: its stream ends without `Finished`."""
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        yield TextDelta(f"try {request.attempt}")
+
+
+async def test_an_end_without_the_terminal_event_is_a_failure(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    with pytest.raises(ModelError) as caught:
+        await seen_with(Silent(), [])
+    assert caught.value.kind == "broken_stream"
+
+
+@given(
+    failures=st.integers(1, ATTEMPTS_MAX),
+    retry_after_s=st.none() | st.floats(-10, 1e9),
+    random=st.floats(0, 1, exclude_max=True),
+)
+def test_a_delay_is_what_was_asked_or_within_its_bounds(
+    failures: int, retry_after_s: float | None, random: float
+) -> None:
+    delay_s = retry_delay_s(failures, retry_after_s, random)
+    if retry_after_s is None:
+        assert 0.5 <= delay_s <= BACKOFF_S_MAX
+    else:
+        assert delay_s == min(max(retry_after_s, 0), RETRY_AFTER_S_MAX)
+
+
+@given(waited_s=st.floats(0, 1e6))
+def test_a_refused_delay_is_between_five_and_sixty_seconds(waited_s: float) -> None:
+    assert 5 <= refused_delay_s(waited_s) <= 60
+
+
+kinds: Sequence[ModelErrorKind] = sorted(RETRYABLE)
+
+
+@given(plan=st.lists(st.sampled_from(kinds), max_size=5))
+def test_as_many_waits_as_failures_and_then_the_answer(plan: list[ModelErrorKind]) -> None:
+    seen: list[ModelEvent | RetryWait] = []
+    client = failing(*(Failure(kind) for kind in plan))
+    trio.run(seen_with, client, seen, clock=MockClock(autojump_threshold=0))
+    assert [event.kind for event in seen if isinstance(event, RetryWait)] == plan
+    assert seen[-2:] == WHOLE
