@@ -57,8 +57,8 @@ _NAME = b"tiller-reaper"
 _ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 """What a command may send to its parent by mistake, and what would end this."""
 
-_DEFAULTS = (signal.SIGPIPE, signal.SIGXFSZ)
-"""What Python ignores, and a command must not."""
+_DEFAULTS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ)
+"""What a command must not ignore: Python ignores the last two, `nohup` and `&` the others."""
 
 Wanted = tuple[tuple[bytes, ...], dict[bytes, bytes], tuple[int, ...]]
 """Words, variables, and the numbers that the descriptors get which come along.
@@ -75,8 +75,7 @@ def main(arguments: Sequence[str]) -> None:
     gc.disable()  # It would touch all the memory that a fork shares.
     signal.signal(signal.SIGUSR1, _ignore)
     for number in _ENDING:
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _ignore)
+        signal.signal(number, _ignore)
     adopt()
     changed = _tell_of_children()
     reapers: set[int] = set()
