@@ -31,7 +31,7 @@ from tiller_daemon.files.changes import recover_changes
 from tiller_daemon.hooks.runner import HookRunner
 from tiller_daemon.lsp.recipes import list_recipes
 from tiller_daemon.lsp.servers import LanguageServers
-from tiller_daemon.mcp.environment import Means
+from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.policy.rules import BUILT_IN as BUILT_IN_RULES
 from tiller_daemon.policy.rules import evaluate
@@ -129,7 +129,9 @@ async def serve(
         transport = stack.enter_context(NngTransport(runtime.path, MESSAGE_BYTES_MAX))
         servers = _mcp_servers(options, opened, providers)
         recipes = list_recipes(options.configuration.lsp)
-        languages = LanguageServers(recipes, servers.means.inherited, servers.means.home)
+        languages = LanguageServers(
+            recipes, servers.environment.inherited, servers.environment.home
+        )
         live = _LiveParts(options, opened, providers, servers, languages)
         hooks = HookRunner(live.variables)
         services = _services(options, opened, transport, live, hooks)
@@ -235,9 +237,9 @@ class _LiveParts:
             now = self.configuration.now
             self.providers.configure(now)
             self.code_search.configure(now.sourcegraph, self.providers.secret_names)
-            means = _means(now, self._log_id, self.providers)
-            self.servers.configure(now.mcp, means)
-            self.languages.configure(list_recipes(now.lsp), means.inherited)
+            environment = _means(now, self._log_id, self.providers)
+            self.servers.configure(now.mcp, environment)
+            self.languages.configure(list_recipes(now.lsp), environment.inherited)
             self.confiner.hide(key_files(now))
 
     async def refresh_on_signal(self) -> None:
@@ -250,7 +252,7 @@ class _LiveParts:
         """The environment of a process that works for a call, or for none."""
         # A key may have been got from a file or a command by now, and stand in a variable as well.
         keys = (*self.providers.secret_values(), *self.code_search.secrets())
-        inherited = without_secrets(self.servers.means.inherited, keys)
+        inherited = without_secrets(self.servers.environment.inherited, keys)
         return {**inherited, CALL_MARKER: call_id} if call_id else inherited
 
     async def discover(self) -> None:
@@ -271,11 +273,11 @@ def _mcp_servers(options: Options, opened: Log, providers: Providers) -> McpServ
     return McpServers(configuration.mcp, _means(configuration, opened.log_id, providers))
 
 
-def _means(configuration: Configuration, log_id: str, providers: Providers) -> Means:
+def _means(configuration: Configuration, log_id: str, providers: Providers) -> ServerEnvironment:
     owners = (*configuration.mcp.values(), configuration.sourcegraph)
     keys = {one.api_key_env for one in owners if one.api_key_env}
     hidden = providers.secret_names | keys
-    return Means(
+    return ServerEnvironment(
         inherited=child_environment(os.environ, hidden, log_id, "", configuration.env_keep),
         environ=os.environ,
         provider_names=providers.secret_names,

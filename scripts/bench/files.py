@@ -83,8 +83,8 @@ async def row(
 async def call(environment: ToolEnvironment, tool: Tool, **given: str) -> None:
     """Call a tool as the runtime does."""
     arguments = tool.arguments(**given)
-    needs = tool.needs(arguments, environment.workspace)
-    await tool.run(arguments, replace(environment, needs=needs))
+    requirements = tool.requirements(arguments, environment.workspace)
+    await tool.run(arguments, replace(environment, requirements=requirements))
 
 
 def word(run: int) -> str:

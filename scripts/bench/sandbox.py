@@ -25,7 +25,7 @@ from tiller_daemon.policy.shell.command_line import parse  # noqa: E402
 from tiller_daemon.sandbox.confinement import Confiner, Enclosed  # noqa: E402
 from tiller_daemon.sandbox.detect import bubblewrap_program, find_sandbox  # noqa: E402
 from tiller_daemon.sandbox.enclosure import Enclosure  # noqa: E402
-from tiller_daemon.session.calls.command_reach import needs_beyond  # noqa: E402
+from tiller_daemon.session.calls.command_reach import further_requirements  # noqa: E402
 from tiller_daemon.tools.commands.bash import BASH, BashArguments  # noqa: E402
 
 COMMAND = "git status --short && ls -la src | head -20"
@@ -35,10 +35,10 @@ NOTHING = ["bash", "-c", "true"]
 def judged(text: str, workspace: Path) -> None:
     """What a call is judged with: its needs, and twice what becomes of it."""
     parse.cache_clear()
-    needs = BASH.needs(BashArguments(text), workspace)
-    needs = (*needs, *needs_beyond(needs, workspace))
-    decide(needs, (), "ask")
-    decide(needs, (), "ask")
+    requirements = BASH.requirements(BashArguments(text), workspace)
+    requirements = (*requirements, *further_requirements(requirements, workspace))
+    decide(requirements, (), "ask")
+    decide(requirements, (), "ask")
 
 
 def timed(do: Callable[[], object]) -> tuple[float, float]:

@@ -111,8 +111,8 @@ def _run(program: list[str], workspace: Path) -> None:
 
 async def _search(tool: Tool, given: dict[str, object], environment: ToolEnvironment) -> None:
     arguments = tool.arguments(**given)
-    needs = tool.needs(arguments, environment.workspace)
-    await tool.run(arguments, replace(environment, needs=needs))
+    requirements = tool.requirements(arguments, environment.workspace)
+    await tool.run(arguments, replace(environment, requirements=requirements))
 
 
 def make_environment(workspace: Path) -> ToolEnvironment:

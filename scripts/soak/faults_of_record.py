@@ -179,8 +179,8 @@ HISTORY = (
     Fault(
         "B18 after a compaction the model's continuation comes first",
         TURN + "loop.py",
-        "            if not await room.make_if_full():\n                await",
-        "            if not await room.make_if_full() or True:\n                await",
+        "            if not await window.make_if_full():\n                await",
+        "            if not await window.make_if_full() or True:\n                await",
     ),
     Fault(
         "B44 a reloaded session sends the same bytes",

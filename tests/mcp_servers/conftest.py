@@ -11,7 +11,7 @@ import trio
 
 from support import tiny_mcp
 from tiller_daemon.config import McpServer
-from tiller_daemon.mcp.environment import Means
+from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.processes.environment import child_environment
@@ -28,7 +28,7 @@ class Room:
         self.live = ""
         self.asked: list[tuple[str, tuple[str, ...]]] = []
         self.answers: list[UserAnswer] = []
-        self.servers = McpServers({}, means({}, directory))
+        self.servers = McpServers({}, environment({}, directory))
         self.scope = trio.CancelScope()
         self._nursery = nursery
         self._over = trio.Event()
@@ -37,7 +37,7 @@ class Room:
 
     async def start(self, environ: Mapping[str, str] | None = None, **servers: McpServer) -> None:
         """Begin with these servers; none is started yet."""
-        self.servers = McpServers(servers, means(environ or {}, self.directory))
+        self.servers = McpServers(servers, environment(environ or {}, self.directory))
         self.scope, self._over = trio.CancelScope(), trio.Event()
         await self._nursery.start(self._run)
 
@@ -98,11 +98,11 @@ class Room:
         return self.answers.pop(0)
 
 
-def means(environ: Mapping[str, str], home: Path) -> Means:
+def environment(environ: Mapping[str, str], home: Path) -> ServerEnvironment:
     """What servers get; a provider's key is in `PROVIDER_KEY`."""
     inherited = child_environment({**os.environ, **environ}, ["PROVIDER_KEY"], "LOG-OF-TESTS", "")
     key = environ.get("PROVIDER_KEY", "sk-of-nobody")
-    return Means(inherited, environ, ["PROVIDER_KEY"], lambda: [key], home)
+    return ServerEnvironment(inherited, environ, ["PROVIDER_KEY"], lambda: [key], home)
 
 
 @pytest.fixture

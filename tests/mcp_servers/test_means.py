@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_servers.conftest import means
+from mcp_servers.conftest import environment
 from tiller_daemon.config import McpServer
 from tiller_daemon.mcp.environment import NotForServers
 
@@ -19,7 +19,7 @@ ENVIRON = {
 
 
 def given(**settings) -> dict[str, str]:
-    return means(ENVIRON, Path("/")).variables(McpServer(command=("x",), **settings))
+    return environment(ENVIRON, Path("/")).variables(McpServer(command=("x",), **settings))
 
 
 def test_a_server_gets_what_a_command_gets_and_what_is_configured():
@@ -51,7 +51,7 @@ def test_g13_a_providers_key_is_refused_however_it_is_named(settings, said):
 
 
 def test_g13_what_a_server_was_given_in_secret_is_known():
-    room = means(ENVIRON | {"KEY_OF_IT": "0123456789"}, Path("/"))
+    room = environment(ENVIRON | {"KEY_OF_IT": "0123456789"}, Path("/"))
     started = McpServer(
         command=("x",),
         env_vars=("GITHUB_TOKEN", "PLAIN"),

@@ -36,8 +36,12 @@ async def test_a_server_is_started_at_need_and_its_tools_are_offered(room: Room)
     assert echo.schema is not None
     assert echo.schema["required"] == ["text"]
     assert tools["mcp__t__pid"].description == "Which process"
-    (need,) = echo.needs({"text": "hi"}, Path("/"))
-    assert (need.permission, need.subjects, need.always) == ("mcp", ("t/echo",), ("t/echo",))
+    (need,) = echo.requirements({"text": "hi"}, Path("/"))
+    assert (need.permission, need.subjects, need.always) == (
+        "mcp",
+        ("t/echo",),
+        ("t/echo",),
+    )
     assert '"text": "hi"' in need.detail
     assert (await room.call("echo", text="hi\u2028there")).output == "hi\u2028there"
     assert room.servers.tools()["mcp__t__echo"] is echo

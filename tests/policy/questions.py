@@ -10,7 +10,7 @@ from msgspec import structs
 
 from tiller_daemon.policy.rules import Verdict, decide
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.session.calls.command_reach import needs_beyond
+from tiller_daemon.session.calls.command_reach import further_requirements
 from tiller_daemon.tools.commands.bash import BASH, BashArguments
 
 HARMLESS = ("reads", "works")
@@ -46,9 +46,9 @@ def labelled(name: str) -> list[Labelled]:
 
 def default_verdict(text: str, workspace: Path) -> Verdict:
     """What the default configuration says of a command line, where builds can be enclosed."""
-    needs = BASH.needs(BashArguments(text.replace("@W@", str(workspace))), workspace)
-    held = [structs.replace(need, most_unasked=Enclosure.BUILD) for need in needs]
-    return decide((*held, *needs_beyond(held, workspace)), (), "ask")
+    requirements = BASH.requirements(BashArguments(text.replace("@W@", str(workspace))), workspace)
+    held = [structs.replace(need, most_unasked=Enclosure.BUILD) for need in requirements]
+    return decide((*held, *further_requirements(held, workspace)), (), "ask")
 
 
 def asks(text: str, workspace: Path) -> bool:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.policy.rules import decide
-from tiller_daemon.tools.base import Need
+from tiller_daemon.tools.base import Requirement
 from tiller_protocol.settings import Rule
 
 PROTECTED = (
@@ -43,7 +43,7 @@ def test_what_is_not_is(path):
 
 @given(RULES, PATHS)
 def test_it_says_what_the_tool_read_would_be_told(rules, path):
-    need = Need("read", (path,), kind="path")
+    need = Requirement("read", (path,), kind="path")
     assert Readable(rules)(path) == (decide((need,), rules, "ask").action == "allow")
 
 

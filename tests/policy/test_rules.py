@@ -13,7 +13,7 @@ from tiller_daemon.policy.rules import (
     rules_of_always,
 )
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.tools.base import Need
+from tiller_daemon.tools.base import Requirement
 from tiller_protocol.settings import Rule
 
 ACTIONS = st.sampled_from(["allow", "ask", "deny"])
@@ -26,8 +26,8 @@ RULES = st.lists(
 STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
 
 
-def command(text: str, most_unasked: Enclosure | None = Enclosure.BUILD) -> Need:
-    return Need("bash", (text,), kind="command", most_unasked=most_unasked)
+def command(text: str, most_unasked: Enclosure | None = Enclosure.BUILD) -> Requirement:
+    return Requirement("bash", (text,), kind="command", most_unasked=most_unasked)
 
 
 def bash(pattern: str, action: str) -> Rule:
@@ -45,24 +45,27 @@ def test_the_last_match_wins_and_no_match_asks(permission, subject, rules):
 
 @given(
     st.lists(
-        st.builds(Need, PERMISSIONS, st.tuples(st.text(alphabet="ab", max_size=3))), max_size=4
+        st.builds(Requirement, PERMISSIONS, st.tuples(st.text(alphabet="ab", max_size=3))),
+        max_size=4,
     ),
     RULES,
 )
-def test_the_strictest_of_several_needs_decides(needs, rules):
+def test_the_strictest_of_several_needs_decides(requirements, rules):
     layers = (*BUILT_IN, *rules)
-    actions = [evaluate(need.permission, need.subjects[0], layers) for need in needs]
+    actions = [evaluate(need.permission, need.subjects[0], layers) for need in requirements]
     expected = max(actions, key=STRICTNESS.__getitem__, default="allow")
-    assert decide(needs, rules, "ask").action == expected
+    assert decide(requirements, rules, "ask").action == expected
     settled = {"allow": "allow", "deny": "deny"}
-    assert decide(needs, rules, "always").action == settled.get(expected, "allow")
-    assert decide(needs, rules, "never").action == settled.get(expected, "deny")
+    assert decide(requirements, rules, "always").action == settled.get(expected, "allow")
+    assert decide(requirements, rules, "never").action == settled.get(expected, "deny")
 
 
 @given(st.text(alphabet="ab *?", min_size=1, max_size=6), RULES)
 def test_a_rule_more_at_the_end_that_denies_never_loosens(subject, rules):
-    before = decide([Need("read", (subject,))], rules, "ask").action
-    after = decide([Need("read", (subject,))], [*rules, Rule("read", "*", "deny")], "ask").action
+    before = decide([Requirement("read", (subject,))], rules, "ask").action
+    after = decide(
+        [Requirement("read", (subject,))], [*rules, Rule("read", "*", "deny")], "ask"
+    ).action
     assert STRICTNESS[after] >= STRICTNESS[before]
 
 
@@ -82,7 +85,7 @@ def test_a_rule_more_at_the_end_that_denies_never_loosens(subject, rules):
     ],
 )
 def test_the_built_in_rules_ask_about_secrets_and_changes(permission, subject, action):
-    assert decide([Need(permission, (subject,))], [], "ask").action == action
+    assert decide([Requirement(permission, (subject,))], [], "ask").action == action
 
 
 def test_b39_a_denial_names_the_rule_and_asks_nobody():
@@ -109,10 +112,12 @@ def test_b36_always_allows_other_requests_that_now_match():
 
 
 def test_b36_always_for_paths_takes_the_patterns_of_the_tool():
-    need = Need("write", ("src/a.py",), always=("src/*",), kind="path")
+    need = Requirement("write", ("src/a.py",), always=("src/*",), kind="path")
     assert patterns_of_always(need) == ("src/*",)
     rules = rules_of_always([need])
-    assert decide([Need("write", ("src/b.py",), kind="path")], rules, "ask").action == "allow"
+    assert (
+        decide([Requirement("write", ("src/b.py",), kind="path")], rules, "ask").action == "allow"
+    )
 
 
 @pytest.mark.parametrize("spelling", ["rm -rf x", "/bin/rm -rf x", "r''m -rf x", "rm  -rf  x"])

@@ -16,7 +16,8 @@ def call(tool: Tool, given: dict[str, str], workspace: Path, seen: FileVersions)
     environment = ToolEnvironment(
         workspace=workspace, spill_directory=workspace, session_id="s", call_id="c", files=seen,
         variables={}, output=nothing, show_plan=nothing, ask=nothing, delegate=nothing,
-        background=nothing, diagnostics=nothing, needs=tool.needs(arguments, workspace),
+        background=nothing, diagnostics=nothing,
+        requirements=tool.requirements(arguments, workspace),
         journals=workspace.with_name("journals"), readable=Readable(()),
     )  # fmt: skip
     return trio.run(tool.run, arguments, environment)

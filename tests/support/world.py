@@ -19,7 +19,7 @@ from tiller_daemon.config import Configuration, Projects, SandboxPolicy
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.hooks.runner import HookRunner
 from tiller_daemon.lsp.servers import LanguageServers
-from tiller_daemon.mcp.environment import Means
+from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.models.base import ModelClient, ModelRequest
 from tiller_daemon.models.scripted import Script, ScriptedModel
@@ -29,7 +29,7 @@ from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.supervisor import Supervisor
 from tiller_daemon.store.memory import MemoryLog
 from tiller_daemon.tools.base import (
-    Need,
+    Requirement,
     Tool,
     ToolEnvironment,
     ToolFailure,
@@ -65,7 +65,7 @@ TOKEN = "token-of-the-world"
 HARMLESS = (PLAN, QUESTION, TASK)
 """Built-in tools that touch nothing but the session."""
 
-NO_MEANS = Means({}, {}, (), lambda: (), Path("/"))
+NO_MEANS = ServerEnvironment({}, {}, (), lambda: (), Path("/"))
 
 NO_CONFINER = Confiner(lambda: Found(None, "this is a test"), Path("/nonexistent"), {})
 
@@ -167,22 +167,30 @@ def make_tools(usage: Usage, head: Callable[[str], int]) -> dict[str, Tool]:
         return run
 
     def tool(name: str, effect: str, permission: str) -> Tool:
-        def needs(arguments: PauseArguments, workspace: Path) -> tuple[Need, ...]:
+        def requirements(arguments: PauseArguments, workspace: Path) -> tuple[Requirement, ...]:
             subject = arguments.say or name
-            return (Need(permission, (subject,), always=(subject,), title=f"{name} {subject}"),)
+            return (
+                Requirement(permission, (subject,), always=(subject,), title=f"{name} {subject}"),
+            )
 
         run, repeatable = runner(name, effect), always if effect == "read" else never
-        return Tool(name, f"{name} for tests", PauseArguments, effect, 60.0, needs, run, repeatable)
+        return Tool(
+            name, f"{name} for tests", PauseArguments, effect, 60.0, requirements, run, repeatable
+        )
 
-    def command_needs(arguments: CommandArguments, workspace: Path) -> tuple[Need, ...]:
-        return (Need("bash", (arguments.command,), kind="command", title=arguments.command),)
+    def command_requirements(
+        arguments: CommandArguments, workspace: Path
+    ) -> tuple[Requirement, ...]:
+        return (Requirement("bash", (arguments.command,), kind="command", title=arguments.command),)
 
     async def run_command(arguments: CommandArguments, environment: ToolEnvironment) -> ToolResult:
         seconds, _, said = arguments.command.partition(" ")
         done = await runner("bash", "write")(PauseArguments(float(seconds), said), environment)
         return structs.replace(done, failed=said == "fail", exit_status=int(said == "fail"))
 
-    bash = Tool("bash", "for tests", CommandArguments, "command", 600.0, command_needs, run_command)
+    bash = Tool(
+        "bash", "for tests", CommandArguments, "command", 600.0, command_requirements, run_command
+    )
     return {
         "bash": bash,
         "look": tool("look", "read", "read"),

@@ -12,7 +12,7 @@ from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.tools import BUILT_IN
 from tiller_daemon.tools.base import (
     FileVersions,
-    Need,
+    Requirement,
     ToolEnvironment,
     ToolFailure,
     ToolResult,
@@ -53,17 +53,17 @@ class Bench:
         file.write_bytes(content.encode() if isinstance(content, str) else content)
         return file
 
-    def needs(self, name: str, **arguments):
+    def requirements(self, name: str, **arguments):
         tool = self._tool(name)
-        return tool.needs(tool.arguments(**arguments), self.workspace)
+        return tool.requirements(tool.arguments(**arguments), self.workspace)
 
     async def call(self, name: str, **arguments):
-        return await self.call_as_judged(name, self.needs(name, **arguments), **arguments)
+        return await self.call_as_judged(name, self.requirements(name, **arguments), **arguments)
 
-    async def call_as_judged(self, name: str, needs: tuple[Need, ...], **arguments):
+    async def call_as_judged(self, name: str, requirements: tuple[Requirement, ...], **arguments):
         """Call a tool of which was judged what it needed then."""
         tool = self._tool(name)
-        return await tool.run(tool.arguments(**arguments), self._environment(needs))
+        return await tool.run(tool.arguments(**arguments), self._environment(requirements))
 
     def spilled(self, result) -> bytes:
         return Path(result.spill_path).read_bytes()
@@ -81,7 +81,7 @@ class Bench:
     def _tool(self, name: str):
         return next(tool for tool in BUILT_IN if tool.name == name)
 
-    def _environment(self, needs: tuple[Need, ...]) -> ToolEnvironment:
+    def _environment(self, requirements: tuple[Requirement, ...]) -> ToolEnvironment:
         return ToolEnvironment(
             workspace=self.workspace,
             spill_directory=self.spills,
@@ -94,7 +94,7 @@ class Bench:
             ask=self._ask,
             delegate=self._delegate,
             background=_Nothing(),
-            needs=needs,
+            requirements=requirements,
             journals=self.journals,
             private_addresses=self.private_addresses,
             secrets=self.secrets,

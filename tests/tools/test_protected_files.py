@@ -75,7 +75,7 @@ async def test_lines_of_it_take_no_place_of_others(tree, monkeypatch):
 async def test_one_that_is_named_is_a_question_as_for_read_and_then_searched(tree):
     (tree.workspace / "link").symlink_to(".env")
     for path in (".env", "link", "deep/../.env"):
-        (need,) = tree.needs("grep", pattern="needle", path=path)
+        (need,) = tree.requirements("grep", pattern="needle", path=path)
         assert (need.permission, need.subjects) == ("read", (".env",))
         output = (await tree.call("grep", pattern="needle", path=path)).output
         assert output == ".env\n     1\tneedle=1"
@@ -119,7 +119,7 @@ async def test_read_asks_about_an_image_where_its_path_leads(bench):
     bench.put("id_rsa.png", picture())
     (bench.workspace / "shot.png").symlink_to("id_rsa.png")
     for path in ("id_rsa.png", "shot.png"):
-        (need,) = bench.needs("read", path=path)
+        (need,) = bench.requirements("read", path=path)
         assert need.subjects == ("id_rsa.png",)
 
 

@@ -215,7 +215,7 @@ async def test_b58_a_link_to_the_outside_needs_leave_for_the_outside(bench, tmp_
     (bench.workspace / "inside.txt").symlink_to(outside)
     (bench.workspace / "door").symlink_to(outside.parent)
     for path in ("inside.txt", "door/key.txt", "../secret/key.txt", "door/../secret/key.txt"):
-        read, leave = bench.needs("read", path=path)
+        read, leave = bench.requirements("read", path=path)
         assert (read.permission, read.subjects) == ("read", (str(outside),))
         assert (leave.permission, leave.subjects) == ("external_directory", (str(outside.parent),))
         assert leave.always == (str(outside.parent), f"{outside.parent}/*")
@@ -225,5 +225,5 @@ async def test_a_path_inside_is_judged_relative_to_the_workspace(bench):
     (bench.workspace / "src").mkdir()
     (bench.workspace / "door").symlink_to("src")
     for path in ("src/a.py", "./src//a.py", "door/a.py", str(bench.workspace / "src/../src/a.py")):
-        (need,) = bench.needs("read", path=path)
+        (need,) = bench.requirements("read", path=path)
         assert (need.subjects, need.kind) == (("src/a.py",), "path")

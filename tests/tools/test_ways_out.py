@@ -95,20 +95,20 @@ def test_b58_each_way_out_asks_to_leave_the_workspace(bench, outside, name):
     paths = ways_out(outside)
     assert len(set(paths)) >= 300
     for path in paths:
-        needs = bench.needs(name, **arguments_of(name, path))
-        assert [need.permission for need in needs][-1] == "external_directory", path
-        assert all(s.startswith("/") for need in needs for s in need.subjects), path
+        requirements = bench.requirements(name, **arguments_of(name, path))
+        assert [need.permission for need in requirements][-1] == "external_directory", path
+        assert all(s.startswith("/") for need in requirements for s in need.subjects), path
 
 
 @pytest.mark.parametrize("name", ["read", "write", "edit", "apply_patch"])
 async def test_b58_what_leads_out_only_after_it_was_judged_is_left_alone(bench, outside, name):
     before = snapshot(outside)
-    needs = bench.needs(name, **arguments_of(name, "deep/f"))
-    assert [need.permission for need in needs] == ["read" if name == "read" else "write"]
+    requirements = bench.requirements(name, **arguments_of(name, "deep/f"))
+    assert [need.permission for need in requirements] == ["read" if name == "read" else "write"]
     (bench.workspace / "deep").rename(bench.workspace / "away")
     (bench.workspace / "deep").symlink_to(outside)
     with pytest.raises(ToolFailure, match="leads somewhere else than when this call was judged"):
-        await bench.call_as_judged(name, needs, **arguments_of(name, "deep/f"))
+        await bench.call_as_judged(name, requirements, **arguments_of(name, "deep/f"))
     assert snapshot(outside) == before
 
 
@@ -139,9 +139,9 @@ async def test_b58_ten_thousand_swaps_of_a_directory_and_a_link_lead_nobody_out(
                 ("apply_patch", {"patch": f"*** Begin Patch\n{patch}*** End Patch\n"}),
             ):
                 try:
-                    needs = bench.needs(name, **arguments)
-                    if "external_directory" not in {need.permission for need in needs}:
-                        result = await bench.call_as_judged(name, needs, **arguments)
+                    requirements = bench.requirements(name, **arguments)
+                    if "external_directory" not in {need.permission for need in requirements}:
+                        result = await bench.call_as_judged(name, requirements, **arguments)
                         told += [result.output, result.diff]
                         done[name] = done.get(name, 0) + 1
                 except ToolFailure as failure:
@@ -181,9 +181,11 @@ async def test_b58_searches_beside_swaps_of_a_directory_and_a_link_show_nothing_
                 ("ls", {"path": "a/d/1"}),
             ):
                 try:
-                    needs = bench.needs(name, **arguments)
-                    if "external_directory" not in {need.permission for need in needs}:
-                        told.append((await bench.call_as_judged(name, needs, **arguments)).output)
+                    requirements = bench.requirements(name, **arguments)
+                    if "external_directory" not in {need.permission for need in requirements}:
+                        told.append(
+                            (await bench.call_as_judged(name, requirements, **arguments)).output
+                        )
                 except ToolFailure as failure:
                     told.append(str(failure))
         said, _ = swapping.communicate("stop\n", timeout=30)

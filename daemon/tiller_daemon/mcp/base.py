@@ -7,7 +7,7 @@ import trio
 from msgspec import Struct
 
 from tiller_daemon.config import McpServer
-from tiller_daemon.mcp.environment import Means
+from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
 
 
@@ -51,7 +51,7 @@ class Owner(Protocol):
 
     name: str
     settings: McpServer
-    means: Means
+    environment: ServerEnvironment
 
     def up(self, connection: Connection, tools: tuple[ListedTool, ...]) -> None:
         """Say that calls can be made, and which."""
@@ -80,6 +80,6 @@ class Way(Protocol):
         ...
 
 
-def directory_of(settings: McpServer, means: Means) -> Path:
+def directory_of(settings: McpServer, environment: ServerEnvironment) -> Path:
     """Where a server is started."""
-    return Path(settings.cwd) if settings.cwd else means.home
+    return Path(settings.cwd) if settings.cwd else environment.home

@@ -259,13 +259,13 @@ class _End(NamedTuple):
 
 
 async def _hold_process(owner: Owner, era: Era) -> _End:
-    settings, means = owner.settings, owner.means
+    settings, environment = owner.settings, owner.environment
     try:
-        variables = means.variables(settings)
-        service = Service(settings.command or (), directory_of(settings, means), variables)
+        variables = environment.variables(settings)
+        service = Service(settings.command or (), directory_of(settings, environment), variables)
     except (NotForServers, CommandProblem) as problem:
         return _End(str(problem).rstrip("."))
-    pipes = Pipes(owner.name, service, means.secrets(settings))
+    pipes = Pipes(owner.name, service, environment.secrets(settings))
     try:
         async with trio.open_nursery() as nursery:
             for task in (pipes.read, pipes.write, pipes.log_errors):
@@ -280,7 +280,7 @@ async def _hold_process(owner: Owner, era: Era) -> _End:
 
 
 async def _hold_http(owner: Owner, era: Era) -> _End:
-    line = HttpLine(owner.settings, owner.means.key(owner.settings))
+    line = HttpLine(owner.settings, owner.environment.key(owner.settings))
     async with line.client:
         try:
             return await _converse(owner, line.transport(), line, era)

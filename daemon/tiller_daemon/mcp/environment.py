@@ -22,7 +22,7 @@ class NotForServers(Exception):
 
 
 @dataclass(frozen=True)
-class Means:
+class ServerEnvironment:
     """`inherited` is the environment of every child process, `environ` the daemon's own.
 
     `provider_names` are the variables that keys of providers are in, `provider_values` those keys.

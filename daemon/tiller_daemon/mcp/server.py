@@ -12,7 +12,7 @@ import trio
 
 from tiller_daemon.config import McpServer
 from tiller_daemon.mcp.base import Connection, ListedTool, NotTaken, ServerProblem
-from tiller_daemon.mcp.environment import Means
+from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
 from tiller_protocol.answers import ServerState
 
@@ -33,10 +33,10 @@ class Server:
     `listed` are the tools that it was last known to have, `problem` is why it is not `up`.
     """
 
-    def __init__(self, name: str, settings: McpServer, means: Means) -> None:
+    def __init__(self, name: str, settings: McpServer, environment: ServerEnvironment) -> None:
         self.name = name
         self.settings = settings
-        self.means = means
+        self.environment = environment
         self.state: ServerState = "idle"
         self.problem = ""
         self.listed: tuple[ListedTool, ...] = ()
@@ -137,7 +137,7 @@ class Server:
             self._gone(problem)
 
     def _gone(self, problem: str) -> None:
-        problem = self.problem = self.means.without_secrets(self.settings, problem)
+        problem = self.problem = self.environment.without_secrets(self.settings, problem)
         if self._connection is None:
             self.state, self.listed = "failed", ()
             if self._failed_at > -math.inf:

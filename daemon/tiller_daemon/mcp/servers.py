@@ -6,7 +6,7 @@ import trio
 
 from tiller_daemon.config import McpServer
 from tiller_daemon.mcp.base import ListedTool
-from tiller_daemon.mcp.environment import Means
+from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.names import name_tools
 from tiller_daemon.mcp.server import Server
 from tiller_daemon.mcp.tool import make_tool
@@ -23,16 +23,18 @@ SLOW = "it is still starting; its tools are offered from the next turn on"
 class McpServers:
     """The servers of one configuration. `run` owns their tasks."""
 
-    def __init__(self, configured: Mapping[str, McpServer], means: Means) -> None:
+    def __init__(self, configured: Mapping[str, McpServer], environment: ServerEnvironment) -> None:
         self._configured = configured
-        self.means = means
+        self.environment = environment
         self._servers: dict[str, Server] = {}
         self._nursery: trio.Nursery | None = None
-        self.configure(configured, means)
+        self.configure(configured, environment)
 
-    def configure(self, configured: Mapping[str, McpServer], means: Means) -> None:
+    def configure(
+        self, configured: Mapping[str, McpServer], environment: ServerEnvironment
+    ) -> None:
         """Take over another configuration: servers that it changes or leaves out are ended."""
-        self._configured, self.means = configured, means
+        self._configured, self.environment = configured, environment
         self._table: dict[str, Tool] = {}
         self._made_of: tuple[tuple[ListedTool, ...], ...] = ()
         before, self._servers = self._servers, {}
@@ -42,7 +44,7 @@ class McpServers:
                 if old is not None and old.settings == settings:
                     self._servers[name] = before.pop(name)
                 else:
-                    self._servers[name] = Server(name, settings, means)
+                    self._servers[name] = Server(name, settings, environment)
                     self._servers[name].nursery = self._nursery
         for server in before.values():
             server.take_out()
@@ -93,7 +95,7 @@ class McpServers:
 
     def secrets(self) -> set[str]:
         """What must not be told of what servers were given."""
-        return {one for s in self._servers.values() for one in self.means.secrets(s.settings)}
+        return {one for s in self._servers.values() for one in self.environment.secrets(s.settings)}
 
     def summaries(self) -> tuple[ServerSummary, ...]:
         """Every server of the configuration, and how it is."""

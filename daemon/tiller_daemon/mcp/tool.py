@@ -9,7 +9,7 @@ import msgspec
 
 from tiller_daemon.mcp.base import ListedTool
 from tiller_daemon.policy.globs import escape
-from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolResult, always, never
+from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolResult, always, never
 
 PERMISSION: Final = "mcp"
 
@@ -38,7 +38,7 @@ def make_tool(server: Server, listed: ListedTool, name: str) -> Tool:
         arguments=dict[str, Any],
         effect="read" if listed.read_only else "write",
         timeout_s=math.inf,
-        needs=partial(_needs, subject),
+        requirements=partial(_requirements, subject),
         run=partial(_run, server, listed.name),
         repeatable=always if listed.read_only else never,
         schema=listed.schema,
@@ -46,10 +46,14 @@ def make_tool(server: Server, listed: ListedTool, name: str) -> Tool:
     )
 
 
-def _needs(subject: str, arguments: dict[str, Any], workspace: Path) -> tuple[Need, ...]:  # noqa: ARG001
+def _requirements(
+    subject: str,
+    arguments: dict[str, Any],
+    workspace: Path,  # noqa: ARG001
+) -> tuple[Requirement, ...]:
     shown = msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
     title, detail = f"Call {subject}", shown if arguments else ""
-    return (Need(PERMISSION, (subject,), (escape(subject),), title=title, detail=detail),)
+    return (Requirement(PERMISSION, (subject,), (escape(subject),), title=title, detail=detail),)
 
 
 async def _run(

@@ -47,7 +47,7 @@ enclosure by what it seems to do, or asked about (`enclosures`)."""
 
 
 class Needed(Protocol):
-    """A permission that a call needs: `Need` of the tools has this shape."""
+    """A permission that a call needs: `Requirement` of the tools has this shape."""
 
     @property
     def permission(self) -> str:
@@ -96,7 +96,7 @@ def evaluate(permission: str, subject: str, layers: Sequence[Rule]) -> Action:
     return rule.action if rule else "ask"
 
 
-def decide(needs: Sequence[Needed], rules: Sequence[Rule], approve: Approve) -> Verdict:
+def decide(requirements: Sequence[Needed], rules: Sequence[Rule], approve: Approve) -> Verdict:
     """What becomes of a call with all its needs; `rules` are the layers above the built-in one.
 
     Any denial denies, else any question asks, else it is allowed; no need at all is allowed. Then
@@ -104,7 +104,9 @@ def decide(needs: Sequence[Needed], rules: Sequence[Rule], approve: Approve) -> 
     """
     layers = (*BUILT_IN, *rules)
     verdicts = [
-        _judge(need, subject, layers) for need in needs for subject in (need.subjects or ("",))
+        _judge(need, subject, layers)
+        for need in requirements
+        for subject in (need.subjects or ("",))
     ]
     verdict = _strictest(verdicts)
     if verdict.action != "ask" or approve == "ask":
@@ -116,10 +118,10 @@ def decide(needs: Sequence[Needed], rules: Sequence[Rule], approve: Approve) -> 
     return structs.replace(verdict, action="deny", reason=reason)
 
 
-def rules_of_always(needs: Sequence[Needed]) -> tuple[Rule, ...]:
-    """The rules that the answer `always` to a request about `needs` adds to the session."""
+def rules_of_always(requirements: Sequence[Needed]) -> tuple[Rule, ...]:
+    """The rules that the answer `always` to a request about `requirements` adds to the session."""
     rules: dict[Rule, None] = {}
-    for need in needs:
+    for need in requirements:
         for pattern in patterns_of_always(need):
             rules[Rule(need.permission, pattern, "allow")] = None
     return tuple(rules)
@@ -145,7 +147,12 @@ def _judge(need: Needed, subject: str, layers: Sequence[Rule]) -> Verdict:
     if need.kind == "command":
         line = judge_line(subject, need.permission, layers, need.most_unasked)
         return Verdict(
-            line.action, line.reason, need.permission, line.command, line.rule, line.enclosure
+            line.action,
+            line.reason,
+            need.permission,
+            line.command,
+            line.rule,
+            line.enclosure,
         )
     rule = last_match(need.permission, subject, layers)
     return _verdict(rule.action if rule else "ask", need.permission, subject, rule)

@@ -27,11 +27,11 @@ from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import OpenRequests, Reply
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.sub_agents.delegation import Delegation, Sessions
-from tiller_daemon.session.sub_agents.sub_agent_run import Errand
+from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
 from tiller_daemon.session.title import Titling
 from tiller_daemon.session.trust import hold_of_project
 from tiller_daemon.store.base import LogError
-from tiller_daemon.tools.base import FileVersions, Need
+from tiller_daemon.tools.base import FileVersions, Requirement
 from tiller_daemon.turn.budget import Spent
 from tiller_daemon.turn.closing import closing_bodies
 from tiller_daemon.turn.context import Ending, TurnContext
@@ -80,9 +80,9 @@ class ActiveTurn:
 
     It `is_over` when its end is in the log; what it did to files may then still be looked at.
 
-    A turn that is not `steerable` takes no input at all: what comes waits for its end. `titling` is
-    a task of the session that runs beside its first turn, `errand` is what a sub-agent's turn is
-    for. To its own sub-agents the turn is their `Owner`.
+    A turn that is not `steerable` takes no input: what comes waits for its end. `titling` is a task
+    of the session that runs beside its first turn. `sub_agent_run` is set when a sub-agent runs the
+    turn. To its own sub-agents the turn is their `Owner`.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class ActiveTurn:
         *,
         steerable: bool = True,
         titling: Titling | None = None,
-        errand: Errand | None = None,
+        sub_agent_run: SubAgentRun | None = None,
     ) -> None:
         self.context = frozen.context
         self.steerable = steerable
@@ -110,16 +110,16 @@ class ActiveTurn:
         self._grants: tuple[Rule, ...] = ()
         self._interrupted = Ending("interrupted")
         self._streamed = Usage()
-        self._errand = errand
+        self._sub_agent_run = sub_agent_run
         budget = self._services.configuration().turn_budget
         self._changes = TurnChanges(
             self._services, self.context.workspace, self.context.session_id, self._outbox.put
         )
         self.is_over = False
         self._delegation = Delegation(self, hands.sessions, budget)
-        self._requests.mirror = errand
-        if errand:
-            errand.began(self)
+        self._requests.mirror = sub_agent_run
+        if sub_agent_run:
+            sub_agent_run.began(self)
         if steerable:
             self._queue.open()
 
@@ -149,8 +149,8 @@ class ActiveTurn:
         """Let rules that the user granted count from now on, also for open requests."""
         self._grants += rules
         self.reconsider()
-        if self._errand:
-            self._errand.granted(rules)
+        if self._sub_agent_run:
+            self._sub_agent_run.granted(rules)
 
     def granted(self, rules: tuple[Rule, ...]) -> None:
         """Let rules that the user granted to a sub-agent count here too."""
@@ -165,7 +165,7 @@ class ActiveTurn:
 
     def live_rules(self) -> tuple[Rule, ...]:
         """What was granted since the turn began, weakest first."""
-        return (*(self._errand.live_rules() if self._errand else ()), *self._grants)
+        return (*(self._sub_agent_run.live_rules() if self._sub_agent_run else ()), *self._grants)
 
     def show(self, request: Request) -> None:
         """Show the request of a sub-agent."""
@@ -177,8 +177,8 @@ class ActiveTurn:
 
     def put(self, *bodies: AnyBody) -> None:
         """Put events of the turn; whom it works for sees them too."""
-        if self._errand:
-            self._errand.saw(*bodies)
+        if self._sub_agent_run:
+            self._sub_agent_run.saw(*bodies)
         self._outbox.put(*bodies, turn_id=self.turn_id)
 
     def open_turn(self) -> OpenTurn:
@@ -193,7 +193,7 @@ class ActiveTurn:
 
     def spent_by_others(self) -> Spent:
         """What its sub-agents, and those beside it, spend of its budgets."""
-        beside = self._errand.spent_beside() if self._errand else Spent()
+        beside = self._sub_agent_run.spent_beside() if self._sub_agent_run else Spent()
         return self._delegation.spent().plus(beside)
 
     async def run(self, history: History) -> None:
@@ -201,15 +201,15 @@ class ActiveTurn:
         ended = None
         try:
             ended = await self._run(history)
-            if self._errand:
+            if self._sub_agent_run:
                 # Nobody but the turn that it worked for knows what a sub-agent has left running.
                 await self._background.end_all()
             if ended and self.steerable:
                 self._hooks().turn_ended(ended)
         finally:
             self._requests.mirror = None
-            if self._errand:
-                self._errand.end(ended)
+            if self._sub_agent_run:
+                self._sub_agent_run.end(ended)
             self._delegation.close()
         if patch := await self._changes.settle():
             self._outbox.put(ItemStarted(patch), ItemCompleted(patch))
@@ -301,8 +301,8 @@ class ActiveTurn:
     async def _emit(self, *bodies: AnyBody) -> None:
         if any(isinstance(body, HistoryCompacted) for body in bodies):
             self._files.told.clear()
-        if self._errand:
-            self._errand.saw(*bodies)
+        if self._sub_agent_run:
+            self._sub_agent_run.saw(*bodies)
         await self._outbox.emit(*bodies, turn_id=self.turn_id)
 
     def _note_streamed(self, usage: Usage) -> None:
@@ -320,7 +320,7 @@ class ActiveTurn:
             return False
         if request.permission == UNSANDBOXED:
             return all(may_leave(command, self._rules()) for command in request.subjects)
-        need = Need(request.permission, request.subjects)
+        need = Requirement(request.permission, request.subjects)
         if request.permission == COMMAND_PERMISSION:
             # One that seems to read is asked about when it wanted to write: a rule has to say so.
             reads = all(map(seems_to_read, request.subjects))

@@ -20,7 +20,7 @@ from tiller_daemon.session.reverting import put_back
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.state import Pending, SessionState
 from tiller_daemon.session.sub_agents.delegation import CLIENT, Sessions
-from tiller_daemon.session.sub_agents.sub_agent_run import Errand
+from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
 from tiller_daemon.store.base import LogError, SubmissionRow
 from tiller_daemon.turn.closing import DAEMON_STOPPED
 from tiller_daemon.turn.history import History
@@ -147,10 +147,12 @@ class Session:
         assert pending.answer is not None
         return pending.answer
 
-    async def run_errand(self, errand: Errand, prompt: str, overrides: TurnOverrides) -> None:
+    async def run_sub_agent(
+        self, sub_agent_run: SubAgentRun, prompt: str, overrides: TurnOverrides
+    ) -> None:
         """Start a turn that works for another session; raises `RejectionError`."""
         op = UserInput(self.snapshot.session_id, prompt, delivery="start", overrides=overrides)
-        pending = Pending(self._services.new_id(), op, CLIENT, b"", errand)
+        pending = Pending(self._services.new_id(), op, CLIENT, b"", sub_agent_run)
         answer = await self.submit(pending)
         if isinstance(answer, Rejected):
             raise RejectionError(answer.code, answer.message)

@@ -23,7 +23,7 @@ from tiller_daemon.session.reading import rules_at_rest
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, find_agent
 from tiller_daemon.session.trust import configuration_for
-from tiller_daemon.tools.reach import file_needs
+from tiller_daemon.tools.reach import file_requirements
 from tiller_daemon.tools.similar import did_you_mean_path
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.errors import RejectionCode
@@ -95,7 +95,7 @@ def _refer(services: Services, snapshot: Snapshot, op: UserInput, path: str) -> 
     agent = find_agent(services, snapshot.workspace, name)
     rules = rules_at_rest(services, snapshot, agent)
     approve = op.overrides.approve or settings.approve or configuration.approve
-    verdict = decide(file_needs("read", location, title=""), rules, approve)
+    verdict = decide(file_requirements("read", location, title=""), rules, approve)
     if verdict.action == "deny":
         message = f"The model can't be given {location.text}: {verdict.reason}"
         raise _refused(op, "bad_message", message)

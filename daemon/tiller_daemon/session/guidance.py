@@ -11,7 +11,7 @@ from tiller_daemon.files.paths import printable
 from tiller_daemon.session.reading import may_read
 from tiller_daemon.session.services import Services
 from tiller_daemon.turn.context import Permissions
-from tiller_daemon.turn.prompt import Offered, Surroundings, Told, system_prompt
+from tiller_daemon.turn.prompt import Offered, PromptInputs, Told, system_prompt
 from tiller_daemon.workspace.instructions import read_instructions
 from tiller_daemon.workspace.repository import Repository, find_repository
 from tiller_daemon.workspace.skills import find_skills
@@ -34,7 +34,7 @@ def write_prompt(
     unasked = may_read(place, permissions.rules)
     instructions = read_instructions(place, root, services.home, config, unasked)
     skills = find_skills(place, config, unasked)
-    surroundings = Surroundings(
+    prompt_inputs = PromptInputs(
         workspace,
         _said(repository),
         services.platform,
@@ -43,7 +43,7 @@ def write_prompt(
     )
     prompt = system_prompt(
         agent_prompt,
-        surroundings,
+        prompt_inputs,
         [Told(one.path, one.text) for one in instructions if not one.problem],
         [Offered(s.name, s.description, s.path) for s in skills if not s.problem],
     )

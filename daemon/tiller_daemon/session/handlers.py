@@ -101,7 +101,7 @@ def _take_input(state: SessionState, op: UserInput, pending: Pending) -> AnyResu
         message = "What is queued gets a reply: leave out `no_reply`, or `queue`."
         raise RejectionError("bad_message", message)
     meant = op
-    if pending.errand is None:
+    if pending.sub_agent_run is None:
         meant = expand_input(state.services, state.outbox.snapshot, op)
     turn = state.turn
     files = refer_files(state.services, state.outbox.snapshot, meant)
@@ -186,8 +186,8 @@ def _start_turn(
 ) -> str:
     snapshot = state.outbox.settle()
     check_workspace(snapshot.workspace)
-    errand = pending.errand
-    inherited = errand.inherited if errand else None
+    sub_agent_run = pending.sub_agent_run
+    inherited = sub_agent_run.inherited if sub_agent_run else None
     frozen = freeze_context(state.services, snapshot, overrides, inherited)
     if isinstance(pending.op, UserInput):
         check_shown(pending.op, frozen.model)
@@ -201,7 +201,7 @@ def _start_turn(
     titling = None
     if not snapshot.title:
         state.put(pending, SessionTitled(first_title(first.text)))
-        if errand is None:
+        if sub_agent_run is None:
             titling = Titling(
                 state.services, state.outbox, frozen.model, context.before.steps, first.text
             )
@@ -211,7 +211,7 @@ def _start_turn(
     bodies += warning_of_trust(state.services, snapshot.workspace, state.projects_told)
     bodies += _warning_of_refused(state, frozen.refused)
     state.put(pending, *bodies, turn_id=context.turn_id)
-    turn = ActiveTurn(frozen, run_turn, state.hands, titling=titling, errand=errand)
+    turn = ActiveTurn(frozen, run_turn, state.hands, titling=titling, sub_agent_run=sub_agent_run)
     state.begin(turn, history)
     return context.turn_id
 

@@ -12,7 +12,7 @@ from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import OpenRequests
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.sub_agents.delegation import Sessions
-from tiller_daemon.session.sub_agents.sub_agent_run import Errand
+from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
 from tiller_daemon.tools.base import FileVersions
 from tiller_daemon.turn.history import History
 from tiller_protocol.answers import AnyAnswer, RevertResult
@@ -26,15 +26,15 @@ from tiller_protocol.snapshot import Snapshot
 class Pending:
     """A submission on its way through the loop. `answer` is there once `answered` is set.
 
-    `errand` is there when the input is the prompt of a sub-agent; `images` are those of the input
-    as a model gets them, `files` what became of those that a revert is about.
+    `sub_agent_run` is set when the input is the prompt of a sub-agent. `images` are those of the
+    input as a model gets them, `files` what became of those that a revert is about.
     """
 
     submission_id: str
     op: AnyOp
     client: str
     digest: bytes
-    errand: Errand | None = None
+    sub_agent_run: SubAgentRun | None = None
     images: tuple[Image, ...] = ()
     files: RevertResult | None = None
     answered: trio.Event = field(default_factory=trio.Event)

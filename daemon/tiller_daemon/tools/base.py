@@ -18,7 +18,7 @@ from tiller_protocol.items import BackgroundCommand, DetailKind, Effect, Image, 
 SubjectKind = Literal["path", "command", "plain"]
 
 
-class Need(Struct, frozen=True):
+class Requirement(Struct, frozen=True):
     """A permission that a call needs before it may run.
 
     `subjects` are matched against the rules: a path relative to the workspace (or absolute, when
@@ -192,7 +192,7 @@ class ToolEnvironment:
     the session. `ask` puts a question with choices to the user and waits as long as it takes; it
     raises `ToolFailure` when nobody is there. `delegate` gives a prompt to a sub-agent, by the name
     of an agent or by the id of an earlier sub-agent, and returns what came of it. `secrets` are
-    taken out of what a child process prints. `needs` is what was judged before the call ran,
+    taken out of what a child process prints. `requirements` is what was judged before the call ran,
     `journals` the directory of what is being changed. With `private_addresses` machines that
     are not on the public internet may be asked for pages, by what `proxies` name, passwords and
     all: no child process gets them. `withdraw` takes back what is still asked of the user.
@@ -213,7 +213,7 @@ class ToolEnvironment:
     background: BackgroundCommands
     diagnostics: Diagnostics
     readable: Readable
-    needs: tuple[Need, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
     journals: Path = Path("/nonexistent")
     private_addresses: bool = False
     secrets: tuple[str, ...] = ()
@@ -238,9 +238,9 @@ class Tool:
 
     `effect` is `read` for what may run beside other calls, `write` for what must run alone,
     `command` when the policy judges the command line, and `agent` when it is that of an agent.
-    `timeout_s` may be infinite for a tool that waits for a person. `needs` changes nothing: it
-    follows links, and reads what a preview shows; `check` says what keeps the call from doing its
-    work as files are, before a user is asked about it, and may block for as long as the disk takes.
+    `timeout_s` may be infinite for a tool that waits for a person. `requirements` changes nothing:
+    it follows links, and reads what a preview shows; `check` says what keeps the call from doing its
+    work as files are, before a user is asked, and may block for as long as the disk takes.
     These and `run` raise `ToolFailure`. On cancellation `run` leaves no process behind.
     `repeatable` says of arguments that nobody but the model notices such a call: it may begin
     before the response has ended, be dropped when that fails, and be made again. Calls of a tool
@@ -254,7 +254,7 @@ class Tool:
     arguments: type[Struct] | type[dict[str, Any]]
     effect: Effect | Literal["command", "agent"]
     timeout_s: float
-    needs: Callable[[Any, Path], tuple[Need, ...]]
+    requirements: Callable[[Any, Path], tuple[Requirement, ...]]
     run: Callable[[Any, ToolEnvironment], Awaitable[ToolResult]]
     repeatable: Callable[[Any], bool] = never
     polls: bool = False

@@ -5,9 +5,14 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolResult, always
+from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolResult, always
 from tiller_daemon.tools.output import cut_text
-from tiller_daemon.tools.reach import directory_needs, file_needs, reach, reach_as_judged
+from tiller_daemon.tools.reach import (
+    directory_requirements,
+    file_requirements,
+    reach,
+    reach_as_judged,
+)
 
 TIMEOUT_S: Final = 30.0
 
@@ -21,11 +26,11 @@ class DiagnosticsArguments(Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
 
 
-def _needs(arguments: DiagnosticsArguments, workspace: Path) -> tuple[Need, ...]:
+def _requirements(arguments: DiagnosticsArguments, workspace: Path) -> tuple[Requirement, ...]:
     if arguments.path is None:
-        return directory_needs("read", reach(workspace, "."), title="Look for errors")
+        return directory_requirements("read", reach(workspace, "."), title="Look for errors")
     location = reach(workspace, arguments.path)
-    return file_needs("read", location, title=f"Look for errors in {location.text}")
+    return file_requirements("read", location, title=f"Look for errors in {location.text}")
 
 
 async def _run(arguments: DiagnosticsArguments, environment: ToolEnvironment) -> ToolResult:
@@ -45,7 +50,7 @@ DIAGNOSTICS: Final = Tool(
     arguments=DiagnosticsArguments,
     effect="read",
     timeout_s=TIMEOUT_S,
-    needs=_needs,
+    requirements=_requirements,
     run=_run,
     repeatable=always,
 )

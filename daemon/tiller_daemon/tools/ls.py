@@ -9,8 +9,15 @@ import trio
 from msgspec import Meta, Struct
 
 from tiller_daemon.files.paths import Location, PathProblem, opened_directory, printable
-from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult, always
-from tiller_daemon.tools.reach import directory_needs, reach, reach_as_judged, told
+from tiller_daemon.tools.base import (
+    Requirement,
+    Tool,
+    ToolEnvironment,
+    ToolFailure,
+    ToolResult,
+    always,
+)
+from tiller_daemon.tools.reach import directory_requirements, reach, reach_as_judged, told
 
 ENTRIES_MAX: Final = 1000
 ENTRIES_LOOKED_AT: Final = 100_000
@@ -25,9 +32,9 @@ class LsArguments(Struct, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="The directory; the workspace if left out")] = "."
 
 
-def _needs(arguments: LsArguments, workspace: Path) -> tuple[Need, ...]:
+def _requirements(arguments: LsArguments, workspace: Path) -> tuple[Requirement, ...]:
     location = reach(workspace, arguments.path)
-    return directory_needs("read", location, title=f"List {location.text}")
+    return directory_requirements("read", location, title=f"List {location.text}")
 
 
 async def _run(arguments: LsArguments, environment: ToolEnvironment) -> ToolResult:
@@ -49,7 +56,7 @@ LS: Final = Tool(
     arguments=LsArguments,
     effect="read",
     timeout_s=TIMEOUT_S,
-    needs=_needs,
+    requirements=_requirements,
     run=_run,
     repeatable=always,
 )

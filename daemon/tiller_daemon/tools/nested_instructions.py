@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tiller_daemon.files.paths import text_of
 from tiller_daemon.files.whole_files import fingerprint
-from tiller_daemon.tools.base import FileVersions, Need, ToolEnvironment
+from tiller_daemon.tools.base import FileVersions, Requirement, ToolEnvironment
 from tiller_daemon.workspace.instructions import Instructions, read_nested_instructions
 
 INTRODUCTION = """\
@@ -16,17 +16,19 @@ The project has instructions for this directory and what is below it. There they
 those of the directories above; what the user says counts more than any of them."""
 
 
-def tell_instructions(needs: Iterable[Need], environment: ToolEnvironment) -> str:
-    """Return what the model is to be told beside the result of a call that needed `needs`.
+def tell_instructions(requirements: Iterable[Requirement], environment: ToolEnvironment) -> str:
+    """Return what the model is to be told beside the result of a call that needed `requirements`.
 
     Empty when the call used no file in such a directory, or when the model was told already. Of
     instructions that may not be read unasked it is told that they are there. A command tells
     nothing: the files that it names are only part of what it uses. Reads a few small files.
     """
-    needs = tuple(needs)
-    if any(need.kind == "command" for need in needs):
+    requirements = tuple(requirements)
+    if any(need.kind == "command" for need in requirements):
         return ""
-    below = [s for need in needs if need.kind == "path" for s in need.subjects if _is_below(s)]
+    below = [
+        s for need in requirements if need.kind == "path" for s in need.subjects if _is_below(s)
+    ]
     if not below:
         return ""
     root = environment.workspace.resolve()

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolResult
 from tiller_protocol.items import PlanEntry
 
 ENTRIES_MAX: Final = 50
@@ -31,7 +31,7 @@ class PlanArguments(Struct, frozen=True, forbid_unknown_fields=True):
     ]
 
 
-def _needs(arguments: PlanArguments, workspace: Path) -> tuple[Need, ...]:  # noqa: ARG001
+def _requirements(arguments: PlanArguments, workspace: Path) -> tuple[Requirement, ...]:  # noqa: ARG001
     return ()
 
 
@@ -52,6 +52,6 @@ PLAN: Final = Tool(
     arguments=PlanArguments,
     effect="read",
     timeout_s=TIMEOUT_S,
-    needs=_needs,
+    requirements=_requirements,
     run=_run,
 )

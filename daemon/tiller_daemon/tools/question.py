@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolResult
 
 TEXT_CHARS_MAX: Final = 4_000
 CHOICES_MAX: Final = 20
@@ -32,7 +32,7 @@ class QuestionArguments(Struct, frozen=True, forbid_unknown_fields=True):
     ] = ()
 
 
-def _needs(arguments: QuestionArguments, workspace: Path) -> tuple[Need, ...]:  # noqa: ARG001
+def _requirements(arguments: QuestionArguments, workspace: Path) -> tuple[Requirement, ...]:  # noqa: ARG001
     return ()
 
 
@@ -53,6 +53,6 @@ QUESTION: Final = Tool(
     arguments=QuestionArguments,
     effect="read",
     timeout_s=math.inf,
-    needs=_needs,
+    requirements=_requirements,
     run=_run,
 )

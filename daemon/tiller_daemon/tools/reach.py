@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tiller_daemon.files.paths import Location, PathProblem, locate, printable
 from tiller_daemon.processes.command import CommandProblem
-from tiller_daemon.tools.base import Need, ToolEnvironment, ToolFailure
+from tiller_daemon.tools.base import Requirement, ToolEnvironment, ToolFailure
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def reach(workspace: Path, path: str) -> Location:
 def reach_as_judged(environment: ToolEnvironment, path: str) -> Location:
     """Return where `path` leads, of a call that runs: only to what was judged before it ran."""
     location = reach(environment.workspace, path)
-    if all(location.text not in need.subjects for need in environment.needs):
+    if all(location.text not in need.subjects for need in environment.requirements):
         raise ToolFailure(
             f"{path} leads somewhere else than when this call was judged, and was left alone. "
             "Look again, then call it again."
@@ -36,31 +36,33 @@ def reach_as_judged(environment: ToolEnvironment, path: str) -> Location:
     return location
 
 
-def file_needs(
+def file_requirements(
     permission: str, location: Location, *, title: str, detail: str = ""
-) -> tuple[Need, ...]:
+) -> tuple[Requirement, ...]:
     """Return what it takes to use a file; `detail` is the diff of a change."""
-    return files_needs(permission, (location,), title=title, detail=detail)
+    return files_requirements(permission, (location,), title=title, detail=detail)
 
 
-def files_needs(
+def files_requirements(
     permission: str, locations: Sequence[Location], *, title: str, detail: str = ""
-) -> tuple[Need, ...]:
+) -> tuple[Requirement, ...]:
     """Return what it takes to use several files: they are asked about in one go."""
     places = [(location, printable(location.path.parent)) for location in locations]
-    return _needs(permission, places, title, detail)
+    return _requirements(permission, places, title, detail)
 
 
-def directory_needs(permission: str, location: Location, *, title: str) -> tuple[Need, ...]:
+def directory_requirements(
+    permission: str, location: Location, *, title: str
+) -> tuple[Requirement, ...]:
     """Return what it takes to look through a directory (or the one file that is named)."""
-    return _needs(permission, [(location, printable(location.path))], title, "")
+    return _requirements(permission, [(location, printable(location.path))], title, "")
 
 
-def _needs(
+def _requirements(
     permission: str, places: Sequence[tuple[Location, str]], title: str, detail: str
-) -> tuple[Need, ...]:
+) -> tuple[Requirement, ...]:
     subjects = tuple(location.text for location, _ in places)
-    wanted = Need(
+    wanted = Requirement(
         permission,
         subjects,
         # Reading is only asked about for the file's own sake, so no other is allowed with it.
@@ -76,7 +78,7 @@ def _needs(
     if not beyond:
         return (wanted,)
     patterns = [_exactly(directory) for directory in beyond]
-    outside = Need(
+    outside = Requirement(
         "external_directory",
         beyond,
         always=tuple(one for pattern in patterns for one in (pattern, f"{pattern.rstrip('/')}/*")),

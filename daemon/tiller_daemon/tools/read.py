@@ -20,7 +20,7 @@ from tiller_daemon.files.whole_files import (
 )
 from tiller_daemon.tools.base import (
     FileVersions,
-    Need,
+    Requirement,
     Tool,
     ToolEnvironment,
     ToolFailure,
@@ -37,7 +37,7 @@ from tiller_daemon.tools.encoding import (
     text_of,
 )
 from tiller_daemon.tools.output import BYTES_MAX, LINES_MAX
-from tiller_daemon.tools.reach import file_needs, reach, reach_as_judged, told
+from tiller_daemon.tools.reach import file_requirements, reach, reach_as_judged, told
 from tiller_daemon.tools.similar import did_you_mean_path
 
 LINE_CHARS_MAX: Final = 2000
@@ -62,9 +62,9 @@ class ReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, description="How many lines to show")] = LINES_MAX
 
 
-def _needs(arguments: ReadArguments, workspace: Path) -> tuple[Need, ...]:
+def _requirements(arguments: ReadArguments, workspace: Path) -> tuple[Requirement, ...]:
     location = reach(workspace, arguments.path)
-    return file_needs("read", location, title=f"Read {location.text}")
+    return file_requirements("read", location, title=f"Read {location.text}")
 
 
 async def _run(arguments: ReadArguments, environment: ToolEnvironment) -> ToolResult:
@@ -97,7 +97,7 @@ READ: Final = Tool(
     arguments=ReadArguments,
     effect="read",
     timeout_s=TIMEOUT_S,
-    needs=_needs,
+    requirements=_requirements,
     run=_run,
     repeatable=always,
 )

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolResult
 
 DEFAULT_AGENT: Final = "general"
 RESUMED: Final = "resume"
@@ -35,10 +35,10 @@ class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
 
 
-def _needs(arguments: TaskArguments, workspace: Path) -> tuple[Need, ...]:  # noqa: ARG001
+def _requirements(arguments: TaskArguments, workspace: Path) -> tuple[Requirement, ...]:  # noqa: ARG001
     agent = arguments.agent or (RESUMED if arguments.resume else DEFAULT_AGENT)
     title = f"{agent}: {arguments.prompt}"
-    return (Need("task", (agent,), (agent,), title=title, detail=arguments.prompt),)
+    return (Requirement("task", (agent,), (agent,), title=title, detail=arguments.prompt),)
 
 
 async def _run(arguments: TaskArguments, environment: ToolEnvironment) -> ToolResult:
@@ -57,6 +57,6 @@ TASK: Final = Tool(
     arguments=TaskArguments,
     effect="agent",
     timeout_s=math.inf,
-    needs=_needs,
+    requirements=_requirements,
     run=_run,
 )

@@ -1,9 +1,8 @@
-"""Making room in the context: pruning old tool output, and compaction to a summary.
+"""Keeping within the context window: pruning old tool output, and compaction to a summary.
 
-Nothing is taken out of the log. A compaction is an item that stands for what came before it;
-pruning names the calls whose output is no longer sent. Both are said by `history_compacted`, so
-that a session that is loaded again sends the same bytes. The choices are pure functions; `Room` is
-what asks a model.
+The log keeps everything. A compaction is an item that replaces what came before it; pruning names
+the calls whose output is no longer sent. `history_compacted` records both, so that a reloaded
+session sends the same bytes. The choices are pure functions; `ContextWindow` asks a model.
 """
 
 from collections.abc import Sequence
@@ -111,7 +110,7 @@ async def prune(history: History, ports: Ports) -> None:
         await _apply_pruning(pruned, history, ports)
 
 
-class Room:
+class ContextWindow:
     """The room in the context of one turn: how much there is, and how more is made."""
 
     def __init__(self, context: TurnContext, history: History, ports: Ports) -> None:

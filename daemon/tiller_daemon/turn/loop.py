@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tiller_daemon.models.base import ModelError, ModelRequest
 from tiller_daemon.turn.budget import Spent, spent_by, used_up, used_up_next
 from tiller_daemon.turn.call import note_changes
-from tiller_daemon.turn.compaction import ContextFull, Room, prune
+from tiller_daemon.turn.compaction import ContextFull, ContextWindow, prune
 from tiller_daemon.turn.context import Budgets, Ending, TurnContext
 from tiller_daemon.turn.decide import last_said
 from tiller_daemon.turn.history import History
@@ -44,7 +44,7 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
     A failed model request is an ending, not an exception. Cancellation and bugs pass through and
     leave items open.
     """
-    purse = _Purse(context.budgets, ports)
+    purse = _Budget(context.budgets, ports)
     if reached := purse.session_limit():
         return Ending("limit_reached", ErrorInfo("session_budget", f"No turn: {reached}."))
     step = context.before.turn_steps
@@ -52,22 +52,22 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
         return _limit_reached(reached)
     if not step and (denied := await _ask_hooks(history, ports)):
         return Ending("blocked", ErrorInfo("hook", denied))
-    room = Room(context, history, ports)
+    window = ContextWindow(context, history, ports)
     repaired = False
     while True:
         try:
-            if not await room.make_if_full():
+            if not await window.make_if_full():
                 await _take_steering(history, ports)
             step += 1
             frozen = await _begin_step(context, step, purse.limit(step), history, ports)
-            done = await _take_step(frozen, history, room, ports)
+            done = await _take_step(frozen, history, window, ports)
         except ModelError as error:
             hint = images_hint(error, history.for_request())
             return Ending("failed", ErrorInfo(error.kind, error.message + hint))
         except ContextFull as error:
             return Ending("failed", ErrorInfo("context_full", str(error)))
         response = done.response
-        room.count(response.usage, frozen.request, len(response.calls))
+        window.count(response.usage, frozen.request, len(response.calls))
         ended = response.ended(step, context.model.price(response.usage))
         purse.spend(ended)
         await note_changes(history, ports)
@@ -93,7 +93,7 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
 async def run_compaction(context: TurnContext, history: History, ports: Ports) -> Ending:
     """Summarise history because the user asked for it; a turn without a step."""
     try:
-        await Room(context, history, ports).make()
+        await ContextWindow(context, history, ports).make()
     except ContextFull as error:
         return Ending("failed", ErrorInfo("compaction_failed", str(error)))
     return Ending("completed")
@@ -107,7 +107,7 @@ async def _ask_hooks(history: History, ports: Ports) -> str:
     return said.denied
 
 
-class _Purse:
+class _Budget:
     """What may still be spent; the time of a call that runs counts when it has ended."""
 
     def __init__(self, budgets: Budgets, ports: Ports) -> None:
@@ -174,14 +174,16 @@ async def _begin_step(
     return StepContext(step, request, limit)
 
 
-async def _take_step(frozen: StepContext, history: History, room: Room, ports: Ports) -> Done:
+async def _take_step(
+    frozen: StepContext, history: History, window: ContextWindow, ports: Ports
+) -> Done:
     """Take the step; when the provider says that the context overflows, make room once."""
     try:
         return await take_step(frozen, history, ports)
     except ModelError as error:
         if error.kind != "context_overflow":
             raise
-    await room.make()
+    await window.make()
     attempt = frozen.request.attempt + 1
     again = replace(frozen.request, items=history.for_request(), attempt=attempt)
     return await take_step(replace(frozen, request=again), history, ports)

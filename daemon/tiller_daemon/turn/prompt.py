@@ -57,7 +57,7 @@ There are skills: files that say how to do a certain kind of work here. When wha
 description, read that file with `read` before you begin, and follow it."""
 
 
-class Surroundings(NamedTuple):
+class PromptInputs(NamedTuple):
     """Facts about where the turn runs.
 
     `repository` says what is known of the git repository around it and is empty without one;
@@ -88,7 +88,7 @@ class Offered(NamedTuple):
 
 def system_prompt(
     agent_prompt: str | None,
-    surroundings: Surroundings,
+    prompt_inputs: PromptInputs,
     instructions: Sequence[Told] = (),
     skills: Sequence[Offered] = (),
 ) -> str:
@@ -105,18 +105,18 @@ def system_prompt(
     if skills:
         lines = "\n".join(f"- {name}: {text} ({path})" for name, text, path in skills)
         parts.append(f"{SKILLS_INTRODUCTION}\n\n<skills>\n{lines}\n</skills>")
-    parts.append(_environment(surroundings))
+    parts.append(_environment(prompt_inputs))
     return "\n\n".join(parts)
 
 
-def _environment(surroundings: Surroundings) -> str:
-    sandbox = f"sandbox of commands: {surroundings.sandbox}\n" if surroundings.sandbox else ""
+def _environment(prompt_inputs: PromptInputs) -> str:
+    sandbox = f"sandbox of commands: {prompt_inputs.sandbox}\n" if prompt_inputs.sandbox else ""
     return (
         "<environment>\n"
-        f"workspace: {surroundings.workspace}\n"
-        f"git repository: {surroundings.repository or 'none'}\n"
-        f"platform: {surroundings.platform}\n"
-        f"date: {surroundings.date}\n"
+        f"workspace: {prompt_inputs.workspace}\n"
+        f"git repository: {prompt_inputs.repository or 'none'}\n"
+        f"platform: {prompt_inputs.platform}\n"
+        f"date: {prompt_inputs.date}\n"
         f"{sandbox}"
         "</environment>"
     )

@@ -9,19 +9,22 @@ import pytest
 
 from tiller_daemon.policy.rules import BUILT_IN, decide, evaluate, rules_of_always
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.session.calls.command_reach import needs_beyond, needs_without_sandbox
-from tiller_daemon.tools.base import Need
+from tiller_daemon.session.calls.command_reach import (
+    further_requirements,
+    requirements_without_sandbox,
+)
+from tiller_daemon.tools.base import Requirement
 from tiller_protocol.settings import Rule
 
 
-def command(text: str) -> Need:
-    return Need("bash", (text,), kind="command", most_unasked=Enclosure.BUILD)
+def command(text: str) -> Requirement:
+    return Requirement("bash", (text,), kind="command", most_unasked=Enclosure.BUILD)
 
 
 def beyond(text: str, workspace: Path, *rules: Rule) -> list[tuple[str, tuple[str, ...]]]:
     """What a line needs besides, and is not simply allowed."""
     asked: dict[str, tuple[str, ...]] = {}
-    for need in needs_beyond([command(text)], workspace):
+    for need in further_requirements([command(text)], workspace):
         for subject in need.subjects:
             if evaluate(need.permission, subject, (*BUILT_IN, *rules)) != "allow":
                 asked[need.permission] = (*asked.get(need.permission, ()), subject)
@@ -62,9 +65,9 @@ def workspace(tmp_path: Path) -> Path:
 def test_a_literal_path_outside_is_asked_about(text, subjects, workspace: Path) -> None:
     named = tuple(one.format(workspace.parent) for one in subjects)
     assert beyond(text, workspace) == [("external_directory", named)]
-    needs = (command(text), *needs_beyond([command(text)], workspace))
-    assert decide(needs, [], "ask").action == "ask"
-    assert decide(needs, rules_of_always(needs), "ask").action == "allow"
+    requirements = (command(text), *further_requirements([command(text)], workspace))
+    assert decide(requirements, [], "ask").action == "ask"
+    assert decide(requirements, rules_of_always(requirements), "ask").action == "allow"
 
 
 def test_the_home_is_outside(workspace: Path) -> None:
@@ -139,7 +142,7 @@ def test_a_command_that_asks_anyway_is_asked_about_as_a_whole(text, workspace: P
 @pytest.mark.parametrize("held", [True, False])
 def test_without_a_sandbox_every_command_that_is_not_held_needs_leave(held) -> None:
     for text in ("ls", "rm x", "pytest"):
-        found = needs_without_sandbox([command(text)], reads_are_held=held)
+        found = requirements_without_sandbox([command(text)], reads_are_held=held)
         asks = text != "ls" or not held
         assert [need.subjects for need in found] == ([(text,)] if asks else [])
         assert all(need.permission == "unsandboxed" for need in found)
@@ -164,12 +167,12 @@ def test_without_a_sandbox_every_command_that_is_not_held_needs_leave(held) -> N
 )
 def test_b60_leave_to_write_is_no_leave_to_write_what_makes_programs_run(path, asks):
     """An agent's way out of its sandbox would be a hook that the user's own git runs."""
-    write = Need("write", (path,), kind="path")
-    needs = (write, *needs_beyond((write,), Path("/w")))
+    write = Requirement("write", (path,), kind="path")
+    requirements = (write, *further_requirements((write,), Path("/w")))
     rules = (Rule("write", "*", "allow"), Rule("bash", "*", "allow"))
-    verdict = decide(needs, rules, "ask")
+    verdict = decide(requirements, rules, "ask")
     assert verdict.action == ("ask" if asks else "allow")
     if asks:
         assert verdict.permission == "protected_path"
-        granted = (*rules, *rules_of_always(needs))
-        assert decide(needs, granted, "ask").action == "allow"
+        granted = (*rules, *rules_of_always(requirements))
+        assert decide(requirements, granted, "ask").action == "allow"

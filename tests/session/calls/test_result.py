@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from tiller_daemon.session.calls.result import or_keep, to_be_written
-from tiller_daemon.tools.base import Need, ToolResult
+from tiller_daemon.tools.base import Requirement, ToolResult
 
 
 async def test_an_interrupt_while_more_is_found_out_keeps_the_result_as_output() -> None:
@@ -46,7 +46,7 @@ def test_only_files_in_the_workspace_that_a_call_writes_are_looked_at(
 ) -> None:
     link = tmp_path / "link"
     link.symlink_to(tmp_path)
-    need = Need(permission, (subject,), kind=kind)  # pyright: ignore[reportArgumentType]
+    need = Requirement(permission, (subject,), kind=kind)  # pyright: ignore[reportArgumentType]
     root, files = to_be_written((need,), link)
     assert files == [tmp_path / one for one in found]
     assert root == (tmp_path if found else link)

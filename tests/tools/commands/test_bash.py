@@ -162,7 +162,11 @@ def test_the_time_asked_for_is_checked_with_its_name():
 
 
 def test_it_needs_leave_for_the_command_as_it_is(bench):
-    (need,) = bench.needs("bash", command="ls\nrm x")
-    assert (need.permission, need.kind, need.subjects) == ("bash", "command", ("ls\nrm x",))
+    (need,) = bench.requirements("bash", command="ls\nrm x")
+    assert (need.permission, need.kind, need.subjects) == (
+        "bash",
+        "command",
+        ("ls\nrm x",),
+    )
     assert (need.title, need.always) == ("Run ls...", ())
     assert (need.detail, need.detail_kind) == ("ls\nrm x", "command")

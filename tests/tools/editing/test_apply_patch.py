@@ -219,7 +219,7 @@ def test_any_text_is_a_patch_or_is_refused_with_a_sentence(text):
 
 def test_one_approval_shows_all_files_and_the_way_out(bench, tmp_path):
     bench.put("a.py", "one\n")
-    write, leave = bench.needs(
+    write, leave = bench.requirements(
         "apply_patch",
         patch=patch("*** Update File: a.py\n@@\n-one\n+1\n*** Add File: ../x/y\n+z\n"),
     )
@@ -232,7 +232,7 @@ def test_one_approval_shows_all_files_and_the_way_out(bench, tmp_path):
 
 def test_an_approval_of_a_patch_that_does_not_apply_yet_shows_the_patch(bench):
     text = patch("*** Update File: later.py\n@@\n-one\n+1\n")
-    (need,) = bench.needs("apply_patch", patch=text)
+    (need,) = bench.requirements("apply_patch", patch=text)
     assert need.detail == text
 
 

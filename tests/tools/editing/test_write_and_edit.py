@@ -133,7 +133,7 @@ async def test_an_edit_that_is_right_but_for_white_space_is_made_and_shown(bench
     bench.put("a.py", "def f():\n\tif x:\n\t\treturn 1\n")
     await bench.call("read", path="a.py")
     old, new = "    if x:\n        return 1\n", "    if x:\n        return 2\n    return 3\n"
-    (need,) = bench.needs("edit", path="a.py", old=old, new=new)
+    (need,) = bench.requirements("edit", path="a.py", old=old, new=new)
     assert "-\t\treturn 1\n+\t\treturn 2\n+\treturn 3\n" in need.detail
     result = await bench.call("edit", path="a.py", old=old, new=new)
     assert (bench.workspace / "a.py").read_text() == "def f():\n\tif x:\n\t\treturn 2\n\treturn 3\n"
@@ -151,27 +151,27 @@ async def test_all_places_are_replaced_when_asked(bench):
 
 def test_an_approval_shows_the_change(bench):
     bench.put("a.py", "one\ntwo\n")
-    (edit,) = bench.needs("edit", path="a.py", old="two", new="2")
+    (edit,) = bench.requirements("edit", path="a.py", old="two", new="2")
     assert "-two\n+2\n" in edit.detail
-    (write,) = bench.needs("write", path="a.py", content="one\n")
+    (write,) = bench.requirements("write", path="a.py", content="one\n")
     assert (write.permission, write.subjects) == ("write", ("a.py",))
     assert "-two\n" in write.detail
-    (new,) = bench.needs("write", path="b.py", content="one\n")
+    (new,) = bench.requirements("write", path="b.py", content="one\n")
     assert new.detail.startswith("--- /dev/null\n+++ b/b.py\n")
 
 
 def test_an_approval_of_an_edit_of_a_file_that_is_not_there_yet_shows_both_texts(bench):
-    (need,) = bench.needs("edit", path="later.py", old="two", new="2")
+    (need,) = bench.requirements("edit", path="later.py", old="two", new="2")
     assert "-two" in need.detail
     assert "+2" in need.detail
 
 
 def test_an_approval_of_a_change_outside_asks_for_the_outside_too(bench, tmp_path):
-    write, leave = bench.needs("write", path="../other/a.txt", content="x")
+    write, leave = bench.requirements("write", path="../other/a.txt", content="x")
     assert write.subjects == (str(tmp_path / "other/a.txt"),)
     assert leave.subjects == (str(tmp_path / "other"),)
 
 
 def test_a_star_in_a_directory_is_no_pattern(bench, tmp_path):
-    _, leave = bench.needs("read", path="../a*b/c.txt")
+    _, leave = bench.requirements("read", path="../a*b/c.txt")
     assert leave.always == (f"{tmp_path}/a\\*b", f"{tmp_path}/a\\*b/*")

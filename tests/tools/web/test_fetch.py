@@ -479,18 +479,18 @@ async def test_g13_a_password_of_the_proxy_is_not_in_what_is_said_of_its_failure
 )
 def test_what_is_not_fetched_is_said_before_anybody_is_asked(bench, url, said):
     with pytest.raises(ToolFailure, match=said):
-        bench.needs("fetch", url=url)
+        bench.requirements("fetch", url=url)
 
 
 def test_a_question_is_about_the_server_and_shows_the_address(bench):
-    (need,) = bench.needs("fetch", url="https://Docs.Python.org/3/?q=ä#x")
+    (need,) = bench.requirements("fetch", url="https://Docs.Python.org/3/?q=ä#x")
     assert (need.permission, need.subjects, need.always) == (
         "fetch", ("docs.python.org",), ("docs.python.org",)
     )  # fmt: skip
     assert need.detail == "https://docs.python.org/3/?q=%C3%A4"
-    (need,) = bench.needs("fetch", url="https://bücher.example:8443")
+    (need,) = bench.requirements("fetch", url="https://bücher.example:8443")
     assert need.subjects == ("xn--bcher-kva.example:8443",)
-    (need,) = bench.needs("fetch", url="http://[2606:4700::1111]:80/")
+    (need,) = bench.requirements("fetch", url="http://[2606:4700::1111]:80/")
     assert need.subjects == ("[2606:4700::1111]",)
 
 

@@ -160,9 +160,13 @@ def test_without_an_endpoint_there_is_no_tool():
 async def test_its_need_is_that_of_a_page_of_this_server(asking):
     async with serving(events(*WHOLE)) as server:
         made = asking(server)
-        (need,) = made.tool.needs(made.arguments("secret plans"), made.environment.workspace)
+        (need,) = made.tool.requirements(made.arguments("secret plans"), made.environment.workspace)
     name = f"127.0.0.1:{server.port}"
-    assert (need.permission, need.subjects, need.always) == ("fetch", (name,), (name,))
+    assert (need.permission, need.subjects, need.always) == (
+        "fetch",
+        (name,),
+        (name,),
+    )
     assert need.detail == "secret plans"
     assert made.tool.effect == "read"
     assert not made.tool.repeatable(made.arguments())

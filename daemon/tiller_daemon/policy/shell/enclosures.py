@@ -38,7 +38,7 @@ class _Part(NamedTuple):
     """One simple command: where it has to run, and the most that it may have unasked."""
 
     command: SimpleCommand
-    needs: Enclosure
+    requirements: Enclosure
     may: Enclosure
 
 
@@ -77,8 +77,8 @@ def needed_enclosure(line: str) -> Enclosure:
     parsed = parse(line)
     if parsed.problem or parsed.changes:
         return Enclosure.SESSION
-    needs = (_NEEDS[purpose_of(command, parsed.functions)] for command in parsed.commands)
-    return max(needs, default=Enclosure.READ_ONLY)
+    requirements = (_NEEDS[purpose_of(command, parsed.functions)] for command in parsed.commands)
+    return max(requirements, default=Enclosure.READ_ONLY)
 
 
 def judge_line(
@@ -114,15 +114,15 @@ def _judge(
         if isinstance(part, LineVerdict):
             return part
         parts.append(part)
-    needs = max((part.needs for part in parts), default=Enclosure.READ_ONLY)
+    requirements = max((part.requirements for part in parts), default=Enclosure.READ_ONLY)
     may = min((part.may for part in parts), default=Enclosure.SESSION)
-    if problem := _problem(parsed, needs, parts, most_unasked):
+    if problem := _problem(parsed, requirements, parts, most_unasked):
         return _judge_whole(line, permission, rules, most_unasked, problem)
-    if needs > may:
+    if requirements > may:
         short = min(parts, key=lambda part: part.may)
         because = "it runs unasked only by itself, and the rest of the line may do more"
         return _ask(short.command.text, because)
-    return LineVerdict("allow", needs, "Nothing in it needs a question.", line)
+    return LineVerdict("allow", requirements, "Nothing in it needs a question.", line)
 
 
 def may_leave(line: str, rules: Sequence[Rule]) -> bool:
@@ -161,42 +161,42 @@ def _part(
 ) -> _Part | LineVerdict:
     """How far one command may go, or the question about it."""
     purpose = purpose_of(command, parsed.functions)
-    needs = _NEEDS[purpose]
+    requirements = _NEEDS[purpose]
     rule = last_match(permission, command.text, rules)
     if rule:
         # One that seems to read is tried as such; the rule lets it write once it wants to.
-        reads = needs == Enclosure.READ_ONLY and most_unasked is not None
-        return _Part(command, needs if reads else Enclosure.SESSION, Enclosure.SESSION)
+        reads = requirements == Enclosure.READ_ONLY and most_unasked is not None
+        return _Part(command, requirements if reads else Enclosure.SESSION, Enclosure.SESSION)
     may = _MAY[purpose]
-    if needs > Enclosure.READ_ONLY and most_unasked == Enclosure.BUILD:
+    if requirements > Enclosure.READ_ONLY and most_unasked == Enclosure.BUILD:
         tuned = last_match(SANDBOXED, command.text, rules)
         if tuned and tuned.action != "allow":
             return _by_rule(tuned.action, tuned, command.text)
         if tuned:
-            needs = may = Enclosure.BUILD
+            requirements = may = Enclosure.BUILD
     if may is None:
         return _ask(command.text, "")
-    if purpose != "passes_on" and (most_unasked is None or needs > most_unasked):
+    if purpose != "passes_on" and (most_unasked is None or requirements > most_unasked):
         return _ask(command.text, _NOT_HELD)
-    return _Part(command, needs, may)
+    return _Part(command, requirements, may)
 
 
 def _problem(
     parsed: CommandLine,
-    needs: Enclosure,
+    requirements: Enclosure,
     parts: Sequence[_Part],
     most_unasked: Enclosure | None,
 ) -> str:
     """Why the commands found don't decide about the line; empty if they do."""
     if parsed.problem:
         return parsed.problem
-    if needs == Enclosure.READ_ONLY and most_unasked is None:
+    if requirements == Enclosure.READ_ONLY and most_unasked is None:
         return _NOT_HELD
     if parsed.changes:
         return f"it writes to `{parsed.changes[0]}`"
-    if needs == Enclosure.SESSION and not parsed.plain:
+    if requirements == Enclosure.SESSION and not parsed.plain:
         return "it is not certain what else runs in it"
-    if needs == Enclosure.SESSION and any(part.command.assigns for part in parts):
+    if requirements == Enclosure.SESSION and any(part.command.assigns for part in parts):
         return "it sets variables for a command"
     return ""
 

@@ -17,7 +17,7 @@ from tiller_daemon.policy.shell.command_line import SimpleCommand, parse, word_s
 from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, needed_enclosure, seems_to_read
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.known_paths import is_protected
-from tiller_daemon.tools.base import Need
+from tiller_daemon.tools.base import Requirement
 
 OF_ITS_OWN = re.compile(r"/(?:(?:proc|dev|sys)(?:/|\Z)|\Z)")
 """Places of the kernel: an enclosure has its own, and this process looks at its own."""
@@ -32,30 +32,34 @@ _PARTS = re.compile(r"[=:]")
 """What stands before a path in a word: `--file=.env`, `HEAD:.env`."""
 
 
-def needs_beyond(needs: Sequence[Need], workspace: Path) -> tuple[Need, ...]:
+def further_requirements(
+    requirements: Sequence[Requirement], workspace: Path
+) -> tuple[Requirement, ...]:
     """What a call needs besides: to see what is hidden, and to write what is executed."""
-    lines = [text for need in needs if need.kind == "command" for text in need.subjects]
+    lines = [text for need in requirements if need.kind == "command" for text in need.subjects]
     reading = [line for line in lines if needed_enclosure(line) < Enclosure.SESSION]
     return (
-        *_needs_outside(reading, workspace),
-        *_needs_files(reading, workspace),
-        *_needs_protected_paths(needs),
+        *_outside_requirements(reading, workspace),
+        *_file_requirements(reading, workspace),
+        *_protected_path_requirements(requirements),
     )
 
 
-def needs_without_sandbox(needs: Iterable[Need], *, reads_are_held: bool) -> tuple[Need, ...]:
-    """What the commands among `needs` need where no sandbox can hold them: they ask."""
-    lines = [text for need in needs if need.kind == "command" for text in need.subjects]
+def requirements_without_sandbox(
+    requirements: Iterable[Requirement], *, reads_are_held: bool
+) -> tuple[Requirement, ...]:
+    """What the commands among `requirements` need where no sandbox can hold them: they ask."""
+    lines = [text for need in requirements if need.kind == "command" for text in need.subjects]
     return tuple(
-        need_unsandboxed(line, f"Run without a sandbox: {' '.join(line.split())}")
+        unsandboxed_requirement(line, f"Run without a sandbox: {' '.join(line.split())}")
         for line in lines
         if not (reads_are_held and seems_to_read(line))
     )
 
 
-def need_unsandboxed(command: str, title: str) -> Need:
+def unsandboxed_requirement(command: str, title: str) -> Requirement:
     """The need to run a command outside of the sandbox, or where there is none."""
-    return Need(
+    return Requirement(
         UNSANDBOXED,
         (command,),
         kind="command",
@@ -65,22 +69,22 @@ def need_unsandboxed(command: str, title: str) -> Need:
     )
 
 
-def _needs_protected_paths(needs: Iterable[Need]) -> tuple[Need, ...]:
+def _protected_path_requirements(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
     """A file that makes git, tiller, another agent or an editor run something is not like others.
 
     No command in a sandbox can write it; for a tool it is a question of its own, so that leave to
     write in the workspace is no leave to get out of the sandbox.
     """
-    written = (n for n in needs if n.permission == "write" and n.kind == "path")
+    written = (n for n in requirements if n.permission == "write" and n.kind == "path")
     found = [text for need in written for text in need.subjects if is_protected(text)]
     if not found:
         return ()
     title = f"Write what may make other programs run something: {', '.join(found)}"
     always = tuple(globs.escape(text) for text in found)
-    return (Need(PROTECTED_PATH, tuple(found), always, "path", title),)
+    return (Requirement(PROTECTED_PATH, tuple(found), always, "path", title),)
 
 
-def _needs_outside(lines: Sequence[str], workspace: Path) -> tuple[Need, ...]:
+def _outside_requirements(lines: Sequence[str], workspace: Path) -> tuple[Requirement, ...]:
     found: dict[str, None] = {}
     for path in _paths(lines, names_too=True):
         if OF_ITS_OWN.match(os.path.normpath(path)):
@@ -91,10 +95,12 @@ def _needs_outside(lines: Sequence[str], workspace: Path) -> tuple[Need, ...]:
             continue
         if not location.inside:
             found[printable(location.path)] = None
-    return _needs("external_directory", found, f"Look outside the workspace: {_shown(lines)}")
+    return _requirements(
+        "external_directory", found, f"Look outside the workspace: {_shown(lines)}"
+    )
 
 
-def _needs_files(lines: Sequence[str], workspace: Path) -> tuple[Need, ...]:
+def _file_requirements(lines: Sequence[str], workspace: Path) -> tuple[Requirement, ...]:
     """The files that a line names, whatever rules say of them: that is looked up when it counts."""
     found: dict[str, None] = {}
     for path in _paths(lines, names_too=False):
@@ -104,14 +110,14 @@ def _needs_files(lines: Sequence[str], workspace: Path) -> tuple[Need, ...]:
             continue
         if location.inside and location.path.is_file():
             found[printable(location.path.relative_to(workspace.resolve()))] = None
-    return _needs("read", found, f"Show what is in files: {_shown(lines)}")
+    return _requirements("read", found, f"Show what is in files: {_shown(lines)}")
 
 
-def _needs(permission: str, subjects: Iterable[str], title: str) -> tuple[Need, ...]:
+def _requirements(permission: str, subjects: Iterable[str], title: str) -> tuple[Requirement, ...]:
     found = tuple(subjects)
     # In the patterns of rules a backslash takes the meaning from a star.
     always = tuple(globs.escape(subject) for subject in found)
-    return (Need(permission, found, always, "path", title),) if found else ()
+    return (Requirement(permission, found, always, "path", title),) if found else ()
 
 
 def _shown(lines: Sequence[str]) -> str:

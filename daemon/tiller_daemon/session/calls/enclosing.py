@@ -18,7 +18,7 @@ from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_leave
 from tiller_daemon.sandbox.confinement import Confined, Confiner
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.scan import Findings, TooLarge, disable
-from tiller_daemon.tools.base import Need, ToolFailure, ToolResult
+from tiller_daemon.tools.base import Requirement, ToolFailure, ToolResult
 from tiller_daemon.turn.context import TurnContext
 from tiller_protocol.settings import Rule
 
@@ -67,9 +67,9 @@ class Enclosing:
         """Whether the session's enclosure has what a build was stopped for."""
         return self.context.permissions.sandbox.network or ".git" in result.stopped_by
 
-    def enclosure_of(self, needs: Sequence[Need]) -> Enclosure:
+    def enclosure_of(self, requirements: Sequence[Requirement]) -> Enclosure:
         """Where a permitted call runs: where nobody had to be asked, else as the session has it."""
-        commands = [need for need in needs if need.kind == "command"]
+        commands = [need for need in requirements if need.kind == "command"]
         lines = [line for need in commands for line in need.subjects]
         if not lines or all(may_leave(line, self.rules()) for line in lines):
             mode = self.context.permissions.sandbox.mode
@@ -79,7 +79,7 @@ class Enclosing:
         return verdict.enclosure if verdict.action == "allow" else Enclosure.SESSION
 
     async def enclose(
-        self, enclosure: Enclosure, needs: Sequence[Need], *, lasting: bool = False
+        self, enclosure: Enclosure, requirements: Sequence[Requirement], *, lasting: bool = False
     ) -> Enclosed:
         """Make the enclosure of a call. Raises `ToolFailure`."""
         if enclosure is Enclosure.OUTSIDE or self.confiner.found().sandbox is None:
@@ -92,16 +92,16 @@ class Enclosing:
             workspace,
             self.spill_directory,
             masked=tuple(self._masked(findings, enclosure)),
-            revealed=tuple(self._revealed(needs, findings)),
+            revealed=tuple(self._revealed(requirements, findings)),
             read_only=findings.repositories if enclosure is Enclosure.BUILD else (),
             lasting=lasting,
         )
         return Enclosed(confined, findings.repositories)
 
-    def _revealed(self, needs: Sequence[Need], findings: Findings) -> Iterator[Path]:
+    def _revealed(self, requirements: Sequence[Requirement], findings: Findings) -> Iterator[Path]:
         """What the call was allowed to see although its enclosure hides it."""
         workspace = Path(self.context.workspace).resolve()
-        for need in needs:
+        for need in requirements:
             for subject in need.subjects if need.permission in REVEALING else ():
                 path = workspace / subject
                 if need.permission != "read" or path in findings.protected:

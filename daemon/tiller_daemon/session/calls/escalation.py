@@ -12,10 +12,10 @@ from msgspec import structs
 from tiller_daemon.policy.rules import BUILT_IN
 from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, judge_line
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.session.calls.command_reach import need_unsandboxed
+from tiller_daemon.session.calls.command_reach import unsandboxed_requirement
 from tiller_daemon.session.calls.enclosing import Enclosing
 from tiller_daemon.session.calls.permission import Permission, one_line
-from tiller_daemon.tools.base import Need, ToolEnvironment, ToolResult
+from tiller_daemon.tools.base import Requirement, ToolEnvironment, ToolResult
 from tiller_protocol.items import ToolCall
 
 RAN_OUTSIDE = "[It failed in the sandbox. The user let it run again without. What it printed then:]"
@@ -57,7 +57,7 @@ class Escalation:
         title = one_line(
             f"The sandbox stopped it: {result.stopped_by}. Run again outside: {command}"
         )
-        reply = await self._permission.offer(call, need_unsandboxed(command, title))
+        reply = await self._permission.offer(call, unsandboxed_requirement(command, title))
         if reply is None:
             return result
         if reply.resolution in ("once", "always"):
@@ -75,13 +75,13 @@ class Escalation:
     ) -> ToolResult:
         """A build that wanted what only the session's own enclosure has."""
         title = one_line(f"It wanted more than a build ({result.stopped_by}). Let it: {command}")
-        need = structs.replace(_need_of(environment.needs), title=title)
+        need = structs.replace(_requirement_of(environment.requirements), title=title)
         reply = await self._permission.offer(call, need)
         if reply is None:
             return result
         if reply.resolution not in ("once", "always"):
             return self._decline(result, "do more than build", reply.text)
-        enclosed = await self._enclosing.enclose(Enclosure.SESSION, environment.needs)
+        enclosed = await self._enclosing.enclose(Enclosure.SESSION, environment.requirements)
         result = await run(dataclasses.replace(environment, confined=enclosed.confined))
         return structs.replace(result, output=f"{RAN_AGAIN}\n{result.output}")
 
@@ -93,11 +93,15 @@ class Escalation:
         """Leave a stopped call at that."""
         self._stopped.pop(call.id, None)
 
-    async def permit_writing(self, call: ToolCall, needs: Sequence[Need]) -> ToolResult | None:
+    async def permit_writing(
+        self, call: ToolCall, requirements: Sequence[Requirement]
+    ) -> ToolResult | None:
         """Ask whether a stopped call may run where it can write; its result as it is, if not."""
         result = self._stopped.pop(call.id)
         need = next(
-            need for need in needs if need.kind == "command" and need.permission != UNSANDBOXED
+            need
+            for need in requirements
+            if need.kind == "command" and need.permission != UNSANDBOXED
         )
         (command,) = need.subjects
         rules = (*BUILT_IN, *self._enclosing.rules())
@@ -124,6 +128,6 @@ class Escalation:
         )
 
 
-def _need_of(needs: Sequence[Need]) -> Need:
+def _requirement_of(requirements: Sequence[Requirement]) -> Requirement:
     """What a call needs to run its command."""
-    return next(n for n in needs if n.kind == "command" and n.permission != UNSANDBOXED)
+    return next(n for n in requirements if n.kind == "command" and n.permission != UNSANDBOXED)

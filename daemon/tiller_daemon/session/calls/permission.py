@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tiller_daemon.policy.rules import Verdict, decide, patterns_of_always
 from tiller_daemon.session.requests import Reply
-from tiller_daemon.tools.base import Need, ToolFailure, UserAnswer
+from tiller_daemon.tools.base import Requirement, ToolFailure, UserAnswer
 from tiller_daemon.turn.ports import Refusal
 from tiller_protocol.items import Request, RequestKind, ToolCall
 from tiller_protocol.settings import Approve, Rule
@@ -35,34 +35,34 @@ class Permission:
     ask: Callable[[Request], Awaitable[Reply]]
     new_id: Callable[[], str]
 
-    def verdict(self, needs: tuple[Need, ...]) -> Verdict:
+    def verdict(self, requirements: tuple[Requirement, ...]) -> Verdict:
         """What the rules say of a call with these needs."""
-        return decide(needs, self.rules(), self.approve)
+        return decide(requirements, self.rules(), self.approve)
 
     async def obtain(
         self,
         call: ToolCall,
         kind: RequestKind,
-        needs: tuple[Need, ...],
+        requirements: tuple[Requirement, ...],
         is_as_judged: Callable[[], bool] = lambda: True,
     ) -> Refusal | None:
         """Return why the call may not run, if so; asks the user when the rules say so.
 
         After an answer `is_as_judged` says whether what was asked about is still what would run.
         """
-        verdict = self.verdict(needs)
+        verdict = self.verdict(requirements)
         if verdict.action == "allow":
             return None
         if verdict.action == "deny":
             return Refusal("denied", f"denied: {verdict.reason}")
-        need = next(need for need in needs if need.permission == verdict.permission)
-        answer = await self.ask(self._request(call, kind, need, needs))
+        need = next(need for need in requirements if need.permission == verdict.permission)
+        answer = await self.ask(self._request(call, kind, need, requirements))
         if answer.resolution in ("once", "always"):
             return None if is_as_judged() else Refusal("failed", CHANGED_MEANWHILE)
         said = f" They said: {answer.text}" if answer.text else ""
         return Refusal("denied", f"The user rejected this call.{said}", ends_turn=True)
 
-    async def offer(self, call: ToolCall, need: Need) -> Reply | None:
+    async def offer(self, call: ToolCall, need: Requirement) -> Reply | None:
         """Ask about what no rule but one of that very name allows; None when nobody is to be asked.
 
         That is so when the session asks no one or consents to all, and when a rule denies it.
@@ -71,7 +71,7 @@ class Permission:
             return None
         return await self.ask_about(call, need)
 
-    async def ask_about(self, call: ToolCall, need: Need) -> Reply:
+    async def ask_about(self, call: ToolCall, need: Requirement) -> Reply:
         """Ask the user about a need, whatever the rules say of it."""
         return await self.ask(self._request(call, "approval", need, (need,)))
 
@@ -90,10 +90,14 @@ class Permission:
         return UserAnswer(None, answer.text)
 
     def _request(
-        self, call: ToolCall, kind: RequestKind, need: Need, needs: tuple[Need, ...]
+        self,
+        call: ToolCall,
+        kind: RequestKind,
+        need: Requirement,
+        requirements: tuple[Requirement, ...],
     ) -> Request:
         """A request about one of the needs of a call, with all of what the call would do."""
-        told = need if need.detail else next((one for one in needs if one.detail), need)
+        told = need if need.detail else next((one for one in requirements if one.detail), need)
         return Request(
             id=self.new_id(),
             kind=kind,

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from tiller_daemon.tools.base import Need, ToolResult
+from tiller_daemon.tools.base import Requirement, ToolResult
 
 
 async def or_keep(
@@ -22,9 +22,11 @@ async def or_keep(
         raise
 
 
-def to_be_written(needs: tuple[Need, ...], workspace: Path) -> tuple[Path, list[Path]]:
+def to_be_written(
+    requirements: tuple[Requirement, ...], workspace: Path
+) -> tuple[Path, list[Path]]:
     """The workspace, links followed, and the files in it that are to be written."""
-    wanted = [need for need in needs if need.permission == "write" and need.kind == "path"]
+    wanted = [need for need in requirements if need.permission == "write" and need.kind == "path"]
     inside = [s for need in wanted for s in need.subjects if not s.startswith("/")]
     root = workspace.resolve() if inside else workspace
     return root, [root / subject for subject in inside]

@@ -18,7 +18,10 @@ from tiller_daemon.policy.shell.enclosures import seems_to_read
 from tiller_daemon.redaction.stream import TAKEN_OUT
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.session.calls.arguments import BadArguments, decode_arguments
-from tiller_daemon.session.calls.command_reach import needs_beyond, needs_without_sandbox
+from tiller_daemon.session.calls.command_reach import (
+    further_requirements,
+    requirements_without_sandbox,
+)
 from tiller_daemon.session.calls.enclosing import Enclosed, Enclosing
 from tiller_daemon.session.calls.escalation import RAN_AGAIN, Escalation
 from tiller_daemon.session.calls.offered_tools import find_tool, no_tool
@@ -30,7 +33,7 @@ from tiller_daemon.tools.base import (
     Diagnostics,
     FileCheck,
     FileVersions,
-    Need,
+    Requirement,
     Tool,
     ToolEnvironment,
     ToolFailure,
@@ -60,7 +63,7 @@ class _Work(Struct, frozen=True):
 
     tool: Tool
     arguments: Any
-    needs: tuple[Need, ...]
+    requirements: tuple[Requirement, ...]
 
 
 @dataclass(frozen=True)
@@ -98,16 +101,18 @@ class Toolbox:
         try:
             arguments = decode_arguments(tool, call.arguments)
             workspace = Path(self.context.workspace)
-            needs = self._needs(tool, arguments, workspace)
+            requirements = self._requirements(tool, arguments, workspace)
         except BadArguments as bad:
             return Refusal("invalid", str(bad))
         except ToolFailure as failure:
             return Refusal("failed", str(failure))
-        if unknown := self._unknown_agent(tool, needs):
+        if unknown := self._unknown_agent(tool, requirements):
             return Refusal("invalid", unknown)
-        effect = self._effect(tool, needs)
-        prepared = structs.replace(call, name=tool.name, effect=effect, title=_title(tool, needs))
-        return PreparedCall(prepared, prepared.effect, _Work(tool, arguments, needs))
+        effect = self._effect(tool, requirements)
+        prepared = structs.replace(
+            call, name=tool.name, effect=effect, title=_title(tool, requirements)
+        )
+        return PreparedCall(prepared, prepared.effect, _Work(tool, arguments, requirements))
 
     def may_begin_early(self, prepared: PreparedCall) -> bool:
         """Whether the call only reads, can be made again, and needs no question.
@@ -119,7 +124,7 @@ class Toolbox:
             return False
         if prepared.effect != "read" or not work.tool.repeatable(work.arguments):
             return False
-        return self.permission.verdict(work.needs).action == "allow"
+        return self.permission.verdict(work.requirements).action == "allow"
 
     def remember(self) -> Callable[[], None]:
         """Return what forgets all that calls learn of files from now on."""
@@ -131,7 +136,7 @@ class Toolbox:
         if self.context.permissions.read_only and prepared.effect != "read":
             return Refusal("denied", READ_ONLY.format(agent=self.context.agent))
         workspace = Path(self.context.workspace)
-        action = self.permission.verdict(work.needs).action
+        action = self.permission.verdict(work.requirements).action
         if action == "ask" and (check := work.tool.check):
             try:
                 await trio.to_thread.run_sync(check, work.arguments, workspace, self.files)
@@ -141,9 +146,11 @@ class Toolbox:
             return Refusal("denied", self._without_secrets(denied))
 
         def is_as_judged() -> bool:
-            return self._needs(work.tool, work.arguments, workspace) == work.needs
+            return self._requirements(work.tool, work.arguments, workspace) == work.requirements
 
-        return await self.permission.obtain(prepared.call, "approval", work.needs, is_as_judged)
+        return await self.permission.obtain(
+            prepared.call, "approval", work.requirements, is_as_judged
+        )
 
     async def permit_repetition(self, call: ToolCall) -> Refusal | None:
         """Ask about a call that was made again and again; headless runs without a user end."""
@@ -151,7 +158,7 @@ class Toolbox:
         if tool and tool.polls:
             return None
         title = f"{call.name} was called again and again with the same arguments. Go on?"
-        need = Need("doom_loop", (call.name,), ("*",), title=title, detail=call.arguments)
+        need = Requirement("doom_loop", (call.name,), ("*",), title=title, detail=call.arguments)
         refusal = await self.permission.obtain(call, "doom_loop", (need,))
         return refusal and structs.replace(refusal, ends_turn=True)
 
@@ -188,7 +195,7 @@ class Toolbox:
         `begin` is awaited before it runs again.
         """
         work: _Work = prepared.work
-        if result := await self.escalation.permit_writing(prepared.call, work.needs):
+        if result := await self.escalation.permit_writing(prepared.call, work.requirements):
             return result
         await begin()
         result = await self._run(prepared, output, Enclosure.SESSION)
@@ -215,7 +222,7 @@ class Toolbox:
             ask=partial(self.permission.put_question, prepared.call),
             delegate=partial(self.delegate, prepared.call.id),
             background=self.background,
-            needs=work.needs,
+            requirements=work.requirements,
             journals=self.journals,
             private_addresses=self.private_addresses,
             diagnostics=self.diagnostics,
@@ -228,9 +235,9 @@ class Toolbox:
         try:
             check = await self._check_of_changes(work)
             result = await self.escalation.run(
-                prepared.call, _commands(work.needs), environment, partial(_run_tool, work)
+                prepared.call, _commands(work.requirements), environment, partial(_run_tool, work)
             )
-            told = tell_instructions(work.needs, environment)
+            told = tell_instructions(work.requirements, environment)
             told += await self.enclosing.disable_new_repositories(enclosed)
             if check:
                 told += await or_keep(check.new_errors, result, environment.output)
@@ -255,57 +262,60 @@ class Toolbox:
         """The check of the files that a tool will change by itself; a command may change any."""
         if work.tool.effect != "write":
             return None
-        root, files = to_be_written(work.needs, Path(self.context.workspace))
+        root, files = to_be_written(work.requirements, Path(self.context.workspace))
         return await self.diagnostics.before_change(root, files) if files else None
 
-    def _needs(self, tool: Tool, arguments: Any, workspace: Path) -> tuple[Need, ...]:  # noqa: ANN401
-        needs = tool.needs(arguments, workspace)
-        needs = (*needs, *needs_beyond(needs, workspace))
-        if not _commands(needs):
-            return needs
+    def _requirements(self, tool: Tool, arguments: Any, workspace: Path) -> tuple[Requirement, ...]:  # noqa: ANN401
+        requirements = tool.requirements(arguments, workspace)
+        requirements = (*requirements, *further_requirements(requirements, workspace))
+        if not _commands(requirements):
+            return requirements
         most = self.enclosing.most_unasked
         if self.enclosing.asks:
-            needs = (*needs, *needs_without_sandbox(needs, reads_are_held=most is not None))
+            requirements = (
+                *requirements,
+                *requirements_without_sandbox(requirements, reads_are_held=most is not None),
+            )
         if most and _is_lasting(tool, arguments):
             most = Enclosure.READ_ONLY  # A build's repositories are looked for when it has ended.
         return tuple(
             structs.replace(need, most_unasked=most) if need.kind == "command" else need
-            for need in needs
+            for need in requirements
         )
 
     async def _enclosed(self, prepared: PreparedCall, enclosure: Enclosure | None) -> Enclosed:
         """The enclosure of a call: none for the user's own command, nor for other tools."""
         work: _Work = prepared.work
-        if not _commands(work.needs) or prepared.call.by_user:
+        if not _commands(work.requirements) or prepared.call.by_user:
             return Enclosed(None)
         if enclosure is None:
-            enclosure = self.enclosing.enclosure_of(work.needs)
+            enclosure = self.enclosing.enclosure_of(work.requirements)
             if self.context.permissions.read_only:
                 enclosure = Enclosure.READ_ONLY
         lasting = _is_lasting(work.tool, work.arguments)
-        return await self.enclosing.enclose(enclosure, work.needs, lasting=lasting)
+        return await self.enclosing.enclose(enclosure, work.requirements, lasting=lasting)
 
-    def _unknown_agent(self, tool: Tool, needs: tuple[Need, ...]) -> str:
+    def _unknown_agent(self, tool: Tool, requirements: tuple[Requirement, ...]) -> str:
         if tool.effect != "agent":
             return ""
         agents = {agent.name for agent in self.context.sub_agents}
-        unknown = [s for need in needs for s in need.subjects if s not in {*agents, RESUMED}]
+        unknown = [s for need in requirements for s in need.subjects if s not in {*agents, RESUMED}]
         if not unknown:
             return ""
         near = did_you_mean(unknown[0], agents)
         return f"There is no agent {unknown[0]!r}.{near} Agents: {', '.join(sorted(agents))}."
 
-    def _effect(self, tool: Tool, needs: tuple[Need, ...]) -> Effect:
+    def _effect(self, tool: Tool, requirements: tuple[Requirement, ...]) -> Effect:
         match tool.effect:
             case "read" | "write":
                 return tool.effect
             case "command":
-                commands = _commands(needs)
+                commands = _commands(requirements)
                 held = self.enclosing.most_unasked is not None
                 reads = bool(commands) and held and all(map(seems_to_read, commands))
             case "agent":
                 only_look = {a.name for a in self.context.sub_agents if a.read_only}
-                agents = {s for need in needs for s in need.subjects}
+                agents = {s for need in requirements for s in need.subjects}
                 reads = self.context.permissions.read_only or agents <= only_look
         return "read" if reads else "write"
 
@@ -324,8 +334,8 @@ async def _run_tool(work: _Work, environment: ToolEnvironment) -> ToolResult:
         return await work.tool.run(work.arguments, environment)
 
 
-def _commands(needs: tuple[Need, ...]) -> list[str]:
-    return [text for need in needs if need.kind == "command" for text in need.subjects]
+def _commands(requirements: tuple[Requirement, ...]) -> list[str]:
+    return [text for need in requirements if need.kind == "command" for text in need.subjects]
 
 
 def _is_lasting(tool: Tool, arguments: Any) -> bool:  # noqa: ANN401
@@ -333,7 +343,12 @@ def _is_lasting(tool: Tool, arguments: Any) -> bool:  # noqa: ANN401
     return tool.effect == "command" and not tool.repeatable(arguments)
 
 
-def _title(tool: Tool, needs: tuple[Need, ...]) -> str:
+def _title(tool: Tool, requirements: tuple[Requirement, ...]) -> str:
     if tool.effect == "agent":
-        return one_line(needs[0].title)
-    return one_line(next((" ".join(need.subjects) or need.title for need in needs), ""))
+        return one_line(requirements[0].title)
+    return one_line(
+        next(
+            (" ".join(need.subjects) or need.title for need in requirements),
+            "",
+        )
+    )

@@ -1,8 +1,8 @@
 """Sub-agents: a call of `task` becomes a turn of a session of its own, and waits for its end.
 
 The sub-agent's session is like any other: it has its own log, any frontend may attach to it, steer
-it and answer its requests. An `Errand` links the call with that turn. How a session is made and
-found is the supervisor's business.
+it and answer its requests. A `SubAgentRun` links the call with that turn. The supervisor makes and
+finds the session.
 """
 
 from typing import Protocol
@@ -10,7 +10,7 @@ from typing import Protocol
 import trio
 
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.session.sub_agents.sub_agent_run import Errand, Inherited, Owner
+from tiller_daemon.session.sub_agents.sub_agent_run import Inherited, Owner, SubAgentRun
 from tiller_daemon.store.base import LogError
 from tiller_daemon.tools.base import ToolFailure, ToolResult
 from tiller_daemon.tools.output import cut_text
@@ -40,7 +40,9 @@ class OwnedSession(Protocol):
         """The session as it is."""
         ...
 
-    async def run_errand(self, errand: "Errand", prompt: str, overrides: TurnOverrides) -> None:
+    async def run_sub_agent(
+        self, sub_agent_run: "SubAgentRun", prompt: str, overrides: TurnOverrides
+    ) -> None:
         """Start the turn; raises `RejectionError` when that can't be."""
         ...
 
@@ -66,24 +68,24 @@ class Delegation:
         self._owner = owner
         self._sessions = sessions
         self._default_budget = default_budget
-        self._errands: list[Errand] = []
+        self._sub_agent_runs: list[SubAgentRun] = []
 
     def spent(self) -> Spent:
         """What all sub-agents of the turn have spent so far."""
         total = Spent()
-        for errand in self._errands:
-            total = total.plus(errand.spent())
+        for sub_agent_run in self._sub_agent_runs:
+            total = total.plus(sub_agent_run.spent())
         return total
 
     def reconsider(self) -> None:
         """Resolve open requests of sub-agents that are allowed by now."""
-        for errand in self._errands:
-            if errand.turn and not errand.over.is_set():
-                errand.turn.reconsider()
+        for sub_agent_run in self._sub_agent_runs:
+            if sub_agent_run.turn and not sub_agent_run.over.is_set():
+                sub_agent_run.turn.reconsider()
 
     def close(self) -> None:
         """Let go of the turn, which has ended: in a ring with it, it would be kept for long."""
-        self._errands.clear()
+        self._sub_agent_runs.clear()
         del self._owner
 
     async def run(self, item_id: str, prompt: str, agent: str, resume: str) -> ToolResult:
@@ -91,25 +93,25 @@ class Delegation:
 
         On cancellation its turn is interrupted, and has ended when this returns.
         """
-        errand = Errand(self._owner, self._inherited(), item_id)
-        self._errands.append(errand)
+        sub_agent_run = SubAgentRun(self._owner, self._inherited(), item_id)
+        self._sub_agent_runs.append(sub_agent_run)
         try:
             # Cancelled in here, a turn could start of which nobody knows.
             with trio.fail_after(START_S_MAX, shield=True):
-                await self._start(errand, item_id, prompt, agent, resume)
-            await errand.over.wait()
+                await self._start(sub_agent_run, item_id, prompt, agent, resume)
+            await sub_agent_run.over.wait()
         except (RejectionError, LogError) as error:
             raise ToolFailure(f"No sub-agent was started: {error.message}") from error
         finally:
-            await _bring_to_an_end(errand)
-        return _report(errand)
+            await _bring_to_an_end(sub_agent_run)
+        return _report(sub_agent_run)
 
     async def _start(
-        self, errand: Errand, item_id: str, prompt: str, agent: str, resume: str
+        self, sub_agent_run: SubAgentRun, item_id: str, prompt: str, agent: str, resume: str
     ) -> None:
         context, own_model = self._owner.context, self._own_model(agent)
-        model = None if own_model else errand.inherited.model
-        variant = None if own_model else errand.inherited.variant or None
+        model = None if own_model else sub_agent_run.inherited.model
+        variant = None if own_model else sub_agent_run.inherited.variant or None
         if resume:
             session = await self._sessions.find_owned(resume, context.session_id)
         else:
@@ -118,15 +120,15 @@ class Delegation:
                 context.workspace, settings, context.session_id, item_id
             )
         known = agent or session.snapshot.settings.agent or ""
-        errand.begin(session.snapshot.session_id, known)
+        sub_agent_run.begin(session.snapshot.session_id, known)
         overrides = TurnOverrides(
             agent=agent or None,
             model=model if agent else None,
             variant=variant if agent else None,
             approve=context.permissions.approve,
-            turn_budget=errand.inherited.budget,
+            turn_budget=sub_agent_run.inherited.budget,
         )
-        await session.run_errand(errand, prompt, overrides)
+        await session.run_sub_agent(sub_agent_run, prompt, overrides)
 
     def _own_model(self, agent: str) -> bool:
         return any(one.name == agent and one.has_model for one in self._owner.context.sub_agents)
@@ -158,19 +160,19 @@ class Delegation:
         return least(least(left, of_session), self._default_budget)
 
 
-async def _bring_to_an_end(errand: Errand) -> None:
+async def _bring_to_an_end(sub_agent_run: SubAgentRun) -> None:
     """Interrupt the sub-agent's turn if it still runs, and wait for its end."""
-    if errand.turn and not errand.over.is_set():
-        errand.turn.interrupt()
+    if sub_agent_run.turn and not sub_agent_run.over.is_set():
+        sub_agent_run.turn.interrupt()
         with trio.move_on_after(END_S_MAX, shield=True):
-            await errand.over.wait()
-    errand.abandon()
+            await sub_agent_run.over.wait()
+    sub_agent_run.abandon()
 
 
-def _report(errand: Errand) -> ToolResult:
-    sums = errand.sums
+def _report(sub_agent_run: SubAgentRun) -> ToolResult:
+    sums = sub_agent_run.sums
     assert sums is not None
-    body = errand.ended
+    body = sub_agent_run.ended
     footer = f"[sub-agent {sums.agent}, {sums.session_id}: `resume` it to go on from here]"
     if body is None:
         said = "The sub-agent's session could not be logged, and ended."

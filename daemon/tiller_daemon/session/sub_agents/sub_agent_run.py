@@ -93,7 +93,7 @@ class WorkingTurn(Protocol):
         ...
 
 
-class Errand:
+class SubAgentRun:
     """One call of `task` and the turn that does its work; made by the call, told by the turn."""
 
     def __init__(self, owner: Owner, inherited: Inherited, item_id: str) -> None:

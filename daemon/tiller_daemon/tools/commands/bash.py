@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from tiller_daemon.processes.capture import Capture
 from tiller_daemon.processes.command import CommandEnd, Input, run_command
-from tiller_daemon.tools.base import BackgroundStart, Need, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.base import BackgroundStart, Requirement, Tool, ToolEnvironment, ToolResult
 from tiller_daemon.tools.commands.background import report
 from tiller_daemon.tools.commands.sandbox_notes import held_back
 from tiller_daemon.tools.reach import told
@@ -42,10 +42,10 @@ class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
     ] = False
 
 
-def _needs(arguments: BashArguments, _: Path) -> tuple[Need, ...]:
+def _requirements(arguments: BashArguments, _: Path) -> tuple[Requirement, ...]:
     command = arguments.command
     title = f"Run {_title(command)}"
-    need = Need(
+    need = Requirement(
         "bash",
         (command,),
         kind="command",
@@ -127,7 +127,7 @@ BASH: Final = Tool(
     arguments=BashArguments,
     effect="command",
     timeout_s=TIMEOUT_S_MAX + ENDING_S,
-    needs=_needs,
+    requirements=_requirements,
     run=_run,
     repeatable=_is_over_with_its_call,
 )

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolResult
 from tiller_daemon.tools.commands.background import report
 from tiller_daemon.tools.commands.bash_output import WAIT_S_MAX
 
@@ -28,9 +28,9 @@ class BashInputArguments(Struct, frozen=True, forbid_unknown_fields=True):
     ] = ANSWER_S
 
 
-def _needs(arguments: BashInputArguments, workspace: Path) -> tuple[Need, ...]:  # noqa: ARG001
+def _requirements(arguments: BashInputArguments, workspace: Path) -> tuple[Requirement, ...]:  # noqa: ARG001
     title = f"Type to {arguments.id}: {arguments.text}"
-    return (Need("bash_input", (arguments.text,), title=title, detail=arguments.text),)
+    return (Requirement("bash_input", (arguments.text,), title=title, detail=arguments.text),)
 
 
 async def _run(arguments: BashInputArguments, environment: ToolEnvironment) -> ToolResult:
@@ -47,6 +47,6 @@ BASH_INPUT: Final = Tool(
     arguments=BashInputArguments,
     effect="write",
     timeout_s=WAIT_S_MAX + 10.0,
-    needs=_needs,
+    requirements=_requirements,
     run=_run,
 )

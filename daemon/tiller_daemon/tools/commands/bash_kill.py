@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolResult
 from tiller_daemon.tools.commands.background import report
 
 KILL_S: Final = 15.0
@@ -18,7 +18,7 @@ class BashKillArguments(Struct, frozen=True, forbid_unknown_fields=True):
     id: Annotated[str, Meta(description="The name that bash gave the command, such as b1")]
 
 
-def _needs(arguments: BashKillArguments, workspace: Path) -> tuple[Need, ...]:  # noqa: ARG001
+def _requirements(arguments: BashKillArguments, workspace: Path) -> tuple[Requirement, ...]:  # noqa: ARG001
     return ()
 
 
@@ -32,6 +32,6 @@ BASH_KILL: Final = Tool(
     arguments=BashKillArguments,
     effect="read",
     timeout_s=KILL_S,
-    needs=_needs,
+    requirements=_requirements,
     run=_run,
 )

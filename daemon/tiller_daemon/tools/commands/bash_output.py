@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolResult
 from tiller_daemon.tools.commands.background import report
 
 WAIT_S_MAX: Final = 60.0
@@ -21,7 +21,7 @@ class BashOutputArguments(Struct, frozen=True, forbid_unknown_fields=True):
     ] = 0.0
 
 
-def _needs(arguments: BashOutputArguments, workspace: Path) -> tuple[Need, ...]:  # noqa: ARG001
+def _requirements(arguments: BashOutputArguments, workspace: Path) -> tuple[Requirement, ...]:  # noqa: ARG001
     return ()
 
 
@@ -38,7 +38,7 @@ BASH_OUTPUT: Final = Tool(
     arguments=BashOutputArguments,
     effect="read",
     timeout_s=WAIT_S_MAX + 10.0,
-    needs=_needs,
+    requirements=_requirements,
     run=_run,
     polls=True,
 )

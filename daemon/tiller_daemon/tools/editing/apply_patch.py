@@ -13,7 +13,7 @@ from tiller_daemon.files.changes import Change
 from tiller_daemon.files.paths import Location
 from tiller_daemon.tools.base import (
     FileVersions,
-    Need,
+    Requirement,
     Tool,
     ToolEnvironment,
     ToolFailure,
@@ -36,7 +36,7 @@ from tiller_daemon.tools.editing.patch_format import (
 from tiller_daemon.tools.editing.patch_lines import MissingHunk, apply_hunks, explain_missing_hunk
 from tiller_daemon.tools.encoding import text_in_place_of
 from tiller_daemon.tools.output import cut_text
-from tiller_daemon.tools.reach import files_needs, reach, reach_as_judged, told
+from tiller_daemon.tools.reach import files_requirements, reach, reach_as_judged, told
 from tiller_daemon.tools.similar import did_you_mean_path
 
 FILES_MAX: Final = 200
@@ -81,7 +81,7 @@ class ApplyPatchArguments(Struct, frozen=True, forbid_unknown_fields=True):
     ]
 
 
-def _needs(arguments: ApplyPatchArguments, workspace: Path) -> tuple[Need, ...]:
+def _requirements(arguments: ApplyPatchArguments, workspace: Path) -> tuple[Requirement, ...]:
     changes = parse_patch(arguments.patch)
     if len(changes) > FILES_MAX:
         raise ToolFailure(f"A patch changes at most {FILES_MAX} files; make several.")
@@ -89,7 +89,9 @@ def _needs(arguments: ApplyPatchArguments, workspace: Path) -> tuple[Need, ...]:
     locations = {found.path: found for found in (reach(workspace, path) for path in named)}
     names = ", ".join(one.text for one in locations.values())
     detail = _preview(changes, workspace, arguments.patch)
-    return files_needs("write", tuple(locations.values()), title=f"Patch {names}", detail=detail)
+    return files_requirements(
+        "write", tuple(locations.values()), title=f"Patch {names}", detail=detail
+    )
 
 
 def _check(arguments: ApplyPatchArguments, workspace: Path, files: FileVersions) -> None:
@@ -118,7 +120,7 @@ APPLY_PATCH: Final = Tool(
     arguments=ApplyPatchArguments,
     effect="write",
     timeout_s=TIMEOUT_S,
-    needs=_needs,
+    requirements=_requirements,
     check=_check,
     run=_run,
 )

@@ -14,7 +14,7 @@ from tiller_daemon.files.changes import Change
 from tiller_daemon.files.paths import Location
 from tiller_daemon.tools.base import (
     FileVersions,
-    Need,
+    Requirement,
     Tool,
     ToolEnvironment,
     ToolFailure,
@@ -37,7 +37,7 @@ from tiller_daemon.tools.editing.substitute import (
 )
 from tiller_daemon.tools.editing.substitute_lines import substitute_lines
 from tiller_daemon.tools.encoding import shown
-from tiller_daemon.tools.reach import file_needs, reach, reach_as_judged, told
+from tiller_daemon.tools.reach import file_requirements, reach, reach_as_judged, told
 from tiller_daemon.tools.similar import did_you_mean_path, show_lines
 
 TIMEOUT_S: Final = 30.0
@@ -52,10 +52,10 @@ class EditArguments(Struct, frozen=True, forbid_unknown_fields=True):
     all: Annotated[bool, Meta(description="Replace each place where `old` is")] = False
 
 
-def _needs(arguments: EditArguments, workspace: Path) -> tuple[Need, ...]:
+def _requirements(arguments: EditArguments, workspace: Path) -> tuple[Requirement, ...]:
     location = reach(workspace, arguments.path)
     detail = _preview(location, arguments)
-    return file_needs("write", location, title=f"Edit {location.text}", detail=detail)
+    return file_requirements("write", location, title=f"Edit {location.text}", detail=detail)
 
 
 def _check(arguments: EditArguments, workspace: Path, files: FileVersions) -> None:
@@ -86,7 +86,7 @@ EDIT: Final = Tool(
     arguments=EditArguments,
     effect="write",
     timeout_s=TIMEOUT_S,
-    needs=_needs,
+    requirements=_requirements,
     check=_check,
     run=_run,
 )

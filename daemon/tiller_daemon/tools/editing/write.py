@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from tiller_daemon.files.changes import Change
 from tiller_daemon.files.paths import Location
-from tiller_daemon.tools.base import FileVersions, Need, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.base import FileVersions, Requirement, Tool, ToolEnvironment, ToolResult
 from tiller_daemon.tools.editing.file_change import (
     naming,
     read_for_preview,
@@ -17,7 +17,7 @@ from tiller_daemon.tools.editing.file_change import (
     store,
 )
 from tiller_daemon.tools.encoding import describe, text_in_place_of
-from tiller_daemon.tools.reach import file_needs, reach, reach_as_judged, told
+from tiller_daemon.tools.reach import file_requirements, reach, reach_as_judged, told
 
 TIMEOUT_S: Final = 30.0
 
@@ -29,13 +29,13 @@ class WriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
     content: Annotated[str, Meta(description="All that the file is to hold")]
 
 
-def _needs(arguments: WriteArguments, workspace: Path) -> tuple[Need, ...]:
+def _requirements(arguments: WriteArguments, workspace: Path) -> tuple[Requirement, ...]:
     location = reach(workspace, arguments.path)
     before = read_for_preview(location)
     with naming(location):
         after = text_in_place_of(before, arguments.content)
     detail = show_change(location, before, after)
-    return file_needs("write", location, title=f"Write {location.text}", detail=detail)
+    return file_requirements("write", location, title=f"Write {location.text}", detail=detail)
 
 
 def _check(arguments: WriteArguments, workspace: Path, files: FileVersions) -> None:
@@ -68,7 +68,7 @@ WRITE: Final = Tool(
     arguments=WriteArguments,
     effect="write",
     timeout_s=TIMEOUT_S,
-    needs=_needs,
+    requirements=_requirements,
     check=_check,
     run=_run,
 )

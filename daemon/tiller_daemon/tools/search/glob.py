@@ -10,8 +10,15 @@ import trio
 from msgspec import Meta, Struct
 
 from tiller_daemon.files.beneath import opened_beneath
-from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult, always
-from tiller_daemon.tools.reach import directory_needs, reach, reach_as_judged, told
+from tiller_daemon.tools.base import (
+    Requirement,
+    Tool,
+    ToolEnvironment,
+    ToolFailure,
+    ToolResult,
+    always,
+)
+from tiller_daemon.tools.reach import directory_requirements, reach, reach_as_judged, told
 from tiller_daemon.tools.search.path_pattern import PathPattern
 from tiller_daemon.tools.search.recheck import files_there
 from tiller_daemon.tools.search.ripgrep import SEARCH_S_MAX, Extent, Query, run_search
@@ -30,9 +37,11 @@ class GlobArguments(Struct, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="Where to look; the workspace if left out")] = "."
 
 
-def _needs(arguments: GlobArguments, workspace: Path) -> tuple[Need, ...]:
+def _requirements(arguments: GlobArguments, workspace: Path) -> tuple[Requirement, ...]:
     location = reach(workspace, arguments.path)
-    return directory_needs("read", location, title=f"Find {arguments.pattern} in {location.text}")
+    return directory_requirements(
+        "read", location, title=f"Find {arguments.pattern} in {location.text}"
+    )
 
 
 async def _run(arguments: GlobArguments, environment: ToolEnvironment) -> ToolResult:
@@ -73,7 +82,7 @@ GLOB: Final = Tool(
     arguments=GlobArguments,
     effect="read",
     timeout_s=TIMEOUT_S,
-    needs=_needs,
+    requirements=_requirements,
     run=_run,
     repeatable=always,
 )

@@ -13,8 +13,8 @@ from tiller_daemon.files.beneath import Beneath, opened_around, opened_beneath
 from tiller_daemon.files.paths import Location, explain, must_be_regular
 from tiller_daemon.files.whole_files import state_of
 from tiller_daemon.tools.base import (
-    Need,
     Readable,
+    Requirement,
     Tool,
     ToolEnvironment,
     ToolResult,
@@ -22,7 +22,7 @@ from tiller_daemon.tools.base import (
 )
 from tiller_daemon.tools.encoding import shown_line
 from tiller_daemon.tools.output import cut_text
-from tiller_daemon.tools.reach import directory_needs, reach, reach_as_judged, told
+from tiller_daemon.tools.reach import directory_requirements, reach, reach_as_judged, told
 from tiller_daemon.tools.search.path_pattern import PathPattern, only_with
 from tiller_daemon.tools.search.recheck import Line, files_there, lines_there
 from tiller_daemon.tools.search.ripgrep import SEARCH_S_MAX, Extent, Query, run_search
@@ -46,10 +46,10 @@ class GrepArguments(Struct, frozen=True, forbid_unknown_fields=True):
     include: Annotated[str, Meta(description="Only files like this, such as `*.{ts,tsx}`")] = ""
 
 
-def _needs(arguments: GrepArguments, workspace: Path) -> tuple[Need, ...]:
+def _requirements(arguments: GrepArguments, workspace: Path) -> tuple[Requirement, ...]:
     location = reach(workspace, arguments.path)
     title = f"Search {arguments.pattern} in {location.text}"
-    return directory_needs("read", location, title=title)
+    return directory_requirements("read", location, title=title)
 
 
 async def _run(arguments: GrepArguments, environment: ToolEnvironment) -> ToolResult:
@@ -79,7 +79,7 @@ GREP: Final = Tool(
     arguments=GrepArguments,
     effect="read",
     timeout_s=TIMEOUT_S,
-    needs=_needs,
+    requirements=_requirements,
     run=_run,
     repeatable=always,
 )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import trio
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
+from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolFailure, ToolResult
 from tiller_daemon.tools.spill import cut_to_fit
 from tiller_daemon.tools.web.address import is_any, is_public, parse_address
 from tiller_daemon.tools.web.markdown import to_markdown
@@ -56,11 +56,11 @@ class FetchArguments(Struct, frozen=True, forbid_unknown_fields=True):
     url: Annotated[str, Meta(description="An address that begins with https:// or http://")]
 
 
-def _needs(arguments: FetchArguments, workspace: Path) -> tuple[Need, ...]:  # noqa: ARG001
+def _requirements(arguments: FetchArguments, workspace: Path) -> tuple[Requirement, ...]:  # noqa: ARG001
     address = parse_address(arguments.url)
     server = address.authority
     title = f"Fetch {address}"
-    return (Need(PERMISSION, (server,), (server,), title=title, detail=str(address)),)
+    return (Requirement(PERMISSION, (server,), (server,), title=title, detail=str(address)),)
 
 
 async def _run(arguments: FetchArguments, environment: ToolEnvironment) -> ToolResult:
@@ -86,7 +86,7 @@ FETCH: Final = Tool(
     arguments=FetchArguments,
     effect="read",
     timeout_s=TIMEOUT_S,
-    needs=_needs,
+    requirements=_requirements,
     run=_run,
 )
 

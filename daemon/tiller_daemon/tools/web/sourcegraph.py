@@ -16,7 +16,7 @@ import trio
 from msgspec import Meta, Struct
 
 from tiller_daemon.redaction.stream import TAKEN_OUT
-from tiller_daemon.tools.base import Need, Tool, ToolEnvironment, ToolFailure, ToolResult
+from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolFailure, ToolResult
 from tiller_daemon.tools.output import cut_text
 from tiller_daemon.tools.web.address import WebAddress, is_any, parse_address
 from tiller_daemon.tools.web.fetch import PERMISSION
@@ -78,15 +78,19 @@ def make_sourcegraph(endpoint: str, access: Access) -> Tool:
         arguments=SourcegraphArguments,
         effect="read",
         timeout_s=TIMEOUT_S,
-        needs=partial(_needs, endpoint),
+        requirements=partial(_requirements, endpoint),
         run=partial(_run, endpoint, access),
     )
 
 
-def _needs(endpoint: str, arguments: SourcegraphArguments, workspace: Path) -> tuple[Need, ...]:  # noqa: ARG001
+def _requirements(
+    endpoint: str,
+    arguments: SourcegraphArguments,
+    workspace: Path,  # noqa: ARG001
+) -> tuple[Requirement, ...]:
     server = parse_address(endpoint).authority
     title = f"Search on {server}"
-    return (Need(PERMISSION, (server,), (server,), title=title, detail=arguments.query),)
+    return (Requirement(PERMISSION, (server,), (server,), title=title, detail=arguments.query),)
 
 
 async def _run(
