@@ -239,8 +239,8 @@ class Tool:
     `effect` is `read` for what may run beside other calls, `write` for what must run alone,
     `command` when the policy judges the command line, and `agent` when it is that of an agent.
     `timeout_s` may be infinite for a tool that waits for a person. `requirements` changes nothing:
-    it follows links, and reads what a preview shows; `check` says what keeps the call from doing its
-    work as files are, before a user is asked, and may block for as long as the disk takes.
+    it follows links, and reads what a preview shows. `check` says what keeps the call from doing
+    its work as files are, before a user is asked, and may block for as long as the disk takes.
     These and `run` raise `ToolFailure`. On cancellation `run` leaves no process behind.
     `repeatable` says of arguments that nobody but the model notices such a call: it may begin
     before the response has ended, be dropped when that fails, and be made again. Calls of a tool
