@@ -60,7 +60,7 @@ CALLS = (
     Fault(
         "G9 a call that writes runs alone",
         TURN + "dispatch.py",
-        '            alone = isinstance(prepared, PreparedCall) and prepared.effect == "write"',
+        '            alone = not isinstance(prepared, Refusal) and prepared.effect == "write"',
         "            alone = False",
     ),
     Fault(
@@ -171,8 +171,8 @@ QUEUE = (
     Fault(
         "B21 an interrupt keeps the queue and says so",
         SESSION + "active_turn.py",
-        "        if self._queue.hand_back() or (",
-        "        if self._queue.hand_back() and (",
+        "        if self._session.queue.hand_back() or (",
+        "        if self._session.queue.hand_back() and (",
     ),
 )
 

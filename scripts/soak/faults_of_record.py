@@ -74,7 +74,7 @@ ENDING = (
     Fault(
         "G5 a turn has ended when that is in the log",
         SESSION + "active_turn.py",
-        "        ended = self._close(ending)\n        await self._outbox.committed()",
+        "        ended = self._close(ending)\n        await self._session.outbox.committed()",
         "        ended = self._close(ending)",
     ),
 )
@@ -200,8 +200,8 @@ REQUESTS = (
     Fault(
         "B36 always resolves what it allows",
         SESSION + "requests.py",
-        "            if is_allowed(waiter.request):",
-        "            if is_allowed(waiter.request) and not waiter.turn_id:",
+        "            if waiter.is_allowed():",
+        "            if waiter.is_allowed() and not waiter.turn_id:",
     ),
     Fault(
         "B40 the first answer wins",

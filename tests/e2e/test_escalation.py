@@ -73,7 +73,7 @@ async def test_what_the_sandbox_held_back_runs_outside_once_the_user_says_so(
     assert read(hook) == "x\n"
     first, second = frontend.completed_calls(session_id)
     assert (first.state, first.exit_status) == ("completed", 0)
-    assert "let it run again without" in first.output
+    assert "let it run again outside" in first.output
     assert (second.state, second.exit_status) == ("error", 1)
 
 
@@ -87,7 +87,7 @@ async def test_a_no_leaves_the_result_and_is_asked_for_once_in_a_turn(
     assert ended.outcome == "completed"
     first, second = frontend.completed_calls(session_id)
     assert "Read-only file system" in first.output
-    assert "did not. They said: not there]" in first.output
+    assert "declined. They said: not there]" in first.output
     assert "Read-only file system" in second.output
     assert len(asked(frontend, session_id)) == 1
     assert read(hook) is None
@@ -169,7 +169,7 @@ async def test_a_background_command_that_was_held_back_at_once_gets_the_same_way
     await frontend.must(Answer(request.id, "once"))
     await frontend.turn_ended(session_id)
     (call,) = frontend.completed_calls(session_id)
-    assert "let it run again without" in call.output
+    assert "let it run again outside" in call.output
     assert call.output.endswith("[b2 exited with status 0]")
     assert read(hook) == "x\n"
 

@@ -144,7 +144,9 @@ async def test_b40_an_answer_right_behind_a_withdrawal_is_too_late():
     replies: list[Reply] = []
 
     async def ask() -> None:
-        replies.append(await requests.ask(Request("r", "question", "Which?", "i"), "t"))
+        replies.append(
+            await requests.ask(Request("r", "question", "Which?", "i"), "t", lambda: False)
+        )
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask)

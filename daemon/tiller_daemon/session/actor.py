@@ -48,7 +48,7 @@ class Session:
     """One loaded session. `run` is its task; it ends when cancelled, or raises `LogError`."""
 
     def __init__(self, services: Services, snapshot: Snapshot, sessions: Sessions) -> None:
-        self._state = SessionState(services, snapshot, sessions, self._begin)
+        self._state = SessionState(services, snapshot, sessions)
         self.active_at = services.time()
         self._services = services
         self._resting = trio.Event()
@@ -114,7 +114,6 @@ class Session:
             for pending in list(self._pending.values()):
                 self._answer(pending, self._unavailable(pending))
             self._ended.set()
-            del self._state.begin  # leads back here: history would live until a full collection
 
     async def _serve(self, *, resumes: bool) -> None:
         async with trio.open_nursery() as nursery:
@@ -188,6 +187,7 @@ class Session:
         try:
             await self._put_files_back(pending)
             result = handle(self._state, pending)
+            self._run_begun()
         except RejectionError as rejection:
             await self._reject(pending, rejection)
         except NobodyWaits as answer:
@@ -250,20 +250,24 @@ class Session:
     def _recover(self, *, resumes: bool) -> None:
         snapshot = self.outbox.settle()
         why = resume(self._state) if resumes else DAEMON_STOPPED
-        if self._state.turn:
+        if why is None:
+            self._run_begun()
             return
         if found := recovery_of(snapshot, self._services.new_id, why):
             self.outbox.put(*found.of_turn, turn_id=found.turn_id)
             self.outbox.put(*found.of_session)
             self._state.queue.restore(self.outbox.settle().queue)
 
-    def _begin(self, turn: ActiveTurn, history: History) -> None:
-        self._state.turn = turn
+    def _run_begun(self) -> None:
+        """Run the turn that a handler has begun, if it has."""
+        begun = self._state.take_begun()
+        if begun is None:
+            return
         self._resting = trio.Event()
         assert self._nursery is not None
-        self._nursery.start_soon(self._run_turn, turn, history)
-        if turn.titling:
-            self._nursery.start_soon(turn.titling.run)
+        self._nursery.start_soon(self._run_turn, *begun)
+        if begun.turn.titling:
+            self._nursery.start_soon(begun.turn.titling.run)
 
     async def _run_turn(self, turn: ActiveTurn, history: History) -> None:
         await turn.run(history)

@@ -211,7 +211,7 @@ def _start_turn(
     bodies += warning_of_trust(state.services, snapshot.workspace, state.projects_told)
     bodies += _warning_of_refused(state, frozen.refused)
     state.put(pending, *bodies, turn_id=context.turn_id)
-    turn = ActiveTurn(frozen, run_turn, state.hands, titling=titling, sub_agent_run=sub_agent_run)
+    turn = ActiveTurn(frozen, run_turn, state.parts, titling=titling, sub_agent_run=sub_agent_run)
     state.begin(turn, history)
     return context.turn_id
 
@@ -287,7 +287,7 @@ def _revert(state: SessionState, op: Revert, pending: Pending) -> AnyResult:
         before_turn=op.turn_id,
         before_step=op.step or 0,
     )
-    state.hands.files.told.clear()
+    state.parts.files.told.clear()
     state.put(pending, reverted, *files_kept(pending.files))
     return pending.files
 
@@ -309,7 +309,7 @@ def _start_without_input(
     bodies = (TurnStarted(frozen.context.shown()), StatusChanged("busy"))
     state.put(pending, *bodies, turn_id=frozen.context.turn_id)
     history = History(snapshot.items, snapshot.pruned)
-    state.begin(ActiveTurn(frozen, main, state.hands, steerable=False), history)
+    state.begin(ActiveTurn(frozen, main, state.parts, steerable=False), history)
     return Started(frozen.context.turn_id)
 
 

@@ -18,6 +18,9 @@ from tiller_protocol.events import RequestOpened, RequestResolved, StatusChanged
 from tiller_protocol.items import Request, Resolution
 from tiller_protocol.settings import Rule
 
+IsAllowed = Callable[[], bool]
+"""Whether the rules, as they are now, allow what a request asks about."""
+
 
 class Reply(Struct, frozen=True):
     """How a request was resolved; `text` is feedback or the answer, `by` the frontend's name."""
@@ -42,6 +45,7 @@ class NobodyWaits(Exception):
 class _Waiter:
     request: Request
     turn_id: str
+    is_allowed: IsAllowed
     answered: trio.Event = field(default_factory=trio.Event)
     reply: Reply = CANCELLED
 
@@ -74,12 +78,12 @@ class OpenRequests:
     def __contains__(self, request_id: str) -> bool:
         return request_id in self._waiters
 
-    async def ask(self, request: Request, turn_id: str) -> Reply:
-        """Open `request` and wait for its answer.
+    async def ask(self, request: Request, turn_id: str, is_allowed: IsAllowed) -> Reply:
+        """Open `request` and wait for its answer, or until `reconsider` finds it allowed.
 
         When cancelled the request stays open in the log: whoever closes the turn resolves it.
         """
-        waiter = self._waiters[request.id] = _Waiter(request, turn_id)
+        waiter = self._waiters[request.id] = _Waiter(request, turn_id, is_allowed)
         self._open_in_log(request, turn_id)
         try:
             await waiter.answered.wait()
@@ -130,10 +134,10 @@ class OpenRequests:
                 self._resolve(waiter, CANCELLED)
                 self._show_status(turn_id)
 
-    def reconsider(self, is_allowed: Callable[[Request], bool]) -> None:
-        """Resolve open requests that `is_allowed` by the rules there are now, without asking."""
+    def reconsider(self) -> None:
+        """Resolve the open requests that the rules allow by now."""
         for waiter in self._open():
-            if is_allowed(waiter.request):
+            if waiter.is_allowed():
                 self._resolve(waiter, Reply("always"))
                 self._show_status(waiter.turn_id)
 

@@ -39,10 +39,10 @@ def may_be_resumed(snapshot: Snapshot) -> bool:
     return any(isinstance(item, UserMessage) for item in snapshot.items[begin : begin + 1])
 
 
-def resume(state: SessionState) -> ErrorInfo:
-    """Let the open turn of a session that was just loaded go on, if there is one that can.
+def resume(state: SessionState) -> ErrorInfo | None:
+    """Begin the open turn of a session that was just loaded again, if it can be resumed.
 
-    Returns why it can't, and has then put nothing.
+    Returns None when it was begun; otherwise why it can't be, and nothing was put.
     """
     services, snapshot = state.services, state.outbox.settle()
     turn = snapshot.turn
@@ -60,5 +60,5 @@ def resume(state: SessionState) -> ErrorInfo:
     if lost is not None:
         state.outbox.put(BackgroundChanged(lost))
     snapshot = state.outbox.settle()
-    state.begin(ActiveTurn(frozen, run_turn, state.hands), History(snapshot.items, snapshot.pruned))
-    return DAEMON_STOPPED
+    state.begin(ActiveTurn(frozen, run_turn, state.parts), History(snapshot.items, snapshot.pruned))
+    return None

@@ -1,11 +1,11 @@
 """What a session holds between two ops. Handlers change it; the loop and the turn work on it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import trio
 
-from tiller_daemon.session.active_turn import ActiveTurn, Hands
+from tiller_daemon.session.active_turn import ActiveTurn, SessionParts
 from tiller_daemon.session.background import Background
 from tiller_daemon.session.mailbox import InputQueue
 from tiller_daemon.session.outbox import Outbox
@@ -41,8 +41,15 @@ class Pending:
     answer: AnyAnswer | None = None
 
 
+class BegunTurn(NamedTuple):
+    """A turn that is to run, and the history that it continues."""
+
+    turn: ActiveTurn
+    history: History
+
+
 class SessionState:
-    """The state of one loaded session. `begin` makes a turn run; the actor sets it.
+    """The state of one loaded session.
 
     `servers_told` are the MCP servers of which it was said that they can't be used;
     `told_of_problem` is what was last said of a configuration that can't be read, and
@@ -56,14 +63,13 @@ class SessionState:
         services: Services,
         snapshot: Snapshot,
         sessions: Sessions,
-        begin: Callable[[ActiveTurn, History], None],
     ) -> None:
         self.services = services
         self.outbox = Outbox(snapshot, services.log, services.publish, services.time)
         self.queue = InputQueue(snapshot.queue)
         self.requests = OpenRequests(self.outbox)
         self.background = Background(self.outbox, services.time)
-        self.hands = Hands(
+        self.parts = SessionParts(
             services,
             self.outbox,
             self.queue,
@@ -78,7 +84,17 @@ class SessionState:
         self.projects_told: set[str] = set()
         self.refused_told: set[str] = set()
         self.turn: ActiveTurn | None = None
-        self.begin = begin
+        self._begun: BegunTurn | None = None
+
+    def begin(self, turn: ActiveTurn, history: History) -> None:
+        """Make this the session's turn; the actor runs it as soon as the handler has returned."""
+        self.turn = turn
+        self._begun = BegunTurn(turn, history)
+
+    def take_begun(self) -> BegunTurn | None:
+        """Return the turn that was begun and does not run yet, once."""
+        begun, self._begun = self._begun, None
+        return begun
 
     def put(self, pending: Pending, *bodies: AnyBody, turn_id: str | None = None) -> None:
         """Put events that `pending` causes."""

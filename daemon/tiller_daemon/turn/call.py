@@ -29,16 +29,16 @@ async def run_call(prepared: PreparedCall, ports: Ports) -> ToolCall:
     if prepared.effect == "write":
         await ports.committed()
     try:
-        result = await ports.tools.run(prepared, _live_output(call.id, ports))
+        result = await prepared.run(_live_output(call.id, ports))
         return _with_result(call, result, ports.time())
     except ToolFailure as failure:
         return _with_error(call, "failed", str(failure), ports.time())
 
 
 async def run_stopped_call(prepared: PreparedCall, first: ToolCall, ports: Ports) -> ToolCall:
-    """Run a call again that was stopped when it wanted to write, if the user lets it.
+    """Run a stopped call again if the user approves, and return it with its last result.
 
-    `first` is what it came to; nobody has been told yet.
+    `first` is the call with its first result, which has not been announced yet.
     """
 
     async def begin() -> None:
@@ -46,8 +46,7 @@ async def run_stopped_call(prepared: PreparedCall, first: ToolCall, ports: Ports
         await ports.committed()
 
     try:
-        output = _live_output(first.id, ports)
-        result = await ports.tools.run_stopped(prepared, begin, output)
+        result = await prepared.run_again(begin, _live_output(first.id, ports))
         return _with_result(first, result, ports.time())
     except ToolFailure as failure:
         return _with_error(first, "failed", str(failure), ports.time())

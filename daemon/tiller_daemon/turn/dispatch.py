@@ -71,10 +71,10 @@ class Calls:
         if self._closed:
             return
         prepared = self._ports.tools.prepare(call)
-        if not isinstance(prepared, PreparedCall):
+        if isinstance(prepared, Refusal):
             return
         self._closed = prepared.effect == "write"
-        if not repeats and self._ports.tools.may_begin_early(prepared):
+        if not repeats and prepared.may_begin_early:
             self._forget = self._forget or self._ports.tools.remember()
             begun = self._begun[call.id] = _Early()
             self._tasks.start_soon(self._run_early, prepared, begun)
@@ -89,8 +89,6 @@ class Calls:
         if self._forget:
             self._forget()
         self._forget = None
-        for _, ended in self._stopped:
-            self._ports.tools.forget_stopped(ended)
         self._stopped.clear()
         self._offered.clear()
         self._kept = []
@@ -136,7 +134,7 @@ class Calls:
     async def _run_early(self, prepared: PreparedCall, early: _Early) -> None:
         with early.scope:
             ended = await run_call(prepared, self._ports)
-            if self._ports.tools.was_stopped(ended):
+            if prepared.was_stopped:
                 self._stopped.append((prepared, ended))
             elif self._kept is None:
                 await self._complete([ended])
@@ -157,8 +155,6 @@ class Calls:
         """The calls that wanted to write, with the results they have."""
         left = [ended for _, ended in self._stopped]
         self._stopped.clear()
-        for ended in left:
-            self._ports.tools.forget_stopped(ended)
         return left
 
     async def _early_ended(self) -> None:
@@ -177,11 +173,11 @@ class Calls:
         while waiting:
             call, repeats = waiting[0]
             prepared = self._ports.tools.prepare(call)
-            alone = isinstance(prepared, PreparedCall) and prepared.effect == "write"
+            alone = not isinstance(prepared, Refusal) and prepared.effect == "write"
             if alone and (group or busy):
                 break
             waiting.popleft()
-            known = prepared.call if isinstance(prepared, PreparedCall) else call
+            known = call if isinstance(prepared, Refusal) else prepared.call
             group.append(_Candidate(known, prepared, repeats))
             if alone:
                 break
@@ -207,23 +203,25 @@ class Calls:
         return bool(rejections)
 
     async def _run_one(self, candidate: _Candidate) -> Refusal | None:
+        prepared = await self._permit(candidate)
+        if isinstance(prepared, Refusal):
+            await self._complete([refuse_call(candidate.call, prepared)])
+            return prepared
+        ended = await run_call(prepared, self._ports)
+        if prepared.was_stopped:
+            self._stopped.append((prepared, ended))
+            return None
+        await self._complete([ended])
+        rejected = ended.error_kind == "denied"
+        return Refusal("denied", ended.output, ends_turn=True) if rejected else None
+
+    async def _permit(self, candidate: _Candidate) -> PreparedCall | Refusal:
         call, prepared, repeats = candidate
-        refusal = await self._ports.tools.permit_repetition(call) if repeats else None
-        if refusal is None and isinstance(prepared, PreparedCall):
-            refusal = await self._ports.tools.permit(prepared)
-            if refusal is None:
-                ended = await run_call(prepared, self._ports)
-                if self._ports.tools.was_stopped(ended):
-                    self._stopped.append((prepared, ended))
-                    return None
-                await self._complete([ended])
-                rejected = ended.error_kind == "denied"
-                return Refusal("denied", ended.output, ends_turn=True) if rejected else None
-        elif refusal is None and isinstance(prepared, Refusal):
-            refusal = prepared
-        if refusal is not None:
-            await self._complete([refuse_call(call, refusal)])
-        return refusal
+        if repeats and (refusal := await self._ports.tools.permit_repetition(call)):
+            return refusal
+        if isinstance(prepared, Refusal):
+            return prepared
+        return await prepared.permit() or prepared
 
     async def _complete(self, calls: Sequence[ToolCall]) -> None:
         """Put results into history and say them."""

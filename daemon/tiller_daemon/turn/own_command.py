@@ -5,7 +5,7 @@ import msgspec
 from tiller_daemon.turn.call import completion, note_changes, refuse_call, run_call
 from tiller_daemon.turn.context import Ending, TurnContext
 from tiller_daemon.turn.history import History
-from tiller_daemon.turn.ports import Ports, PreparedCall
+from tiller_daemon.turn.ports import Ports, Refusal
 from tiller_protocol.events import ItemStarted
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import ToolCall
@@ -44,10 +44,10 @@ class OwnCommand:
         history.add(call)
         await ports.emit(ItemStarted(call))
         prepared = ports.tools.prepare(call)
-        if isinstance(prepared, PreparedCall):
-            ended = await run_call(prepared, ports)
-        else:
+        if isinstance(prepared, Refusal):
             ended = refuse_call(call, prepared)
+        else:
+            ended = await run_call(prepared, ports)
         history.replace(ended)
         await ports.emit(*completion(ended))
         await note_changes(history, ports)

@@ -6,7 +6,7 @@ database or HTTP client.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -16,6 +16,9 @@ from tiller_daemon.turn.budget import Spent
 from tiller_protocol.events import AnyBody
 from tiller_protocol.items import Effect, Patch, QueuedInput, ToolCall, ToolErrorKind, Usage
 from tiller_protocol.settings import FollowUps
+
+Output = Callable[[str], Awaitable[None]]
+"""Takes a piece of live output."""
 
 
 class Emit(Protocol):
@@ -52,14 +55,6 @@ class Mailbox(Protocol):
         ...
 
 
-class PreparedCall(Struct, frozen=True):
-    """A call whose tool exists and whose arguments are valid. `work` is the runtime's own."""
-
-    call: ToolCall
-    effect: Effect
-    work: Any
-
-
 class Refusal(Struct, frozen=True):
     """A call that does not run, and what the model is told. A user's no ends the turn."""
 
@@ -68,53 +63,62 @@ class Refusal(Struct, frozen=True):
     ends_turn: bool = False
 
 
-class ToolRuntime(Protocol):
-    """Finds, permits and runs tools."""
+class PreparedCall(Protocol):
+    """One tool call whose tool exists and whose arguments are valid.
 
-    def prepare(self, call: ToolCall) -> PreparedCall | Refusal:
-        """Find the tool and validate the arguments; pure but for looking at paths."""
+    Its stages: `permit`, `run`, and `run_again` for one that `was_stopped`.
+    """
+
+    @property
+    def call(self) -> ToolCall:
+        """The call, with its title and the name under which its tool is known."""
         ...
 
-    def may_begin_early(self, prepared: PreparedCall) -> bool:
-        """Whether nobody need be asked, nor would notice that it ran and was dropped again."""
+    @property
+    def effect(self) -> Effect:
+        """Whether it only reads, and may run beside other calls."""
+        ...
+
+    @property
+    def may_begin_early(self) -> bool:
+        """Whether it needs no question, and can be dropped and made again unnoticed."""
+        ...
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether its enclosure stopped it because it wanted to write, though it seemed to read."""
+        ...
+
+    async def permit(self) -> Refusal | None:
+        """Ask the policy, and the user when the policy says so; None when it may run."""
+        ...
+
+    async def run(self, output: Output) -> ToolResult:
+        """Run it; raises `ToolFailure`. Cancellation leaves no process behind."""
+        ...
+
+    async def run_again(self, begin: Callable[[], Awaitable[None]], output: Output) -> ToolResult:
+        """Ask whether a stopped call may write. If so await `begin` and run it again.
+
+        Returns the first result if it may not. No other call may run meanwhile. Raises
+        `ToolFailure`.
+        """
+        ...
+
+
+class ToolRuntime(Protocol):
+    """The tools of a turn."""
+
+    def prepare(self, call: ToolCall) -> PreparedCall | Refusal:
+        """Find the tool and validate the arguments; changes nothing, but looks at paths."""
         ...
 
     def remember(self) -> Callable[[], None]:
-        """Return what forgets all that calls noted from now on, such as which file was read."""
-        ...
-
-    async def permit(self, prepared: PreparedCall) -> Refusal | None:
-        """Ask the policy, and the user when the policy says so."""
+        """Return a function that forgets what calls note from now on, such as files they read."""
         ...
 
     async def permit_repetition(self, call: ToolCall) -> Refusal | None:
-        """Ask whether a call that goes in circles may go on."""
-        ...
-
-    async def run(
-        self, prepared: PreparedCall, output: Callable[[str], Awaitable[None]]
-    ) -> ToolResult:
-        """Run the call; raises `ToolFailure`. Cancellation leaves no process behind."""
-        ...
-
-    def was_stopped(self, call: ToolCall) -> bool:
-        """Whether a call that only seemed to read wanted to write, and was stopped."""
-        ...
-
-    def forget_stopped(self, call: ToolCall) -> None:
-        """Leave a stopped call at its result."""
-        ...
-
-    async def run_stopped(
-        self,
-        prepared: PreparedCall,
-        begin: Callable[[], Awaitable[None]],
-        output: Callable[[str], Awaitable[None]],
-    ) -> ToolResult:
-        """Ask whether a stopped call may write, and run it again if so, after `begin`.
-
-        No other call may run meanwhile. Raises `ToolFailure`.
-        """
+        """Ask whether a call that repeats itself may go on."""
         ...
 
 

@@ -60,7 +60,7 @@ class Enclosing:
 
     @property
     def is_read_only_agent(self) -> bool:
-        """Whether the turn's agent only looks."""
+        """Whether the agent of the turn only reads."""
         return self.context.permissions.read_only
 
     def session_may_more(self, result: ToolResult) -> bool:

@@ -1,111 +1,77 @@
-"""Escalation: a command that its enclosure stopped runs again in a looser one, if the user says so.
+"""Escalation: a command that its enclosure stopped runs again in a looser one, if the user agrees.
 
-The model has no say in it: no argument of a call asks for this. One that only seemed to read and
-wanted to write is offered the session's enclosure, any other one the outside.
+The model has no say: no argument of a call asks for this. A command that seemed to read and wanted
+to write is offered the session's enclosure; any other one is offered to run outside.
 """
 
-import dataclasses
-from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
 from msgspec import structs
 
 from tiller_daemon.policy.rules import BUILT_IN
-from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, judge_line
+from tiller_daemon.policy.shell.enclosures import judge_line
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.session.calls.command_reach import unsandboxed_requirement
 from tiller_daemon.session.calls.enclosing import Enclosing
 from tiller_daemon.session.calls.permission import Permission, one_line
-from tiller_daemon.tools.base import Requirement, ToolEnvironment, ToolResult
+from tiller_daemon.tools.base import Requirement, ToolResult
 from tiller_protocol.items import ToolCall
 
-RAN_OUTSIDE = "[It failed in the sandbox. The user let it run again without. What it printed then:]"
-RAN_AGAIN = "[Its sandbox stopped it. The user let it do more. What it printed then:]"
-DECLINED = "[The user was asked to let it {what}, and did not.{said}]"
+RAN_OUTSIDE = "[It failed in the sandbox. The user let it run again outside. What it printed then:]"
+RAN_AGAIN = "[The sandbox stopped it. The user let it do more. What it printed then:]"
+DECLINED = "[The user was asked to let it {what} and declined.{said}]"
 
-RunTool = Callable[[ToolEnvironment], Awaitable[ToolResult]]
+
+class Offered(NamedTuple):
+    """Where a stopped command runs again, None for nowhere; and its result so far."""
+
+    enclosure: Enclosure | None
+    result: ToolResult
 
 
 class Escalation:
-    """Of one turn: when the user has declined once, they are not asked again in it."""
+    """The escalations of one turn. Once the user has declined, the turn asks for no more."""
 
     def __init__(self, permission: Permission, enclosing: Enclosing) -> None:
         self._permission = permission
         self._enclosing = enclosing
         self._declined = False
-        self._stopped: dict[str, ToolResult] = {}
 
-    async def run(
-        self, call: ToolCall, commands: Sequence[str], environment: ToolEnvironment, run: RunTool
-    ) -> ToolResult:
-        """Run a call; again, outside, when its enclosure stopped it and the user agrees.
+    async def offer(
+        self, call: ToolCall, need: Requirement, tried: Enclosure, result: ToolResult
+    ) -> Offered:
+        """Ask whether a command that was stopped in `tried` may run in a looser enclosure.
 
-        `commands` is the command line that it runs, if any, as often as it needs a permission. One
-        that only reads is not asked about here, as others run beside it: see `was_stopped`.
+        `need` is the permission to run its command line.
         """
-        result = await run(environment)
-        confined = environment.confined
-        if confined is None or not result.stopped_by or not commands:
-            return result
-        if confined.enclosure is Enclosure.READ_ONLY:
-            self._stopped[call.id] = result
-            return result
         if self._declined:
-            return result
-        command = commands[0]
-        if confined.enclosure is Enclosure.BUILD and self._enclosing.session_may_more(result):
-            return await self._run_in_session(call, command, environment, run, result)
-        title = one_line(
-            f"The sandbox stopped it: {result.stopped_by}. Run again outside: {command}"
-        )
-        reply = await self._permission.offer(call, unsandboxed_requirement(command, title))
+            return Offered(None, result)
+        (command,) = need.subjects
+        if tried is Enclosure.BUILD and self._enclosing.session_may_more(result):
+            enclosure, what = Enclosure.SESSION, "do more than build"
+            title = f"It wanted more than a build ({result.stopped_by}). Let it: {command}"
+            wanted = structs.replace(need, title=one_line(title))
+        else:
+            enclosure, what = Enclosure.OUTSIDE, "run outside the sandbox"
+            title = f"The sandbox stopped it: {result.stopped_by}. Run again outside: {command}"
+            wanted = unsandboxed_requirement(command, one_line(title))
+        reply = await self._permission.offer(call, wanted)
         if reply is None:
-            return result
+            return Offered(None, result)
         if reply.resolution in ("once", "always"):
-            result = await run(dataclasses.replace(environment, confined=None))
-            return structs.replace(result, output=f"{RAN_OUTSIDE}\n{result.output}")
-        return self._decline(result, "run outside of the sandbox", reply.text)
-
-    async def _run_in_session(
-        self,
-        call: ToolCall,
-        command: str,
-        environment: ToolEnvironment,
-        run: RunTool,
-        result: ToolResult,
-    ) -> ToolResult:
-        """A build that wanted what only the session's own enclosure has."""
-        title = one_line(f"It wanted more than a build ({result.stopped_by}). Let it: {command}")
-        need = structs.replace(_requirement_of(environment.requirements), title=title)
-        reply = await self._permission.offer(call, need)
-        if reply is None:
-            return result
-        if reply.resolution not in ("once", "always"):
-            return self._decline(result, "do more than build", reply.text)
-        enclosed = await self._enclosing.enclose(Enclosure.SESSION, environment.requirements)
-        result = await run(dataclasses.replace(environment, confined=enclosed.confined))
-        return structs.replace(result, output=f"{RAN_AGAIN}\n{result.output}")
-
-    def was_stopped(self, call: ToolCall) -> bool:
-        """Whether a call ran where nothing can be written, and was stopped there."""
-        return call.id in self._stopped
-
-    def forget(self, call: ToolCall) -> None:
-        """Leave a stopped call at that."""
-        self._stopped.pop(call.id, None)
+            return Offered(enclosure, result)
+        return Offered(None, self._decline(result, what, reply.text))
 
     async def permit_writing(
-        self, call: ToolCall, requirements: Sequence[Requirement]
+        self, call: ToolCall, need: Requirement, result: ToolResult
     ) -> ToolResult | None:
-        """Ask whether a stopped call may run where it can write; its result as it is, if not."""
-        result = self._stopped.pop(call.id)
-        need = next(
-            need
-            for need in requirements
-            if need.kind == "command" and need.permission != UNSANDBOXED
-        )
+        """Ask whether a command that only seemed to read may write; None when it may.
+
+        Otherwise returns the result to keep.
+        """
         (command,) = need.subjects
+        # With no enclosure for unasked commands, the verdict is what rules alone allow.
         rules = (*BUILT_IN, *self._enclosing.rules())
-        # Asked where nothing runs unasked, the policy says what rules allow by themselves.
         verdict = judge_line(command, need.permission, rules, None)
         mode = self._enclosing.context.permissions.sandbox.mode
         if mode == "read_only" or verdict.action == "deny" or self._enclosing.is_read_only_agent:
@@ -123,11 +89,5 @@ class Escalation:
     def _decline(self, result: ToolResult, what: str, text: str) -> ToolResult:
         self._declined = True
         said = f" They said: {text}" if text else ""
-        return structs.replace(
-            result, output=f"{result.output}\n{DECLINED.format(what=what, said=said)}"
-        )
-
-
-def _requirement_of(requirements: Sequence[Requirement]) -> Requirement:
-    """What a call needs to run its command."""
-    return next(n for n in requirements if n.kind == "command" and n.permission != UNSANDBOXED)
+        note = DECLINED.format(what=what, said=said)
+        return structs.replace(result, output=f"{result.output}\n{note}")

@@ -1,10 +1,13 @@
-"""The user's leave for a call, and the user's answer to a question: what policy and people say."""
+"""Permission for a call, by rules or by the user; and the user's answer to a tool's question."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from tiller_daemon.policy.rules import Verdict, decide, patterns_of_always
-from tiller_daemon.session.requests import Reply
+from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_leave
+from tiller_daemon.session.requests import IsAllowed, Reply
 from tiller_daemon.tools.base import Requirement, ToolFailure, UserAnswer
 from tiller_daemon.turn.ports import Refusal
 from tiller_protocol.items import Request, RequestKind, ToolCall
@@ -24,19 +27,17 @@ NOBODY_THERE = (
 
 @dataclass(frozen=True)
 class Permission:
-    """Decides about the calls of one turn, and asks whoever is attached.
-
-    `rules` returns the rules as they are now: a grant of the user counts at once. `ask` shows a
-    request and returns when it is resolved.
-    """
+    """Decides about the calls of one turn, and asks the user through any attached frontend."""
 
     approve: Approve
     rules: Callable[[], tuple[Rule, ...]]
-    ask: Callable[[Request], Awaitable[Reply]]
+    """The rules as they are now: what the user grants counts at once."""
+    ask: Callable[[Request, IsAllowed], Awaitable[Reply]]
+    """Opens a request and returns how it was resolved; see `OpenRequests.ask`."""
     new_id: Callable[[], str]
 
     def verdict(self, requirements: tuple[Requirement, ...]) -> Verdict:
-        """What the rules say of a call with these needs."""
+        """Return what the rules decide about a call with these requirements."""
         return decide(requirements, self.rules(), self.approve)
 
     async def obtain(
@@ -48,7 +49,8 @@ class Permission:
     ) -> Refusal | None:
         """Return why the call may not run, if so; asks the user when the rules say so.
 
-        After an answer `is_as_judged` says whether what was asked about is still what would run.
+        Time passes until the answer: `is_as_judged` checks that the call still does what the user
+        was asked about.
         """
         verdict = self.verdict(requirements)
         if verdict.action == "allow":
@@ -56,27 +58,31 @@ class Permission:
         if verdict.action == "deny":
             return Refusal("denied", f"denied: {verdict.reason}")
         need = next(need for need in requirements if need.permission == verdict.permission)
-        answer = await self.ask(self._request(call, kind, need, requirements))
+        request = self._request(call, kind, need, requirements)
+        answer = await self.ask(request, lambda: self._is_allowed(requirements))
         if answer.resolution in ("once", "always"):
             return None if is_as_judged() else Refusal("failed", CHANGED_MEANWHILE)
         said = f" They said: {answer.text}" if answer.text else ""
         return Refusal("denied", f"The user rejected this call.{said}", ends_turn=True)
 
     async def offer(self, call: ToolCall, need: Requirement) -> Reply | None:
-        """Ask about what no rule but one of that very name allows; None when nobody is to be asked.
+        """Ask about something only an explicit rule can allow; None when the user is not asked.
 
-        That is so when the session asks no one or consents to all, and when a rule denies it.
+        The user is not asked when the session asks no one or consents to everything, nor when a
+        rule denies it.
         """
         if self.approve != "ask" or self.verdict((need,)).action == "deny":
             return None
         return await self.ask_about(call, need)
 
     async def ask_about(self, call: ToolCall, need: Requirement) -> Reply:
-        """Ask the user about a need, whatever the rules say of it."""
-        return await self.ask(self._request(call, "approval", need, (need,)))
+        """Ask the user about one requirement, whatever enclosure would run it unasked."""
+        request = self._request(call, "approval", need, (need,))
+        by_rules = structs.replace(need, most_unasked=None)
+        return await self.ask(request, lambda: self._is_allowed((by_rules,)))
 
     async def put_question(self, call: ToolCall, text: str, choices: tuple[str, ...]) -> UserAnswer:
-        """Ask what a tool wants to know; raises `ToolFailure` when the session asks no one."""
+        """Put a tool's question to the user; raises `ToolFailure` when the session asks no one."""
         if self.approve == "never":
             raise ToolFailure(NOBODY_THERE)
         title = one_line(text)
@@ -84,10 +90,19 @@ class Permission:
         request = Request(
             self.new_id(), "question", title, item_id=call.id, detail=detail, choices=choices
         )
-        answer = await self.ask(request)
+        answer = await self.ask(request, lambda: False)
         if answer.resolution == "answer":
             return UserAnswer(answer.text)
         return UserAnswer(None, answer.text)
+
+    def _is_allowed(self, requirements: tuple[Requirement, ...]) -> bool:
+        """Whether rules that the user granted meanwhile make the question needless."""
+        outside = [need for need in requirements if need.permission == UNSANDBOXED]
+        commands = [command for need in outside for command in need.subjects]
+        if not all(may_leave(command, self.rules()) for command in commands):
+            return False
+        others = [need for need in requirements if need not in outside]
+        return decide(others, self.rules(), "ask").action == "allow"
 
     def _request(
         self,
@@ -96,8 +111,8 @@ class Permission:
         need: Requirement,
         requirements: tuple[Requirement, ...],
     ) -> Request:
-        """A request about one of the needs of a call, with all of what the call would do."""
-        told = need if need.detail else next((one for one in requirements if one.detail), need)
+        """Return a request about one requirement, with the detail of the whole call."""
+        shown = need if need.detail else next((one for one in requirements if one.detail), need)
         return Request(
             id=self.new_id(),
             kind=kind,
@@ -106,8 +121,8 @@ class Permission:
             permission=need.permission,
             subjects=need.subjects,
             always=patterns_of_always(need),
-            detail=told.detail,
-            detail_kind=told.detail_kind,
+            detail=shown.detail,
+            detail_kind=shown.detail_kind,
         )
 
 

@@ -64,8 +64,7 @@ class Sessions(Protocol):
 class Delegation:
     """The sub-agents of one turn."""
 
-    def __init__(self, owner: Owner, sessions: Sessions, default_budget: Budget) -> None:
-        self._owner = owner
+    def __init__(self, sessions: Sessions, default_budget: Budget) -> None:
         self._sessions = sessions
         self._default_budget = default_budget
         self._sub_agent_runs: list[SubAgentRun] = []
@@ -84,21 +83,22 @@ class Delegation:
                 sub_agent_run.turn.reconsider()
 
     def close(self) -> None:
-        """Let go of the turn, which has ended: in a ring with it, it would be kept for long."""
+        """Forget the runs: they refer to the turn, which has ended and is to be freed at once."""
         self._sub_agent_runs.clear()
-        del self._owner
 
-    async def run(self, item_id: str, prompt: str, agent: str, resume: str) -> ToolResult:
-        """Give `prompt` to a sub-agent and return its report; raises `ToolFailure`.
+    async def run(
+        self, owner: Owner, item_id: str, prompt: str, agent: str, resume: str
+    ) -> ToolResult:
+        """Give `prompt` to a sub-agent of `owner` and return its report; raises `ToolFailure`.
 
         On cancellation its turn is interrupted, and has ended when this returns.
         """
-        sub_agent_run = SubAgentRun(self._owner, self._inherited(), item_id)
+        sub_agent_run = SubAgentRun(owner, self._inherited(owner), item_id)
         self._sub_agent_runs.append(sub_agent_run)
         try:
             # Cancelled in here, a turn could start of which nobody knows.
             with trio.fail_after(START_S_MAX, shield=True):
-                await self._start(sub_agent_run, item_id, prompt, agent, resume)
+                await self._start(owner, sub_agent_run, prompt, agent, resume)
             await sub_agent_run.over.wait()
         except (RejectionError, LogError) as error:
             raise ToolFailure(f"No sub-agent was started: {error.message}") from error
@@ -107,9 +107,9 @@ class Delegation:
         return _report(sub_agent_run)
 
     async def _start(
-        self, sub_agent_run: SubAgentRun, item_id: str, prompt: str, agent: str, resume: str
+        self, owner: Owner, sub_agent_run: SubAgentRun, prompt: str, agent: str, resume: str
     ) -> None:
-        context, own_model = self._owner.context, self._own_model(agent)
+        context, own_model = owner.context, _has_model(owner, agent)
         model = None if own_model else sub_agent_run.inherited.model
         variant = None if own_model else sub_agent_run.inherited.variant or None
         if resume:
@@ -117,7 +117,7 @@ class Delegation:
         else:
             settings = Settings(agent=agent, model=model, variant=variant)
             session = await self._sessions.create_owned(
-                context.workspace, settings, context.session_id, item_id
+                context.workspace, settings, context.session_id, sub_agent_run.item_id
             )
         known = agent or session.snapshot.settings.agent or ""
         sub_agent_run.begin(session.snapshot.session_id, known)
@@ -130,22 +130,19 @@ class Delegation:
         )
         await session.run_sub_agent(sub_agent_run, prompt, overrides)
 
-    def _own_model(self, agent: str) -> bool:
-        return any(one.name == agent and one.has_model for one in self._owner.context.sub_agents)
-
-    def _inherited(self) -> Inherited:
-        context = self._owner.context
+    def _inherited(self, owner: Owner) -> Inherited:
+        context = owner.context
         return Inherited(
             permissions=context.permissions,
             depth=context.depth + 1,
             model=context.model.name,
             variant=context.model.variant,
-            budget=self._budget_left(),
+            budget=self._budget_left(owner),
         )
 
-    def _budget_left(self) -> Budget:
+    def _budget_left(self, owner: Owner) -> Budget:
         """What the turn and its session may still spend, the step that runs now counted."""
-        owner, budgets = self._owner, self._owner.context.budgets
+        budgets = owner.context.budgets
         turn = owner.open_turn()
         spent = Spent(
             turn.steps_ended + 1 + turn.delegated_steps,
@@ -158,6 +155,11 @@ class Delegation:
         if left is None or of_session is None:
             raise ToolFailure("No sub-agent was started: the budget of this turn is used up.")
         return least(least(left, of_session), self._default_budget)
+
+
+def _has_model(owner: Owner, agent: str) -> bool:
+    """Whether an agent names a model, and so does not take its owner's."""
+    return any(one.name == agent and one.has_model for one in owner.context.sub_agents)
 
 
 async def _bring_to_an_end(sub_agent_run: SubAgentRun) -> None:

@@ -103,7 +103,7 @@ class SubAgentRun:
         self.sums: SubAgent | None = None
         self.turn: WorkingTurn | None = None
         self._owner = owner
-        self._item_id = item_id
+        self.item_id = item_id
         self._others_before = owner.spent_by_others()
         self._own = SubAgent("", "")
         self._below: dict[str, SubAgent] = {}
@@ -152,7 +152,7 @@ class SubAgentRun:
         """Show the request where the sub-agent works for, under the call."""
         if self._told:
             title = f"{self._own.agent}: {request.title}"
-            self._owner.show(structs.replace(request, item_id=self._item_id, title=title))
+            self._owner.show(structs.replace(request, item_id=self.item_id, title=title))
 
     def hide(self, request_id: str, reply: Reply) -> None:
         """Say there how it was resolved."""
@@ -199,10 +199,10 @@ class SubAgentRun:
             )
         self.sums = sums
         if self._told:
-            self._owner.put(ToolCallUpdated(self._item_id, "running", sub_agent=sums))
+            self._owner.put(ToolCallUpdated(self.item_id, "running", sub_agent=sums))
 
     def _show_call(self, update: ToolCallUpdated) -> None:
         self._shown += 1
         if self._told and self._shown <= SHOWN_CALLS_MAX:
             line = f"{self._names.get(update.item_id, '')} {update.title}".strip()
-            self._owner.put(ItemDelta(self._item_id, "output", f"{line}\n"))
+            self._owner.put(ItemDelta(self.item_id, "output", f"{line}\n"))

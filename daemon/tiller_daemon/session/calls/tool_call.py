@@ -1,0 +1,325 @@
+"""One tool call: prepare, permit, run, conclude. It carries what it asked for from end to end."""
+
+import dataclasses
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import structlog
+import trio
+from msgspec import structs
+
+from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, seems_to_read
+from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.session.calls.command_reach import (
+    further_requirements,
+    requirements_without_sandbox,
+)
+from tiller_daemon.session.calls.enclosing import Enclosed, Enclosing
+from tiller_daemon.session.calls.environments import Environments
+from tiller_daemon.session.calls.escalation import RAN_AGAIN, RAN_OUTSIDE, Escalation
+from tiller_daemon.session.calls.permission import Permission, one_line
+from tiller_daemon.session.hooks import TurnHooks
+from tiller_daemon.tools.base import (
+    FileCheck,
+    Requirement,
+    Tool,
+    ToolEnvironment,
+    ToolFailure,
+    ToolResult,
+)
+from tiller_daemon.tools.nested_instructions import tell_instructions
+from tiller_daemon.tools.similar import did_you_mean
+from tiller_daemon.tools.task import RESUMED
+from tiller_daemon.turn.context import TurnContext
+from tiller_daemon.turn.ports import Output, Refusal
+from tiller_protocol.items import Effect, ToolCall
+
+log = structlog.get_logger()
+
+READ_ONLY = (
+    "denied: the agent {agent} only reads and changes nothing. It can run commands that only read; "
+    "leave out what writes, or end with what should be done by somebody else."
+)
+
+
+@dataclass(frozen=True)
+class TurnTools:
+    """What the calls of one turn share."""
+
+    context: TurnContext
+    permission: Permission
+    enclosing: Enclosing
+    escalation: Escalation
+    environments: Environments
+    hooks: TurnHooks
+
+    @property
+    def workspace(self) -> Path:
+        """Where the turn works."""
+        return Path(self.context.workspace)
+
+    def requirements_of(self, tool: Tool, arguments: Any) -> tuple[Requirement, ...]:  # noqa: ANN401
+        """Return the permissions that a call needs as files are now. Raises `ToolFailure`."""
+        requirements = tool.requirements(arguments, self.workspace)
+        requirements = (*requirements, *further_requirements(requirements, self.workspace))
+        if not _commands(requirements):
+            return requirements
+        most = self.enclosing.most_unasked
+        if self.enclosing.asks:
+            requirements = (
+                *requirements,
+                *requirements_without_sandbox(requirements, reads_are_held=most is not None),
+            )
+        if most and _runs_in_background(tool, arguments):
+            # A build's repositories are looked for when it has ended, and this one goes on.
+            most = Enclosure.READ_ONLY
+        return tuple(
+            structs.replace(need, most_unasked=most) if need.kind == "command" else need
+            for need in requirements
+        )
+
+    def effect_of(self, tool: Tool, requirements: tuple[Requirement, ...]) -> Effect:
+        """Return whether a call only reads."""
+        match tool.effect:
+            case "read" | "write":
+                return tool.effect
+            case "command":
+                commands = _commands(requirements)
+                enforced = self.enclosing.most_unasked is not None
+                reads = bool(commands) and enforced and all(map(seems_to_read, commands))
+            case "agent":
+                read_only = {agent.name for agent in self.context.sub_agents if agent.read_only}
+                agents = {subject for need in requirements for subject in need.subjects}
+                reads = self.context.permissions.read_only or agents <= read_only
+        return "read" if reads else "write"
+
+    def unknown_agent(self, requirements: tuple[Requirement, ...]) -> str:
+        """Return what to tell a model that named an agent that does not exist, else nothing."""
+        agents = {agent.name for agent in self.context.sub_agents}
+        named = [subject for need in requirements for subject in need.subjects]
+        unknown = next((name for name in named if name not in {*agents, RESUMED}), None)
+        if unknown is None:
+            return ""
+        near = did_you_mean(unknown, agents)
+        return f"There is no agent {unknown!r}.{near} Agents: {', '.join(sorted(agents))}."
+
+
+class PreparedToolCall:
+    """A call whose tool exists and whose arguments are valid. See `turn.ports.PreparedCall`."""
+
+    def __init__(
+        self,
+        turn: TurnTools,
+        tool: Tool,
+        arguments: Any,  # noqa: ANN401
+        requirements: tuple[Requirement, ...],
+        call: ToolCall,
+    ) -> None:
+        self._turn = turn
+        self._tool = tool
+        self._arguments = arguments
+        self._requirements = requirements
+        self._stopped: ToolResult | None = None
+        self.effect: Effect = turn.effect_of(tool, requirements)
+        self.call = structs.replace(
+            call, name=tool.name, effect=self.effect, title=_title(tool, requirements)
+        )
+
+    @property
+    def may_begin_early(self) -> bool:
+        """Whether it only reads, can be made again, and needs no question.
+
+        A hook would notice that it is made again.
+        """
+        if self._turn.hooks.watch(self._tool.name):
+            return False
+        if self.effect != "read" or not self._tool.repeatable(self._arguments):
+            return False
+        return self._turn.permission.verdict(self._requirements).action == "allow"
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether it seemed to read, ran where nothing can be written, and was stopped there."""
+        return self._stopped is not None
+
+    async def permit(self) -> Refusal | None:
+        """Ask the policy, then the user's hooks, then the user if the policy says so."""
+        turn = self._turn
+        if turn.context.permissions.read_only and self.effect != "read":
+            return Refusal("denied", READ_ONLY.format(agent=turn.context.agent))
+        action = turn.permission.verdict(self._requirements).action
+        if action == "ask" and (check := self._tool.check):
+            files = turn.environments.files
+            try:
+                await trio.to_thread.run_sync(check, self._arguments, turn.workspace, files)
+            except ToolFailure as failure:
+                return Refusal("failed", self._without_secrets(str(failure)))
+        if action != "deny" and (denied := await turn.hooks.before(self.call)):
+            return Refusal("denied", self._without_secrets(denied))
+        return await turn.permission.obtain(
+            self.call, "approval", self._requirements, self._is_as_judged
+        )
+
+    async def run(self, output: Output) -> ToolResult:
+        """Run it, then the user's hooks; every failure is a `ToolFailure`."""
+        hooks = self._turn.hooks
+        try:
+            result = await self._run(output)
+        except ToolFailure as failure:
+            more = await hooks.after(self.call, str(failure), failed=True)
+            raise ToolFailure(str(failure) + self._without_secrets(more)) from failure
+        after = partial(hooks.after, self.call, result.output, failed=result.failed)
+        more = await or_output(after, result, output)
+        return structs.replace(result, output=result.output + self._without_secrets(more))
+
+    async def run_again(self, begin: Callable[[], Awaitable[None]], output: Output) -> ToolResult:
+        """Ask whether a stopped call may write, and run it in the session's enclosure if so."""
+        first, self._stopped = self._stopped, None
+        assert first is not None
+        declined = await self._turn.escalation.permit_writing(self.call, self._command, first)
+        if declined:
+            return declined
+        await begin()
+        result = await self._run(output, Enclosure.SESSION)
+        return structs.replace(result, output=f"{RAN_AGAIN}\n{result.output}")
+
+    async def _run(self, output: Output, enclosure: Enclosure | None = None) -> ToolResult:
+        """Run the tool within its time limit, and add what the call broke or brought up."""
+        turn, tool = self._turn, self._tool
+        enclosed = await self._enclose(enclosure)
+        environment = turn.environments.make(
+            self.call, self._requirements, enclosed.confined, output
+        )
+        try:
+            check = await self._check_of_changes()
+            result = await self._run_tool(environment)
+            more = tell_instructions(self._requirements, environment)
+            more += await turn.enclosing.disable_new_repositories(enclosed)
+            if check:
+                more += await or_output(check.new_errors, result, environment.output)
+            return structs.replace(
+                result,
+                output=self._without_secrets(result.output + more),
+                diff=self._without_secrets(result.diff),
+            )
+        except ToolFailure as failure:
+            raise ToolFailure(self._without_secrets(str(failure))) from failure
+        except trio.TooSlowError:
+            raise ToolFailure(
+                f"{tool.name} was stopped after its time limit of {tool.timeout_s:g} s."
+            ) from None
+        except Exception as error:
+            log.exception("tool_crashed", tool=tool.name, call_id=self.call.id)
+            raise ToolFailure(
+                f"{tool.name} failed because of a bug in it: {type(error).__name__}: {error}"
+            ) from error
+
+    async def _run_tool(self, environment: ToolEnvironment) -> ToolResult:
+        """Run the tool; again in a looser enclosure if this one stopped it and the user agrees.
+
+        A call that only reads is not asked about here, as others run beside it: see `run_again`.
+        """
+        result = await self._attempt(environment)
+        confined = environment.confined
+        if confined is None or not result.stopped_by or not self._commands:
+            return result
+        if confined.enclosure is Enclosure.READ_ONLY:
+            self._stopped = result
+            return result
+        offered = await self._turn.escalation.offer(
+            self.call, self._command, confined.enclosure, result
+        )
+        if offered.enclosure is None:
+            return offered.result
+        if offered.enclosure is Enclosure.OUTSIDE:
+            note, looser = RAN_OUTSIDE, Enclosed(None)
+        else:
+            note = RAN_AGAIN
+            looser = await self._turn.enclosing.enclose(offered.enclosure, self._requirements)
+        result = await self._attempt(dataclasses.replace(environment, confined=looser.confined))
+        return structs.replace(result, output=f"{note}\n{result.output}")
+
+    async def _attempt(self, environment: ToolEnvironment) -> ToolResult:
+        with trio.fail_after(self._tool.timeout_s):
+            return await self._tool.run(self._arguments, environment)
+
+    async def _enclose(self, enclosure: Enclosure | None) -> Enclosed:
+        """Make the enclosure: none for the user's own command, nor for other tools."""
+        turn = self._turn
+        if not self._commands or self.call.by_user:
+            return Enclosed(None)
+        if enclosure is None:
+            enclosure = turn.enclosing.enclosure_of(self._requirements)
+            if turn.context.permissions.read_only:
+                enclosure = Enclosure.READ_ONLY
+        lasting = _runs_in_background(self._tool, self._arguments)
+        return await turn.enclosing.enclose(enclosure, self._requirements, lasting=lasting)
+
+    async def _check_of_changes(self) -> FileCheck | None:
+        """Note how files are that the tool will change; which ones a command will is unknown."""
+        if self._tool.effect != "write":
+            return None
+        root, files = to_be_written(self._requirements, self._turn.workspace)
+        diagnostics = self._turn.environments.diagnostics
+        return await diagnostics.before_change(root, files) if files else None
+
+    def _is_as_judged(self) -> bool:
+        """Whether the call still needs the permissions that the user was asked about."""
+        return self._turn.requirements_of(self._tool, self._arguments) == self._requirements
+
+    @property
+    def _commands(self) -> list[str]:
+        return _commands(self._requirements)
+
+    @property
+    def _command(self) -> Requirement:
+        """The permission to run the command line, for a call that has one."""
+        return next(
+            need
+            for need in self._requirements
+            if need.kind == "command" and need.permission != UNSANDBOXED
+        )
+
+    def _without_secrets(self, text: str) -> str:
+        return self._turn.environments.without_secrets(text)
+
+
+async def or_output(more: Callable[[], Awaitable[str]], result: ToolResult, output: Output) -> str:
+    """Return `more`; if that is interrupted, send the result that there is as live output.
+
+    The work has been done: the model has to know about it although the call counts as aborted.
+    """
+    try:
+        return await more()
+    except BaseException:
+        await output(result.output)
+        raise
+
+
+def to_be_written(
+    requirements: tuple[Requirement, ...], workspace: Path
+) -> tuple[Path, list[Path]]:
+    """Return the workspace, links followed, and the files in it that a call will write."""
+    wanted = [need for need in requirements if need.permission == "write" and need.kind == "path"]
+    inside = [s for need in wanted for s in need.subjects if not s.startswith("/")]
+    root = workspace.resolve() if inside else workspace
+    return root, [root / subject for subject in inside]
+
+
+def _commands(requirements: tuple[Requirement, ...]) -> list[str]:
+    return [text for need in requirements if need.kind == "command" for text in need.subjects]
+
+
+def _runs_in_background(tool: Tool, arguments: Any) -> bool:  # noqa: ANN401
+    """Whether a call leaves a command behind in the background."""
+    return tool.effect == "command" and not tool.repeatable(arguments)
+
+
+def _title(tool: Tool, requirements: tuple[Requirement, ...]) -> str:
+    if tool.effect == "agent":
+        return one_line(requirements[0].title)
+    titles = (" ".join(need.subjects) or need.title for need in requirements)
+    return one_line(next(titles, ""))
