@@ -48,7 +48,13 @@ from tiller_daemon.providers import Providers
 from tiller_daemon.ready import tell_service_manager
 from tiller_daemon.sandbox.daemon_registry import register
 from tiller_daemon.server import Server
-from tiller_daemon.session.services import Services
+from tiller_daemon.session.services import (
+    CommandSettings,
+    Services,
+    SessionFiles,
+    ToolSources,
+    UserSettings,
+)
 from tiller_daemon.session.supervisor import Supervisor
 from tiller_daemon.snapshots.snapshots import Snapshots
 from tiller_daemon.store.base import Log
@@ -159,7 +165,7 @@ async def _serve_sessions(
     task_status: trio.TaskStatus[None],
 ) -> None:
     supervisor = Supervisor(services)
-    snapshots = services.snapshots
+    snapshots = services.files.snapshots
     assert snapshots
     await snapshots.repair()
     server = Server(services, supervisor, token, live.models)
@@ -318,28 +324,36 @@ def _services(
         time=time.time,
         random=secrets.SystemRandom().random,
         new_id=_new_id,
-        configuration=lambda: live.configuration.now,
-        problem=lambda: live.configuration.problem,
         model=providers.choose,
         discover=live.discover,
-        tools=lambda: {**built_in, **code_search.tools(), **servers.tools()},
-        servers=servers,
-        language_servers=live.languages,
-        hooks=hooks,
-        variables=live.variables,
-        spill_directory=lambda session_id: spill / session_id,
-        journals=options.places.state / JOURNALS_FOLDER,
-        forget=forget,
-        secrets=secret_values,
-        projects=Projects(
-            options.places.state / TRUST_FILE, lambda: live.configuration.now, options.load_project
+        user=_user_settings(options, live.configuration),
+        tools=ToolSources(
+            available=lambda: {**built_in, **code_search.tools(), **servers.tools()},
+            servers=servers,
+            language_servers=live.languages,
+            hooks=hooks,
         ),
-        confiner=live.confiner,
-        platform=sys.platform,
+        commands=CommandSettings(
+            live.variables, secret_values, live.confiner, proxies_of(os.environ)
+        ),
+        files=SessionFiles(
+            spill_directory=lambda session_id: spill / session_id,
+            journals=options.places.state / JOURNALS_FOLDER,
+            forget=forget,
+            snapshots=snapshots,
+        ),
+    )
+
+
+def _user_settings(options: Options, live: LiveConfiguration) -> UserSettings:
+    trust = options.places.state / TRUST_FILE
+    return UserSettings(
+        configuration=lambda: live.now,
+        problem=lambda: live.problem,
+        projects=Projects(trust, lambda: live.now, options.load_project),
         config_directory=options.places.config.resolve(),
         home=home(),
-        snapshots=snapshots,
-        proxies=proxies_of(os.environ),
+        platform=sys.platform,
     )
 
 

@@ -156,7 +156,7 @@ class Server:
                 return Accepted(submission_id, self._hello(op))
             case Catalog():
                 if op.start_servers:
-                    await self._services.servers.ready(every=True)
+                    await self._services.tools.servers.ready(every=True)
                 models = await self._list_models(ask=op.ask)
                 return Accepted(submission_id, self._catalog(op.workspace, models))
             case Project():
@@ -187,7 +187,7 @@ class Server:
     def _catalog(self, workspace: str | None, models: tuple[ModelSummary, ...]) -> CatalogResult:
         tools = tuple(
             ToolSummary(tool.name, tool.effect, tool.description, tool.server)
-            for tool in self._services.tools().values()
+            for tool in self._services.tools.available().values()
         )
         if workspace is not None:
             check_workspace(workspace)
@@ -196,19 +196,22 @@ class Server:
             for name, (one, problem) in list_agents(self._services, workspace).items()
         )
         place = trusted_place(self._services, workspace)
-        unasked = may_read(place or "/", self._services.configuration().permissions)
+        unasked = may_read(place or "/", self._services.user.configuration().permissions)
         commands = tuple(
             CommandSummary(one.name, one.description, one.agent, one.model, one.problem)
-            for one in list_commands(place, self._services.config_directory, unasked)
+            for one in list_commands(place, self._services.user.config_directory, unasked)
         )
-        servers = self._services.servers.summaries()
-        language_servers = self._services.language_servers.summaries()
+        servers = self._services.tools.servers.summaries()
+        language_servers = self._services.tools.language_servers.summaries()
         return CatalogResult(
             models, tools, agents, commands, servers, language_servers, self._sandbox()
         )
 
     def _sandbox(self) -> SandboxSummary:
-        policy, found = self._services.configuration().sandbox, self._services.confiner.found()
+        policy, found = (
+            self._services.user.configuration().sandbox,
+            self._services.commands.confiner.found(),
+        )
         if (sandbox := found.sandbox) is None:
             return SandboxSummary(policy.mode, policy.network, problem=found.problem)
         return SandboxSummary(

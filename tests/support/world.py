@@ -25,7 +25,14 @@ from tiller_daemon.models.base import ModelClient, ModelRequest
 from tiller_daemon.models.scripted import Script, ScriptedModel
 from tiller_daemon.sandbox.confinement import Confiner, Found
 from tiller_daemon.server import Server
-from tiller_daemon.session.services import ChosenModel, Services
+from tiller_daemon.session.services import (
+    ChosenModel,
+    CommandSettings,
+    Services,
+    SessionFiles,
+    ToolSources,
+    UserSettings,
+)
 from tiller_daemon.session.supervisor import Supervisor
 from tiller_daemon.store.memory import MemoryLog
 from tiller_daemon.tools.base import (
@@ -277,24 +284,32 @@ class World:
             time=lambda: EPOCH + trio.current_time(),
             random=self.random.random,
             new_id=self.new_id,
-            configuration=lambda: self.configuration,
-            problem=lambda: "",
             model=self._choose,
             discover=_nothing,
-            tools=lambda: tools,
-            servers=McpServers({}, NO_MEANS),
-            language_servers=LanguageServers((), {}, Path("/")),
-            hooks=HookRunner(lambda call_id: {}),
-            variables=lambda call_id: {},
-            spill_directory=lambda session_id: Path("/nonexistent"),
-            journals=Path("/nonexistent"),
-            forget=lambda session_id: None,
-            secrets=lambda: self.secrets,
-            projects=self.projects,
-            confiner=self.confiner,
-            platform="test",
-            config_directory=self.config_directory,
-            home=Path("/nonexistent"),
+            user=UserSettings(
+                configuration=lambda: self.configuration,
+                problem=lambda: "",
+                projects=self.projects,
+                config_directory=self.config_directory,
+                home=Path("/nonexistent"),
+                platform="test",
+            ),
+            tools=ToolSources(
+                available=lambda: tools,
+                servers=McpServers({}, NO_MEANS),
+                language_servers=LanguageServers((), {}, Path("/")),
+                hooks=HookRunner(lambda call_id: {}),
+            ),
+            commands=CommandSettings(
+                variables=lambda call_id: {},
+                secrets=lambda: self.secrets,
+                confiner=self.confiner,
+            ),
+            files=SessionFiles(
+                spill_directory=lambda session_id: Path("/nonexistent"),
+                journals=Path("/nonexistent"),
+                forget=lambda session_id: None,
+            ),
         )
         self.supervisor = Supervisor(services)
         self.server = Server(services, self.supervisor, TOKEN, _no_models)

@@ -110,7 +110,7 @@ class ActiveTurn:
         self._changes = TurnChanges(
             services, self.context.workspace, self.context.session_id, outbox.put
         )
-        self._delegation = Delegation(session.sessions, services.configuration().turn_budget)
+        self._delegation = Delegation(session.sessions, services.user.configuration().turn_budget)
         session.requests.mirror = sub_agent_run
         if sub_agent_run:
             sub_agent_run.began(self)
@@ -263,22 +263,24 @@ class ActiveTurn:
 
     def _turn_tools(self, hooks: TurnHooks) -> TurnTools:
         services, context = self._session.services, self.context
-        spill_directory = services.spill_directory(context.session_id)
+        spill_directory = services.files.spill_directory(context.session_id)
         permission = Permission(
             context.permissions.approve, self._rules, self._ask, services.new_id
         )
-        enclosing = Enclosing(services.confiner, context, self._rules, spill_directory)
+        enclosing = Enclosing(services.commands.confiner, context, self._rules, spill_directory)
         environments = Environments(
             context=context,
             permission=permission,
             files=self._session.files,
-            diagnostics=services.language_servers,
+            diagnostics=services.tools.language_servers,
             spill_directory=spill_directory,
-            journals=services.journals,
+            journals=services.files.journals,
             processes=ProcessSettings(
-                services.variables, services.secrets, self._session.background
+                services.commands.variables, services.commands.secrets, self._session.background
             ),
-            web=WebSettings(services.configuration().fetch.private_addresses, services.proxies),
+            web=WebSettings(
+                services.user.configuration().fetch.private_addresses, services.commands.proxies
+            ),
             emit=self._emit,
             delegate=partial(self._delegation.run, self),
             withdraw=partial(self._session.requests.withdraw, turn_id=self.turn_id),
@@ -289,7 +291,7 @@ class ActiveTurn:
     def _hooks(self) -> TurnHooks:
         """The hooks of this turn; not kept on the turn, since it refers back to the turn."""
         hold = partial(hold_of_project, self._session.services, self.context)
-        return TurnHooks(self._session.services.hooks, self.context, self._emit, hold)
+        return TurnHooks(self._session.services.tools.hooks, self.context, self._emit, hold)
 
     async def _emit(self, *bodies: AnyBody) -> None:
         if any(isinstance(body, HistoryCompacted) for body in bodies):

@@ -194,15 +194,15 @@ class Session:
             await self._reject(pending, await self._why_not_open(answer.request_id))
         else:
             await self._accept(pending, result)
-            if pending.files and self._services.snapshots:
-                self._services.snapshots.settled(self.snapshot.workspace)
+            if pending.files and self._services.files.snapshots:
+                self._services.files.snapshots.settled(self.snapshot.workspace)
 
     async def _put_files_back(self, pending: Pending) -> None:
         """Do what a revert does to files; no turn can begin meanwhile, as the loop stands still."""
         if self._state.turn is None and isinstance(pending.op, (Revert, Unrevert)):
             snapshot = self.outbox.settle()
             pending.files = await put_back(
-                self._services.snapshots, snapshot, pending.op, pending.submission_id
+                self._services.files.snapshots, snapshot, pending.op, pending.submission_id
             )
 
     async def _why_not_open(self, request_id: str) -> RejectionError:

@@ -41,8 +41,8 @@ class TurnChanges:
         session_id: str,
         warn: Callable[[WarningRaised], None],
     ) -> None:
-        self._snapshots = services.snapshots
-        self._enabled = services.configuration().snapshots
+        self._snapshots = services.files.snapshots
+        self._enabled = services.user.configuration().snapshots
         self._new_id = services.new_id
         self._workspace = workspace
         self._session_id = session_id

@@ -24,7 +24,7 @@ def expand_input(services: Services, snapshot: Snapshot, op: UserInput) -> UserI
         return op
     place = trusted_place(services, snapshot.workspace)
     unasked = may_read(snapshot.workspace, rules_at_rest(services, snapshot))
-    command = find_command(call.name, place, services.config_directory, unasked)
+    command = find_command(call.name, place, services.user.config_directory, unasked)
     if command is None:
         return op
     if command.problem:

@@ -103,7 +103,7 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
     Rules and options of the model are those that hold now: no event says what they were. Raises
     `RejectionError` when that is not possible, as its model is not there any more.
     """
-    shown, there_are = turn.context, services.tools()
+    shown, there_are = turn.context, services.tools.available()
     overrides = TurnOverrides(
         agent=shown.agent,
         model=shown.model,
@@ -188,7 +188,7 @@ def _permissions(
     if above:
         mode = strictest(mode, above.sandbox.mode)
     rules = (
-        *_own_output(services.spill_directory(snapshot.session_id)),
+        *_own_output(services.files.spill_directory(snapshot.session_id)),
         *(above.rules if above else configuration.permissions),
         *agent.permissions,
         *(settings.permissions or ()),
@@ -206,7 +206,7 @@ def choose_tools(services: Services, names: tuple[str, ...] | None) -> dict[str,
 
     Those of MCP servers may be named by a pattern; that one is not there now is no error.
     """
-    tools = services.tools()
+    tools = services.tools.available()
     if names is None:
         return dict(tools)
     chosen: dict[str, Tool] = {}

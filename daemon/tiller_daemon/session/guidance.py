@@ -30,16 +30,16 @@ def write_prompt(
     """Return the system prompt of a turn that begins now."""
     place = Path(workspace).resolve()
     repository = find_repository(place)
-    root, config = repository.root if repository else None, services.config_directory
+    root, config = repository.root if repository else None, services.user.config_directory
     unasked = may_read(place, permissions.rules)
-    instructions = read_instructions(place, root, services.home, config, unasked)
+    instructions = read_instructions(place, root, services.user.home, config, unasked)
     skills = find_skills(place, config, unasked)
     prompt_inputs = PromptInputs(
         workspace,
         _said(repository),
-        services.platform,
+        services.user.platform,
         datetime.fromtimestamp(services.time(), UTC).date().isoformat(),
-        services.confiner.said(permissions.sandbox),
+        services.commands.confiner.said(permissions.sandbox),
     )
     prompt = system_prompt(
         agent_prompt,

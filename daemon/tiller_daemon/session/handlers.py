@@ -218,7 +218,7 @@ def _start_turn(
 
 def _warning_of_configuration(state: SessionState) -> list[AnyBody]:
     """That the configuration was changed and can't be read, once for each way."""
-    problem = state.services.problem()
+    problem = state.services.user.problem()
     if problem == state.told_of_problem:
         return []
     state.told_of_problem = problem
@@ -228,7 +228,7 @@ def _warning_of_configuration(state: SessionState) -> list[AnyBody]:
 
 def _warnings_of_servers(state: SessionState) -> list[AnyBody]:
     """What the session was not told yet of servers that have no tools to offer."""
-    problems = state.services.servers.problems()
+    problems = state.services.tools.servers.problems()
     new = {name: why for name, why in problems.items() if name not in state.servers_told}
     state.servers_told.update(new)
     return [
@@ -239,7 +239,7 @@ def _warnings_of_servers(state: SessionState) -> list[AnyBody]:
 
 def _warning_of_no_sandbox(state: SessionState, context: TurnContext) -> list[AnyBody]:
     """That nothing holds the session's commands, which is said once."""
-    confiner = state.services.confiner
+    confiner = state.services.commands.confiner
     if state.told_of_no_sandbox or not confiner.asks(context.permissions.sandbox):
         return []
     state.told_of_no_sandbox = True

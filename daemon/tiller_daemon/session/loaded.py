@@ -133,7 +133,7 @@ class LoadedSessions:
             self._sessions.pop(session_id, None)
 
     def _resumes(self) -> bool:
-        return self._services.configuration().resume == "auto"
+        return self._services.user.configuration().resume == "auto"
 
     async def _recover(self, session_id: str) -> None:
         """Close or resume an unfinished turn; a session that can't be read stops no other one."""

@@ -109,7 +109,7 @@ async def session_diff(
 
     Of files that may not be read unasked it says that they changed, and no more.
     """
-    snapshots = services.snapshots
+    snapshots = services.files.snapshots
     items = _items_of(snapshot, op)
     patches = [item for item in items if isinstance(item, Patch)]
     known = [patch for patch in patches if patch.tree_after]

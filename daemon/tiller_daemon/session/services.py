@@ -1,4 +1,4 @@
-"""What every session is handed by the composition root: the world, behind small functions."""
+"""What the composition root gives every session: the world, behind small functions."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,20 +20,22 @@ from tiller_protocol.answers import LanguageServerSummary, ServerSummary
 
 
 class ChosenModel(Struct, frozen=True):
-    """A model that can be asked: its full name, its provider's name for it, and its client.
-
-    `options` are those of provider and model, `variants` those that a variant adds.
-    `images` says whether it can be shown some, `price` what some usage of it costs.
-    """
+    """A model that can be asked."""
 
     name: str
+    """Provider and model, as the user writes it."""
     provider_model: str
+    """What the provider calls it."""
     client: ModelClient
     context_window: int | None = None
+    """Tokens; None when unknown."""
     max_output_tokens: int | None = None
     options: dict[str, Any] = {}
+    """Of provider and model, as fields of the provider's request."""
     variants: dict[str, dict[str, Any]] = {}
+    """The options that each variant adds."""
     images: bool = True
+    """Whether it takes images."""
     price: CostOf = unpriced
 
 
@@ -62,43 +64,77 @@ class LanguageServers(Diagnostics, Protocol):
 
 
 @dataclass(frozen=True)
-class Services:
-    """`time` is Unix seconds, `random` in [0, 1), `new_id` a fresh ULID.
+class UserSettings:
+    """What the user has configured, and where."""
 
-    `problem` says why the configuration is not the one in the file, if so. `model` finds a model by
-    its full name (`None`: the default) and raises `RejectionError` with what to do; `discover`
-    looks for what a turn needs beyond the configuration: a model when none is configured, the tools
-    of `servers`. `tools` are those there are now. `variables` makes the environment of a command
-    from a call id. `forget` removes the files of a deleted session. `journals` is the directory of
-    what is being changed in several files at once. `secrets` are the keys in use: they are taken
-    out of what a tool says. `projects` knows which projects are trusted, `confiner` makes the
-    sandboxes of commands. `config_directory` and `home` are the user's; both absolute, with links
-    followed. `snapshots` None means that files are never put back. `proxies` are the daemon's
-    own variables that name them, for tools that ask the web.
-    """
+    configuration: Callable[[], Configuration]
+    problem: Callable[[], str]
+    """Why the configuration in use is not the one in the file; empty when it is."""
+    projects: Projects
+    """Which projects the user trusts."""
+    config_directory: Path
+    """Absolute, links followed."""
+    home: Path
+    """Absolute, links followed."""
+    platform: str
+    """As `sys.platform` names it."""
+
+
+@dataclass(frozen=True)
+class ToolSources:
+    """Where the tools of a turn come from, and what watches them."""
+
+    available: Callable[[], Mapping[str, Tool]]
+    """The tools that there are now, by name; those of MCP servers are among them."""
+    servers: ToolServers
+    language_servers: LanguageServers
+    hooks: Hooks
+
+
+@dataclass(frozen=True)
+class CommandSettings:
+    """What commands and other child processes run with."""
+
+    variables: Callable[[str], Mapping[str, str]]
+    """The environment of a child process, by the id of the call that starts it."""
+    secrets: Callable[[], tuple[str, ...]]
+    """The keys in use now; they are removed from what tools output."""
+    confiner: Confiner
+    proxies: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The daemon's own proxy variables, passwords included: for tools, never for commands."""
+
+
+@dataclass(frozen=True)
+class SessionFiles:
+    """The files that the daemon keeps for its sessions."""
+
+    spill_directory: Callable[[str], Path]
+    """Where output goes that is too long for a model, by session."""
+    journals: Path
+    """For changes of several files that are under way."""
+    forget: Callable[[str], None]
+    """Removes the files of a deleted session."""
+    snapshots: Snapshots | None = None
+    """None: files are never put back."""
+
+
+@dataclass(frozen=True)
+class Services:
+    """The world as sessions see it."""
 
     log: Log
     publish: Publish
     time: Callable[[], float]
+    """Unix seconds."""
     random: Callable[[], float]
+    """In [0, 1)."""
     new_id: Callable[[], str]
-    configuration: Callable[[], Configuration]
-    problem: Callable[[], str]
+    """A new ULID."""
     model: Callable[[str | None], ChosenModel]
+    """Finds a model by its full name, None for the default; raises `RejectionError`."""
     discover: Callable[[], Awaitable[None]]
-    tools: Callable[[], Mapping[str, Tool]]
-    servers: ToolServers
-    language_servers: LanguageServers
-    hooks: Hooks
-    variables: Callable[[str], Mapping[str, str]]
-    spill_directory: Callable[[str], Path]
-    journals: Path
-    forget: Callable[[str], None]
-    secrets: Callable[[], tuple[str, ...]]
-    projects: Projects
-    confiner: Confiner
-    platform: str
-    config_directory: Path
-    home: Path
-    snapshots: Snapshots | None = None
-    proxies: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Looks for what a turn needs beyond the configuration: a local model, tools of servers."""
+    user: UserSettings
+    tools: ToolSources
+    commands: CommandSettings
+    files: SessionFiles

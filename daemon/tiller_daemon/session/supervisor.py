@@ -194,7 +194,7 @@ class Supervisor:
         for session_id in doomed:
             await self._sessions.remove(session_id)
             await self._services.log.delete(session_id)
-            self._services.forget(session_id)
+            self._services.files.forget(session_id)
         answer = Accepted(pending.submission_id)
         row = SubmissionRow(pending.submission_id, pending.digest, encode_answer(answer))
         await self._services.log.record(row)

@@ -30,7 +30,7 @@ _HOOKS: Final = re.compile(r"""^\s*(\[\[\s*)?["']?hooks\b""", re.MULTILINE)
 def configuration_for(services: Services, workspace: str) -> Configuration:
     """The configuration that counts in a workspace; raises `RejectionError` for a broken one."""
     try:
-        return services.projects.configuration(workspace)
+        return services.user.projects.configuration(workspace)
     except ConfigurationError as error:
         message = f"{error.message}. Repair it, or trust the project no more: tiller untrust."
         raise RejectionError("invalid_settings", message) from None
@@ -40,7 +40,7 @@ def trusted_place(services: Services, workspace: str | None) -> Path | None:
     """The workspace, links followed, if what it brings is trusted."""
     if workspace is None:
         return None
-    project = services.projects.look(workspace)
+    project = services.user.projects.look(workspace)
     return project.workspace if project.trusted else None
 
 
@@ -51,7 +51,7 @@ def hooks_for(
 
     Where nothing does one that must not be passed by stays, and says no.
     """
-    if not services.confiner.is_missing(permissions.sandbox):
+    if not services.commands.confiner.is_missing(permissions.sandbox):
         return configuration.hooks
     return tuple(hook for hook in configuration.hooks if not _may_be_left_out(hook))
 
@@ -61,11 +61,11 @@ def hold_of_project(services: Services, context: TurnContext) -> Hold:
     policy = context.permissions.sandbox
     if trusted_place(services, context.workspace) is None:
         return Hold(problem="what `.tiller` holds has changed since it was trusted")
-    if services.confiner.is_missing(policy):
+    if services.commands.confiner.is_missing(policy):
         return Hold(problem="no sandbox works here, and a project's hook runs in none else")
-    spill = services.spill_directory(context.session_id)
+    spill = services.files.spill_directory(context.session_id)
     place = Path(context.workspace)
-    return Hold(services.confiner.confined(Enclosure.SESSION, policy, place, spill))
+    return Hold(services.commands.confiner.confined(Enclosure.SESSION, policy, place, spill))
 
 
 def warning_of_unheld_hooks(configuration: Configuration) -> str:
@@ -80,7 +80,7 @@ def warning_of_unheld_hooks(configuration: Configuration) -> str:
 
 def answer_project(services: Services, op: ProjectOp) -> ProjectResult:
     """Trust a project or trust it no more, if that is asked; say what it brings."""
-    projects = services.projects
+    projects = services.user.projects
     try:
         match op.trust:
             case None:
@@ -106,7 +106,7 @@ def answer_project(services: Services, op: ProjectOp) -> ProjectResult:
 
 def warning_of_trust(services: Services, workspace: str, told: set[str]) -> list[WarningRaised]:
     """What a session was not `told` yet: that its project brings something that does not count."""
-    project = services.projects.look(workspace)
+    project = services.user.projects.look(workspace)
     news = project.digest or project.problem
     if project.trusted or not news or news in told:
         return []

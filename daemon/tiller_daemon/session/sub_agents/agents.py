@@ -39,8 +39,8 @@ BUILT_IN: Mapping[str, Agent] = {
 
 def list_agents(services: Services, workspace: str | None) -> dict[str, FoundAgent]:
     """Return all agents by name; without a workspace those of no project."""
-    configured = services.configuration().agents
-    written = user_agents(services.config_directory)
+    configured = services.user.configuration().agents
+    written = user_agents(services.user.config_directory)
     agents: dict[str, FoundAgent] = {}
     for name in (*BUILT_IN, *configured, *written):
         file = written.get(name, FoundAgent(Agent()))
@@ -48,7 +48,7 @@ def list_agents(services: Services, workspace: str | None) -> dict[str, FoundAge
         agents[name] = FoundAgent(_layered(agent, configured.get(name, Agent())), file.problem)
     if place := trusted_place(services, workspace):
         # Which rules an agent adds is known only when it is read: these are those below it.
-        unasked = may_read(place, services.configuration().permissions)
+        unasked = may_read(place, services.user.configuration().permissions)
         agents = project_agents(place, unasked) | agents
     return agents
 
