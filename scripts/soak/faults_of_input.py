@@ -39,8 +39,8 @@ LOOP = (
     Fault(
         "B8 the last step gets no tools",
         TURN + "loop.py",
-        "        tools=() if limit else context.tools,",
-        "        tools=context.tools,",
+        "        tools=() if limit else context.prompt.tools,",
+        "        tools=context.prompt.tools,",
     ),
     Fault(
         "G6 the limit of the turn's own context counts",

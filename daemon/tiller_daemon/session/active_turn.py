@@ -291,7 +291,13 @@ class ActiveTurn:
     def _hooks(self) -> TurnHooks:
         """The hooks of this turn; not kept on the turn, since it refers back to the turn."""
         hold = partial(hold_of_project, self._session.services, self.context)
-        return TurnHooks(self._session.services.tools.hooks, self.context, self._emit, hold)
+        return TurnHooks(
+            self._session.services.tools.hooks,
+            self._frozen.hooks,
+            self.context,
+            self._emit,
+            hold,
+        )
 
     async def _emit(self, *bodies: AnyBody) -> None:
         if any(isinstance(body, HistoryCompacted) for body in bodies):

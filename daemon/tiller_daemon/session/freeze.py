@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from tiller_daemon.config import Agent, Configuration
+from tiller_daemon.config import Agent, Configuration, Hook
 from tiller_daemon.config.options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.policy import globs
@@ -28,6 +28,7 @@ from tiller_daemon.turn.context import (
     Permissions,
     SubAgentOffered,
     TurnContext,
+    TurnPrompt,
 )
 from tiller_daemon.workspace.agents import FoundAgent
 from tiller_protocol.settings import Rule, Settings, TurnOverrides
@@ -39,16 +40,17 @@ MCP_PREFIX = "mcp__"
 
 
 class FrozenTurn(NamedTuple):
-    """A turn's context, its model, the one that writes summaries, its tools.
-
-    `refused` says which documents of the project its prompt leaves out, and why.
-    """
+    """A turn's context, and what it was made from."""
 
     context: TurnContext
     model: ChosenModel
     compaction: ChosenModel
+    """The model that writes summaries."""
     tools: Mapping[str, Tool]
+    """By the name under which the model knows them."""
+    hooks: tuple[Hook, ...] = ()
     refused: tuple[str, ...] = ()
+    """Documents of the project that the prompt leaves out, each with the reason."""
 
 
 def freeze_context(
@@ -83,18 +85,20 @@ def freeze_context(
         agent=agent_name,
         model=_asked(model, agent, settings, overrides),
         compaction=_asked_for_summaries(compaction),
-        system_prompt=guidance.prompt,
-        tools=tool_specs(tools, sub_agents),
-        sub_agents=sub_agents,
-        hooks=hooks_for(services, configuration, permissions),
+        prompt=TurnPrompt(
+            system=guidance.prompt,
+            tools=tool_specs(tools, sub_agents),
+            sub_agents=sub_agents,
+            output_schema=overrides.output_schema,
+        ),
         permissions=permissions,
         budgets=_budgets(snapshot, configuration, overrides),
         before=Before(snapshot.steps, snapshot.context_tokens, snapshot.context_items),
         follow_ups=settings.follow_ups or configuration.follow_ups,
-        output_schema=overrides.output_schema,
         depth=depth,
     )
-    return FrozenTurn(context, model, compaction, tools, guidance.refused)
+    hooks = hooks_for(services, configuration, permissions)
+    return FrozenTurn(context, model, compaction, tools, hooks, guidance.refused)
 
 
 def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> FrozenTurn:
@@ -126,7 +130,7 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
     context = structs.replace(
         frozen.context,
         turn_id=turn.turn_id,
-        system_prompt=shown.system_prompt,
+        prompt=structs.replace(frozen.context.prompt, system=shown.system_prompt),
         follow_ups=shown.follow_ups,
         budgets=structs.replace(
             budgets,

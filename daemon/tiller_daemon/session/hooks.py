@@ -96,9 +96,15 @@ class TurnHooks:
     """The hooks of one turn. `hold` says what holds those of the project now."""
 
     def __init__(
-        self, hooks: Hooks, context: TurnContext, emit: Emit, hold: Callable[[], Hold]
+        self,
+        hooks: Hooks,
+        configured: tuple[Hook, ...],
+        context: TurnContext,
+        emit: Emit,
+        hold: Callable[[], Hold],
     ) -> None:
         self._hooks = hooks
+        self._configured = configured
         self._hold = hold
         self._context = context
         self._emit = emit
@@ -159,7 +165,7 @@ class TurnHooks:
 
     def _on(self, moment: HookMoment, tool: str = "") -> tuple[Hook, ...]:
         """The hooks on a moment, of this tool if it is one of a call."""
-        on = (hook for hook in self._context.hooks if hook.on == moment)
+        on = (hook for hook in self._configured if hook.on == moment)
         return tuple(hook for hook in on if not tool or globs.matches(hook.tool, tool))
 
     async def _ask(self, hooks: Sequence[Hook], told: Told, call_id: str) -> Heard:

@@ -118,7 +118,7 @@ class ContextWindow:
         self._history = history
         self._ports = ports
         self._failures = 0
-        fixed = len(context.system_prompt) + sum(tool.chars for tool in context.tools)
+        fixed = len(context.prompt.system) + sum(tool.chars for tool in context.prompt.tools)
         self._meter = TokenMeter(fixed)
         counted = history.items[: context.before.items]
         self._meter.count(

@@ -76,7 +76,7 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
             return ending
         if response.calls or ports.mailbox.has_steering:
             continue
-        schema = context.output_schema
+        schema = context.prompt.output_schema
         if schema is not None and (problem := message_problem(schema, response.message)):
             if repaired or frozen.limit:
                 message = f"The final message does not match the output schema: {problem}."
@@ -160,15 +160,15 @@ async def _begin_step(
         await _tell("last_step", text, history, ports)
     request = ModelRequest(
         model=context.model.provider_model,
-        system=context.system_prompt,
+        system=context.prompt.system,
         items=history.for_request(),
-        tools=() if limit else context.tools,
+        tools=() if limit else context.prompt.tools,
         session_id=context.session_id,
         ordinal=context.before.steps + step - 1,
         variant=context.model.effort,
         options=context.model.options,
         max_output_tokens=context.model.max_output_tokens,
-        output_schema=context.output_schema,
+        output_schema=context.prompt.output_schema,
         kept=history.kept,
     )
     return StepContext(step, request, limit)

@@ -91,14 +91,16 @@ class TurnTools:
                 enforced = self.enclosing.most_unasked is not None
                 reads = bool(commands) and enforced and all(map(seems_to_read, commands))
             case "agent":
-                read_only = {agent.name for agent in self.context.sub_agents if agent.read_only}
+                read_only = {
+                    agent.name for agent in self.context.prompt.sub_agents if agent.read_only
+                }
                 agents = {subject for need in requirements for subject in need.subjects}
                 reads = self.context.permissions.read_only or agents <= read_only
         return "read" if reads else "write"
 
     def unknown_agent(self, requirements: tuple[Requirement, ...]) -> str:
         """Return what to tell a model that named an agent that does not exist, else nothing."""
-        agents = {agent.name for agent in self.context.sub_agents}
+        agents = {agent.name for agent in self.context.prompt.sub_agents}
         named = [subject for need in requirements for subject in need.subjects]
         unknown = next((name for name in named if name not in {*agents, RESUMED}), None)
         if unknown is None:

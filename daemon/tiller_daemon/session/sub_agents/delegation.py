@@ -159,7 +159,7 @@ class Delegation:
 
 def _has_model(owner: Owner, agent: str) -> bool:
     """Whether an agent names a model, and so does not take its owner's."""
-    return any(one.name == agent and one.has_model for one in owner.context.sub_agents)
+    return any(one.name == agent and one.has_model for one in owner.context.prompt.sub_agents)
 
 
 async def _bring_to_an_end(sub_agent_run: SubAgentRun) -> None:
