@@ -14,7 +14,8 @@ from types import FrameType
 
 from tiller_daemon.config import Configuration, McpServer, Provider, Sourcegraph
 from tiller_daemon.processes.environment import child_environment
-from tiller_daemon.sandbox.confinement import Confiner, NotConfined
+from tiller_daemon.sandbox.confinement import NotConfined
+from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.daemon_registry import registered
 from tiller_daemon.sandbox.detect import find_sandbox
 from tiller_daemon.sandbox.enclosure import Enclosure

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tiller_daemon.config import SandboxPolicy
-from tiller_daemon.sandbox.confinement import Confiner
+from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.detect import find_sandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.git_directories import git_paths

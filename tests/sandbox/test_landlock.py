@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tiller_daemon.config import SandboxPolicy
-from tiller_daemon.sandbox.confinement import Confinement, Confiner, Found
+from tiller_daemon.sandbox.confinement import Confinement, Found
+from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.detect import try_out_landlock
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.landlock import LAUNCHER, Landlock

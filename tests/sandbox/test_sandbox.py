@@ -12,7 +12,8 @@ from msgspec import structs
 
 from tiller_daemon.config import SandboxPolicy
 from tiller_daemon.sandbox.bubblewrap import Bubblewrap, options
-from tiller_daemon.sandbox.confinement import Confined, Confinement, Confiner, Found, strictest
+from tiller_daemon.sandbox.confinement import Confined, Confinement, Found, strictest
+from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.detect import find_sandbox, try_out
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.seatbelt import Seatbelt, profile

@@ -23,7 +23,8 @@ from tiller_daemon.config import SandboxPolicy
 from tiller_daemon.processes.command import run_command
 from tiller_daemon.sandbox import launcher as sandbox_launcher
 from tiller_daemon.sandbox.bubblewrap import Bubblewrap
-from tiller_daemon.sandbox.confinement import Confined, Confiner, Found
+from tiller_daemon.sandbox.confinement import Confined, Found
+from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.detect import bubblewrap_program, try_out, try_out_landlock
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_protocol.settings import SandboxMode

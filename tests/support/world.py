@@ -23,7 +23,8 @@ from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.models.base import ModelClient, ModelRequest
 from tiller_daemon.models.scripted import Script, ScriptedModel
-from tiller_daemon.sandbox.confinement import Confiner, Found
+from tiller_daemon.sandbox.confinement import Found
+from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.server import Server
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.supervisor import Supervisor

@@ -15,7 +15,8 @@ from tiller_daemon.files.paths import printable
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.rules import BUILT_IN, decide, evaluate
 from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_leave
-from tiller_daemon.sandbox.confinement import Confined, Confiner
+from tiller_daemon.sandbox.confinement import Confined
+from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.scan import Findings, TooLarge, disable
 from tiller_daemon.tools.base import Requirement, ToolFailure, ToolResult
