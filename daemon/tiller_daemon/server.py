@@ -208,7 +208,10 @@ class Server:
         )
 
     def _sandbox(self) -> SandboxSummary:
-        policy, found = self._services.configuration().sandbox, self._services.confiner.found()
+        policy, found = (
+            self._services.configuration().sandbox,
+            self._services.confiner.search_result(),
+        )
         if (sandbox := found.sandbox) is None:
             return SandboxSummary(policy.mode, policy.network, problem=found.problem)
         return SandboxSummary(

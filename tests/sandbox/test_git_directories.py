@@ -98,12 +98,12 @@ def run(
     with tempfile.TemporaryDirectory() as room:
         confined = confiner.confined(enclosure, SandboxPolicy(), place, Path(room))
         assert confined
-        with confined.around(["bash", "-c", script]) as enclosed:
+        with confined.wrap(["bash", "-c", script]) as enclosed:
             done = subprocess.run(
                 enclosed.arguments, pass_fds=enclosed.descriptors, cwd=place,
                 env=VARIABLES | variables, check=False, capture_output=True, text=True,
             )  # fmt: skip
-    done.stderr += "\n".join(confined.told)
+    done.stderr += "\n".join(confined.notices)
     return done
 
 
@@ -227,7 +227,7 @@ def test_what_somebody_else_changed_meanwhile_is_left_as_they_made_it(main: Path
     with tempfile.TemporaryDirectory() as room:
         confined = confiner.confined(Enclosure.SESSION, SandboxPolicy(), main, Path(room))
         assert confined
-        with confined.around(["git", "commit", "-q", "--allow-empty", "-m", "model"]) as enclosed:
+        with confined.wrap(["git", "commit", "-q", "--allow-empty", "-m", "model"]) as enclosed:
             subprocess.run(
                 enclosed.arguments,
                 pass_fds=enclosed.descriptors,
@@ -236,7 +236,7 @@ def test_what_somebody_else_changed_meanwhile_is_left_as_they_made_it(main: Path
                 check=True,
             )
             git(main, "commit", "-q", "--allow-empty", "-m", "user")
-    assert "was changed by somebody else meanwhile" in confined.told[0]
+    assert "was changed by somebody else meanwhile" in confined.notices[0]
     assert git(main, "log", "-1", "--format=%s") == "user"
     assert git(main, "fsck") == ""
 

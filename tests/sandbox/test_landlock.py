@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from tiller_daemon.config import SandboxPolicy
-from tiller_daemon.sandbox.confinement import Confinement, Found
+from tiller_daemon.sandbox.confinement import Confinement, SandboxSearchResult
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.detect import try_out_landlock
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.landlock import LAUNCHER, Landlock
-from tiller_daemon.sandbox.launcher import Wanted, version
+from tiller_daemon.sandbox.launcher import Restrictions, version
 from tiller_daemon.sandbox.seccomp import (
     filter_in_namespaces,
     filter_without_namespaces,
@@ -128,7 +128,7 @@ def test_what_can_not_be_confined_is_not_run(tmp_path: Path, options: tuple[str,
 
 
 def test_the_options_of_the_launcher_are_read_in_pairs() -> None:
-    wanted = Wanted(
+    wanted = Restrictions(
         ["--read", "/", "--write", "/w", "--hide", "/h", "--keep", "/k", "--read", "/s"]
     )
     assert (wanted.readable, wanted.writable) == (["/", "/s"], ["/w"])
@@ -161,12 +161,12 @@ def test_a_landlock_that_does_not_deny_is_no_sandbox(tmp_path: Path, deed: str) 
 @needs_landlock
 def test_by_landlock_every_command_that_writes_is_asked_about(tmp_path: Path) -> None:
     """It can't keep some files of a directory from being written, such as those of `.git`."""
-    found = Found(Landlock())
+    found = SandboxSearchResult(Landlock())
     confiner = Confiner(lambda: found, tmp_path, {})
     assert confiner.most_unasked(SandboxPolicy(), tmp_path) is Enclosure.READ_ONLY
-    assert confiner.asks(SandboxPolicy())
-    assert not confiner.asks(SandboxPolicy("read_only"))
-    assert not confiner.asks(SandboxPolicy("full_access"))
+    assert confiner.must_ask(SandboxPolicy())
+    assert not confiner.must_ask(SandboxPolicy("read_only"))
+    assert not confiner.must_ask(SandboxPolicy("full_access"))
 
 
 @needs_landlock
@@ -182,7 +182,7 @@ def test_around_what_is_hidden_nothing_new_can_be_made_or_read(tmp_path: Path) -
         shown=(root / "b" / "secret",),
     )  # fmt: skip
     script = "cat a/x secret/x link/x b/secret/x; echo y >a/y; echo y >new; ls; echo y >b/secret/x"
-    with Landlock().around(["sh", "-c", script], may, print) as enclosed:
+    with Landlock().wrap(["sh", "-c", script], may, print) as enclosed:
         done = subprocess.run(
             enclosed.arguments, cwd=root, capture_output=True, check=False, text=True
         )
@@ -195,7 +195,7 @@ def test_around_what_is_hidden_nothing_new_can_be_made_or_read(tmp_path: Path) -
 @needs_landlock
 @pytest.mark.skipif(os.geteuid() != 0, reason="root has powers to lose")
 def test_root_loses_what_would_undo_the_sandbox() -> None:
-    with Landlock().around(
+    with Landlock().wrap(
         ["grep", "-E", "Cap(Eff|Prm|Bnd|Amb)", "/proc/self/status"],
         Confinement(Path("/"), writable=(Path("/nonexistent"),)),
         print,

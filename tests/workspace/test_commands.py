@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tiller_daemon.workspace.commands import (
     FILE_BYTES_MAX,
-    Call,
     Command,
+    CommandCall,
     expand,
     find_command,
     list_commands,
@@ -33,9 +33,9 @@ def places(tmp_path):
 @pytest.mark.parametrize(
     ("text", "call"),
     [
-        ("/review", Call("review", "")),
-        ("/review  HEAD~2\nand more ", Call("review", "HEAD~2\nand more")),
-        ("/re-view_2 x", Call("re-view_2", "x")),
+        ("/review", CommandCall("review", "")),
+        ("/review  HEAD~2\nand more ", CommandCall("review", "HEAD~2\nand more")),
+        ("/re-view_2 x", CommandCall("re-view_2", "x")),
         (" /review", None),
         ("//review", None),
         ("/", None),

@@ -19,7 +19,13 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tiller_daemon.files.paths import Location, PathProblem, explained, open_parent, printable
+from tiller_daemon.files.paths import (
+    Location,
+    PathProblem,
+    open_parent,
+    os_errors_explained,
+    printable,
+)
 from tiller_daemon.files.whole_files import (
     fingerprint,
     read_whole_in,
@@ -159,7 +165,7 @@ class _Parents:
     def of(self, location: Location) -> Generator[tuple[int, str]]:
         """Give the directory that a location is in, and the name there, like `opened_parent`."""
         directory, name = os.path.split(location.path)
-        with explained(location):
+        with os_errors_explained(location):
             if directory not in self._opened:
                 self._opened[directory] = open_parent(location)
             yield self._opened[directory], name or "."

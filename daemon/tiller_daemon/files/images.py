@@ -62,7 +62,7 @@ class ImageProblem(Exception):
     """Bytes that can't be shown to a model; the message is a clause that says why."""
 
 
-class Fitted(NamedTuple):
+class FittedImage(NamedTuple):
     """An image as a model gets it, in pixels `width` by `height`; it was `before` by its file."""
 
     image: Image
@@ -77,7 +77,7 @@ def is_image(beginning: bytes) -> bool:
     return webp or beginning.startswith(_BEGINNINGS)
 
 
-async def fit_image(data: bytes) -> Fitted:
+async def fit_image(data: bytes) -> FittedImage:
     """Check the bytes of a file, and make them smaller where they are too large.
 
     Takes up to a second in a thread of its own. Raises `ImageProblem`.
@@ -111,31 +111,31 @@ def _open() -> "Callable[[bytes], Picture]":
     return lambda data: pillow.open(io.BytesIO(data), formats=_FORMATS)
 
 
-def _fit(data: bytes) -> Fitted:
+def _fit(data: bytes) -> FittedImage:
     if not is_image(data[:BEGINNING_BYTES]):
         begin = data[:BEGINNING_BYTES].hex(" ")
         raise ImageProblem(
             f"it is no PNG, JPEG, GIF or WebP: it begins with the bytes {begin or '(none)'}"
         )
-    outcome = _tried(data)
+    outcome = _try_decode(data)
     if isinstance(outcome, ImageProblem) and data.startswith(SIGNATURE):
         # Often it is only a colour profile or a text that is broken; viewers show it without.
         pixels = only_pixels(data)
-        outcome = _tried(pixels) if pixels != data else outcome
-    _give_memory_back()
+        outcome = _try_decode(pixels) if pixels != data else outcome
+    _release_memory()
     if isinstance(outcome, ImageProblem):
         raise outcome
     return outcome
 
 
-def _tried(data: bytes) -> "Fitted | ImageProblem":
+def _try_decode(data: bytes) -> "FittedImage | ImageProblem":
     try:
-        return _decoded(data)
+        return _decode(data)
     except Exception as error:  # decoders raise whatever broken bytes lead them to
         return _problem(error)
 
 
-def _decoded(data: bytes) -> Fitted:
+def _decode(data: bytes) -> FittedImage:
     with _open()(data) as picture:
         kind, before = picture.format or "", picture.size
         if before[0] * before[1] > PIXELS_MAX:
@@ -146,16 +146,16 @@ def _decoded(data: bytes) -> Fitted:
         media_type = _TAKEN_AS_THEY_ARE.get(kind)
         fits = max(before) <= SIDE_PIXELS_MAX and len(data) <= FILE_BYTES_MAX
         if media_type and fits and _orientation(picture) == UPRIGHT and _is_clean(kind, data):
-            return Fitted(Image(media_type, data), *before, before)
-        return _rewritten(picture, before, lossy=kind in ("JPEG", "MPO", "WEBP"))
+            return FittedImage(Image(media_type, data), *before, before)
+        return _reencode(picture, before, lossy=kind in ("JPEG", "MPO", "WEBP"))
 
 
-def _rewritten(picture: "Picture", before: tuple[int, int], *, lossy: bool) -> Fitted:
+def _reencode(picture: "Picture", before: tuple[int, int], *, lossy: bool) -> FittedImage:
     """The first frame, upright, as a PNG or JPEG that fits. Nothing else of the file is kept."""
     from PIL import Image as pillow  # noqa: N813 - it is the module
     from PIL import ImageOps
 
-    small = _in_colour(picture)
+    small = _to_rgb(picture)
     side = SIDE_PIXELS_MAX
     while True:
         small.thumbnail((side, side), pillow.Resampling.LANCZOS, reducing_gap=3.0)
@@ -163,7 +163,7 @@ def _rewritten(picture: "Picture", before: tuple[int, int], *, lossy: bool) -> F
         for encode in (_as_jpeg,) if lossy and upright.mode == "RGB" else (_as_png, _as_jpeg):
             image = encode(upright)
             if len(image.data) <= FILE_BYTES_MAX:
-                return Fitted(image, *upright.size, before)
+                return FittedImage(image, *upright.size, before)
         side = max(1, int(max(small.size) * SHRINK))
 
 
@@ -180,7 +180,7 @@ def _is_clean(kind: str, data: bytes) -> bool:
     return kind != "PNG" or is_whole(data)
 
 
-def _in_colour(picture: "Picture") -> "Picture":
+def _to_rgb(picture: "Picture") -> "Picture":
     """The picture in a mode that can be made smaller without steps, as palettes can't."""
     if picture.mode.startswith("I"):
         # Sixteen bits of grey: a conversion would cut all that is bright to white.
@@ -191,7 +191,7 @@ def _in_colour(picture: "Picture") -> "Picture":
 
 
 def _as_png(picture: "Picture") -> Image:
-    return _encoded(picture, "PNG", compress_level=PNG_COMPRESSION)
+    return _encode(picture, "PNG", compress_level=PNG_COMPRESSION)
 
 
 def _as_jpeg(picture: "Picture") -> Image:
@@ -201,16 +201,16 @@ def _as_jpeg(picture: "Picture") -> Image:
 
         ground = pillow.new("RGBA", picture.size, "white")
         picture = pillow.alpha_composite(ground, picture).convert("RGB")
-    return _encoded(picture, "JPEG", quality=JPEG_QUALITY)
+    return _encode(picture, "JPEG", quality=JPEG_QUALITY)
 
 
-def _encoded(picture: "Picture", kind: str, **options: int) -> Image:
+def _encode(picture: "Picture", kind: str, **options: int) -> Image:
     into = io.BytesIO()
     picture.save(into, kind, icc_profile=None, exif=b"", **options)
     return Image(_TAKEN_AS_THEY_ARE[kind], into.getvalue())
 
 
-def _give_memory_back() -> None:
+def _release_memory() -> None:
     """Let the system have what pictures took: glibc would keep up to 400 MB of it for later."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

@@ -79,7 +79,7 @@ def opened_parent(location: Location, *, make: bool = False) -> Generator[tuple[
 
     With `make` missing directories are made. Failures of the block, too, become `PathProblem`.
     """
-    with explained(location):
+    with os_errors_explained(location):
         opened = open_parent(location, make=make)
         try:
             yield opened, location.path.name or "."
@@ -132,11 +132,11 @@ def open_regular_in(parent: int, name: str, location: Location) -> int:
 
     Nothing else is opened: a FIFO would hang and a device may act.
     """
-    must_be_regular(os.stat(name, dir_fd=parent, follow_symlinks=False), location)
+    require_regular(os.stat(name, dir_fd=parent, follow_symlinks=False), location)
     how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     opened = os.open(name, how, dir_fd=parent)
     try:
-        must_be_regular(os.fstat(opened), location)
+        require_regular(os.fstat(opened), location)
     except PathProblem:
         os.close(opened)
         raise
@@ -144,7 +144,7 @@ def open_regular_in(parent: int, name: str, location: Location) -> int:
 
 
 @contextmanager
-def explained(location: Location) -> Generator[None]:
+def os_errors_explained(location: Location) -> Generator[None]:
     """Make a `PathProblem` of what the system refuses in the block."""
     try:
         yield
@@ -152,7 +152,7 @@ def explained(location: Location) -> Generator[None]:
         raise explain(error, location) from error
 
 
-def must_be_regular(found: os.stat_result, location: Location) -> None:
+def require_regular(found: os.stat_result, location: Location) -> None:
     """Raise `PathProblem` unless `found`, the state of what is there, is that of a plain file."""
     if stat.S_ISREG(found.st_mode):
         return

@@ -13,9 +13,9 @@ from typing import Final
 from tiller_daemon.files.paths import (
     Location,
     PathProblem,
-    must_be_regular,
     open_regular_in,
     opened_parent,
+    require_regular,
 )
 
 EDITABLE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -94,7 +94,7 @@ def writable_state(parent: int, name: str, location: Location) -> os.stat_result
         before = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    must_be_regular(before, location)
+    require_regular(before, location)
     if not os.access(name, os.W_OK, dir_fd=parent):
         raise PathProblem(f"{location.text} is read-only; its mode forbids to change it.")
     return before

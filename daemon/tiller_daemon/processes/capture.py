@@ -25,7 +25,7 @@ LIVE_BYTES_MAX: Final = 1024 * 1024
 _CHARACTER_BYTES_MAX: Final = 4
 
 
-class Captured(NamedTuple):
+class CapturedOutput(NamedTuple):
     """What a command printed: all of it in `head`, or its beginning and its end.
 
     `lines` and `size_bytes` count the whole. `where` says where the whole is, or why it is not
@@ -58,7 +58,7 @@ class Capture:
 
         There is none beyond `LIVE_BYTES_MAX`: to make text of a flood takes longer than to keep it.
         The first piece that does not fit into memory opens the spill file. A file that can't be
-        written (disk full) is told in `Captured.where`; the command goes on.
+        written (disk full) is told in `CapturedOutput.where`; the command goes on.
         """
         room_bytes = LIVE_BYTES_MAX - self._size_bytes
         shown = self._live.decode(piece[:room_bytes]) if room_bytes > 0 else ""
@@ -85,14 +85,14 @@ class Capture:
             os.close(self._spill)
             self._spill = None
 
-    def result(self) -> Captured:
+    def result(self) -> CapturedOutput:
         """Return what there is now; bytes that are no UTF-8 come as replacement characters."""
         kept_bytes = len(self._head) + len(self._tail)
         if kept_bytes == self._size_bytes:
             head, tail = (self._head + self._tail).decode(errors="replace"), ""
         else:
             head, tail = _decode_beginning(self._head), _decode_end(self._tail)
-        return Captured(head, tail, self._lines, self._size_bytes, self._where())
+        return CapturedOutput(head, tail, self._lines, self._size_bytes, self._where())
 
     def spill_path(self) -> str:
         """Return the path of the spill file; empty if none was written."""

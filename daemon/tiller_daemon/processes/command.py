@@ -14,14 +14,14 @@ from typing import Final, NamedTuple
 
 import trio
 
-from tiller_daemon.processes.process_tree import Ended, Tree
+from tiller_daemon.processes.process_tree import EndedProcesses, ProcessTree
 from tiller_daemon.redaction.stream import Redaction
-from tiller_daemon.sandbox.confinement import Confined, Enclosed, NotConfined
+from tiller_daemon.sandbox.confinement import CommandSandbox, NotConfined, WrappedCommand
 
 PIPE_BYTES: Final = 1 << 16
 """What a Linux pipe holds: the most that is read at once, and that is left when a command ends."""
 
-SETTLE_S: Final = 0.15
+LEFTOVER_WAIT_S: Final = 0.15
 """How long the rest of a pipeline may take to end by itself after the shell has."""
 
 LEFTOVER_GRACE_S: Final = 0.07
@@ -67,7 +67,7 @@ class CommandEnd(NamedTuple):
     duration_s: float
 
 
-class Input:
+class CommandInput:
     """What a command is told while it runs: through a pipe, or typed at a terminal of its own.
 
     Handed to `run_command`, and open from then until the command has ended.
@@ -109,15 +109,15 @@ async def run_command(
     variables: Mapping[str, str],
     receive: Callable[[bytes], Awaitable[None]],
     timeout_s: float,
-    typed: Input | None = None,
+    typed: CommandInput | None = None,
     secrets: Iterable[str] = (),
-    confined: Confined | None = None,
+    confined: CommandSandbox | None = None,
 ) -> CommandEnd:
     """Run `arguments` until its first process exits, and end whatever it left behind.
 
     Standard input is empty, or `typed`; output and errors come together, in pieces and without
     `secrets`, through `receive`, which is awaited before more is read. The answer comes at most
-    `SETTLE_S` + `LEFTOVER_GRACE_S` after the exit, even if a child holds the output open. After
+    `LEFTOVER_WAIT_S` + `LEFTOVER_GRACE_S` after the exit, even if a child holds the output open. After
     `timeout_s` the whole tree is ended. Cancellation ends the tree too, within `CANCEL_GRACE_S` and
     what SIGKILL takes, before `Cancelled` goes on. Raises `CommandProblem` if there is nothing to
     run. With `confined` it runs in that sandbox.
@@ -125,8 +125,10 @@ async def run_command(
     for left in reversed(range(STARTS_MAX)):
         stack = ExitStack()
         try:
-            around = confined.around(arguments) if confined else nullcontext(Enclosed(arguments))
-            enclosed = stack.enter_context(around)
+            wrapped = (
+                confined.wrap(arguments) if confined else nullcontext(WrappedCommand(arguments))
+            )
+            enclosed = stack.enter_context(wrapped)
         except NotConfined as problem:
             raise CommandProblem(str(problem)) from problem
         helpers = confined.sandbox.helpers if confined else 0
@@ -135,16 +137,16 @@ async def run_command(
                 helpers, enclosed, directory, variables, receive, timeout_s, typed, secrets
             )
             # What it was to hide may have gone away since: then nothing was run.
-            if not left or typed or end.status != SETUP_FAILED or enclosed.began():
+            if not left or typed or end.status != SETUP_FAILED or enclosed.has_started():
                 return end
         finally:
-            await _leave(stack, enclosed)
+            await _close_sandbox(stack, enclosed)
     raise AssertionError("the last start returns")
 
 
-async def _leave(stack: ExitStack, enclosed: Enclosed) -> None:
+async def _close_sandbox(stack: ExitStack, enclosed: WrappedCommand) -> None:
     """Leave an enclosure, beside the loop if that takes time; what it takes over is not cut off."""
-    if enclosed.takes_over:
+    if enclosed.merges_back:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(stack.close)
     else:
@@ -153,21 +155,21 @@ async def _leave(stack: ExitStack, enclosed: Enclosed) -> None:
 
 async def _run(
     helpers: int,
-    enclosed: Enclosed,
+    enclosed: WrappedCommand,
     directory: Path,
     variables: Mapping[str, str],
     receive: Callable[[bytes], Awaitable[None]],
     timeout_s: float,
-    typed: Input | None,
+    typed: CommandInput | None,
     secrets: Iterable[str],
 ) -> CommandEnd:
-    began = time.monotonic()
+    started_s = time.monotonic()
     if typed and typed.terminal:
         tree, pipe = _start_in_terminal(enclosed, directory, variables, typed)
     else:
         tree, pipe = _start(enclosed, directory, variables, typed)
     try:
-        with _Output(pipe, receive, Redaction(secrets)) as output:
+        with _OutputReader(pipe, receive, Redaction(secrets)) as output:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(output.pass_on)
                 with trio.move_on_after(timeout_s) as limit:
@@ -190,13 +192,16 @@ async def _run(
     # When time is up the shell itself is among those that were ended, and who watches over it.
     others = helpers + 1 if timed_out else max(helpers - 1, 0)
     leftovers = max(ended.processes - others, 0)
-    took_s = time.monotonic() - began
+    took_s = time.monotonic() - started_s
     return CommandEnd(status or 0, timed_out, leftovers, ended.survivors, took_s)
 
 
 def _start(
-    enclosed: Enclosed, directory: Path, variables: Mapping[str, str], typed: Input | None
-) -> tuple[Tree, int]:
+    enclosed: WrappedCommand,
+    directory: Path,
+    variables: Mapping[str, str],
+    typed: CommandInput | None,
+) -> tuple[ProcessTree, int]:
     """Start with pipes; returns the command and the end to read from."""
     reading, writing = os.pipe()
     theirs, ours = os.pipe() if typed else (os.open(os.devnull, os.O_RDONLY), None)
@@ -216,14 +221,14 @@ def _start(
 
 
 def _start_in_terminal(
-    enclosed: Enclosed, directory: Path, variables: Mapping[str, str], typed: Input
-) -> tuple[Tree, int]:
+    enclosed: WrappedCommand, directory: Path, variables: Mapping[str, str], typed: CommandInput
+) -> tuple[ProcessTree, int]:
     """Start at a terminal of its own, which is also what its job control and colours go by."""
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (TERMINAL_ROWS, TERMINAL_COLUMNS))
     # A leader of a session without a terminal gets the first one that it opens.
     opener = ("/bin/sh", "-c", 'exec "$@" <"$0"', os.ttyname(theirs))
-    opening = Enclosed((*opener, *enclosed.arguments), enclosed.descriptors)
+    opening = WrappedCommand((*opener, *enclosed.arguments), enclosed.descriptors)
     named = {**variables, "TERM": "xterm-256color"}
     try:
         tree = _spawn(opening, directory, named, theirs, theirs)
@@ -237,15 +242,15 @@ def _start_in_terminal(
 
 
 def _spawn(
-    enclosed: Enclosed,
+    enclosed: WrappedCommand,
     directory: Path,
     variables: Mapping[str, str],
     stdin: int,
     output: int,
-) -> Tree:
+) -> ProcessTree:
     passed = {number: number for number in enclosed.descriptors}
     try:
-        return Tree(
+        return ProcessTree(
             enclosed.arguments, directory, variables, {0: stdin, 1: output, 2: output, **passed}
         )
     except (OSError, ValueError) as error:
@@ -253,7 +258,7 @@ def _spawn(
         raise CommandProblem(message) from error
 
 
-class _Output:
+class _OutputReader:
     """The reading end of a command's output: passes on what comes, until told to finish."""
 
     def __init__(
@@ -265,7 +270,7 @@ class _Output:
         self._idle = trio.CancelScope()
         self._left: int | None = None
 
-    def __enter__(self) -> "_Output":
+    def __enter__(self) -> "_OutputReader":
         os.set_blocking(self._pipe, False)
         return self
 
@@ -307,11 +312,11 @@ class _Output:
         return b""
 
 
-async def _end_leftovers(tree: Tree) -> Ended:
+async def _end_leftovers(tree: ProcessTree) -> EndedProcesses:
     """Let what the shell left behind end by itself, such as the end of a pipe, or else end it."""
     if tree.left_nothing():
-        return Ended(0, 0)
-    with trio.move_on_after(SETTLE_S):
-        await tree.settle()
-        return Ended(0, 0)
+        return EndedProcesses(0, 0)
+    with trio.move_on_after(LEFTOVER_WAIT_S):
+        await tree.wait_until_empty()
+        return EndedProcesses(0, 0)
     return await tree.end(LEFTOVER_GRACE_S)

@@ -2,7 +2,7 @@
 
 Pure. A variable is passed on because it is listed here or the user has said so, never because its
 name looks harmless: what holds a secret can't be told by its name. Who starts and who ends
-processes is in `starter` and `tree`.
+processes is in `fork_server` and `process_tree`.
 """
 
 import re

@@ -16,7 +16,7 @@ _READ_BYTES: Final = 1 << 20
 _PS_OF_ALL, _PS_OF_ONE = ("-axEww", "-Eww") if sys.platform == "darwin" else ("axeww", "eww")
 
 
-class Entry(NamedTuple):
+class ProcessEntry(NamedTuple):
     """One process.
 
     `start` tells apart two that had the same `pid` at different times; it is counted from a fixed
@@ -34,11 +34,11 @@ class Entry(NamedTuple):
 class ProcessTable(Protocol):
     """What this machine says about its processes."""
 
-    def entries(self) -> dict[int, Entry]:
+    def entries(self) -> dict[int, ProcessEntry]:
         """Return every process there is now, by pid; dead ones that nobody reaped included."""
         ...
 
-    def entry(self, pid: int) -> Entry | None:
+    def entry(self, pid: int) -> ProcessEntry | None:
         """Return one process, if there is one of that pid."""
         ...
 
@@ -58,12 +58,12 @@ class ProcessTable(Protocol):
 class ProcTable:
     """The table as Linux shows it under `/proc`: some 7 us for each process."""
 
-    def entries(self) -> dict[int, Entry]:
+    def entries(self) -> dict[int, ProcessEntry]:
         """Return every process, by pid."""
         read = (self.entry(pid) for pid in _pids())
         return {entry.pid: entry for entry in read if entry is not None}
 
-    def entry(self, pid: int) -> Entry | None:
+    def entry(self, pid: int) -> ProcessEntry | None:
         """Return one process, if there is one of that pid."""
         text = _read(f"/proc/{pid}/stat")
         if not text:
@@ -76,7 +76,7 @@ class ProcTable:
             return None
         # A process whose first thread has ended looks dead while its other threads run on.
         dead = fields[0] in b"ZX" and int(fields[17]) <= 1
-        return Entry(pid, parent, group, session, int(fields[19]), dead)
+        return ProcessEntry(pid, parent, group, session, int(fields[19]), dead)
 
     def variables(self, pid: int) -> bytes:
         """Return `NAME=value` pairs parted by NUL; empty for a dead or a foreign process."""
@@ -94,12 +94,12 @@ class ProcTable:
 class PsTable:
     """The table as POSIX `ps` shows it: for macOS, which has no `/proc`."""
 
-    def entries(self) -> dict[int, Entry]:
+    def entries(self) -> dict[int, ProcessEntry]:
         """Return every process, by pid."""
         found = (_parse_entry(line) for line in _ps("-axo", "pid=,ppid=,pgid=,stat=,lstart="))
         return {entry.pid: entry for entry in found if entry is not None}
 
-    def entry(self, pid: int) -> Entry | None:
+    def entry(self, pid: int) -> ProcessEntry | None:
         """Return one process, if there is one of that pid."""
         return self.entries().get(pid)
 
@@ -128,7 +128,7 @@ def _pids() -> list[int]:
         return [int(one.name) for one in found if one.name.isdigit()]
 
 
-def _parse_entry(line: bytes) -> Entry | None:
+def _parse_entry(line: bytes) -> ProcessEntry | None:
     pid, parent, group, state, start = line.decode(errors="replace").split(maxsplit=4)
     try:
         session = os.getsid(int(pid))
@@ -136,7 +136,7 @@ def _parse_entry(line: bytes) -> Entry | None:
         return None
     started = int(time.mktime(time.strptime(start.strip(), "%a %b %d %H:%M:%S %Y")))
     dead = state.startswith("Z") and "l" not in state
-    return Entry(int(pid), int(parent), int(group), session, started, dead)
+    return ProcessEntry(int(pid), int(parent), int(group), session, started, dead)
 
 
 def _read(path: str) -> bytes:

@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 import trio
 
 from tiller_daemon.processes.environment import DAEMON_MARKER
-from tiller_daemon.processes.process_table import Entry, choose_table
-from tiller_daemon.processes.starter import Running, starter
+from tiller_daemon.processes.fork_server import RunningProgram, current_fork_server
+from tiller_daemon.processes.process_table import ProcessEntry, choose_table
 
 COMMAND_MARKER: Final = "TILLER_COMMAND"
 """Holds a token of this very run, where there are no subreapers."""
@@ -41,14 +41,14 @@ _PR_SET_DUMPABLE: Final = 4  # <linux/prctl.h>
 _TABLE = choose_table()
 
 
-class Ended(NamedTuple):
+class EndedProcesses(NamedTuple):
     """How many processes were alive when the end began, and how many could not be ended."""
 
     processes: int
     survivors: int
 
 
-def close_to_others() -> None:
+def forbid_tracing() -> None:
     """Let no process of this user read the daemon's memory or environment, where keys are (G13).
 
     Linux; root can read them all the same.
@@ -58,7 +58,7 @@ def close_to_others() -> None:
         libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-class Tree:
+class ProcessTree:
     """A command that was started, with all its processes; `close` it in any case."""
 
     def __init__(
@@ -68,12 +68,14 @@ class Tree:
         variables: Mapping[str, str],
         descriptors: Mapping[int, int],
     ) -> None:
-        """Start it, as `Starter.start` does."""
+        """Start it, as `ForkServer.start` does."""
         token = secrets.token_hex(8)
-        self._adopts: Final = starter().adopts
+        self._adopts: Final = current_fork_server().adopts
         self._mark: Final = f"{COMMAND_MARKER}={token}".encode()
         marked = variables if self._adopts else {**variables, COMMAND_MARKER: token}
-        self.running: Final[Running] = starter().start(arguments, directory, marked, descriptors)
+        self.running: Final[RunningProgram] = current_fork_server().start(
+            arguments, directory, marked, descriptors
+        )
         self._sessions: set[int] = {self.running.pid}
         self._known: dict[int, int] = {}
 
@@ -85,13 +87,13 @@ class Tree:
         """Whether surely no process is left; known without a look at the table."""
         return self._adopts and self.running.is_empty
 
-    async def settle(self) -> None:
+    async def wait_until_empty(self) -> None:
         """Wait until no process of this command is left."""
         await self.running.emptied()
         while not self._adopts and self._members():  # noqa: ASYNC110 - nobody tells of their end
             await trio.sleep(POLL_S)
 
-    async def end(self, grace_s: float) -> Ended:
+    async def end(self, grace_s: float) -> EndedProcesses:
         """End every process: SIGTERM, up to `grace_s` seconds, then SIGKILL until none is left.
 
         When it returns they are dead. Takes at most `grace_s` + `KILL_WAIT_S`; run it in a shield
@@ -103,8 +105,8 @@ class Tree:
         # A stopped process acts on SIGTERM only once it runs again.
         _signal(members, signal.SIGCONT)
         with trio.move_on_after(grace_s):
-            await self.settle()
-            return Ended(len(seen), 0)
+            await self.wait_until_empty()
+            return EndedProcesses(len(seen), 0)
         with trio.move_on_after(KILL_WAIT_S):
             while True:
                 members = self._members()
@@ -114,11 +116,11 @@ class Tree:
                 with suppress(ProcessLookupError):
                     os.kill(self.running.reaper, signal.SIGCONT)
                 with trio.move_on_after(POLL_S):
-                    await self.settle()
-                    return Ended(len(seen), 0)
-        return Ended(len(seen), len(self._members()))
+                    await self.wait_until_empty()
+                    return EndedProcesses(len(seen), 0)
+        return EndedProcesses(len(seen), len(self._members()))
 
-    def _members(self) -> list[Entry]:
+    def _members(self) -> list[ProcessEntry]:
         """The living processes of this command, as far as one look at the table shows them.
 
         Of those that fork and exit all the time it may miss some; the reaper knows when none is
@@ -137,7 +139,7 @@ class Tree:
         self._sessions.update(entry.session for entry in living)
         return living
 
-    def _roots_without_adoption(self, table: dict[int, Entry]) -> list[Entry]:
+    def _roots_without_adoption(self, table: dict[int, ProcessEntry]) -> list[ProcessEntry]:
         marked = _TABLE.marked(self._mark)
         return [
             entry
@@ -161,7 +163,7 @@ async def sweep(log_id: str) -> int:
     mark = f"{DAEMON_MARKER}={log_id}".encode()
     ended: set[tuple[int, int]] = set()
     with trio.move_on_after(SWEEP_WAIT_S):
-        while found := _left_over(mark):
+        while found := _leftovers(mark):
             reapers = _TABLE.named(mark)
             ended.update((entry.pid, entry.start) for entry in found if entry.pid not in reapers)
             # One by one, as the one who sweeps may have been started in a group of theirs.
@@ -174,10 +176,10 @@ async def sweep(log_id: str) -> int:
     return len(ended)
 
 
-def _left_over(mark: bytes) -> list[Entry]:
+def _leftovers(mark: bytes) -> list[ProcessEntry]:
     table = _TABLE.entries()
     living = {pid: entry for pid, entry in table.items() if not entry.dead}
-    spared = _line_of(os.getpid(), table)
+    spared = _ancestry(os.getpid(), table)
     marked = _TABLE.marked(mark) | _TABLE.named(mark)
     roots = [living[pid] for pid in marked if pid in living and pid not in spared]
     sessions = {entry.session for entry in roots} - {table[pid].session for pid in spared}
@@ -186,8 +188,10 @@ def _left_over(mark: bytes) -> list[Entry]:
     return [entry for pid, entry in found.items() if pid not in spared]
 
 
-def _with_descendants(roots: Iterable[Entry], table: dict[int, Entry]) -> dict[int, Entry]:
-    children: dict[int, list[Entry]] = {}
+def _with_descendants(
+    roots: Iterable[ProcessEntry], table: dict[int, ProcessEntry]
+) -> dict[int, ProcessEntry]:
+    children: dict[int, list[ProcessEntry]] = {}
     for entry in table.values():
         children.setdefault(entry.parent, []).append(entry)
     found = {entry.pid: entry for entry in roots}
@@ -199,7 +203,7 @@ def _with_descendants(roots: Iterable[Entry], table: dict[int, Entry]) -> dict[i
     return found
 
 
-def _line_of(pid: int, table: dict[int, Entry]) -> set[int]:
+def _ancestry(pid: int, table: dict[int, ProcessEntry]) -> set[int]:
     line: set[int] = set()
     while pid in table and pid not in line:
         line.add(pid)
@@ -207,11 +211,11 @@ def _line_of(pid: int, table: dict[int, Entry]) -> set[int]:
     return line
 
 
-def _identities(members: Iterable[Entry]) -> set[tuple[int, int]]:
+def _identities(members: Iterable[ProcessEntry]) -> set[tuple[int, int]]:
     return {(entry.pid, entry.start) for entry in members}
 
 
-def _signal(members: Iterable[Entry], number: signal.Signals) -> None:
+def _signal(members: Iterable[ProcessEntry], number: signal.Signals) -> None:
     # By group: the kernel then lets no member fork away between the look and the signal. A group
     # never reaches over its session, so it holds nothing that is not the command's.
     for group in {entry.group for entry in members}:

@@ -1,7 +1,7 @@
 """A program of its own: starts commands, and keeps all that they start within reach.
 
 Run once for a daemon, as `python -I -S reaper.py MARK` with a socket as its standard input, by
-`starter`; it can be found again by the mark. For each command it forks a reaper, which is a
+`fork_server`; it can be found again by the mark. For each command it forks a reaper, which is a
 subreaper: the kernel gives it every orphan below it. So the processes of a command are those that
 descend from its reaper, whatever session, name or environment they give themselves, and when the
 reaper has no child none is left.
@@ -43,7 +43,7 @@ STARTED = struct.Struct("=iii")
 ENDED = struct.Struct("=i?")
 """The wait status of the command, and whether it has left nothing."""
 
-LOOK_S = 0.002
+POLL_S = 0.002
 """How often it is looked again for processes that were born while others were killed."""
 
 _DESCRIPTORS_MAX = 200
@@ -60,7 +60,7 @@ _ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _DEFAULTS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ)
 """What a command must not ignore: Python ignores the last two, `nohup` and `&` the others."""
 
-Wanted = tuple[tuple[bytes, ...], dict[bytes, bytes], tuple[int, ...]]
+StartRequest = tuple[tuple[bytes, ...], dict[bytes, bytes], tuple[int, ...]]
 """Words, variables, and the numbers that the descriptors get which come along.
 
 The first descriptor is the directory to start in, and gets none.
@@ -69,7 +69,7 @@ The first descriptor is the directory to start in, and gets none.
 
 def main(arguments: Sequence[str]) -> None:
     """Fork a reaper for each request, until the daemon is gone and no reaper is left."""
-    adopt = _adopt if WITHOUT_ADOPTION not in arguments else _nothing
+    adopt = _adopt if WITHOUT_ADOPTION not in arguments else _adopt_nothing
     requests = Socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     gc.disable()  # It would touch all the memory that a fork shares.
@@ -77,21 +77,21 @@ def main(arguments: Sequence[str]) -> None:
     for number in _ENDING:
         signal.signal(number, _ignore)
     adopt()
-    changed = _tell_of_children()
+    changed = _child_signal_pipe()
     reapers: set[int] = set()
-    asked, strays = True, False
-    while asked or reapers or strays:
-        sources = [changed, requests] if asked else [changed]
-        ready = select.select(sources, [], [], LOOK_S if strays else None)[0]
+    accepting, strays = True, False
+    while accepting or reapers or strays:
+        sources = [changed, requests] if accepting else [changed]
+        ready = select.select(sources, [], [], POLL_S if strays else None)[0]
         _drain(changed)
-        for pid, status in _dead():
+        for pid, status in _reap_dead():
             if pid in reapers:
                 reapers.remove(pid)
                 strays = strays or status != 0
         if strays:
             strays = _kill_below(reapers)
         if requests in ready:
-            asked = _fork_reaper(requests, reapers, adopt)
+            accepting = _fork_reaper(requests, reapers, adopt)
 
 
 def _fork_reaper(requests: Socket, reapers: set[int], adopt: Callable[[], None]) -> bool:
@@ -111,7 +111,7 @@ def _fork_reaper(requests: Socket, reapers: set[int], adopt: Callable[[], None])
         os.set_inheritable(number, False)  # noqa: FBT003
     if not message:
         return False
-    starter = os.getpid()
+    fork_server_pid = os.getpid()
     try:
         pid = os.fork()
     except OSError:
@@ -122,7 +122,7 @@ def _fork_reaper(requests: Socket, reapers: set[int], adopt: Callable[[], None])
             requests.close()
             os.setsid()
             adopt()
-            _care(Socket(fileno=passed[0]), passed[1:], starter)
+            _supervise(Socket(fileno=passed[0]), passed[1:], fork_server_pid)
             status = 0
         finally:
             os._exit(status)
@@ -133,34 +133,34 @@ def _fork_reaper(requests: Socket, reapers: set[int], adopt: Callable[[], None])
     return True
 
 
-def _care(control: Socket, passed: Sequence[int], starter: int) -> None:
+def _supervise(control: Socket, passed: Sequence[int], fork_server_pid: int) -> None:
     """Be the reaper of one command; returns when nothing of it is left."""
-    changed = _tell_of_children()
-    told = _receive(control, SIZE.unpack(_receive(control, SIZE.size))[0])
-    wanted: Wanted = marshal.loads(told)  # noqa: S302 - it comes from the daemon
-    command, wrong = _start(wanted, passed)
+    changed = _child_signal_pipe()
+    encoded = _receive(control, SIZE.unpack(_receive(control, SIZE.size))[0])
+    request: StartRequest = marshal.loads(encoded)  # noqa: S302 - it comes from the daemon
+    command, wrong = _start(request, passed)
     for number in passed:
         os.close(number)
-    _say(control, STARTED.pack(os.getpid(), command, wrong))
+    _send(control, STARTED.pack(os.getpid(), command, wrong))
     if wrong:
         return
-    while os.getppid() == starter:
+    while os.getppid() == fork_server_pid:
         # Nothing is sent from there any more: it can be read when it is closed.
         if control in select.select([control, changed], [], [])[0]:
             break
         _drain(changed)
-        ended = [status for pid, status in _dead() if pid == command]
+        ended = [status for pid, status in _reap_dead() if pid == command]
         empty = not _has_children()
         for status in ended:
-            _say(control, ENDED.pack(status, empty))
+            _send(control, ENDED.pack(status, empty))
         if empty:
             return
     _end_all()
 
 
-def _start(wanted: Wanted, passed: Sequence[int]) -> tuple[int, int]:
+def _start(request: StartRequest, passed: Sequence[int]) -> tuple[int, int]:
     """Start a command; returns its pid, and the errno of what went wrong."""
-    words, variables, numbers = wanted
+    words, variables, numbers = request
     directory, *given = passed
     # Aside first: a number may be wanted for one that has the number of another.
     above = max(numbers) + 1
@@ -186,8 +186,8 @@ def _end_all() -> None:
     """Kill what descends from this process until nothing does."""
     while _has_children():
         _kill_below(())
-        time.sleep(LOOK_S)
-        for _ in _dead():
+        time.sleep(POLL_S)
+        for _ in _reap_dead():
             pass
 
 
@@ -244,7 +244,7 @@ def _processes() -> Iterator[tuple[int, int, int]]:
                 yield int(name), int(fields[1]), int(fields[2])
 
 
-def _dead() -> Iterator[tuple[int, int]]:
+def _reap_dead() -> Iterator[tuple[int, int]]:
     """Reap the children that have died; their pids and wait statuses."""
     while True:
         try:
@@ -280,11 +280,11 @@ def _adopt() -> None:
             libc.prctl(option, value, 0, 0, 0)
 
 
-def _nothing() -> None:
+def _adopt_nothing() -> None:
     """Take in nobody."""
 
 
-def _tell_of_children() -> int:
+def _child_signal_pipe() -> int:
     """A descriptor that can be read when a child or the parent has died; instead of another one."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
@@ -316,7 +316,7 @@ def _receive(control: Socket, size: int) -> bytes:
     return data
 
 
-def _say(control: Socket, data: bytes) -> None:
+def _send(control: Socket, data: bytes) -> None:
     with suppress(OSError):  # The daemon is gone, as will be seen.
         control.sendall(data)
 

@@ -13,9 +13,9 @@ from typing import Final
 import trio
 
 from tiller_daemon.processes.command import CommandProblem
-from tiller_daemon.processes.process_tree import Ended, Tree
+from tiller_daemon.processes.process_tree import EndedProcesses, ProcessTree
 
-LEAVE_S: Final = 0.5
+EXIT_WAIT_S: Final = 0.5
 """How long it may take to leave by itself once its standard input has ended."""
 
 TERM_GRACE_S: Final = 0.5
@@ -25,7 +25,7 @@ END_SHIELD_S: Final = 4.0
 """The longest that its end may keep the daemon from ending."""
 
 
-class Service:
+class ServerProcess:
     """A running program; whoever starts one calls `end` in any case.
 
     `stdin`, `stdout` and `stderr` are pipes to it, each to be used by one task at a time.
@@ -45,7 +45,7 @@ class Service:
             pipes += (os.pipe() for _ in range(3))
             (stdin, _), (_, stdout), (_, stderr) = pipes
             theirs = {0: stdin, 1: stdout, 2: stderr}
-            self._tree: Final = Tree(arguments, directory, variables, {**theirs, **passed})
+            self._tree: Final = ProcessTree(arguments, directory, variables, {**theirs, **passed})
         except (OSError, ValueError) as error:
             for end in chain.from_iterable(pipes):
                 os.close(end)
@@ -66,19 +66,21 @@ class Service:
         """Wait until its first process has exited."""
         await self._tree.running.exited()
 
-    async def end(self, leave_s: float = LEAVE_S, grace_s: float = TERM_GRACE_S) -> Ended:
+    async def end(
+        self, exit_wait_s: float = EXIT_WAIT_S, grace_s: float = TERM_GRACE_S
+    ) -> EndedProcesses:
         """End it and all that it has started; when this returns they are dead.
 
-        It is first let to leave by itself. Cancellation does not shorten that; it takes `leave_s` +
+        It is first let to leave by itself. Cancellation does not shorten that; it takes `exit_wait_s` +
         `grace_s`, and what SIGKILL takes. Again: no effect.
         """
-        ended = Ended(0, 0)
+        ended = EndedProcesses(0, 0)
         if self._ended:
             return ended
         with trio.move_on_after(END_SHIELD_S, shield=True):
             await self.stdin.aclose()
             # Its last words must not kill it: the other pipes stay open until it has left.
-            with trio.move_on_after(leave_s):
+            with trio.move_on_after(exit_wait_s):
                 await self.exited()
             ended = await self._tree.end(grace_s)
             for pipe in (self.stdout, self.stderr):

@@ -16,19 +16,30 @@ from typing import Final, Literal, NamedTuple
 
 from tiller_daemon.private import make_directory
 from tiller_daemon.sandbox import launcher as sandbox_launcher
-from tiller_daemon.sandbox.confinement import DENIED, ROOT_KEEPS, TEMPORARY, Confinement, Enclosed
+from tiller_daemon.sandbox.confinement import (
+    DENIALS,
+    ROOT_CAPABILITIES,
+    TEMPORARY,
+    Confinement,
+    WrappedCommand,
+)
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.git_overlay import GitOverlay
-from tiller_daemon.sandbox.known_paths import KEPT_OF_RUN, between, bound_sockets, within
+from tiller_daemon.sandbox.known_paths import (
+    VISIBLE_IN_RUN,
+    bound_sockets,
+    directories_between,
+    enclosing_root,
+)
 from tiller_daemon.sandbox.seccomp import filter_in_namespaces
 
-NOTHING: Final = "/dev/null"
+NULL_DEVICE: Final = "/dev/null"
 """What is mounted over a file that can't be read: no device can be opened from such a mount."""
 
-SCOPED: Final = (sys.executable, "-I", "-S", sandbox_launcher.__file__, "--scope", "--")
+SCOPE_LAUNCHER: Final = (sys.executable, "-I", "-S", sandbox_launcher.__file__, "--scope", "--")
 """Keeps a command that has the machine's network from its abstract sockets."""
 
-INIT_HIDDEN: Final = ("--tmpfs", "/proc/1", "--remount-ro", "/proc/1")
+HIDE_INIT: Final = ("--tmpfs", "/proc/1", "--remount-ro", "/proc/1")
 """To be put after `--proc /proc`: nobody reads or writes the memory, the variables or the
 descriptors of the sandbox's own process in there. Tracing it is refused by the filter."""
 
@@ -44,7 +55,7 @@ class Mount(NamedTuple):
     written.
     """
 
-    how: Literal["new", "empty", "hide", "read", "write", "git"]
+    kind: Literal["new", "empty", "hide", "read", "write", "git"]
     options: tuple[str, ...]
 
 
@@ -67,7 +78,7 @@ class Bubblewrap:
         self.name: Final = "bubblewrap"
         self.helpers: Final = 2
         self.limits: Final = ""
-        self.denials: Final = DENIED
+        self.denials: Final = DENIALS
         self.most_unasked: Final = Enclosure.BUILD
         self._program: Final = program
         self._root: Final = os.geteuid() == 0 if root is None else root
@@ -76,9 +87,9 @@ class Bubblewrap:
         self._placeholders: Final = Counter[Path]()
 
     @contextmanager
-    def around(
-        self, arguments: Sequence[str], confinement: Confinement, told: Callable[[str], None]
-    ) -> Generator[Enclosed]:
+    def wrap(
+        self, arguments: Sequence[str], confinement: Confinement, report: Callable[[str], None]
+    ) -> Generator[WrappedCommand]:
         """What to run instead of `arguments`; to be left when the command has ended."""
         absent = [
             path
@@ -88,7 +99,7 @@ class Bubblewrap:
         self._placeholders.update(absent)
         try:
             with ExitStack() as stack:
-                overlays = self._enter_overlays(stack, confinement, told)
+                overlays = self._enter_overlays(stack, confinement, report)
                 if confinement.temporary:
                     make_directory(confinement.temporary)
                 calls = filter_in_namespaces(
@@ -96,33 +107,33 @@ class Bubblewrap:
                     sockets=confinement.writes and (self._scopes or not confinement.network),
                 )
                 given = stack.enter_context(_readable(calls))
-                status, report = stack.enter_context(_pipe())
+                status, status_end = stack.enter_context(_pipe())
                 chosen = [*options(confinement, overlays, absent, root=self._root)]
                 chosen += [word for one in given for word in ("--seccomp", str(one))]
-                chosen += ["--json-status-fd", str(report)]
-                scoped = SCOPED if confinement.network and self._scopes else ()
-                yield Enclosed(
+                chosen += ["--json-status-fd", str(status_end)]
+                scoped = SCOPE_LAUNCHER if confinement.network and self._scopes else ()
+                yield WrappedCommand(
                     (self._program, *chosen, "--", *scoped, *arguments),
-                    (*given, report),
-                    began=lambda: b"exit-code" in _said(status),
-                    takes_over=bool(overlays),
+                    (*given, status_end),
+                    has_started=lambda: b"exit-code" in _read_status(status),
+                    merges_back=bool(overlays),
                 )
         finally:
             for path in absent:
                 self._placeholders[path] -= 1
                 if not self._placeholders[path]:
                     del self._placeholders[path]
-                    _take_away(path)
+                    _remove_placeholder(path)
 
     def _enter_overlays(
-        self, stack: ExitStack, confinement: Confinement, told: Callable[[str], None]
+        self, stack: ExitStack, confinement: Confinement, report: Callable[[str], None]
     ) -> dict[Path, tuple[str, ...]]:
         """The git directories with their overlays."""
-        room = confinement.temporary and confinement.temporary.parent
-        if not (self._overlays and room):
+        directory = confinement.temporary and confinement.temporary.parent
+        if not (self._overlays and directory):
             return {git: ("--ro-bind", str(git), str(git)) for git in confinement.git}
         own = confinement.git_own
-        entered = ((git, GitOverlay(git, own, room, told)) for git in confinement.git)
+        entered = ((git, GitOverlay(git, own, directory, report)) for git in confinement.git)
         return {git: stack.enter_context(overlay).options for git, overlay in entered}
 
 
@@ -155,7 +166,7 @@ def _pipe() -> Generator[tuple[int, int]]:
         os.close(writing)
 
 
-def _said(status: int) -> bytes:
+def _read_status(status: int) -> bytes:
     """What bubblewrap says of the command: its exit status, if it was started."""
     try:
         return os.read(status, STATUS_BYTES_MAX)
@@ -175,18 +186,18 @@ def options(
     mounts = _mounts(confinement, overlays, absent)
     if confinement.visible is None:
         found += ["--ro-bind", "/", "/"]
-    found += ["--dev", "/dev", "--proc", "/proc", *INIT_HIDDEN]
+    found += ["--dev", "/dev", "--proc", "/proc", *HIDE_INIT]
     if root:
         # As root, every knob of the kernel in there could be turned.
         found += ["--remount-ro", "/proc"]
     for path in sorted(mounts, key=lambda path: len(path.parts)):
         mount = mounts[path]
         # What is shown in a hidden directory is mounted in there, and has to be reached.
-        holds = mount.how == "empty" and any(within(one, (path,)) for one in mounts)
-        found += [*(("--perms", "0755" if holds else "0000") if mount.how == "empty" else ())]
+        holds = mount.kind == "empty" and any(enclosing_root(one, (path,)) for one in mounts)
+        found += [*(("--perms", "0755" if holds else "0000") if mount.kind == "empty" else ())]
         found += mount.options
     for path, mount in mounts.items():
-        if mount.how == "empty":
+        if mount.kind == "empty":
             found += ["--remount-ro", str(path)]
     if confinement.visible is not None:
         found += ["--remount-ro", "/"]
@@ -196,7 +207,9 @@ def options(
     if root:
         found += ["--cap-drop", "ALL"]
         if confinement.writes:
-            found += [word for capability in ROOT_KEEPS for word in ("--cap-add", capability)]
+            found += [
+                word for capability in ROOT_CAPABILITIES for word in ("--cap-add", capability)
+            ]
     return [*found, "--chdir", str(confinement.workspace)]
 
 
@@ -204,12 +217,14 @@ def _mounts(
     confinement: Confinement, overlays: dict[Path, tuple[str, ...]], absent: Sequence[Path]
 ) -> dict[Path, Mount]:
     """How each path is mounted; those nearer to the root first."""
-    mounts = {path: mount for name in confinement.visible or () for path, mount in _seen(name)}
+    mounts = {
+        path: mount for name in confinement.visible or () for path, mount in _system_mounts(name)
+    }
     for name in TEMPORARY:
         mounts[Path(name)] = _temporary(Path(name), confinement.temporary)
     if confinement.visible is None and _RUN.is_dir():
         mounts[_RUN] = Mount("new", ("--tmpfs", str(_RUN)))
-        mounts |= {path: _read(path) for path in map(Path, KEPT_OF_RUN) if path.exists()}
+        mounts |= {path: _read(path) for path in map(Path, VISIBLE_IN_RUN) if path.exists()}
     mounts[confinement.workspace] = _read(confinement.workspace)
     mounts |= {
         path: Mount("write", ("--bind", str(path), str(path))) for path in confinement.writable
@@ -218,16 +233,16 @@ def _mounts(
     mounts |= {git: Mount("git", overlay) for git, overlay in overlays.items()}
     for path in absent:
         is_file = path in confinement.absent_files
-        mounts[path] = _read(NOTHING, path) if is_file else _hide_folder(path)
+        mounts[path] = _read(NULL_DEVICE, path) if is_file else _hide_folder(path)
     mounts |= {path: _read(path) for path in confinement.shown if path not in confinement.writable}
     for path in (*confinement.hidden, *_sockets(confinement)):
         is_shown = path in confinement.shown or path in mounts
-        if not is_shown and _is_seen(path, mounts, everything=confinement.visible is None):
-            mounts[path] = _hide_folder(path) if path.is_dir() else _read(NOTHING, path)
+        if not is_shown and _is_visible(path, mounts, everything=confinement.visible is None):
+            mounts[path] = _hide_folder(path) if path.is_dir() else _read(NULL_DEVICE, path)
     return _pinned(mounts, confinement.writable)
 
 
-def _seen(path: Path) -> Iterable[tuple[Path, Mount]]:
+def _system_mounts(path: Path) -> Iterable[tuple[Path, Mount]]:
     """A path of the system; one that is a link stays one, and where it leads is seen too."""
     if not path.is_symlink():
         return ((path, _read(path)),)
@@ -237,7 +252,7 @@ def _seen(path: Path) -> Iterable[tuple[Path, Mount]]:
 
 
 def _read(path: Path | str, at: Path | None = None) -> Mount:
-    hides = path == NOTHING
+    hides = path == NULL_DEVICE
     return Mount("hide" if hides else "read", ("--ro-bind", str(path), str(at or path)))
 
 
@@ -264,11 +279,11 @@ def _sockets(confinement: Confinement) -> Iterable[Path]:
     )
 
 
-def _is_seen(path: Path, mounts: dict[Path, Mount], *, everything: bool) -> bool:
+def _is_visible(path: Path, mounts: dict[Path, Mount], *, everything: bool) -> bool:
     """Whether what is there outside is there inside too."""
     for parent in path.parents:
         if mount := mounts.get(parent):
-            return mount.how in ("read", "write", "git")
+            return mount.kind in ("read", "write", "git")
     return everything
 
 
@@ -280,12 +295,12 @@ def _pinned(mounts: dict[Path, Mount], writable: Sequence[Path]) -> dict[Path, M
     """
     pins: dict[Path, Mount] = {}
     for path in mounts:
-        if root := within(path, writable):
-            pins |= {one: _write(one) for one in between(root, path)}
+        if root := enclosing_root(path, writable):
+            pins |= {one: _write(one) for one in directories_between(root, path)}
     return pins | mounts
 
 
-def _take_away(path: Path) -> None:
+def _remove_placeholder(path: Path) -> None:
     """Remove a placeholder; what somebody outside has put there meanwhile stays."""
     with suppress(OSError):
         if path.is_symlink():

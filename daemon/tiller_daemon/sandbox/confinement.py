@@ -22,14 +22,14 @@ TEMPORARY: Final = ("/tmp", "/var/tmp")  # noqa: S108
 ORDER: Final[Sequence[SandboxMode]] = ("read_only", "workspace_write", "full_access")
 """From the strictest to the loosest."""
 
-ROOT_KEEPS: Final[Mapping[str, int]] = {
+ROOT_CAPABILITIES: Final[Mapping[str, int]] = {
     "CAP_CHOWN": 0, "CAP_DAC_OVERRIDE": 1, "CAP_FOWNER": 3, "CAP_FSETID": 4, "CAP_SETGID": 6,
     "CAP_SETUID": 7,
 }  # fmt: skip
 """What root needs to work with the files of others and to install packages, with its numbers. Root
 loses what would undo the sandbox: mounting, tracing, devices, file handles."""
 
-DENIED: Final = re.compile(
+DENIALS: Final = re.compile(
     r"Read-only file system|Network is unreachable|Could not resolve host|Operation not permitted"
     r"|Temporary failure in name resolution|Name or service not known|getaddrinfo|EROFS|EAI_AGAIN"
     r"|ENETUNREACH|Errno 30\b|Errno 101\b|Value too large for defined data type",
@@ -81,14 +81,14 @@ def _began() -> bool:
     return True
 
 
-class Enclosed(NamedTuple):
+class WrappedCommand(NamedTuple):
     """What to run instead of a command, and the descriptors that it has to inherit."""
 
     arguments: Sequence[str]
     descriptors: tuple[int, ...] = ()
-    began: Callable[[], bool] = _began
+    has_started: Callable[[], bool] = _began
     """When it has failed: whether the command itself was started at all."""
-    takes_over: bool = False
+    merges_back: bool = False
     """Whether it takes time to leave, as something is taken over."""
 
 
@@ -120,17 +120,17 @@ class Sandbox(Protocol):
         """The loosest enclosure that it keeps the promise of when nobody was asked."""
         ...
 
-    def around(
-        self, arguments: Sequence[str], confinement: Confinement, told: Callable[[str], None]
-    ) -> AbstractContextManager[Enclosed]:
+    def wrap(
+        self, arguments: Sequence[str], confinement: Confinement, report: Callable[[str], None]
+    ) -> AbstractContextManager[WrappedCommand]:
         """What to run instead of `arguments`; to be left when the command has ended.
 
-        `told` hears what was not taken over. Raises `NotConfined`.
+        `notices` hears what was not taken over. Raises `NotConfined`.
         """
         ...
 
 
-class Found(NamedTuple):
+class SandboxSearchResult(NamedTuple):
     """The sandbox that works here, or why there is none; `instead` says why it is no better one."""
 
     sandbox: Sandbox | None
@@ -138,20 +138,20 @@ class Found(NamedTuple):
     instead: str = ""
 
 
-class Confined(NamedTuple):
+class CommandSandbox(NamedTuple):
     """The enclosure of one command: what a tool is handed."""
 
     sandbox: Sandbox
     confinement: Confinement
     enclosure: Enclosure
-    told: list[str]
+    notices: list[str]
 
-    def around(self, arguments: Sequence[str]) -> AbstractContextManager[Enclosed]:
+    def wrap(self, arguments: Sequence[str]) -> AbstractContextManager[WrappedCommand]:
         """What to run instead of `arguments`; to be left when the command has ended.
 
-        What was not taken over then is in `told`. Raises `NotConfined`.
+        What was not taken over then is in `notices`. Raises `NotConfined`.
         """
-        return self.sandbox.around(arguments, self.confinement, self.told.append)
+        return self.sandbox.wrap(arguments, self.confinement, self.notices.append)
 
     def was_denied(self, status: int, output: str) -> str:
         """The line of `output` that says that the enclosure stopped the command; empty if none."""

@@ -39,8 +39,10 @@ def registered(home: Path) -> list[Path]:
         for entry in sorted((home / REGISTRY).iterdir()):
             with entry.open(errors="surrogateescape") as stream:
                 lines = stream.read(ENTRY_BYTES_MAX).split("\n")
-            there = [Path(line) for line in lines if line.startswith("/") and os.path.lexists(line)]
-            if not there:
+            listed = [
+                Path(line) for line in lines if line.startswith("/") and os.path.lexists(line)
+            ]
+            if not listed:
                 entry.unlink()
-            found += there
+            found += listed
     return found

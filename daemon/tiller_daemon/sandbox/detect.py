@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tiller_daemon.sandbox.bubblewrap import Bubblewrap
-from tiller_daemon.sandbox.confinement import Confinement, Found, NotConfined, Sandbox
+from tiller_daemon.sandbox.confinement import Confinement, NotConfined, Sandbox, SandboxSearchResult
 from tiller_daemon.sandbox.landlock import LAUNCHER, VERSION_NEEDED, Landlock
 from tiller_daemon.sandbox.launcher import version as landlock_version
 from tiller_daemon.sandbox.seatbelt import PROGRAM, Seatbelt
@@ -25,18 +25,26 @@ NO_BUBBLEWRAP: Final = (
 NO_NAMESPACES: Final = "; the system may not let this user make namespaces"
 
 
-def find_sandbox(system: str, path: str | None = None) -> Found:
+def find_sandbox(system: str, path: str | None = None) -> SandboxSearchResult:
     """The sandbox for `system`, which is `sys.platform`; programs are looked for in `path`."""
     match system:
         case "linux":
             program = bubblewrap_program(path)
-            first = try_out(_bubblewrap(program)) if program else Found(None, NO_BUBBLEWRAP)
+            first = (
+                try_out(_bubblewrap(program))
+                if program
+                else SandboxSearchResult(None, NO_BUBBLEWRAP)
+            )
             return first if first.sandbox else _or_landlock(first.problem, try_out_landlock())
         case "darwin":
             program = shutil.which(PROGRAM, path=path)
-            return try_out(Seatbelt(program)) if program else Found(None, f"there is no {PROGRAM}")
+            return (
+                try_out(Seatbelt(program))
+                if program
+                else SandboxSearchResult(None, f"there is no {PROGRAM}")
+            )
         case _:
-            return Found(None, f"there is none for {system}")
+            return SandboxSearchResult(None, f"there is none for {system}")
 
 
 def _bubblewrap(program: str) -> Bubblewrap:
@@ -51,36 +59,44 @@ def _bubblewrap(program: str) -> Bubblewrap:
     return Bubblewrap(program, overlays="--tmp-overlay" in asked.stdout, scopes=scopes)
 
 
-def _or_landlock(problem: str, second: Found) -> Found:
+def _or_landlock(problem: str, second: SandboxSearchResult) -> SandboxSearchResult:
     """What there is where bubblewrap has a problem."""
     if second.sandbox is None:
-        return Found(None, f"{problem}; {second.problem}")
-    return Found(second.sandbox, instead=problem)
+        return SandboxSearchResult(None, f"{problem}; {second.problem}")
+    return SandboxSearchResult(second.sandbox, instead=problem)
 
 
-def try_out(sandbox: Sandbox) -> Found:
+def try_out(sandbox: Sandbox) -> SandboxSearchResult:
     """Run a shell in a sandbox that does nothing."""
     confinement = Confinement(Path("/"), hidden=(Path("/mnt"),) if Path("/mnt").is_dir() else ())
-    said = _run(sandbox, ("/bin/sh", "-c", ":"), confinement)
-    return Found(None, f"{said}{NO_NAMESPACES}") if said else Found(sandbox)
+    problem = _run(sandbox, ("/bin/sh", "-c", ":"), confinement)
+    return (
+        SandboxSearchResult(None, f"{problem}{NO_NAMESPACES}")
+        if problem
+        else SandboxSearchResult(sandbox)
+    )
 
 
-def try_out_landlock(launcher: Sequence[str] = LAUNCHER) -> Found:
+def try_out_landlock(launcher: Sequence[str] = LAUNCHER) -> SandboxSearchResult:
     """See that it denies what it has to, as a version of the kernel is no proof of that.
 
     `launcher` ends in a Python, two options for it, and the program itself.
     """
     if platform.machine() not in ARCHITECTURES:
-        return Found(None, f"the calls of {platform.machine()} are not known to landlock's filter")
+        return SandboxSearchResult(
+            None, f"the calls of {platform.machine()} are not known to landlock's filter"
+        )
     if (version := landlock_version()) < VERSION_NEEDED:
-        there = f"the kernel has version {version}" if version else "the kernel has none"
-        return Found(None, f"landlock takes version {VERSION_NEEDED} (Linux 6.12), {there}")
+        present = f"the kernel has version {version}" if version else "the kernel has none"
+        return SandboxSearchResult(
+            None, f"landlock takes version {VERSION_NEEDED} (Linux 6.12), {present}"
+        )
     sandbox = Landlock(launcher)
     *_, python, isolated, bare, hidden = launcher
     attempts = (python, isolated, bare, "-c", _ATTEMPTS, hidden, str(os.getpid()))
     confinement = Confinement(Path("/"), visible=(Path("/"),), hidden=(Path(hidden),))
-    said = _run(sandbox, attempts, confinement)
-    return Found(None, said) if said else Found(sandbox)
+    problem = _run(sandbox, attempts, confinement)
+    return SandboxSearchResult(None, problem) if problem else SandboxSearchResult(sandbox)
 
 
 _ATTEMPTS: Final = """
@@ -104,7 +120,7 @@ for family in (1, 2, 10, 16, 40):
 def _run(sandbox: Sandbox, command: Sequence[str], confinement: Confinement) -> str:
     """Run something in a sandbox; returns what went wrong."""
     try:
-        with sandbox.around(command, confinement, _nobody) as enclosed:
+        with sandbox.wrap(command, confinement, _ignore_report) as enclosed:
             # In a session of its own, so that what becomes an orphan of it is reaped as others are.
             done = subprocess.run(
                 enclosed.arguments,
@@ -120,11 +136,11 @@ def _run(sandbox: Sandbox, command: Sequence[str], confinement: Confinement) -> 
         return f"{sandbox.name} does not run: {error}"
     if done.returncode == 0:
         return ""
-    said = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
-    return f"{sandbox.name} does not work here: {said}"
+    problem = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
+    return f"{sandbox.name} does not work here: {problem}"
 
 
-def _nobody(said: str) -> None:
+def _ignore_report(problem: str) -> None:
     """Nothing is taken over where nothing can be written."""
 
 

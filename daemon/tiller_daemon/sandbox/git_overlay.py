@@ -64,7 +64,7 @@ _NEGLIGIBLE: Final = re.compile(
 """What git leaves behind by chance, and nobody misses."""
 
 
-class _Change(NamedTuple):
+class _OverlayChange(NamedTuple):
     """A path in the overlay, relative to the git directory; `gone` if it was removed."""
 
     name: str
@@ -75,21 +75,21 @@ class _Change(NamedTuple):
 class GitOverlay:
     """The overlay of one git directory for one command: a context manager.
 
-    `own` is where in it the state of the work tree is, if that is not the first one. `room` is a
+    `own` is where in it the state of the work tree is, if that is not the first one. `parent` is a
     directory of the daemon's own, in which the overlay is kept for as long.
     """
 
-    def __init__(self, git: Path, own: str, room: Path, told: Callable[[str], None]) -> None:
+    def __init__(self, git: Path, own: str, parent: Path, report: Callable[[str], None]) -> None:
         self._git: Final = git
         self._own: Final = own
-        self._room_parent: Final = room
-        self._told: Final = told
-        self._room: Path | None = None
+        self._parent: Final = parent
+        self._report: Final = report
+        self._directory: Path | None = None
         self._began_ns = 0
 
     def __enter__(self) -> "GitOverlay":
-        make_directory(self._room_parent)
-        self._room = Path(tempfile.mkdtemp(prefix="git-", dir=self._room_parent))
+        make_directory(self._parent)
+        self._directory = Path(tempfile.mkdtemp(prefix="git-", dir=self._parent))
         self.upper.mkdir(mode=0o755)
         self._work.mkdir(mode=0o755)
         # What changes in the git directory after this was changed by somebody else. The clock of
@@ -98,18 +98,18 @@ class GitOverlay:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._room
+        assert self._directory
         try:
-            self._take_over()
+            self._merge_back()
         except OSError as error:
-            self._told(f"What the command wrote to {self._git} was not taken over: {error}.")
+            self._report(f"What the command wrote to {self._git} was not taken over: {error}.")
         finally:
-            for folder, names, _files in os.walk(self._room):
+            for folder, names, _files in os.walk(self._directory):
                 for name in names:
                     with contextlib.suppress(OSError):
                         # Overlayfs leaves a directory that nobody may read.
                         Path(folder, name).chmod(0o700, follow_symlinks=False)
-            shutil.rmtree(self._room, ignore_errors=True)
+            shutil.rmtree(self._directory, ignore_errors=True)
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -120,45 +120,47 @@ class GitOverlay:
     @property
     def upper(self) -> Path:
         """Where the overlay keeps what is written."""
-        assert self._room
-        return self._room / "upper"
+        assert self._directory
+        return self._directory / "upper"
 
     @property
     def _work(self) -> Path:
-        assert self._room
-        return self._room / "work"
+        assert self._directory
+        return self._directory / "work"
 
-    def _take_over(self) -> None:
-        taken: list[_Change] = []
-        left: list[str] = []
-        configured: _Change | None = None
+    def _merge_back(self) -> None:
+        merged: list[_OverlayChange] = []
+        dropped: list[str] = []
+        configured: _OverlayChange | None = None
         for change in _changes(self.upper, self._git):
             if change.name == "config":
                 configured = change
             elif self._is_data(change) or self._is_safe_step(change):
-                taken.append(change)
+                merged.append(change)
             elif not _NEGLIGIBLE.match(change.name):
-                left.append(change.name)
-        unsafe = [name for name in left if _STEPS.match(name)]
-        if problem := self._problem(taken, unsafe):
-            self._told(f"Nothing that the command wrote to {self._git} was taken over: {problem}.")
+                dropped.append(change.name)
+        unsafe = [name for name in dropped if _STEPS.match(name)]
+        if problem := self._problem(merged, unsafe):
+            self._report(
+                f"Nothing that the command wrote to {self._git} was taken over: {problem}."
+            )
             return
         # Objects first and what points to them last: git's own order.
-        for change in sorted(taken, key=_order):
+        for change in sorted(merged, key=_order):
             self._copy(change)
         if configured:
-            left += self._take_over_tracking(configured)
-        if left:
-            names = ", ".join(left[:NAMED_MAX]) + (" …" if len(left) > NAMED_MAX else "")
-            self._told(
+            dropped += self._merge_tracking(configured)
+        if dropped:
+            names = ", ".join(dropped[:NAMED_MAX]) + (" …" if len(dropped) > NAMED_MAX else "")
+            self._report(
                 f"Git may execute what is in {names}: what the command wrote there was not kept. "
                 f"To keep it, run the command outside the sandbox."
             )
 
-    def _problem(self, taken: list[_Change], unsafe: list[str]) -> str:
+    def _problem(self, merged: list[_OverlayChange], unsafe: list[str]) -> str:
         if unsafe:
             return f"{unsafe[0]} would make git execute something when it goes on"
-        for change in taken:
+        for change in merged:
             if not _OBJECTS.match(change.name) and self._changed_meanwhile(change.name):
                 return f"{change.name} was changed by somebody else meanwhile"
             is_index = change.name.rpartition("/")[2] == "index" and not change.gone
@@ -177,7 +179,7 @@ class GitOverlay:
             return False
         return stat.S_ISREG(state.st_mode) and state.st_ctime_ns > self._began_ns
 
-    def _copy(self, change: _Change) -> None:
+    def _copy(self, change: _OverlayChange) -> None:
         target = self._git / change.name
         if change.gone:
             with contextlib.suppress(FileNotFoundError):
@@ -205,7 +207,7 @@ class GitOverlay:
             Path(name).unlink(missing_ok=True)
             raise
 
-    def _is_data(self, change: _Change) -> bool:
+    def _is_data(self, change: _OverlayChange) -> bool:
         """Whether nothing in a file is executed, and it is this work tree's to change."""
         if change.gone and re.fullmatch(r"objects/[0-9a-f]{2}", change.name):
             return True
@@ -219,7 +221,7 @@ class GitOverlay:
             return False
         return change.gone or stat.S_ISREG(change.path.lstat().st_mode)
 
-    def _is_safe_step(self, change: _Change) -> bool:
+    def _is_safe_step(self, change: _OverlayChange) -> bool:
         """Whether a state file of a rebase is there for its data: nothing in it is executed."""
         if not _STEPS.match(change.name):
             return False
@@ -234,7 +236,7 @@ class GitOverlay:
             return all(_STEP.match(line) for line in text.split("\n"))
         return True
 
-    def _take_over_tracking(self, change: _Change) -> list[str]:
+    def _merge_tracking(self, change: _OverlayChange) -> list[str]:
         """Which branch follows which one: the only part of the configuration that is data.
 
         Returns the keys that were not taken over.
@@ -243,7 +245,7 @@ class GitOverlay:
         remotes = {key.split(".", 1)[1].rpartition(".")[0] for key in before if _is_url(key)} | {
             "."
         }
-        left: list[str] = []
+        dropped: list[str] = []
         for key in sorted({*before, *after}):
             if before.get(key) == after.get(key):
                 continue
@@ -256,11 +258,11 @@ class GitOverlay:
             if tracks and safe:
                 _set(self._git / "config", key, value)
             else:
-                left.append(f"config ({key})")
-        return left
+                dropped.append(f"config ({key})")
+        return dropped
 
 
-def _changes(upper: Path, git: Path) -> Iterator[_Change]:
+def _changes(upper: Path, git: Path) -> Iterator[_OverlayChange]:
     """What is in the overlay: files, and what was removed from below it."""
     for folder, names, files in os.walk(upper):
         place = Path(folder)
@@ -270,15 +272,15 @@ def _changes(upper: Path, git: Path) -> Iterator[_Change]:
         if "opaque" in attributes:
             below = git / place.relative_to(upper)
             for name in sorted(set(os.listdir(below) if below.is_dir() else ()) - {*names, *files}):  # noqa: PTH208
-                yield _Change(str(place.relative_to(upper) / name), place / name, gone=True)
+                yield _OverlayChange(str(place.relative_to(upper) / name), place / name, gone=True)
         for name in (*files, *(one for one in names if (place / one).is_symlink())):
             path = place / name
             # Overlayfs marks what is gone by a device with the number 0.
             gone = stat.S_ISCHR(path.lstat().st_mode)
-            yield _Change(str(path.relative_to(upper)), path, gone)
+            yield _OverlayChange(str(path.relative_to(upper)), path, gone)
 
 
-def _order(change: _Change) -> tuple[bool, int, str]:
+def _order(change: _OverlayChange) -> tuple[bool, int, str]:
     kinds = ("objects/", "logs/", "refs/", "packed-refs", "HEAD", "index")
     # What was packed is removed when the pack is there.
     found = (number for number, kind in enumerate(kinds) if kind in change.name)

@@ -33,7 +33,7 @@ SYSTEM: Final = (
 )  # fmt: skip
 """What belongs to the system: programs, libraries and their configuration."""
 
-KEPT_OF_RUN: Final = (
+VISIBLE_IN_RUN: Final = (
     "/run/systemd/resolve", "/run/current-system", "/run/opengl-driver", "/run/wrappers",
     "/run/resolvconf", "/run/NetworkManager/resolv.conf",
 )  # fmt: skip
@@ -104,7 +104,7 @@ def tool_directories(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
     named += [home / name for name in TOOLS_IN_HOME]
     closed = {home, *home.parents, home / ".local", home / "bin"}
     yield from (home / ".local" / name for name in ("bin", "lib"))
-    for path in there(named):
+    for path in existing_paths(named):
         if path in closed and path != home / "bin":
             continue
         yield path
@@ -133,7 +133,7 @@ def closed_system_files() -> Iterator[Path]:
                 yield path
 
 
-def there(paths: Iterable[Path]) -> Iterator[Path]:
+def existing_paths(paths: Iterable[Path]) -> Iterator[Path]:
     """Those that are there, with links followed; each once."""
     seen: set[str] = set()
     for path in paths:
@@ -144,7 +144,7 @@ def there(paths: Iterable[Path]) -> Iterator[Path]:
                 yield Path(real)
 
 
-def within(path: Path, roots: Iterable[Path]) -> Path | None:
+def enclosing_root(path: Path, roots: Iterable[Path]) -> Path | None:
     """The root that `path` is in, if it is in one and is not that root itself."""
     text = str(path)
     for root in roots:
@@ -153,7 +153,7 @@ def within(path: Path, roots: Iterable[Path]) -> Path | None:
     return None
 
 
-def between(root: Path, path: Path) -> Iterator[Path]:
+def directories_between(root: Path, path: Path) -> Iterator[Path]:
     """The directories that lead from `root` to `path`, without either."""
     for parent in path.parents:
         if parent == root:

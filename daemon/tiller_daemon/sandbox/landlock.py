@@ -30,9 +30,9 @@ from typing import Final
 
 from tiller_daemon.private import make_directory
 from tiller_daemon.sandbox import launcher as sandbox_launcher
-from tiller_daemon.sandbox.confinement import ROOT_KEEPS, Confinement, Enclosed
+from tiller_daemon.sandbox.confinement import ROOT_CAPABILITIES, Confinement, WrappedCommand
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.known_paths import within
+from tiller_daemon.sandbox.known_paths import enclosing_root
 from tiller_daemon.sandbox.seccomp import filter_without_namespaces
 
 VERSION_NEEDED: Final = 6
@@ -79,16 +79,18 @@ class Landlock:
         self._machine: Final = machine or platform.machine()
 
     @contextmanager
-    def around(
+    def wrap(
         self,
         arguments: Sequence[str],
         confinement: Confinement,
-        told: Callable[[str], None],  # noqa: ARG002 - it takes nothing over
-    ) -> Generator[Enclosed]:
+        report: Callable[[str], None],  # noqa: ARG002 - it takes nothing over
+    ) -> Generator[WrappedCommand]:
         """What to run instead of `arguments`."""
         if confinement.temporary:
             make_directory(confinement.temporary)
-        yield Enclosed((*self._launcher, *_options(confinement, self._machine), "--", *arguments))
+        yield WrappedCommand(
+            (*self._launcher, *_options(confinement, self._machine), "--", *arguments)
+        )
 
 
 def _options(confinement: Confinement, machine: str) -> Generator[str]:
@@ -96,7 +98,9 @@ def _options(confinement: Confinement, machine: str) -> Generator[str]:
     calls = filter_without_namespaces(
         machine, network=confinement.network, writes=confinement.writes
     )
-    kept_by_root = sum(1 << number for number in ROOT_KEEPS.values()) if confinement.writes else 0
+    kept_by_root = (
+        sum(1 << number for number in ROOT_CAPABILITIES.values()) if confinement.writes else 0
+    )
     if confinement.visible is None:
         readable: Sequence[Path] = (Path("/"),)
         writable = (*confinement.writable, SHARED_MEMORY, *SHARED_TEMPORARY)
@@ -104,14 +108,16 @@ def _options(confinement: Confinement, machine: str) -> Generator[str]:
         readable = (*confinement.visible, PROCESSES)
         writable = (confinement.temporary,) if confinement.temporary else ()
     # Where a root lies in another it could be moved away, and a link be put in its place.
-    roots = [root for root in writable if within(root, writable)]
+    roots = [root for root in writable if enclosing_root(root, writable)]
     # What lies in the workspace can't be kept from being written (see above).
-    kept = [path for path in confinement.read_only if not within(path, (confinement.workspace,))]
+    unwritable = [
+        path for path in confinement.read_only if not enclosing_root(path, (confinement.workspace,))
+    ]
     named = (
         ("--read", (*readable, *confinement.shown, confinement.workspace)),
         ("--write", writable),
         ("--hide", (DEVICES, *confinement.hidden)),
-        ("--keep", (*roots, *kept)),
+        ("--keep", (*roots, *unwritable)),
     )
     yield from ("--calls", calls.hex(), "--capabilities", str(kept_by_root))
     if confinement.visible is not None and confinement.temporary:

@@ -45,22 +45,22 @@ _DROP_FROM_BOUNDS, _AMBIENT, _CLEAR_AMBIENT = 24, 47, 4
 _CAPABILITY_VERSION = 0x20080522
 _CAPABILITIES = 64
 
-_LOOK = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_PATH = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _SYSCALL = _LIBC.syscall
 _SYSCALL.restype = ctypes.c_long
 
 
-class Wanted:
+class Restrictions:
     """What may be done: the options, in the order that they come in."""
 
     def __init__(self, options: Sequence[str]) -> None:
-        """`hidden` is nowhere readable, nor `kept` writable, but for what is named below them."""
+        """`hidden` is nowhere readable, nor `unwritable` writable, but for what is named below them."""
         self.readable: list[str] = []
         self.writable: list[str] = []
         self.hidden: list[str] = []
-        self.kept: list[str] = []
+        self.unwritable: list[str] = []
         self.calls = b""
         self.capabilities = 0
         self.temporary = ""
@@ -77,7 +77,7 @@ class Wanted:
                         "--read": self.readable,
                         "--write": self.writable,
                         "--hide": self.hidden,
-                        "--keep": self.kept,
+                        "--keep": self.unwritable,
                     }[name].append(value)
 
 
@@ -89,10 +89,10 @@ def main(arguments: Sequence[str]) -> None:
         if arguments[:end] == [SCOPE_ALONE]:
             scope()
         else:
-            wanted = Wanted(arguments[:end])
-            confine(wanted)
-            if wanted.temporary:
-                os.environ["TMPDIR"] = wanted.temporary
+            restrictions = Restrictions(arguments[:end])
+            confine(restrictions)
+            if restrictions.temporary:
+                os.environ["TMPDIR"] = restrictions.temporary
     except (OSError, ValueError, KeyError) as error:
         sys.stderr.write(f"tiller: the sandbox could not be made, nothing was run: {error}\n")
         sys.exit(EXIT_NOT_CONFINED)
@@ -117,31 +117,31 @@ def version() -> int:
     return max(_SYSCALL(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1)), 0)
 
 
-def confine(wanted: Wanted) -> None:
+def confine(restrictions: Restrictions) -> None:
     """Give up everything but what is wanted, for this process and all that it starts."""
     rules = struct.pack("=QQQ", _EVERYTHING, 0, _SCOPES)
     ruleset = _call(_CREATE_RULESET, ctypes.c_char_p(rules), ctypes.c_size_t(len(rules)), 0)
-    folders = [path for path in wanted.hidden if os.path.isdir(path)]  # noqa: PTH112 - no imports
-    for root in wanted.readable:
-        _grant(ruleset, root, READS, wanted.hidden)
+    folders = [path for path in restrictions.hidden if os.path.isdir(path)]  # noqa: PTH112 - no imports
+    for root in restrictions.readable:
+        _grant(ruleset, root, READS, restrictions.hidden)
         # Names can be listed also where a file is hidden, but not in a hidden directory.
         _grant(ruleset, root, LISTS, folders)
-    for root in wanted.writable:
-        _grant(ruleset, root, READS, wanted.hidden)
-        _grant(ruleset, root, WRITES, [*wanted.hidden, *wanted.kept])
+    for root in restrictions.writable:
+        _grant(ruleset, root, READS, restrictions.hidden)
+        _grant(ruleset, root, WRITES, [*restrictions.hidden, *restrictions.unwritable])
     for name in _DEVICES:
         _grant(ruleset, f"/dev/{name}", DEVICE, ())
     for descriptor in range(3):
         # The terminal that it was given.
         if os.isatty(descriptor):
             _grant(ruleset, os.ttyname(descriptor), DEVICE, ())
-    _give_up_capabilities(wanted.capabilities)
+    _give_up_capabilities(restrictions.capabilities)
     _prctl(_NO_NEW_PRIVILEGES, 1)
     _call(_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
-    program = ctypes.create_string_buffer(wanted.calls, len(wanted.calls))
+    program = ctypes.create_string_buffer(restrictions.calls, len(restrictions.calls))
     # struct sock_fprog: how many instructions, and where they are.
-    filters = struct.pack("@HP", len(wanted.calls) // 8, ctypes.addressof(program))
+    filters = struct.pack("@HP", len(restrictions.calls) // 8, ctypes.addressof(program))
     _prctl(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.c_char_p(filters))
 
 
@@ -152,7 +152,7 @@ def _grant(ruleset: int, path: str, rights: int, holes: Sequence[str]) -> None:
     itself, and what comes later into a directory that holds one gets none.
     """
     try:
-        opened = os.open(path, _LOOK)
+        opened = os.open(path, _OPEN_PATH)
     except OSError:
         return
     try:
@@ -177,7 +177,7 @@ def _grant_opened(ruleset: int, opened: int, path: str, rights: int, holes: Sequ
             continue
         try:
             # From the directory that was looked at: a link that has come meanwhile leads nowhere.
-            deeper = os.open(name, _LOOK, dir_fd=opened)
+            deeper = os.open(name, _OPEN_PATH, dir_fd=opened)
         except OSError:
             continue
         try:
@@ -197,8 +197,8 @@ def _names(directory: int) -> list[str]:
         os.close(readable)
 
 
-def _give_up_capabilities(kept: int) -> None:
-    """Keep only those of root's powers whose bits are set in `kept`."""
+def _give_up_capabilities(unwritable: int) -> None:
+    """Keep only those of root's powers whose bits are set in `unwritable`."""
     _prctl(_AMBIENT, _CLEAR_AMBIENT, 0, 0, 0)
     header = ctypes.c_char_p(struct.pack("=Ii", _CAPABILITY_VERSION, 0))
     held = ctypes.create_string_buffer(24)
@@ -206,11 +206,11 @@ def _give_up_capabilities(kept: int) -> None:
         raise _problem("capget")
     if os.geteuid() == 0:
         for number in range(_CAPABILITIES):
-            if not kept >> number & 1 and _LIBC.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0):
+            if not unwritable >> number & 1 and _LIBC.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0):
                 break  # There are no more; or it may not, and can gain none by what it runs.
     else:
-        kept = 0
-    low, high = kept & 0xFFFFFFFF, kept >> 32
+        unwritable = 0
+    low, high = unwritable & 0xFFFFFFFF, unwritable >> 32
     effective, permitted, _, effective_high, permitted_high, _ = struct.unpack("=6I", held.raw)
     left = struct.pack(
         "=6I", effective & low, permitted & low, 0, effective_high & high, permitted_high & high, 0

@@ -29,14 +29,14 @@ DISABLED: Final = ".disabled"
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Findings(NamedTuple):
+class ScanResult(NamedTuple):
     """What was found: `protected` files, and git directories or files of other repositories."""
 
     protected: tuple[Path, ...] = ()
     repositories: tuple[Path, ...] = ()
 
 
-class TooLarge(Exception):
+class WorkspaceTooLarge(Exception):
     """The workspace has more than `FOLDERS_MAX` directories."""
 
 
@@ -50,7 +50,7 @@ class _Folder(NamedTuple):
     repositories: tuple[str, ...]
 
 
-def disable(workspace: Path, repository: Path) -> str:
+def disable_repository(workspace: Path, repository: Path) -> str:
     """Make git overlook a repository, by another name of the file that marks it; returns that name.
 
     No link is followed on the way, as other commands may be at work in the workspace. Raises
@@ -86,8 +86,8 @@ class Scanner:
         self._is_protected: Final = is_protected
         self._known: dict[str, _Folder] = {}
 
-    def look(self) -> Findings:
-        """Look through the workspace; blocks for as long as the disk takes. Raises `TooLarge`."""
+    def scan(self) -> ScanResult:
+        """Look through the workspace; blocks for as long as the disk takes. Raises `WorkspaceTooLarge`."""
         before, self._known = self._known, {}
         protected: list[Path] = []
         repositories: list[Path] = []
@@ -99,11 +99,13 @@ class Scanner:
                 continue
             self._known[name] = folder
             if len(self._known) > FOLDERS_MAX:
-                raise TooLarge(f"{self._workspace} has more than {FOLDERS_MAX} directories")
+                raise WorkspaceTooLarge(
+                    f"{self._workspace} has more than {FOLDERS_MAX} directories"
+                )
             waiting += [f"{name}{inner}/" for inner in folder.folders]
             protected += [Path(self._workspace, name, one) for one in folder.protected]
             repositories += [Path(self._workspace, name, one) for one in folder.repositories]
-        return Findings(tuple(protected), tuple(repositories))
+        return ScanResult(tuple(protected), tuple(repositories))
 
     def _folder(self, name: str, known: _Folder | None) -> _Folder | None:
         path = f"{self._workspace}/{name}"

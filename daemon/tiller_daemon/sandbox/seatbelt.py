@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from tiller_daemon.private import make_directory
-from tiller_daemon.sandbox.confinement import DENIED, Confinement, Enclosed
+from tiller_daemon.sandbox.confinement import DENIALS, Confinement, WrappedCommand
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.known_paths import between, within
+from tiller_daemon.sandbox.known_paths import directories_between, enclosing_root
 
 PROGRAM: Final = "sandbox-exec"
 
@@ -34,30 +34,35 @@ class Seatbelt:
         self.name: Final = PROGRAM
         self.helpers: Final = 0
         self.limits: Final = ""
-        self.denials: Final = DENIED
+        self.denials: Final = DENIALS
         self.most_unasked: Final = Enclosure.BUILD
         self._program: Final = program
 
     @contextmanager
-    def around(
+    def wrap(
         self,
         arguments: Sequence[str],
         confinement: Confinement,
-        told: Callable[[str], None],  # noqa: ARG002 - it takes nothing over
-    ) -> Generator[Enclosed]:
+        report: Callable[[str], None],  # noqa: ARG002 - it takes nothing over
+    ) -> Generator[WrappedCommand]:
         """What to run instead of `arguments`."""
         if confinement.temporary is None:
-            yield Enclosed((self._program, "-p", profile(confinement), *arguments))
+            yield WrappedCommand((self._program, "-p", profile(confinement), *arguments))
             return
         make_directory(confinement.temporary)
         place = ("/usr/bin/env", f"TMPDIR={confinement.temporary}")
-        yield Enclosed((self._program, "-p", profile(confinement), *place, *arguments))
+        yield WrappedCommand((self._program, "-p", profile(confinement), *place, *arguments))
 
 
 EXECUTED_BY_GIT: Final = ("hooks", "config", "config.worktree", "commondir", "info/attributes")
 """What git executes, or is led by, in a git directory."""
 
-PEOPLE: Final = (Path("/Users"), Path("/Volumes"), Path("/private/tmp"), Path("/private/var/tmp"))
+USER_FILES: Final = (
+    Path("/Users"),
+    Path("/Volumes"),
+    Path("/private/tmp"),
+    Path("/private/var/tmp"),
+)
 """Where files of people are: a command that only reads sees the workspace of them."""
 
 
@@ -65,26 +70,26 @@ def profile(confinement: Confinement) -> str:
     """The profile for a confinement."""
     executed = (git / name for git in confinement.git for name in EXECUTED_BY_GIT)
     named = (*confinement.read_only, *confinement.absent, *confinement.absent_files, *executed)
-    kept = [path for path in named if within(path, confinement.writable)]
+    protected = [path for path in named if enclosing_root(path, confinement.writable)]
     temporary = (confinement.temporary,) if confinement.temporary else ()
     # The last rule counts: what lies deeper comes later, as writable may lie in what is kept.
     writes = [(path, "allow file-write*") for path in (*confinement.writable, *temporary)]
-    writes += [(path, "deny file-write*") for path in kept]
+    writes += [(path, "deny file-write*") for path in protected]
     writes.sort(key=lambda one: len(one[0].parts))
     # Moving a directory away would take along what is kept in it.
     pins = {
         pin
-        for path in kept
-        if (root := within(path, confinement.writable))
-        for pin in between(root, path)
+        for path in protected
+        if (root := enclosing_root(path, confinement.writable))
+        for pin in directories_between(root, path)
     }
     lines = [
         _ALWAYS,
-        *(rule for path, what in writes for rule in _rules(what, [path])),
+        *(rule for path, operation in writes for rule in _rules(operation, [path])),
         *(f"(deny file-write-unlink (literal {_quoted(path)}))" for path in sorted(pins)),
     ]
     if confinement.visible is not None:
-        lines += _rules("deny file-read*", PEOPLE)
+        lines += _rules("deny file-read*", USER_FILES)
         lines += _rules("allow file-read*", (*confinement.visible, confinement.workspace))
     lines += _rules("deny file-read* file-write*", confinement.hidden)
     lines += _rules("allow file-read*", (*confinement.shown, *temporary))
@@ -95,8 +100,8 @@ def profile(confinement: Confinement) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _rules(what: str, paths: Iterable[Path]) -> list[str]:
-    return [f"({what} (subpath {_quoted(path)}))" for path in paths]
+def _rules(operation: str, paths: Iterable[Path]) -> list[str]:
+    return [f"({operation} (subpath {_quoted(path)}))" for path in paths]
 
 
 def _quoted(path: Path) -> str:

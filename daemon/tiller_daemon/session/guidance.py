@@ -39,7 +39,7 @@ def write_prompt(
         _said(repository),
         services.platform,
         datetime.fromtimestamp(services.time(), UTC).date().isoformat(),
-        services.confiner.said(permissions.sandbox),
+        services.confiner.describe(permissions.sandbox),
     )
     prompt = system_prompt(
         agent_prompt,

@@ -23,12 +23,12 @@ GIT_S_MAX: Final = 60.0
 OUTPUT_BYTES_MAX: Final = 128 * 1024 * 1024
 """Most that a git process may say: the names of a million files, or the files of one restore."""
 
-COMPLAINT_BYTES_MAX: Final = 4 * 1024
+ERROR_BYTES_MAX: Final = 4 * 1024
 
 EXCLUDES_BYTES_MAX: Final = 64 * 1024
 """Largest `.git/info/exclude` that is heeded."""
 
-KILLED_S: Final = 2.0
+KILL_WAIT_S: Final = 2.0
 """The longest that is waited for a git process that was killed."""
 
 _PIECE_BYTES: Final = 64 * 1024
@@ -66,7 +66,7 @@ class GitProblem(Exception):
     """git could not do what it was asked for; the message is a clause that says why."""
 
 
-class Shadow:
+class ShadowRepository:
     """The git directory `store` for `workspace` (absolute, links followed).
 
     One task at a time; `prepare` comes first, each time. `variables` mark processes as the daemon's
@@ -78,7 +78,7 @@ class Shadow:
         self.workspace: Final = workspace
         self._variables: Final = variables
         self._work_tree = workspace
-        self._judged: dict[Path, bool] = {}
+        self._ignored_roots: dict[Path, bool] = {}
 
     @property
     def prefix(self) -> str:
@@ -95,16 +95,16 @@ class Shadow:
         found = find_repository(self.workspace)
         self._work_tree = found.root if found else self.workspace
         if found and found.root != self.workspace:
-            if found.root not in self._judged:
-                self._judged[found.root] = await self._is_ignored()
-            if self._judged[found.root]:
+            if found.root not in self._ignored_roots:
+                self._ignored_roots[found.root] = await self._is_ignored()
+            if self._ignored_roots[found.root]:
                 # Nothing of it would be kept: it has nothing to do with the project around it.
                 self._work_tree = self.workspace
 
     async def run(
         self,
         *arguments: str,
-        given: bytes = b"",
+        stdin: bytes = b"",
         on_files: bool = False,
         timeout_s: float = GIT_S_MAX,
     ) -> bytes:
@@ -128,16 +128,16 @@ class Shadow:
             raise GitProblem(f"git could not be started: {error.strerror}") from error
         try:
             with trio.fail_after(timeout_s):
-                said, complaint = await _converse(process, given)
+                output, errors = await _communicate(process, stdin)
                 status = await process.wait()
         except trio.TooSlowError:
             raise GitProblem(f"git {name} took longer than {timeout_s:g} s") from None
         finally:
-            await _end(process)
+            await _terminate(process)
         if status != 0:
-            first = complaint.decode(errors="replace").strip().partition("\n")[0]
+            first = errors.decode(errors="replace").strip().partition("\n")[0]
             raise GitProblem(f"git {name}: {first or f'exit status {status}'}")
-        return said
+        return output
 
     def _environment(self) -> dict[str, str]:
         return {
@@ -159,11 +159,11 @@ class Shadow:
             for name in ("refs", "info", "objects"):
                 make_directory(self.store / name)
         for name, text in _FILES.items():
-            _keep(self.store / name, text)
+            _ensure_content(self.store / name, text)
         found = find_repository(self.workspace)
         mark = git_directory(found.root / ".git") if found else self.workspace
         excludes = read_document(mark / "info" / "exclude", mark, EXCLUDES_BYTES_MAX)
-        _keep(self.store / "info" / "exclude", excludes.text if excludes else "")
+        _ensure_content(self.store / "info" / "exclude", excludes.text if excludes else "")
         # A git process that was killed may have left it; there is only one daemon, and one task.
         (self.store / "index.lock").unlink(missing_ok=True)
 
@@ -175,7 +175,7 @@ class Shadow:
         return True
 
 
-def _keep(path: Path, text: str) -> None:
+def _ensure_content(path: Path, text: str) -> None:
     """Make sure that the file holds `text`."""
     with suppress(OSError):
         if path.read_text() == text:
@@ -184,43 +184,43 @@ def _keep(path: Path, text: str) -> None:
         file.write(text)
 
 
-async def _converse(process: trio.Process, given: bytes) -> tuple[bytes, bytes]:
+async def _communicate(process: trio.Process, stdin: bytes) -> tuple[bytes, bytes]:
     """Give a process its input and return its output and its complaints."""
     assert process.stdin
     assert process.stdout
     assert process.stderr
-    complaint = bytearray()
-    said = bytearray()
+    errors = bytearray()
+    output = bytearray()
 
     async def give(stream: trio.abc.SendStream) -> None:
         with suppress(trio.BrokenResourceError):
-            await stream.send_all(given)
+            await stream.send_all(stdin)
         await stream.aclose()
 
     async def complain(stream: trio.abc.ReceiveStream) -> None:
         while piece := await stream.receive_some(_PIECE_BYTES):
-            complaint.extend(piece[: COMPLAINT_BYTES_MAX - len(complaint)])
+            errors.extend(piece[: ERROR_BYTES_MAX - len(errors)])
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(give, process.stdin)
         nursery.start_soon(complain, process.stderr)
         while piece := await process.stdout.receive_some(_PIECE_BYTES):
-            said += piece
-            if len(said) > OUTPUT_BYTES_MAX:
+            output += piece
+            if len(output) > OUTPUT_BYTES_MAX:
                 nursery.cancel_scope.cancel()
                 break
-    if len(said) > OUTPUT_BYTES_MAX:
+    if len(output) > OUTPUT_BYTES_MAX:
         raise GitProblem("there are too many files, or too large ones")
-    return bytes(said), bytes(complaint)
+    return bytes(output), bytes(errors)
 
 
-async def _end(process: trio.Process) -> None:
+async def _terminate(process: trio.Process) -> None:
     """Leave no process behind, and no pipe open."""
-    with trio.move_on_after(KILLED_S, shield=True):
+    with trio.move_on_after(KILL_WAIT_S, shield=True):
         if process.returncode is None:
             process.kill()
             await process.wait()
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + KILLED_S):
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + KILL_WAIT_S):
                 await pipe.aclose()

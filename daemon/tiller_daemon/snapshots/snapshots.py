@@ -20,18 +20,18 @@ import msgspec
 import structlog
 import trio
 
-from tiller_daemon.files.restoring import (
+from tiller_daemon.files.restore import (
     FILE_BYTES_MAX,
-    Entry,
-    Move,
-    put_back,
-    unkept,
+    FileRestore,
+    GitEntry,
+    files_to_exclude,
+    restore_files,
     write_durably,
 )
 from tiller_daemon.files.whole_files import TEMPORARY
 from tiller_daemon.private import make_directory, open_private
-from tiller_daemon.snapshots.git_trees import Change, compare, contents, differences, write_tree
-from tiller_daemon.snapshots.shadow_repository import GitProblem, Shadow
+from tiller_daemon.snapshots.git_trees import TreeChange, compare, contents, differences, write_tree
+from tiller_daemon.snapshots.shadow_repository import GitProblem, ShadowRepository
 
 log = structlog.get_logger()
 
@@ -82,13 +82,13 @@ class _Journal(msgspec.Struct, frozen=True):
 
     workspace: str
     submission_id: str
-    moves: list[tuple[bytes, Entry | None, Entry | None]]
+    restores: list[tuple[bytes, GitEntry | None, GitEntry | None]]
 
 
 class _Store:
     """The snapshots of one workspace. `lock` is held by whoever uses it."""
 
-    def __init__(self, shadow: Shadow, lock: trio.Lock) -> None:
+    def __init__(self, shadow: ShadowRepository, lock: trio.Lock) -> None:
         self.shadow: Final = shadow
         self.lock: Final = lock
         self.tree = ""
@@ -101,7 +101,7 @@ class Snapshots:
 
     `variables` are the environment of git, `is_secret` says of a workspace and the path of a file
     in it that the file is never kept, `secrets` are values that no file that is kept may hold
-    (G13). `is_settled` says whether the log has a submission.
+    (G13). `is_committed` says whether the log has a submission.
     """
 
     def __init__(
@@ -110,13 +110,13 @@ class Snapshots:
         variables: Mapping[str, str],
         is_secret: Callable[[Path, str], bool],
         secrets: Callable[[], Iterable[str]],
-        is_settled: Callable[[str], Awaitable[bool]],
+        is_committed: Callable[[str], Awaitable[bool]],
     ) -> None:
         self._directory: Final = directory
         self._variables: Final = variables
         self._is_secret: Final = is_secret
         self._secrets: Final = secrets
-        self._is_settled: Final = is_settled
+        self._is_committed: Final = is_committed
         self._stores: dict[Path, _Store] = {}
         self._locks: dict[Path, trio.Lock] = {}
         self._dropped = trio.Event()
@@ -130,14 +130,14 @@ class Snapshots:
             try:
                 await store.shadow.prepare()
                 tree = await self._take(store)
-                self._refer(store, tree, session_id)
+                self._add_reference(store, tree, session_id)
             except (GitProblem, OSError) as error:
                 store.failed, store.failed_at, store.tree = str(error), trio.current_time(), ""
                 raise SnapshotProblem(store.failed) from error
         store.failed = ""
         return tree
 
-    async def changes(self, workspace: str, before: str, after: str) -> tuple[Change, ...]:
+    async def changes(self, workspace: str, before: str, after: str) -> tuple[TreeChange, ...]:
         """The files that differ between two trees, by path; raises `SnapshotProblem`."""
         return await self._read(workspace, partial(compare, before, after))
 
@@ -145,26 +145,26 @@ class Snapshots:
         """The differences of these files as a unified diff; raises `SnapshotProblem`."""
         return await self._read(workspace, partial(differences, before, after, paths))
 
-    async def put_back(
-        self, workspace: str, moves: Sequence[Move], submission_id: str
+    async def restore(
+        self, workspace: str, restores: Sequence[FileRestore], submission_id: str
     ) -> tuple[str, ...]:
         """Do the moves whose files are as expected; returns the paths of the others.
 
-        What is done is undone at the next start, or before the next time, unless `settled` is
-        called or `is_settled` says so of the submission. Raises `SnapshotProblem` when nothing
+        What is done is undone at the next start, or before the next time, unless `confirm_restore` is
+        called or `is_committed` says so of the submission. Raises `SnapshotProblem` when nothing
         was done.
         """
         store = self._store(workspace)
         async with store.lock:
             try:
                 await store.shadow.prepare()
-                await self._undo_half_done(store)
-                self._write_journal(store, moves, submission_id)
+                await self._undo_unfinished(store)
+                self._write_journal(store, restores, submission_id)
             except (GitProblem, OSError) as error:
                 raise SnapshotProblem(str(error)) from error
-            return await self._put_back(store, moves)
+            return await self._restore(store, restores)
 
-    def settled(self, workspace: str) -> None:
+    def confirm_restore(self, workspace: str) -> None:
         """Say that what was put back is in the log."""
         with suppress(OSError):
             (self._store(workspace).shadow.store / JOURNAL).unlink(missing_ok=True)
@@ -177,7 +177,7 @@ class Snapshots:
                 store = self._store(journal.workspace)
                 async with store.lock:
                     await store.shadow.prepare()
-                    await self._undo_half_done(store)
+                    await self._undo_unfinished(store)
             except (msgspec.MsgspecError, GitProblem, OSError) as error:
                 log.error("restore_not_undone", journal=str(path), reason=str(error))
 
@@ -189,9 +189,9 @@ class Snapshots:
 
     async def run(self, exists: Callable[[str], Awaitable[bool]]) -> None:
         """Remove what nobody needs any more: now, and whenever a session was deleted."""
-        names = await trio.to_thread.run_sync(self._holders)
+        names = await trio.to_thread.run_sync(self._sessions_with_snapshots)
         gone = frozenset([name for name in names if not await exists(name)])
-        dropped = await trio.to_thread.run_sync(self._drop_old, gone)
+        dropped = await trio.to_thread.run_sync(self._drop_references, gone)
         while True:
             for path in sorted(self._directory.glob("*.git")):
                 await self._clean(path, everything=dropped)
@@ -203,12 +203,14 @@ class Snapshots:
         path = Path(os.path.realpath(workspace))
         if path not in self._stores:
             name = hashlib.blake2b(os.fsencode(path), digest_size=12).hexdigest()
-            shadow = Shadow(self._directory / f"{name}.git", path, self._variables)
+            shadow = ShadowRepository(self._directory / f"{name}.git", path, self._variables)
             lock = self._locks.setdefault(shadow.store, trio.Lock())
             self._stores[path] = _Store(shadow, lock)
         return self._stores[path]
 
-    async def _read(self, workspace: str, read: Callable[[Shadow], Awaitable[Read]]) -> Read:
+    async def _read(
+        self, workspace: str, read: Callable[[ShadowRepository], Awaitable[Read]]
+    ) -> Read:
         store = self._store(workspace)
         async with store.lock:
             try:
@@ -223,7 +225,7 @@ class Snapshots:
             timeout_s=LIST_S_MAX,
         )
         if listed:
-            gone, kept = await trio.to_thread.run_sync(self._sort_out, store.shadow, listed)
+            gone, kept = await trio.to_thread.run_sync(self._classify, store.shadow, listed)
             await self._stage(store, gone, "--force-remove")
             await self._stage(store, kept, "--remove", "--replace")
         if not store.tree:
@@ -232,13 +234,13 @@ class Snapshots:
 
     async def _stage(self, store: _Store, names: Sequence[str], *how: str) -> None:
         if names:
-            given = b"".join(os.fsencode(name) + b"\0" for name in names)
+            stdin = b"".join(os.fsencode(name) + b"\0" for name in names)
             packed = ("-c", "core.bigFileThreshold=1") if len(names) >= PACKED_FROM else ()
             arguments = (*packed, "update-index", "--add", *how, "-z", "--stdin")
             store.tree = ""  # before: who is cancelled does not know whether git was done
-            await store.shadow.run(*arguments, given=given, on_files=True)
+            await store.shadow.run(*arguments, stdin=stdin, on_files=True)
 
-    def _sort_out(self, shadow: Shadow, listed: bytes) -> tuple[list[str], list[str]]:
+    def _classify(self, shadow: ShadowRepository, listed: bytes) -> tuple[list[str], list[str]]:
         """What is to be forgotten and what is to be kept, of the names that git lists.
 
         Blocks for as long as the disk takes: in a thread. Raises `GitProblem` when it is too much.
@@ -260,49 +262,53 @@ class Snapshots:
                 "need not be kept in .gitignore"
             )
         secrets = [secret.encode() for secret in self._secrets()]
-        held = unkept(shadow.workspace, wanted, secrets)
+        held = files_to_exclude(shadow.workspace, wanted, secrets)
         kept = [name for name in wanted if name not in held]
         return sorted(known.difference(kept)), kept
 
-    def _refer(self, store: _Store, tree: str, session_id: str) -> None:
+    def _add_reference(self, store: _Store, tree: str, session_id: str) -> None:
         """Hold the tree for as long as the session may want to go back to it."""
         path = store.shadow.store / _REFERENCES / session_id / tree
         make_directory(path.parent)
         with open(path, "w", opener=open_private) as file:
             file.write(f"{tree}\n")
 
-    def _write_journal(self, store: _Store, moves: Sequence[Move], submission_id: str) -> None:
-        told = [(os.fsencode(move.path), move.expected, move.wanted) for move in moves]
+    def _write_journal(
+        self, store: _Store, restores: Sequence[FileRestore], submission_id: str
+    ) -> None:
+        told = [(os.fsencode(one.path), one.expected, one.wanted) for one in restores]
         journal = _Journal(str(store.shadow.workspace), submission_id, told)
         write_durably(store.shadow.store / JOURNAL, msgspec.msgpack.encode(journal))
 
-    async def _undo_half_done(self, store: _Store) -> None:
+    async def _undo_unfinished(self, store: _Store) -> None:
         """Undo what was put back for a submission that is not in the log."""
         path = store.shadow.store / JOURNAL
         if not path.exists():
             return
         journal = msgspec.msgpack.decode(path.read_bytes(), type=_Journal)
-        if not await self._is_settled(journal.submission_id):
-            moves = [Move(os.fsdecode(path), *both) for path, *both in journal.moves]
-            left = await self._put_back(store, [move.reversed() for move in moves])
-            log.warning("restore_undone", workspace=journal.workspace, left=len(left))
+        if not await self._is_committed(journal.submission_id):
+            restores = [FileRestore(os.fsdecode(path), *both) for path, *both in journal.restores]
+            conflicts = await self._restore(store, [one.reversed() for one in restores])
+            log.warning("restore_undone", workspace=journal.workspace, conflicts=len(conflicts))
         path.unlink()
 
-    async def _put_back(self, store: _Store, moves: Sequence[Move]) -> tuple[str, ...]:
-        """Removals first, over all of them: see `put_back` of `restoring`."""
-        left: list[str] = []
-        ordered = sorted(moves, key=lambda move: (move.wanted is not None, move.path))
+    async def _restore(self, store: _Store, restores: Sequence[FileRestore]) -> tuple[str, ...]:
+        """Removals first, over all of them: see `restore_files`."""
+        conflicts: list[str] = []
+        ordered = sorted(restores, key=lambda one: (one.wanted is not None, one.path))
         for start in range(0, len(ordered), CONTENTS_AT_ONCE):
             some = ordered[start : start + CONTENTS_AT_ONCE]
             wanted = await contents([m.wanted.blob for m in some if m.wanted], store.shadow)
-            left += await trio.to_thread.run_sync(put_back, store.shadow.workspace, some, wanted)
-        return tuple(left)
+            conflicts += await trio.to_thread.run_sync(
+                restore_files, store.shadow.workspace, some, wanted
+            )
+        return tuple(conflicts)
 
-    def _holders(self) -> set[str]:
+    def _sessions_with_snapshots(self) -> set[str]:
         """The sessions that hold snapshots. Blocks, as there may be thousands."""
         return {held.name for held in self._directory.glob(f"*.git/{_REFERENCES}/*")}
 
-    def _drop_old(self, gone: frozenset[str]) -> bool:
+    def _drop_references(self, gone: frozenset[str]) -> bool:
         """Let go of what belongs to `gone` sessions, and of what is old; whether there was any."""
         dropped = False
         for held in self._directory.glob(f"*.git/{_REFERENCES}/*"):
@@ -329,7 +335,7 @@ class Snapshots:
             if not everything and not _is_untidy(path):
                 return
             try:
-                shadow = Shadow(path, path, self._variables)
+                shadow = ShadowRepository(path, path, self._variables)
                 await shadow.run("repack", "-a", "-d", "-q", timeout_s=CLEAN_S_MAX)
                 await shadow.run("prune", "--expire=now", timeout_s=CLEAN_S_MAX)
             except GitProblem as error:

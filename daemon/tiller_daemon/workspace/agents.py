@@ -14,7 +14,7 @@ from tiller_daemon.workspace.commands import NAME
 from tiller_daemon.workspace.documents import (
     Document,
     MayRead,
-    Refused,
+    RefusedDocument,
     names_in,
     read_document,
     read_project_document,
@@ -33,7 +33,7 @@ AGENTS_MAX: Final = 100
 """Files of one folder that are read."""
 
 
-class FoundAgent(NamedTuple):
+class AgentDefinition(NamedTuple):
     """An agent, or why it can't be used."""
 
     agent: Agent
@@ -48,51 +48,51 @@ class _Head(Struct, frozen=True):
     read_only: bool | None = None
 
 
-def user_agents(config: Path) -> dict[str, FoundAgent]:
+def user_agents(config: Path) -> dict[str, AgentDefinition]:
     """Return the agents of the configuration directory by name."""
     return _read_folder(
         config / USER_FOLDER, lambda path: read_document(path, None, FILE_BYTES_MAX)
     )
 
 
-def project_agents(workspace: Path, may_read: MayRead) -> dict[str, FoundAgent]:
+def project_agents(workspace: Path, may_read: MayRead) -> dict[str, AgentDefinition]:
     """Return the agents of the workspace by name, which can loosen no rule: only denials count.
 
     Their files must be ones that a model `may_read`.
     """
 
-    def read(path: Path) -> Document | Refused | None:
+    def read(path: Path) -> Document | RefusedDocument | None:
         return read_project_document(path, workspace, FILE_BYTES_MAX, may_read)
 
     return {
-        name: FoundAgent(_only_denying(found.agent), found.problem)
+        name: AgentDefinition(_only_denying(found.agent), found.problem)
         for name, found in _read_folder(workspace / PROJECT_FOLDER, read).items()
     }
 
 
 def _read_folder(
-    folder: Path, read: Callable[[Path], Document | Refused | None]
-) -> dict[str, FoundAgent]:
-    found: dict[str, FoundAgent] = {}
+    folder: Path, read: Callable[[Path], Document | RefusedDocument | None]
+) -> dict[str, AgentDefinition]:
+    found: dict[str, AgentDefinition] = {}
     for file_name in names_in(folder):
         name = file_name.removesuffix(SUFFIX)
         if name == file_name or not NAME.fullmatch(name) or len(found) == AGENTS_MAX:
             continue
         document = read(folder / file_name)
-        if isinstance(document, Refused):
-            found[name] = FoundAgent(Agent(), f"its file is not read: {document.why}")
+        if isinstance(document, RefusedDocument):
+            found[name] = AgentDefinition(Agent(), f"its file is not read: {document.why}")
         elif document:
             found[name] = _parse(document.text, cut=document.cut)
     return found
 
 
-def _parse(text: str, *, cut: bool) -> FoundAgent:
+def _parse(text: str, *, cut: bool) -> AgentDefinition:
     if cut:
-        return FoundAgent(Agent(), f"its file is longer than {FILE_BYTES_MAX // 1024} KiB")
+        return AgentDefinition(Agent(), f"its file is longer than {FILE_BYTES_MAX // 1024} KiB")
     try:
         head, body = parse(text, _Head)
     except FrontMatterError as error:
-        return FoundAgent(Agent(), str(error))
+        return AgentDefinition(Agent(), str(error))
     agent = Agent(
         description=" ".join(head.description.split()),
         prompt=body.strip() or None,
@@ -101,7 +101,7 @@ def _parse(text: str, *, cut: bool) -> FoundAgent:
         permissions=head.permissions,
         read_only=head.read_only,
     )
-    return FoundAgent(agent)
+    return AgentDefinition(agent)
 
 
 def _only_denying(agent: Agent) -> Agent:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from tiller_daemon.workspace.documents import (
     MayRead,
-    Refused,
+    RefusedDocument,
     names_in,
     read_document,
     read_project_document,
@@ -46,7 +46,7 @@ class Command(NamedTuple):
     problem: str = ""
 
 
-class Call(NamedTuple):
+class CommandCall(NamedTuple):
     """What a user typed: the name of a command, perhaps, and the rest."""
 
     name: str
@@ -59,10 +59,10 @@ class _Head(Struct, frozen=True):
     model: str | None = None
 
 
-def read_call(text: str) -> Call | None:
+def read_call(text: str) -> CommandCall | None:
     """Return what `/NAME rest` says; None for any other text. Paths are none: `/usr/bin`."""
     found = _CALL.match(text)
-    return Call(found[1], (found[2] or "").strip()) if found else None
+    return CommandCall(found[1], (found[2] or "").strip()) if found else None
 
 
 def find_command(
@@ -79,7 +79,7 @@ def find_command(
         return None
     path = workspace / PROJECT_FOLDER / f"{name}{SUFFIX}"
     document = read_project_document(path, workspace, FILE_BYTES_MAX, may_read)
-    if isinstance(document, Refused):
+    if isinstance(document, RefusedDocument):
         return Command(name, problem=f"its file is not read: {document.why}")
     if document is None:
         return None

@@ -34,7 +34,7 @@ class Document(NamedTuple):
     cut: bool
 
 
-class Refused(NamedTuple):
+class RefusedDocument(NamedTuple):
     """A document of a project that is there and is not read; `why` is a clause."""
 
     path: Path
@@ -60,7 +60,7 @@ def read_document(path: Path, within: Path | None, bytes_max: int) -> Document |
 
 def read_project_document(
     path: Path, within: Path, bytes_max: int, may_read: MayRead
-) -> Document | Refused | None:
+) -> Document | RefusedDocument | None:
     """Return at most `bytes_max` of a file that a project has for a model; see `read_document`.
 
     One that leads out of `within`, or to a file that may not be read unasked, is refused.
@@ -69,9 +69,9 @@ def read_project_document(
     if location is None:
         return None
     if not location.inside:
-        return Refused(path, f"it leads out of {printable(within)}")
+        return RefusedDocument(path, f"it leads out of {printable(within)}")
     if not may_read(location.path):
-        return Refused(path, f"reading {printable(location.path)} needs an approval")
+        return RefusedDocument(path, f"reading {printable(location.path)} needs an approval")
     return _read(path, location, bytes_max)
 
 

@@ -11,7 +11,7 @@ from tiller_daemon.files.paths import printable
 from tiller_daemon.workspace.documents import (
     Document,
     MayRead,
-    Refused,
+    RefusedDocument,
     read_document,
     read_project_document,
 )
@@ -56,8 +56,8 @@ def read_instructions(
     found: list[Instructions] = []
     for directory in _upwards(workspace, repository, home):
         within = repository or directory
-        left = _take(_documents(directory, within, left, may_read), found, left)
-    _take(_documents(config, None, left, may_read), found, left)
+        left = _collect(_documents(directory, within, left, may_read), found, left)
+    _collect(_documents(config, None, left, may_read), found, left)
     return tuple(reversed(found))
 
 
@@ -77,7 +77,7 @@ def read_nested_instructions(
     left = TOTAL_BYTES_MAX
     found: list[Instructions] = []
     for one in [directory, *directory.parents][: len(below.parts)]:
-        left = _take(_documents(one, workspace, left, may_read), found, left)
+        left = _collect(_documents(one, workspace, left, may_read), found, left)
     return tuple(reversed(found))
 
 
@@ -89,7 +89,7 @@ def _upwards(workspace: Path, repository: Path | None, home: Path) -> list[Path]
 
 def _documents(
     directory: Path, within: Path | None, left: int, may_read: MayRead
-) -> Iterator[Document | Refused]:
+) -> Iterator[Document | RefusedDocument]:
     """Give what is refused, until one can be read; without `within` it is the user's own."""
     bytes_max = min(left, FILE_BYTES_MAX)
     for name in NAMES:
@@ -104,11 +104,13 @@ def _documents(
             return
 
 
-def _take(documents: Iterable[Document | Refused], found: list[Instructions], left: int) -> int:
+def _collect(
+    documents: Iterable[Document | RefusedDocument], found: list[Instructions], left: int
+) -> int:
     """Add those that say something; returns how many bytes are left for the others."""
     for document in documents:
         path = printable(document.path)
-        if isinstance(document, Refused):
+        if isinstance(document, RefusedDocument):
             found.append(Instructions(path, "", document.why))
             continue
         text = document.text.strip()

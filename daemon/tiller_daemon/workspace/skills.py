@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from tiller_daemon.files.paths import printable
 from tiller_daemon.workspace.documents import (
     MayRead,
-    Refused,
+    RefusedDocument,
     names_in,
     read_document,
     read_project_document,
@@ -72,7 +72,7 @@ def _read(path: Path, within: Path | None, may_read: MayRead) -> Skill | None:
         document = read_project_document(path, within, _BEGINNING_BYTES, may_read)
     if document is None:
         return None
-    if isinstance(document, Refused):
+    if isinstance(document, RefusedDocument):
         return Skill(printable(path), "", printable(path), document.why)
     try:
         head, _ = parse(document.text, _Head)

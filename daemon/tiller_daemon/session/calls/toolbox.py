@@ -292,8 +292,8 @@ class Toolbox:
             enclosure = self.enclosing.enclosure_of(work.requirements)
             if self.context.permissions.read_only:
                 enclosure = Enclosure.READ_ONLY
-        lasting = _is_lasting(work.tool, work.arguments)
-        return await self.enclosing.enclose(enclosure, work.requirements, lasting=lasting)
+        background = _is_lasting(work.tool, work.arguments)
+        return await self.enclosing.enclose(enclosure, work.requirements, background=background)
 
     def _unknown_agent(self, tool: Tool, requirements: tuple[Requirement, ...]) -> str:
         if tool.effect != "agent":

@@ -31,13 +31,13 @@ KILLED: Final = -9
 ADOPTS: Final = sys.platform == "linux"
 """Whether the system has subreapers."""
 
-_LOOK: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_OPEN_PATH: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
 _PASSED_ON: Final = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME")
 """The variables that a Python may need to start."""
 
 
-class Running:
+class RunningProgram:
     """A program that was started, and all that it starts; `close` it in any case."""
 
     def __init__(self, control: socket.socket, reaper_pid: int, pid: int) -> None:
@@ -47,31 +47,31 @@ class Running:
         """Whether surely no process of it is left. Only where there are subreapers it says so."""
         self._control: Final = control
         self._status: int | None = None
-        self._said = b""
+        self._buffer = b""
         control.settimeout(0)
 
     def status(self) -> int | None:
         """Its exit status, negative for the signal that killed it; `None` while it runs."""
-        self._hear()
+        self._read_reaper()
         return self._status
 
     async def exited(self) -> None:
         """Wait until its first process has exited."""
         while self.status() is None:
-            await self._news()
+            await self._wait_for_reaper()
 
     async def emptied(self) -> None:
         """Wait until no process of it is left."""
         while not self.is_empty:
-            await self._news()
-            self._hear()
+            await self._wait_for_reaper()
+            self._read_reaper()
         await trio.lowlevel.checkpoint()
 
     def close(self) -> None:
         """Let go of it: what is left of it is killed. Again: no effect."""
         self._control.close()
 
-    async def _news(self) -> None:
+    async def _wait_for_reaper(self) -> None:
         # Several tasks may wait, and each needs a descriptor of its own for that.
         waiting = os.dup(self._control.fileno())
         try:
@@ -79,7 +79,7 @@ class Running:
         finally:
             os.close(waiting)
 
-    def _hear(self) -> None:
+    def _read_reaper(self) -> None:
         """Take what the reaper has said by now."""
         while not self.is_empty and self._control.fileno() >= 0:
             try:
@@ -88,16 +88,16 @@ class Running:
                 return
             except OSError:
                 piece = b""
-            self._said += piece
-            if len(self._said) == reaper.ENDED.size:
-                status, self.is_empty = reaper.ENDED.unpack(self._said)
-                self._status, self._said = os.waitstatus_to_exitcode(status), b""
+            self._buffer += piece
+            if len(self._buffer) == reaper.ENDED.size:
+                status, self.is_empty = reaper.ENDED.unpack(self._buffer)
+                self._status, self._buffer = os.waitstatus_to_exitcode(status), b""
             elif not piece:
                 self._status = KILLED if self._status is None else self._status
                 self.is_empty = True
 
 
-class Starter:
+class ForkServer:
     """The program that starts all others, itself started at need; `mark` is what it is found by.
 
     Without `adopts` orphans get away, as on systems that have no subreapers.
@@ -152,15 +152,15 @@ class Starter:
         directory: os.PathLike[str],
         variables: Mapping[str, str],
         descriptors: Mapping[int, int],
-    ) -> Running:
+    ) -> RunningProgram:
         """Start a program in a session of its own; raises `OSError` and `ValueError`.
 
         `descriptors` are those that it inherits, by the number that each has there. Blocks for two
         milliseconds.
         """
-        told = _told(arguments, variables, descriptors)
+        request = _encode_request(arguments, variables, descriptors)
         # Opened here: it may be named by a descriptor of this process.
-        opened = os.open(directory, _LOOK)
+        opened = os.open(directory, _OPEN_PATH)
         ours, theirs = socket.socketpair()
         try:
             with theirs:
@@ -172,11 +172,11 @@ class Starter:
                     self.close()
                     socket.send_fds(self.begin(), [b"!"], passed)
             ours.settimeout(START_S)
-            ours.sendall(told)
-            said = ours.recv(reaper.STARTED.size, socket.MSG_WAITALL)
-            if len(said) < reaper.STARTED.size:
+            ours.sendall(request)
+            reply = ours.recv(reaper.STARTED.size, socket.MSG_WAITALL)
+            if len(reply) < reaper.STARTED.size:
                 raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-            reaper_pid, pid, wrong = reaper.STARTED.unpack(said)
+            reaper_pid, pid, wrong = reaper.STARTED.unpack(reply)
             if wrong:
                 raise OSError(wrong, os.strerror(wrong))
         except BaseException:
@@ -184,30 +184,30 @@ class Starter:
             raise
         finally:
             os.close(opened)
-        return Running(ours, reaper_pid, pid)
+        return RunningProgram(ours, reaper_pid, pid)
 
 
-def starter() -> Starter:
+def current_fork_server() -> ForkServer:
     """The one in use."""
     return _in_use[-1]
 
 
 @contextmanager
-def starting(mark: str, *, adopts: bool = ADOPTS) -> Generator[Starter]:
+def running_fork_server(mark: str, *, adopts: bool = ADOPTS) -> Generator[ForkServer]:
     """Use a starter of its own, with that mark, and begin it."""
-    _in_use.append(Starter(mark, adopts=adopts))
+    _in_use.append(ForkServer(mark, adopts=adopts))
     try:
-        starter().begin()
-        yield starter()
+        current_fork_server().begin()
+        yield current_fork_server()
     finally:
         _in_use.pop().close()
 
 
-_in_use: Final = [Starter()]
+_in_use: Final = [ForkServer()]
 atexit.register(_in_use[0].close)
 
 
-def _told(
+def _encode_request(
     arguments: Sequence[str],
     variables: Mapping[str, str],
     descriptors: Mapping[int, int],
@@ -216,10 +216,10 @@ def _told(
         raise ValueError("embedded null byte")
     if any("=" in name for name in variables):
         raise ValueError("illegal environment variable name")
-    wanted: reaper.Wanted = (
+    start_request: reaper.StartRequest = (
         tuple(map(os.fsencode, arguments)),
         {os.fsencode(name): os.fsencode(value) for name, value in variables.items()},
         tuple(descriptors),
     )
-    told = dumps(wanted)
-    return reaper.SIZE.pack(len(told)) + told
+    request = dumps(start_request)
+    return reaper.SIZE.pack(len(request)) + request

@@ -34,43 +34,43 @@ _ANY_X: Final = 0o111
 _ANY_R: Final = 0o444
 
 
-class Entry(NamedTuple):
+class GitEntry(NamedTuple):
     """A file as git knows it: its mode and the id of its content."""
 
     mode: int
     blob: str
 
 
-class Move(NamedTuple):
+class FileRestore(NamedTuple):
     """A file and what becomes of it. `path` is relative to the workspace; None is no file."""
 
     path: str
-    expected: Entry | None
-    wanted: Entry | None
+    expected: GitEntry | None
+    wanted: GitEntry | None
 
-    def reversed(self) -> "Move":
+    def reversed(self) -> "FileRestore":
         """The way back."""
-        return Move(self.path, self.wanted, self.expected)
+        return FileRestore(self.path, self.wanted, self.expected)
 
 
-class NotOurs(NamedTuple):
+class Untracked(NamedTuple):
     """What is there is nothing that could have been kept: a device, a huge file."""
 
 
-def put_back(
-    workspace: Path, moves: Iterable[Move], contents: Mapping[str, bytes]
+def restore_files(
+    workspace: Path, restores: Iterable[FileRestore], contents: Mapping[str, bytes]
 ) -> tuple[str, ...]:
     """Do each move whose file is as expected; returns the paths of the others.
 
     `contents` are those of all wanted blobs. Files are removed first, so that a directory can make
     room for a file. A directory that has become empty is removed as well.
     """
-    left: list[str] = []
-    for move in sorted(moves, key=lambda move: (move.wanted is not None, move.path)):
+    conflicts: list[str] = []
+    for move in sorted(restores, key=lambda move: (move.wanted is not None, move.path)):
         content = contents.get(move.wanted.blob) if move.wanted else b""
-        if content is None or not _is_done(workspace, move, content):
-            left.append(move.path)
-    return tuple(left)
+        if content is None or not _restore(workspace, move, content):
+            conflicts.append(move.path)
+    return tuple(conflicts)
 
 
 def blob_id(data: bytes) -> str:
@@ -89,18 +89,21 @@ def write_durably(path: Path, data: bytes) -> None:
     temporary.replace(path)
 
 
-def unkept(workspace: Path, paths: Sequence[str], secret_values: Sequence[bytes]) -> frozenset[str]:
+def files_to_exclude(
+    workspace: Path, paths: Sequence[str], secret_values: Sequence[bytes]
+) -> frozenset[str]:
     """Those of the files that hold one of these values, can't be read, or are none of its own."""
     parents = {(workspace / path).parent for path in paths}
     behind_links = {parent for parent in parents if os.path.realpath(parent) != str(parent)}
     return frozenset(
         path
         for path in paths
-        if (workspace / path).parent in behind_links or _is_unkept(workspace / path, secret_values)
+        if (workspace / path).parent in behind_links
+        or _is_excluded(workspace / path, secret_values)
     )
 
 
-def _is_unkept(path: Path, secret_values: Sequence[bytes]) -> bool:
+def _is_excluded(path: Path, secret_values: Sequence[bytes]) -> bool:
     try:
         state = os.lstat(path)
         if stat.S_ISLNK(state.st_mode):
@@ -116,15 +119,15 @@ def _is_unkept(path: Path, secret_values: Sequence[bytes]) -> bool:
     return any(value in data for value in secret_values)
 
 
-def _is_done(workspace: Path, move: Move, content: bytes) -> bool:
+def _restore(workspace: Path, move: FileRestore, content: bytes) -> bool:
     """Do a move if its file is as expected; no link is followed, not even on the way."""
     location = Location(workspace / move.path, inside=True, text=move.path)
     try:
         with opened_parent(location, make=move.expected is None) as (parent, name):
             with suppress(FileNotFoundError):
                 # A daemon that was killed may have left it; then this is the way back.
-                os.unlink(_beside(name), dir_fd=parent)
-            if _found(parent, name) != move.expected:
+                os.unlink(_temporary_name(name), dir_fd=parent)
+            if _current_entry(parent, name) != move.expected:
                 return False
             if move.wanted is None:
                 os.unlink(name, dir_fd=parent)
@@ -137,7 +140,7 @@ def _is_done(workspace: Path, move: Move, content: bytes) -> bool:
     return True
 
 
-def _found(parent: int, name: str) -> Entry | NotOurs | None:
+def _current_entry(parent: int, name: str) -> GitEntry | Untracked | None:
     """What is there now. Directories without any file are nothing, as no snapshot tells of them.
 
     Raises `OSError` for a directory with a file somewhere in it.
@@ -147,20 +150,20 @@ def _found(parent: int, name: str) -> Entry | NotOurs | None:
     except FileNotFoundError:
         return None
     if stat.S_ISLNK(state.st_mode):
-        return Entry(LINK, blob_id(os.readlink(os.fsencode(name), dir_fd=parent)))
+        return GitEntry(LINK, blob_id(os.readlink(os.fsencode(name), dir_fd=parent)))
     if stat.S_ISDIR(state.st_mode):
-        for _ in _directories(parent, name):
+        for _ in _walk_directories(parent, name):
             pass
         return None
     if not stat.S_ISREG(state.st_mode) or state.st_size > FILE_BYTES_MAX:
-        return NotOurs()
+        return Untracked()
     how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(name, how, dir_fd=parent), "rb") as stream:
         mode = EXECUTABLE if state.st_mode & stat.S_IXUSR else PLAIN
-        return Entry(mode, blob_id(stream.read(FILE_BYTES_MAX + 1)))
+        return GitEntry(mode, blob_id(stream.read(FILE_BYTES_MAX + 1)))
 
 
-def _directories(
+def _walk_directories(
     parent: int, name: str, levels: int = EMPTY_LEVELS_MAX
 ) -> Generator[tuple[int, str]]:
     """Give a directory and all below it, the deepest first, as a descriptor and a name in that.
@@ -173,20 +176,20 @@ def _directories(
     opened = os.open(name, how, dir_fd=parent)
     try:
         for below in os.listdir(opened):  # noqa: PTH208 - by descriptor
-            yield from _directories(opened, below, levels - 1)
+            yield from _walk_directories(opened, below, levels - 1)
     finally:
         os.close(opened)
     yield parent, name
 
 
-def _beside(name: str) -> str:
+def _temporary_name(name: str) -> str:
     """The name under which the new content of a file waits: always the same, to be found again."""
     return f"{TEMPORARY}{blob_id(os.fsencode(name))[:16]}"
 
 
 def _replace(parent: int, name: str, mode: int, content: bytes, *, new: bool) -> None:
     """Put a file in place in one step; where it is `new`, only directories make room for it."""
-    temporary = _beside(name)
+    temporary = _temporary_name(name)
     try:
         if mode == LINK:
             os.symlink(content, os.fsencode(temporary), dir_fd=parent)
@@ -196,7 +199,7 @@ def _replace(parent: int, name: str, mode: int, content: bytes, *, new: bool) ->
             _set_executable(parent, temporary, executable=mode == EXECUTABLE)
         if new:
             with suppress(FileNotFoundError):
-                for above, directory in _directories(parent, name):
+                for above, directory in _walk_directories(parent, name):
                     os.rmdir(directory, dir_fd=above)
         os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
     except BaseException:

@@ -26,7 +26,7 @@ _NO_NAMES: Final = frozenset({b"", b".", b".."})
 """What no entry of a directory is called: such a step would lead nowhere, or up."""
 
 
-class Beneath:
+class PinnedDirectory:
     """A directory held open, and the last one below it that was asked for.
 
     Paths are bytes, relative to it, with slashes. Used by one thread at a time; `close` it.
@@ -91,21 +91,21 @@ class Beneath:
 
 
 @contextmanager
-def opened_beneath(location: Location) -> Generator[Beneath]:
+def pinned_directory(location: Location) -> Generator[PinnedDirectory]:
     """Hold a directory open. Failures of the block, too, become `PathProblem`."""
     with opened_directory(location) as root:
         yield from _held(root, location.path)
 
 
 @contextmanager
-def opened_around(location: Location) -> Generator[Beneath]:
-    """Hold the directory open that a file is in; see `opened_beneath`."""
+def pinned_parent(location: Location) -> Generator[PinnedDirectory]:
+    """Hold the directory open that a file is in; see `pinned_directory`."""
     with opened_parent(location) as (root, _):
         yield from _held(root, location.path.parent)
 
 
-def _held(root: int, place: Path) -> Generator[Beneath]:
-    beneath = Beneath(root, place)
+def _held(root: int, place: Path) -> Generator[PinnedDirectory]:
+    beneath = PinnedDirectory(root, place)
     try:
         yield beneath
     finally:

@@ -31,9 +31,9 @@ def make_confiner(places: Places, configuration: Configuration) -> Confiner:
         lambda: find_sandbox(sys.platform),
         home(),
         os.environ,
-        own=(places.runtime, places.state),
-        kept=(places.config,),
-        own_now=lambda: registered(home()),
+        private=(places.runtime, places.state),
+        protected=(places.config,),
+        current_private=lambda: registered(home()),
     )
     confiner.hide(key_files(configuration))
     return confiner
@@ -71,42 +71,42 @@ def run_confined(places: Places, configuration: Configuration, command: Sequence
     names = [owner.api_key_env for owner in _owners(configuration) if owner.api_key_env]
     variables = child_environment(os.environ, names, "", "", configuration.env_keep)
     # What is typed to end the command ends it; this program then tells how.
-    signal.signal(signal.SIGINT, _go_on)
+    signal.signal(signal.SIGINT, _ignore_signal)
     try:
-        with tempfile.TemporaryDirectory() as room:
-            confined = confiner.confined(Enclosure.SESSION, configuration.sandbox, here, Path(room))
+        with tempfile.TemporaryDirectory() as spill:
+            confined = confiner.confined(
+                Enclosure.SESSION, configuration.sandbox, here, Path(spill)
+            )
             assert confined
-            with confined.around(command) as enclosed:
+            with confined.wrap(command) as enclosed:
                 status = subprocess.run(
                     enclosed.arguments, check=False, env=variables, pass_fds=enclosed.descriptors
                 ).returncode
     except (NotConfined, OSError) as error:
         sys.stderr.write(f"tillerd: {error}\n")
         return NO_SANDBOX
-    for text in confined.told:
+    for text in confined.notices:
         sys.stderr.write(f"tillerd: {text}\n")
     return status if status >= 0 else 128 - status
 
 
-def _go_on(number: int, frame: FrameType | None) -> None:
+def _ignore_signal(number: int, frame: FrameType | None) -> None:
     """Do nothing; unlike what is ignored, it is not handed down to the command."""
 
 
 def _problem(configuration: Configuration, confiner: Confiner) -> str:
     if configuration.sandbox.mode == "full_access":
         return "with full_access there is no sandbox: commands may do what you may"
-    if confiner.found().sandbox is None:
-        return (
-            f"there is no sandbox, so that each command is asked about: {confiner.found().problem}"
-        )
+    if confiner.search_result().sandbox is None:
+        return f"there is no sandbox, so that each command is asked about: {confiner.search_result().problem}"
     return ""
 
 
 def _level(configuration: Configuration, confiner: Confiner) -> str:
-    found = confiner.found()
+    found = confiner.search_result()
     assert found.sandbox
     network = "with network" if configuration.sandbox.network else "no network"
-    held = f"{configuration.sandbox.mode}, {network}, by {found.sandbox.name}"
+    level = f"{configuration.sandbox.mode}, {network}, by {found.sandbox.name}"
     if not found.sandbox.limits:
-        return held
-    return f"{held}, as {found.instead}. Less than it could be: {found.sandbox.limits}"
+        return level
+    return f"{level}, as {found.instead}. Less than it could be: {found.sandbox.limits}"
