@@ -64,7 +64,7 @@ def test_b58_a_place_that_became_a_link_after_it_was_judged_is_not_opened(place)
     (place / "w/a").symlink_to(place / "out")
     with pytest.raises(PathProblem), pinned_directory(inside):
         pass
-    with pytest.raises(PathProblem, match="has become a link"), pinned_parent(file):
+    with pytest.raises(PathProblem, match="has been replaced by a link"), pinned_parent(file):
         pass
 
 

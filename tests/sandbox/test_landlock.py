@@ -132,7 +132,7 @@ def test_the_options_of_the_launcher_are_read_in_pairs() -> None:
         ["--read", "/", "--write", "/w", "--hide", "/h", "--keep", "/k", "--read", "/s"]
     )
     assert (wanted.readable, wanted.writable) == (["/", "/s"], ["/w"])
-    assert (wanted.hidden, wanted.kept) == (["/h"], ["/k"])
+    assert (wanted.hidden, wanted.unwritable) == (["/h"], ["/k"])
 
 
 @needs_landlock
@@ -144,7 +144,7 @@ def test_a_landlock_that_does_not_deny_is_no_sandbox(tmp_path: Path, deed: str) 
     hides_nothing = ('"--hide": self.hidden', '"--hide": []')
     broken = {
         "reading": (hides_nothing,),
-        "writing": (hides_nothing, ("root in wanted.writable:", "root in ['/tmp']:")),
+        "writing": (hides_nothing, ("root in restrictions.writable:", "root in ['/tmp']:")),
         "signals": (("_SCOPES)", "0)"),),
         "sockets": (("    _prctl(_SET_SECCOMP", "    0 and _prctl(_SET_SECCOMP"),),
     }[deed]

@@ -42,7 +42,7 @@ def home(tmp_path: Path) -> Path:
 
 def confiner(home: Path, **fields: object) -> Confiner:
     found = SandboxSearchResult(Seatbelt("/usr/bin/sandbox-exec"))
-    given = {"own": (home / "state",), **fields}
+    given = {"private": (home / "state",), **fields}
     return Confiner(lambda: found, home, {}, **given)
 
 

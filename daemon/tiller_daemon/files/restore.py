@@ -1,9 +1,11 @@
-"""Putting files back to what they were, without a change of anybody else getting lost.
+"""Restoring files to what they were, without losing changes of anyone else.
 
-A file is changed only while it is still what it is expected to be, and in one step. Meanwhile a
-journal beside the snapshots says what is being done, so that a start after a crash undoes the half
-of it. Everything here blocks for as long as the disk takes. Where contents come from is in
-`snapshots`.
+A file is replaced only while it is exactly what it is expected to be, and in one step. This is a
+different transaction from that of `changes`. A file that has changed is skipped instead of failing
+the whole; the old contents are in git, so no backup lies beside a file; and what commits it is the
+session's log. Its journal is therefore kept by `snapshots`.
+
+Everything here blocks for as long as the disk takes.
 """
 
 import errno
@@ -17,14 +19,14 @@ from typing import Final, NamedTuple
 
 from tiller_daemon.files.paths import Location, PathProblem, opened_parent
 from tiller_daemon.files.whole_files import EDITABLE_BYTES_MAX, TEMPORARY, write_new
-from tiller_daemon.private import open_private
 
 FILE_BYTES_MAX: Final = EDITABLE_BYTES_MAX
-"""The largest file that is kept, and so can be put back: what tools may edit."""
+"""The largest file that snapshots store and that can be restored: the largest that tools may
+edit."""
 
 EMPTY_LEVELS_MAX: Final = 64
-"""How deep directories without any file may be nested to be replaced: each level takes a descriptor
-and a frame of the stack."""
+"""How deep empty directories may be nested to be replaced by a file. Each level takes a descriptor
+and a stack frame."""
 
 LINK: Final = 0o120000
 PLAIN: Final = 0o100644
@@ -35,64 +37,58 @@ _ANY_R: Final = 0o444
 
 
 class GitEntry(NamedTuple):
-    """A file as git knows it: its mode and the id of its content."""
+    """A file as git records it: its mode and the id of its content."""
 
     mode: int
     blob: str
 
 
 class FileRestore(NamedTuple):
-    """A file and what becomes of it. `path` is relative to the workspace; None is no file."""
+    """One file to restore; `path` is relative to the workspace, None stands for no file."""
 
     path: str
     expected: GitEntry | None
     wanted: GitEntry | None
 
     def reversed(self) -> "FileRestore":
-        """The way back."""
+        """Return the restore that undoes this one."""
         return FileRestore(self.path, self.wanted, self.expected)
 
 
 class Untracked(NamedTuple):
-    """What is there is nothing that could have been kept: a device, a huge file."""
+    """Something that no snapshot stores: a device, a file that is too large."""
 
 
 def restore_files(
     workspace: Path, restores: Iterable[FileRestore], contents: Mapping[str, bytes]
 ) -> tuple[str, ...]:
-    """Do each move whose file is as expected; returns the paths of the others.
+    """Restore each file that is as expected; returns the paths of the others.
 
-    `contents` are those of all wanted blobs. Files are removed first, so that a directory can make
-    room for a file. A directory that has become empty is removed as well.
+    `contents` maps the ids of all wanted blobs to their bytes. Files are removed before others are
+    written, so that a file can replace a directory. Directories that become empty are removed.
     """
     conflicts: list[str] = []
-    for move in sorted(restores, key=lambda move: (move.wanted is not None, move.path)):
-        content = contents.get(move.wanted.blob) if move.wanted else b""
-        if content is None or not _restore(workspace, move, content):
-            conflicts.append(move.path)
+    for one in sorted(restores, key=lambda one: (one.wanted is not None, one.path)):
+        content = contents.get(one.wanted.blob) if one.wanted else b""
+        if content is None or not _restore(workspace, one, content):
+            conflicts.append(one.path)
     return tuple(conflicts)
 
 
 def blob_id(data: bytes) -> str:
-    """The id that git gives to this content."""
-    # SHA-1 is git's name for a file, not a secret: who can change files needs no collision.
+    """Return the id that git gives to this content."""
+    # SHA-1 is git's name for a file, not a secret. Whoever can change the files needs no collision.
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    """Make `data` the content of a file of the daemon's own, in one step and on disk."""
-    temporary = path.with_name(f"{path.name}.new")
-    with open(temporary, "wb", opener=open_private) as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
 
 
 def files_to_exclude(
     workspace: Path, paths: Sequence[str], secret_values: Sequence[bytes]
 ) -> frozenset[str]:
-    """Those of the files that hold one of these values, can't be read, or are none of its own."""
+    """Return the files that no snapshot may store.
+
+    These hold one of the secret values, can't be read, are neither regular files nor links, or lie
+    behind a link.
+    """
     parents = {(workspace / path).parent for path in paths}
     behind_links = {parent for parent in parents if os.path.realpath(parent) != str(parent)}
     return frozenset(
@@ -119,31 +115,32 @@ def _is_excluded(path: Path, secret_values: Sequence[bytes]) -> bool:
     return any(value in data for value in secret_values)
 
 
-def _restore(workspace: Path, move: FileRestore, content: bytes) -> bool:
-    """Do a move if its file is as expected; no link is followed, not even on the way."""
-    location = Location(workspace / move.path, inside=True, text=move.path)
+def _restore(workspace: Path, one: FileRestore, content: bytes) -> bool:
+    """Restore a file if it is as expected; follows no link, not even on the way to it."""
+    location = Location(workspace / one.path, inside=True, text=one.path)
     try:
-        with opened_parent(location, make=move.expected is None) as (parent, name):
+        with opened_parent(location, make=one.expected is None) as (parent, name):
             with suppress(FileNotFoundError):
-                # A daemon that was killed may have left it; then this is the way back.
+                # A daemon that was killed may have left its temporary file. Then this call undoes
+                # that restore.
                 os.unlink(_temporary_name(name), dir_fd=parent)
-            if _current_entry(parent, name) != move.expected:
+            if _current_entry(parent, name) != one.expected:
                 return False
-            if move.wanted is None:
+            if one.wanted is None:
                 os.unlink(name, dir_fd=parent)
             else:
-                _replace(parent, name, move.wanted.mode, content, new=move.expected is None)
+                _replace(parent, name, one.wanted.mode, content, new=one.expected is None)
     except (OSError, PathProblem):
         return False
-    if move.wanted is None:
+    if one.wanted is None:
         _remove_empty(location.path.parent, workspace)
     return True
 
 
 def _current_entry(parent: int, name: str) -> GitEntry | Untracked | None:
-    """What is there now. Directories without any file are nothing, as no snapshot tells of them.
+    """Return what is there now; directories without any file count as nothing, as git stores none.
 
-    Raises `OSError` for a directory with a file somewhere in it.
+    Raises `OSError` for a directory that has a file somewhere in it.
     """
     try:
         state = os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -166,9 +163,9 @@ def _current_entry(parent: int, name: str) -> GitEntry | Untracked | None:
 def _walk_directories(
     parent: int, name: str, levels: int = EMPTY_LEVELS_MAX
 ) -> Generator[tuple[int, str]]:
-    """Give a directory and all below it, the deepest first, as a descriptor and a name in that.
+    """Give a directory and all below it, deepest first, as a parent descriptor and a name.
 
-    Raises `OSError` at anything that is no directory: the system opens nothing else here.
+    Raises `OSError` at anything that is not a directory, as `O_DIRECTORY` opens nothing else.
     """
     if levels == 0:
         raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
@@ -183,12 +180,12 @@ def _walk_directories(
 
 
 def _temporary_name(name: str) -> str:
-    """The name under which the new content of a file waits: always the same, to be found again."""
+    """The name of a file's new content, derived from its own so that an undo finds it."""
     return f"{TEMPORARY}{blob_id(os.fsencode(name))[:16]}"
 
 
 def _replace(parent: int, name: str, mode: int, content: bytes, *, new: bool) -> None:
-    """Put a file in place in one step; where it is `new`, only directories make room for it."""
+    """Put a file in place in one step; if it is `new`, empty directories may be replaced by it."""
     temporary = _temporary_name(name)
     try:
         if mode == LINK:
@@ -209,7 +206,7 @@ def _replace(parent: int, name: str, mode: int, content: bytes, *, new: bool) ->
 
 
 def _plain_state(parent: int, name: str) -> os.stat_result | None:
-    """Owner and permissions to take over, where there is a file."""
+    """Return the state of a regular file, whose owner and mode the new one gets; else None."""
     with suppress(FileNotFoundError):
         state = os.stat(name, dir_fd=parent, follow_symlinks=False)
         return state if stat.S_ISREG(state.st_mode) else None
@@ -217,7 +214,7 @@ def _plain_state(parent: int, name: str) -> os.stat_result | None:
 
 
 def _set_executable(parent: int, name: str, *, executable: bool) -> None:
-    """Let those run a file who may read it, or nobody; left as it is when that holds already."""
+    """Allow execution to all who may read, or to no one; no change if the owner's bit is right."""
     mode = stat.S_IMODE(os.stat(name, dir_fd=parent).st_mode)
     if executable and not mode & stat.S_IXUSR:
         os.chmod(name, mode | (mode & _ANY_R) >> 2, dir_fd=parent)

@@ -1,6 +1,6 @@
-"""Agents written as Markdown: front matter for the choices, the body for the prompt.
+"""Agents written as Markdown: front matter for the settings, the body as the prompt.
 
-Which agent a name means, with those built in and configured, is decided in the session.
+How these combine with built-in and configured agents is decided in the session.
 """
 
 from collections.abc import Callable
@@ -27,14 +27,14 @@ USER_FOLDER: Final = "agents"
 PROJECT_FOLDER: Final = Path(".tiller", "agents")
 
 FILE_BYTES_MAX: Final = 64 * 1024
-"""A longer file is refused: half a prompt is none."""
+"""A longer file is refused, as half a prompt is useless."""
 
 AGENTS_MAX: Final = 100
-"""Files of one folder that are read."""
+"""The most files that are read from one folder."""
 
 
 class AgentDefinition(NamedTuple):
-    """An agent, or why it can't be used."""
+    """An agent; with a `problem`, a clause, it can't be used."""
 
     agent: Agent
     problem: str = ""
@@ -56,34 +56,34 @@ def user_agents(config: Path) -> dict[str, AgentDefinition]:
 
 
 def project_agents(workspace: Path, may_read: MayRead) -> dict[str, AgentDefinition]:
-    """Return the agents of the workspace by name, which can loosen no rule: only denials count.
+    """Return the agents of the workspace by name; of their rules only denials count.
 
-    Their files must be ones that a model `may_read`.
+    A file is read only if a model `may_read` it.
     """
 
     def read(path: Path) -> Document | RefusedDocument | None:
         return read_project_document(path, workspace, FILE_BYTES_MAX, may_read)
 
     return {
-        name: AgentDefinition(_only_denying(found.agent), found.problem)
-        for name, found in _read_folder(workspace / PROJECT_FOLDER, read).items()
+        name: AgentDefinition(_only_denying(definition.agent), definition.problem)
+        for name, definition in _read_folder(workspace / PROJECT_FOLDER, read).items()
     }
 
 
 def _read_folder(
     folder: Path, read: Callable[[Path], Document | RefusedDocument | None]
 ) -> dict[str, AgentDefinition]:
-    found: dict[str, AgentDefinition] = {}
+    definitions: dict[str, AgentDefinition] = {}
     for file_name in names_in(folder):
         name = file_name.removesuffix(SUFFIX)
-        if name == file_name or not NAME.fullmatch(name) or len(found) == AGENTS_MAX:
+        if name == file_name or not NAME.fullmatch(name) or len(definitions) == AGENTS_MAX:
             continue
         document = read(folder / file_name)
         if isinstance(document, RefusedDocument):
-            found[name] = AgentDefinition(Agent(), f"its file is not read: {document.why}")
+            definitions[name] = AgentDefinition(Agent(), f"its file was not read: {document.why}")
         elif document:
-            found[name] = _parse(document.text, cut=document.cut)
-    return found
+            definitions[name] = _parse(document.text, cut=document.cut)
+    return definitions
 
 
 def _parse(text: str, *, cut: bool) -> AgentDefinition:
