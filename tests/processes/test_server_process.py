@@ -94,7 +94,7 @@ async def test_a_command_ends_its_own_strangers_and_leaves_a_service_alone(play)
 @pytest.mark.parametrize(
     ("arguments", "directory", "said"),
     [
-        (["no-such-program"], "/", "The program no-such-program is not found."),
+        (["no-such-program"], "/", "The program no-such-program was not found."),
         (["cat"], "/nowhere", "cat could not be started in /nowhere: No such file or directory."),
         (["ca\0t"], "/", "could not be started: embedded null byte."),
     ],

@@ -148,7 +148,7 @@ def test_what_makes_git_run_something_is_kept_wherever_it_lies(
     before = guarded(own, common)
     mark = (place / ".git").read_text() if kind != "main" else ""
     done = run(place, EVIL, GIT=str(common), OWN=str(own))
-    assert "what the command wrote there was not kept" in done.stderr
+    assert "the command's changes there were discarded" in done.stderr
     assert guarded(own, common).items() >= before.items()
     made = ("hooks", "config.worktree", "commondir")
     assert not [name for name in made if (common / name).exists()]
@@ -236,7 +236,7 @@ def test_what_somebody_else_changed_meanwhile_is_left_as_they_made_it(main: Path
                 check=True,
             )
             git(main, "commit", "-q", "--allow-empty", "-m", "user")
-    assert "was changed by somebody else meanwhile" in confined.notices[0]
+    assert "was changed by another process in the meantime" in confined.notices[0]
     assert git(main, "log", "-1", "--format=%s") == "user"
     assert git(main, "fsck") == ""
 
@@ -306,7 +306,7 @@ def test_work_trees_in_a_bare_repository_do_not_open_each_other(main: Path) -> N
         git(bare, "worktree", "add", "-q", name, "-b", name)
     commit = "echo x >x; git add x; git commit -q -m x; echo y >x; git stash -q; git stash pop -q"
     done = run(bare / "a", f"{commit}; echo x >../b/evil")
-    assert "b/evil: what the command wrote there was not kept" in done.stderr
+    assert "b/evil, so the command's changes there were discarded" in done.stderr
     assert git(bare, "log", "-1", "--format=%s", "a") == "x", done.stderr
     assert (bare / "a" / "x").read_text() == "y\n", done.stderr
     assert not (bare / "b" / "evil").exists()

@@ -241,7 +241,7 @@ def test_sandbox_exec_gets_the_profile_and_the_command(home: Path) -> None:
 
 @pytest.mark.parametrize(
     ("platform", "said"),
-    [("darwin", "there is no sandbox-exec"), ("sunos5", "there is none for sunos5")],
+    [("darwin", "there is no sandbox-exec"), ("sunos5", "there is no sandbox for sunos5")],
 )
 def test_where_there_is_no_sandbox_it_is_said_why(platform: str, said: str) -> None:
     found = find_sandbox(platform, path=os.devnull)
@@ -312,7 +312,9 @@ def test_a_command_that_could_not_write_is_noticed_though_it_succeeds(home: Path
 
 def test_what_a_model_is_told_of_its_sandbox(home: Path) -> None:
     made = confiner(home)
-    assert made.describe(SandboxPolicy("full_access")).startswith("full_access: what only reads")
+    assert made.describe(SandboxPolicy("full_access")).startswith(
+        "full_access: commands that only read"
+    )
     assert made.describe(SandboxPolicy("read_only")).startswith("read_only: nothing can be written")
     assert ", network;" in made.describe(SandboxPolicy(network=True))
     assert (

@@ -142,8 +142,8 @@ async def test_a_file_that_is_not_there_brings_its_name_and_one_like_it(
         ("no/where", "not_found", "There is no file no/where."),
         ("pipe", "bad_message", "pipe is a FIFO, not a regular file"),
         ("src/main.py/x", "bad_message", "a part of its path is a file"),
-        ("a\0b", "bad_message", "is no path"),
-        ("", "bad_message", "is no path"),
+        ("a\0b", "bad_message", "is not a path"),
+        ("", "bad_message", "is not a path"),
     ):
         refused = await world.refused(UserInput(session_id, "look", files=("src", path)))
         assert (refused.code, complaint in refused.message) == (code, True), refused.message

@@ -1,7 +1,7 @@
-"""A program that serves the daemon over pipes for as long as it is needed, such as an MCP server.
+"""A long-running program that serves the daemon over pipes, such as an MCP server.
 
-Ended with everything that it has started, also when the daemon is killed. What is said over the
-pipes is up to the caller.
+It is ended together with everything it started, also when the daemon is killed. The caller decides
+what goes through the pipes.
 """
 
 import os
@@ -16,19 +16,19 @@ from tiller_daemon.processes.command import CommandProblem
 from tiller_daemon.processes.process_tree import EndedProcesses, ProcessTree
 
 EXIT_WAIT_S: Final = 0.5
-"""How long it may take to leave by itself once its standard input has ended."""
+"""How long it may take to exit on its own after its standard input was closed."""
 
 TERM_GRACE_S: Final = 0.5
-"""From SIGTERM to SIGKILL, when it does not."""
+"""From SIGTERM to SIGKILL, if it does not."""
 
 END_SHIELD_S: Final = 4.0
-"""The longest that its end may keep the daemon from ending."""
+"""The longest that ending it may delay the end of the daemon."""
 
 
 class ServerProcess:
-    """A running program; whoever starts one calls `end` in any case.
+    """A running program; always call `end`.
 
-    `stdin`, `stdout` and `stderr` are pipes to it, each to be used by one task at a time.
+    `stdin`, `stdout` and `stderr` are pipes to it, each for one task at a time.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class ServerProcess:
         variables: Mapping[str, str],
         descriptors: Sequence[int] = (),
     ) -> None:
-        """Start it, and let it inherit `descriptors`; raises `CommandProblem`."""
+        """Start the program with these inherited `descriptors`; raises `CommandProblem`."""
         pipes: list[tuple[int, int]] = []
         passed = {number: number for number in descriptors}
         try:
@@ -59,7 +59,7 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """Its first process."""
+        """The pid of its first process."""
         return self._tree.running.pid
 
     async def exited(self) -> None:
@@ -69,17 +69,17 @@ class ServerProcess:
     async def end(
         self, exit_wait_s: float = EXIT_WAIT_S, grace_s: float = TERM_GRACE_S
     ) -> EndedProcesses:
-        """End it and all that it has started; when this returns they are dead.
+        """End it and everything it started; they are dead when this returns.
 
-        It is first let to leave by itself. Cancellation does not shorten that; it takes `exit_wait_s` +
-        `grace_s`, and what SIGKILL takes. Again: no effect.
+        It first gets the chance to exit on its own. Takes at most `exit_wait_s` + `grace_s` and the
+        time of SIGKILL, which cancellation does not shorten. Calling it again has no effect.
         """
         ended = EndedProcesses(0, 0)
         if self._ended:
             return ended
         with trio.move_on_after(END_SHIELD_S, shield=True):
             await self.stdin.aclose()
-            # Its last words must not kill it: the other pipes stay open until it has left.
+            # The other pipes stay open until it exits, so that writing to them does not kill it.
             with trio.move_on_after(exit_wait_s):
                 await self.exited()
             ended = await self._tree.end(grace_s)
@@ -90,13 +90,13 @@ class ServerProcess:
         return ended
 
     def status(self) -> int | None:
-        """Its exit status, negative for the signal that killed it; `None` while it runs."""
+        """Its exit status, negative for the signal that killed it; None while it runs."""
         return self._tree.running.status()
 
 
 def _why(error: Exception, program: str, directory: Path) -> str:
     if isinstance(error, FileNotFoundError) and directory.is_dir():
-        return f"The program {program} is not found."
+        return f"The program {program} was not found."
     if isinstance(error, OSError):
         return f"{program} could not be started in {directory}: {error.strerror}."
     return f"{program} could not be started: {error}."

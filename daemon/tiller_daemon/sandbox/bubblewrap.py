@@ -1,8 +1,8 @@
-"""Bubblewrap: a command sees a file system that is put together for it, in namespaces of its own.
+"""Bubblewrap: a command sees a file system that is assembled for it, in its own namespaces.
 
-There are namespaces for processes, network and shared memory. `--die-with-parent` is not used: what
-the shell leaves behind would be killed before it could finish (the end of a pipe, a trap), and its
-reaper ends the namespace like anything else that the command has started.
+Processes, network and shared memory have namespaces too. `--die-with-parent` is not used, because
+it would kill what the shell leaves behind before it can finish (the end of a pipeline, a trap). The
+reaper of the command ends the namespace with everything else.
 """
 
 import os
@@ -34,14 +34,14 @@ from tiller_daemon.sandbox.known_paths import (
 from tiller_daemon.sandbox.seccomp import filter_in_namespaces
 
 NULL_DEVICE: Final = "/dev/null"
-"""What is mounted over a file that can't be read: no device can be opened from such a mount."""
+"""Mounted over files that can't be read: devices can't be opened through such a mount."""
 
 SCOPE_LAUNCHER: Final = (sys.executable, "-I", "-S", sandbox_launcher.__file__, "--scope", "--")
-"""Keeps a command that has the machine's network from its abstract sockets."""
+"""Keeps a command that has the machine's network from connecting to abstract sockets of others."""
 
 HIDE_INIT: Final = ("--tmpfs", "/proc/1", "--remount-ro", "/proc/1")
-"""To be put after `--proc /proc`: nobody reads or writes the memory, the variables or the
-descriptors of the sandbox's own process in there. Tracing it is refused by the filter."""
+"""To follow `--proc /proc`. It hides memory, variables and descriptors of the sandbox's own
+process; the seccomp filter forbids tracing it."""
 
 STATUS_BYTES_MAX: Final = 4096
 
@@ -51,8 +51,8 @@ _RUN: Final = Path("/run")
 class Mount(NamedTuple):
     """How a path is mounted.
 
-    A `new` one is another directory, and an `empty` one hides what is there. Of `git` a copy is
-    written.
+    `new` mounts another directory, `empty` hides a directory, `hide` hides a file, and `git` mounts
+    an overlay.
     """
 
     kind: Literal["new", "empty", "hide", "read", "write", "git"]
@@ -60,11 +60,9 @@ class Mount(NamedTuple):
 
 
 class Bubblewrap:
-    """The mechanism. What may not be made gets a placeholder for as long as the command runs.
+    """The sandbox of Linux.
 
-    `root` says whether commands run as root; by default as the daemon does. Without `overlays`
-    (bubblewrap before 0.11) git directories can only be read. `scopes` says that Landlock can keep
-    a command from abstract sockets.
+    Paths that must not be created get a placeholder while the command runs.
     """
 
     def __init__(
@@ -75,6 +73,11 @@ class Bubblewrap:
         overlays: bool = True,
         scopes: bool = True,
     ) -> None:
+        """Run commands with `program`, as root if `root`; by default as the daemon runs.
+
+        Without `overlays` (bubblewrap before 0.11) git directories are read-only. `scopes` tells
+        whether Landlock can keep commands from abstract sockets.
+        """
         self.name: Final = "bubblewrap"
         self.helpers: Final = 2
         self.limits: Final = ""
@@ -90,7 +93,7 @@ class Bubblewrap:
     def wrap(
         self, arguments: Sequence[str], confinement: Confinement, report: Callable[[str], None]
     ) -> Generator[WrappedCommand]:
-        """What to run instead of `arguments`; to be left when the command has ended."""
+        """Give what to run instead of `arguments`; leave the context when the command has ended."""
         absent = [
             path
             for path in (*confinement.absent, *confinement.absent_files)
@@ -106,15 +109,15 @@ class Bubblewrap:
                     platform.machine(),
                     sockets=confinement.writes and (self._scopes or not confinement.network),
                 )
-                given = stack.enter_context(_readable(calls))
+                filters = stack.enter_context(_readable(calls))
                 status, status_end = stack.enter_context(_pipe())
                 chosen = [*options(confinement, overlays, absent, root=self._root)]
-                chosen += [word for one in given for word in ("--seccomp", str(one))]
+                chosen += [word for one in filters for word in ("--seccomp", str(one))]
                 chosen += ["--json-status-fd", str(status_end)]
                 scoped = SCOPE_LAUNCHER if confinement.network and self._scopes else ()
                 yield WrappedCommand(
                     (self._program, *chosen, "--", *scoped, *arguments),
-                    (*given, status_end),
+                    (*filters, status_end),
                     has_started=lambda: b"exit-code" in _read_status(status),
                     merges_back=bool(overlays),
                 )
@@ -128,7 +131,7 @@ class Bubblewrap:
     def _enter_overlays(
         self, stack: ExitStack, confinement: Confinement, report: Callable[[str], None]
     ) -> dict[Path, tuple[str, ...]]:
-        """The git directories with their overlays."""
+        """Return the mount options for each git directory."""
         directory = confinement.temporary and confinement.temporary.parent
         if not (self._overlays and directory):
             return {git: ("--ro-bind", str(git), str(git)) for git in confinement.git}
@@ -139,7 +142,7 @@ class Bubblewrap:
 
 @contextmanager
 def _readable(data: bytes) -> Generator[tuple[int, ...]]:
-    """A descriptor to read `data` from, once: it fits into a pipe. None for no data."""
+    """Give a descriptor to read `data` from once (it must fit into a pipe); none if empty."""
     if not data:
         yield ()
         return
@@ -156,7 +159,7 @@ def _readable(data: bytes) -> Generator[tuple[int, ...]]:
 
 @contextmanager
 def _pipe() -> Generator[tuple[int, int]]:
-    """Both ends of a pipe; to read from it never waits."""
+    """Give both ends of a pipe; reading from it never blocks."""
     reading, writing = os.pipe()
     try:
         os.set_blocking(reading, False)
@@ -167,7 +170,7 @@ def _pipe() -> Generator[tuple[int, int]]:
 
 
 def _read_status(status: int) -> bytes:
-    """What bubblewrap says of the command: its exit status, if it was started."""
+    """Return what bubblewrap reported: the exit status of the command, if it was started."""
     try:
         return os.read(status, STATUS_BYTES_MAX)
     except BlockingIOError:
@@ -181,42 +184,43 @@ def options(
     *,
     root: bool,
 ) -> list[str]:
-    """The options for `bwrap`, in the order that it does things."""
-    found: list[str] = []
+    """Return the options for `bwrap`, which applies them in this order."""
+    words: list[str] = []
     mounts = _mounts(confinement, overlays, absent)
     if confinement.visible is None:
-        found += ["--ro-bind", "/", "/"]
-    found += ["--dev", "/dev", "--proc", "/proc", *HIDE_INIT]
+        words += ["--ro-bind", "/", "/"]
+    words += ["--dev", "/dev", "--proc", "/proc", *HIDE_INIT]
     if root:
-        # As root, every knob of the kernel in there could be turned.
-        found += ["--remount-ro", "/proc"]
+        # Otherwise root could change every kernel setting in there.
+        words += ["--remount-ro", "/proc"]
     for path in sorted(mounts, key=lambda path: len(path.parts)):
         mount = mounts[path]
-        # What is shown in a hidden directory is mounted in there, and has to be reached.
-        holds = mount.kind == "empty" and any(enclosing_root(one, (path,)) for one in mounts)
-        found += [*(("--perms", "0755" if holds else "0000") if mount.kind == "empty" else ())]
-        found += mount.options
+        # What is shown in a hidden directory is mounted inside it, so the directory must be
+        # accessible.
+        is_entered = mount.kind == "empty" and any(enclosing_root(one, (path,)) for one in mounts)
+        words += [*(("--perms", "0755" if is_entered else "0000") if mount.kind == "empty" else ())]
+        words += mount.options
     for path, mount in mounts.items():
         if mount.kind == "empty":
-            found += ["--remount-ro", str(path)]
+            words += ["--remount-ro", str(path)]
     if confinement.visible is not None:
-        found += ["--remount-ro", "/"]
-    found += ["--unshare-pid", "--unshare-ipc", "--unsetenv", "TMPDIR"]
+        words += ["--remount-ro", "/"]
+    words += ["--unshare-pid", "--unshare-ipc", "--unsetenv", "TMPDIR"]
     if not confinement.network:
-        found.append("--unshare-net")
+        words.append("--unshare-net")
     if root:
-        found += ["--cap-drop", "ALL"]
+        words += ["--cap-drop", "ALL"]
         if confinement.writes:
-            found += [
+            words += [
                 word for capability in ROOT_CAPABILITIES for word in ("--cap-add", capability)
             ]
-    return [*found, "--chdir", str(confinement.workspace)]
+    return [*words, "--chdir", str(confinement.workspace)]
 
 
 def _mounts(
     confinement: Confinement, overlays: dict[Path, tuple[str, ...]], absent: Sequence[Path]
 ) -> dict[Path, Mount]:
-    """How each path is mounted; those nearer to the root first."""
+    """Return how each path is mounted, parents before children."""
     mounts = {
         path: mount for name in confinement.visible or () for path, mount in _system_mounts(name)
     }
@@ -243,7 +247,7 @@ def _mounts(
 
 
 def _system_mounts(path: Path) -> Iterable[tuple[Path, Mount]]:
-    """A path of the system; one that is a link stays one, and where it leads is seen too."""
+    """Return the mounts for a system path; a link stays one, and its target is visible too."""
     if not path.is_symlink():
         return ((path, _read(path)),)
     real = Path(os.path.realpath(path))
@@ -271,7 +275,7 @@ def _temporary(path: Path, private: Path | None) -> Mount:
 
 
 def _sockets(confinement: Confinement) -> Iterable[Path]:
-    """Sockets that somebody listens at, but for those of the workspace."""
+    """Return the listening sockets outside of the workspace."""
     return (
         path
         for path in dict.fromkeys(bound_sockets())
@@ -280,7 +284,7 @@ def _sockets(confinement: Confinement) -> Iterable[Path]:
 
 
 def _is_visible(path: Path, mounts: dict[Path, Mount], *, everything: bool) -> bool:
-    """Whether what is there outside is there inside too."""
+    """Whether a path has the same content inside the sandbox as outside."""
     for parent in path.parents:
         if mount := mounts.get(parent):
             return mount.kind in ("read", "write", "git")
@@ -288,10 +292,10 @@ def _is_visible(path: Path, mounts: dict[Path, Mount], *, everything: bool) -> b
 
 
 def _pinned(mounts: dict[Path, Mount], writable: Sequence[Path]) -> dict[Path, Mount]:
-    """With the directories on the way mounted on themselves.
+    """Add mounts for the directories on the way to all mounts in writable directories.
 
-    What is mounted can't be renamed: otherwise `.git` could be moved away with all that is kept
-    in it, and another one be made.
+    A mount can't be renamed. Otherwise a command could move `.git` away with all that is protected
+    in it, and create another one.
     """
     pins: dict[Path, Mount] = {}
     for path in mounts:
@@ -301,7 +305,7 @@ def _pinned(mounts: dict[Path, Mount], writable: Sequence[Path]) -> dict[Path, M
 
 
 def _remove_placeholder(path: Path) -> None:
-    """Remove a placeholder; what somebody outside has put there meanwhile stays."""
+    """Remove a placeholder, unless another process has put something in its place."""
     with suppress(OSError):
         if path.is_symlink():
             return

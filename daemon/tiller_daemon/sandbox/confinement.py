@@ -1,8 +1,8 @@
-"""The enclosures of commands: what each one allows, and who enforces it.
+"""Confinements, and the interface of the sandboxes that enforce them.
 
-A `Confinement` says what one command may do, a `Sandbox` is a mechanism that enforces it; which
-mechanism works here is found out in `detect`. An enclosure keeps its promise whatever the
-command turns out to do, so nothing here looks at what the command says.
+A `Confinement` describes what one command may do, a `Sandbox` is a mechanism that enforces it.
+Which mechanism works on this machine is found out in `detect`. A confinement holds whatever the
+command turns out to do, so nothing here looks at the command itself.
 """
 
 import re
@@ -17,7 +17,7 @@ from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_protocol.settings import SandboxMode
 
 TEMPORARY: Final = ("/tmp", "/var/tmp")  # noqa: S108
-"""Where every program expects to be able to write: a directory of the session's own."""
+"""Where every program expects to be able to write; a directory of the session replaces them."""
 
 ORDER: Final[Sequence[SandboxMode]] = ("read_only", "workspace_write", "full_access")
 """From the strictest to the loosest."""
@@ -26,8 +26,8 @@ ROOT_CAPABILITIES: Final[Mapping[str, int]] = {
     "CAP_CHOWN": 0, "CAP_DAC_OVERRIDE": 1, "CAP_FOWNER": 3, "CAP_FSETID": 4, "CAP_SETGID": 6,
     "CAP_SETUID": 7,
 }  # fmt: skip
-"""What root needs to work with the files of others and to install packages, with its numbers. Root
-loses what would undo the sandbox: mounting, tracing, devices, file handles."""
+"""What root needs to use other users' files and to install packages, with the kernel's numbers.
+Root loses what could undo a sandbox: mounting, tracing, devices, file handles."""
 
 DENIALS: Final = re.compile(
     r"Read-only file system|Network is unreachable|Could not resolve host|Operation not permitted"
@@ -35,61 +35,60 @@ DENIALS: Final = re.compile(
     r"|ENETUNREACH|Errno 30\b|Errno 101\b|Value too large for defined data type",
     re.IGNORECASE,
 )
-"""What programs print when namespaces stop them; some print it for reasons of their own."""
+"""What programs print when namespaces stop them. Some print it for other reasons."""
 
 DENIED_WRITE: Final = re.compile(r"Read-only file system|EROFS|Errno 30\b", re.IGNORECASE)
-"""What they print when they can't write; some of them go on, and succeed."""
+"""What they print when a write fails. Some of them go on and succeed."""
 
 
 class NotConfined(Exception):
-    """A command that the sandbox can't enforce its confinement on, and that is not run."""
+    """The sandbox can't enforce a confinement, so the command was not run."""
 
 
 class Confinement(Struct, frozen=True):
-    """What one command may do. Every path is absolute."""
+    """What one command may do. All paths are absolute."""
 
     workspace: Path
     visible: tuple[Path, ...] | None = None
-    """All that can be seen, beside the workspace; None for the whole file system."""
+    """Everything it can see besides the workspace; None for the whole file system."""
     writable: tuple[Path, ...] = ()
-    """Directories that can be written to."""
+    """Directories that it can write to."""
     read_only: tuple[Path, ...] = ()
-    """What can't be written, moved or removed although it lies in a writable directory."""
+    """What it can't write, move or remove even in a writable directory."""
     absent: tuple[Path, ...] = ()
-    """Directories that can't be made in a writable one."""
+    """Directories that it can't create, even in a writable one."""
     absent_files: tuple[Path, ...] = ()
-    """Files that can't be made in a writable directory."""
+    """Files that it can't create, even in a writable directory."""
     git: tuple[Path, ...] = ()
-    """Git directories to which writes go by way of a private copy, and only data is taken over."""
+    """Git directories that it writes to through a private copy, of which only data is merged
+    back."""
     git_own: str = ""
-    """Where in them the state of this work tree is, if it is not the first one: ends in a slash."""
+    """The path of this work tree's state in the first of them, with a trailing slash; empty for the
+    main work tree."""
     hidden: tuple[Path, ...] = ()
-    """What can't be read although it lies in what is visible."""
+    """What it can't read, even in what is visible."""
     shown: tuple[Path, ...] = ()
-    """What can be read although it lies in what is hidden."""
+    """What it can read, even in what is hidden."""
     temporary: Path | None = None
-    """The directory that is `/tmp` for the command; None for a new and empty one."""
+    """The directory that it sees as `/tmp`; None for a new, empty one."""
     network: bool = False
 
     @property
     def writes(self) -> bool:
-        """Whether anything but `/tmp` can be written."""
+        """Whether it can write anywhere but to `/tmp`."""
         return bool(self.writable)
 
 
-def _began() -> bool:
-    return True
-
-
 class WrappedCommand(NamedTuple):
-    """What to run instead of a command, and the descriptors that it has to inherit."""
+    """What to run instead of a command to have it confined."""
 
     arguments: Sequence[str]
     descriptors: tuple[int, ...] = ()
-    has_started: Callable[[], bool] = _began
-    """When it has failed: whether the command itself was started at all."""
+    """Descriptors that it must inherit."""
+    has_started: Callable[[], bool] = lambda: True
+    """After a failure: whether the command itself was started."""
     merges_back: bool = False
-    """Whether it takes time to leave, as something is taken over."""
+    """Whether leaving the context takes time, because changes are merged back."""
 
 
 class Sandbox(Protocol):
@@ -97,12 +96,12 @@ class Sandbox(Protocol):
 
     @property
     def name(self) -> str:
-        """What people know it as."""
+        """Its name for users."""
         ...
 
     @property
     def helpers(self) -> int:
-        """How many processes of its own it has beside a command's."""
+        """How many processes of its own it runs besides those of a command."""
         ...
 
     @property
@@ -112,72 +111,76 @@ class Sandbox(Protocol):
 
     @property
     def limits(self) -> str:
-        """What it does not enforce, or breaks; empty when it enforces all of a confinement."""
+        """What it does not enforce, or breaks; empty if it enforces confinements completely."""
         ...
 
     @property
     def most_unasked(self) -> Enclosure:
-        """The loosest enclosure that it keeps the promise of when nobody was asked."""
+        """The loosest enclosure that it can enforce for commands that were not approved."""
         ...
 
     def wrap(
         self, arguments: Sequence[str], confinement: Confinement, report: Callable[[str], None]
     ) -> AbstractContextManager[WrappedCommand]:
-        """What to run instead of `arguments`; to be left when the command has ended.
+        """Give what to run instead of `arguments`; leave the context when the command has ended.
 
-        `notices` hears what was not taken over. Raises `NotConfined`.
+        `report` is called with a sentence for each change that was not merged back. Raises
+        `NotConfined`.
         """
         ...
 
 
 class SandboxSearchResult(NamedTuple):
-    """The sandbox that works here, or why there is none; `instead` says why it is no better one."""
+    """The sandbox that works on this machine."""
 
     sandbox: Sandbox | None
     problem: str = ""
+    """A clause with the reason why there is none."""
     instead: str = ""
+    """A clause with the reason why a better one is not used."""
 
 
 class CommandSandbox(NamedTuple):
-    """The enclosure of one command: what a tool is handed."""
+    """The sandbox of one command, as a tool gets it."""
 
     sandbox: Sandbox
     confinement: Confinement
     enclosure: Enclosure
     notices: list[str]
+    """Sentences about changes that were not merged back, once the command has ended."""
 
     def wrap(self, arguments: Sequence[str]) -> AbstractContextManager[WrappedCommand]:
-        """What to run instead of `arguments`; to be left when the command has ended.
+        """Give what to run instead of `arguments`; leave the context when the command has ended.
 
-        What was not taken over then is in `notices`. Raises `NotConfined`.
+        Raises `NotConfined`.
         """
         return self.sandbox.wrap(arguments, self.confinement, self.notices.append)
 
     def was_denied(self, status: int, output: str) -> str:
-        """The line of `output` that says that the enclosure stopped the command; empty if none."""
+        """Return the line of `output` that shows a denial by the sandbox; empty if none does."""
         pattern = self.sandbox.denials if status else DENIED_WRITE
         if not status and self.enclosure is not Enclosure.READ_ONLY:
             return ""
-        found = pattern.search(output)
-        if found is None:
+        match = pattern.search(output)
+        if match is None:
             return ""
-        start = output.rfind("\n", 0, found.start()) + 1
+        start = output.rfind("\n", 0, match.start()) + 1
         return output[start:].partition("\n")[0].strip()
 
     def explain(self) -> str:
-        """What the enclosure allows, for a model whose command it may have stopped."""
-        network = "" if self.confinement.network else " and has no network"
+        """Return sentences for the model about what the sandbox allows a command that failed."""
         if not self.confinement.writes:
-            may = "sees the workspace and the system, writes nothing but /tmp"
+            access = "can read the workspace and system files, and write only to /tmp"
         else:
-            git = "the data of `.git`" if self.confinement.git else "not to `.git`"
-            may = f"writes to the workspace ({git}) and /tmp only"
+            git = "only data in `.git`" if self.confinement.git else "not to `.git`"
+            access = f"can write only to the workspace ({git}) and to /tmp"
+        network = "" if self.confinement.network else " There is no network."
         return (
-            f"It ran in a sandbox, where a command {may}{network}. That may be why it failed. Find "
-            "a way that needs neither, or tell the user what has to be run outside."
+            f"The command ran in a sandbox, where it {access}.{network} That may be why it failed. "
+            "Find another way, or tell the user what has to run outside of the sandbox."
         )
 
 
 def strictest(*modes: SandboxMode) -> SandboxMode:
-    """The one that allows least."""
+    """Return the mode that allows least."""
     return min(modes, key=ORDER.index)

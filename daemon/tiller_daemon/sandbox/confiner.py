@@ -1,4 +1,4 @@
-"""The confinement of each command, by its enclosure and the configuration."""
+"""Working out the confinement of a command from its enclosure and the configuration."""
 
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -29,14 +29,11 @@ from tiller_daemon.sandbox.known_paths import (
 from tiller_daemon.sandbox.scan import Scanner
 
 SCANNERS_MAX: Final = 64
-"""Workspaces whose directories are remembered."""
+"""The most workspaces whose scanners are cached."""
 
 
 class Confiner:
-    """Makes confinements, and knows the sandbox that works here, once `find` has looked for it.
-
-    `private` is what belongs to the daemon and nobody else, `protected` what only the user may write.
-    """
+    """Makes confinements for the sandbox of this machine, which it looks for on first use."""
 
     def __init__(
         self,
@@ -47,6 +44,11 @@ class Confiner:
         protected: Sequence[Path] = (),
         current_private: Callable[[], Sequence[Path]] = tuple,
     ) -> None:
+        """Use the sandbox that `find` returns.
+
+        Commands can't read `private` and `current_private()`, which belong to daemons, and can't
+        write `protected`. `home` and `environ` lead to credentials and to the user's programs.
+        """
         self._find: Final = find
         self._home: Final = home
         self._environ: Final = environ
@@ -63,7 +65,7 @@ class Confiner:
     def scanner(
         self, workspace: Path, key: Hashable, is_protected: Callable[[str], bool]
     ) -> Scanner:
-        """What looks through a workspace; the same one for the same `key` of `is_protected`."""
+        """Return the scanner of a workspace; `key` stands for the behaviour of `is_protected`."""
         known = (workspace, key)
         if known not in self._scanners:
             if len(self._scanners) >= SCANNERS_MAX:
@@ -72,34 +74,34 @@ class Confiner:
         return self._scanners[known]
 
     def hide(self, files: Sequence[Path]) -> None:
-        """From the next command on, let none read these files, beside what is the daemon's own."""
+        """Hide these files from all later commands, in addition to what is private."""
         self._keys = tuple(files)
 
     def search_result(self) -> SandboxSearchResult:
-        """The sandbox that works here; blocks for some 10 to 100 ms the first time."""
+        """Return the sandbox of this machine; blocks for 10 to 100 ms the first time."""
         if self._found is None:
             self._found = self._find()
         return self._found
 
     def most_unasked(self, policy: SandboxPolicy, workspace: Path) -> Enclosure | None:
-        """The loosest enclosure for a command that nobody was asked about; None if none works."""
+        """Return the loosest enclosure for commands without approval; None without a sandbox."""
         sandbox = self.search_result().sandbox
         if sandbox is None:
             return None
-        # No mount can keep a link from being replaced by a repository of the command's own.
+        # A mount can't keep a command from replacing a link by a repository of its own.
         is_link = (workspace / ".git").is_symlink()
         if policy.mode == "read_only" or is_link:
             return Enclosure.READ_ONLY
         return sandbox.most_unasked
 
     def is_missing(self, policy: SandboxPolicy) -> bool:
-        """Whether nothing enforces any of the session's mode, although it has one."""
+        """Whether the mode of the session is not enforced at all."""
         return policy.mode != "full_access" and self.search_result().sandbox is None
 
     def must_ask(self, policy: SandboxPolicy) -> bool:
-        """Whether a command that does more than read asks, even where a rule allows it.
+        """Whether any command that does more than read must be approved, even if a rule allows it.
 
-        That is so where nothing enforces all of the session's mode.
+        This is so if the mode of the session can't be enforced completely.
         """
         if policy.mode == "full_access":
             return False
@@ -109,17 +111,17 @@ class Confiner:
         )
 
     def describe(self, policy: SandboxPolicy) -> str:
-        """What a command may do, for the model; empty if nothing enforces it."""
+        """Return what commands may do, for the model; empty if nothing enforces it."""
         sandbox = self.search_result().sandbox
         if sandbox is None:
             return ""
-        reads = "what only reads runs where nothing can be written and only the workspace is seen"
+        reads = "commands that only read can write nothing and see only workspace and system files"
         if policy.mode == "full_access":
             return f"{policy.mode}: {reads}"
         writes = "nothing can be written"
         if policy.mode == "workspace_write":
             places = ", ".join(("the workspace", *TEMPORARY[:1], *policy.writable))
-            writes = f"only {places} can be written, and of .git no hooks and configuration"
+            writes = f"only {places} can be written, but no hooks and configuration in .git"
         sockets = ", no unix sockets" if sandbox.limits else ""
         return (
             f"{policy.mode}: {writes}, {'' if policy.network else 'no '}network{sockets}; {reads}"
@@ -137,11 +139,11 @@ class Confiner:
         read_only: Sequence[Path] = (),
         background: bool = False,
     ) -> CommandSandbox | None:
-        """The enclosure for a command; None for one that runs outside.
+        """Return the sandbox of a command; None if it runs outside.
 
-        It may read what the daemon keeps in `spill`, where its `/tmp` is too; not `masked`, but
-        `revealed`. It can't write what is `read_only`. One that is `background` goes on in the
-        background, and writes nothing of git's.
+        The command can read `spill`, where its `/tmp` is too, and what is `revealed`, but not what
+        is `masked`. It can't write what is `read_only`. In the `background` it can't write to git
+        directories either.
         """
         sandbox = self.search_result().sandbox
         if sandbox is None or enclosure is Enclosure.OUTSIDE:
@@ -170,18 +172,18 @@ class Confiner:
         masked: Sequence[Path] = (),
         revealed: Sequence[Path] = (),
     ) -> Confinement:
-        """What a command may do in an enclosure."""
+        """Return what a command may do in an enclosure; see `confined`."""
         root = workspace.resolve()
         git = git_paths(root)
         readable = tuple(existing_paths(map(Path, policy.readable)))
         named = (path for path in existing_paths(self._secret_paths) if path not in readable)
         hidden = (*existing_paths((*self._private, *self._current_private(), *self._keys)), *named)
-        # Secrets and what is the daemon's own stay hidden, whatever was allowed.
-        seen = tuple(
+        # Secrets and private files stay hidden, whatever was allowed.
+        allowed = tuple(
             path for path in existing_paths(revealed) if not {path, *path.parents} & {*hidden}
         )
-        hidden += tuple(path for path in masked if path not in seen)
-        readable += seen
+        hidden += tuple(path for path in masked if path not in allowed)
+        readable += allowed
         shown = (*existing_paths((spill,)), *readable)
         temporary = spill / "tmp"
         network = policy.network and enclosure is Enclosure.SESSION
@@ -200,7 +202,7 @@ class Confiner:
             writable=self._writable(policy, root),
             read_only=self._read_only(root, git, private),
             absent=tuple(_absent(root, git)),
-            # An empty `.git`, or none, in a directory that is a bare repository itself.
+            # Without a git directory, a `HEAD` would make the workspace itself a bare repository.
             absent_files=() if git.directories or git.is_link else (root / "HEAD",),
             git=private,
             git_own=git.own,
@@ -217,8 +219,8 @@ class Confiner:
         if self._tools is None:
             self._tools = tuple(tool_directories(self._home, self._environ))
         root = (git.root,) if git.root else ()
-        seen = (*map(Path, SYSTEM), *self._tools, *root, *git.directories, *readable)
-        return tuple(path for path in dict.fromkeys(seen) if os.path.lexists(path))
+        visible = (*map(Path, SYSTEM), *self._tools, *root, *git.directories, *readable)
+        return tuple(path for path in dict.fromkeys(visible) if os.path.lexists(path))
 
     def _closed_system_files(self) -> tuple[Path, ...]:
         if self._closed is None:
@@ -226,19 +228,20 @@ class Confiner:
         return self._closed
 
     def _writable(self, policy: SandboxPolicy, root: Path) -> tuple[Path, ...]:
-        # What lies in a writable place is writable; it may have become a link to anywhere.
+        # Whatever is inside a writable directory is writable already; and a command may have
+        # replaced it by a link to anywhere.
         named = [path for path in map(Path, policy.writable) if not enclosing_root(path, (root,))]
         return tuple(path for path in existing_paths((root, *named)) if path != Path("/"))
 
     def _read_only(self, root: Path, git: GitPaths, private: Sequence[Path]) -> tuple[Path, ...]:
         folders = (root / name for name in (*PROTECTED_FOLDERS, *PROTECTED_IF_THERE))
-        found = (git.mark, *git.directories, *git.named, *folders, *self._protected)
-        protected = dict.fromkeys(path for path in found if path not in private)
+        paths = (git.mark, *git.directories, *git.named, *folders, *self._protected)
+        protected = dict.fromkeys(path for path in paths if path not in private)
         return tuple(path for path in protected if os.path.lexists(path))
 
 
 def _absent(root: Path, git: GitPaths) -> Sequence[Path]:
-    """Directories that are not there, and that would make programs run something."""
+    """Return missing directories that would make programs execute something."""
     hooks = (path for path in git.named if not os.path.lexists(path))
     folders = (root / name for name in (".git", *PROTECTED_FOLDERS))
     return [path for path in (*folders, *hooks) if not os.path.lexists(path)]

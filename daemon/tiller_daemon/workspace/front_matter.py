@@ -34,7 +34,7 @@ def split(text: str) -> tuple[str, str]:
     for number, line in enumerate(lines):
         if line.rstrip() == _FENCE:
             return "\n".join(lines[:number]), "\n".join(lines[number + 1 :])
-    raise FrontMatterError("its front matter is not closed by a line of three dashes")
+    raise FrontMatterError("its front matter has no end: a line of three dashes is missing")
 
 
 def parse(text: str, wanted: type[Head]) -> tuple[Head, str]:
