@@ -58,6 +58,7 @@ class _Step(Struct, frozen=True):
     """A change as the journal records it."""
 
     path: bytes
+    """Absolute, without links; as bytes, as it need not be text."""
     text: str
     """The path as messages show it."""
     staged: str

@@ -12,7 +12,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -64,11 +64,12 @@ def restore_files(
 ) -> tuple[str, ...]:
     """Restore each file that is as expected; returns the paths of the others.
 
-    `contents` maps the ids of all wanted blobs to their bytes. Files are removed before others are
-    written, so that a file can replace a directory. Directories that become empty are removed.
+    `contents` maps the ids of all wanted blobs to their bytes. A file that is removed before
+    another is written can be replaced by a directory, and the other way round. Directories that
+    become empty are removed.
     """
     conflicts: list[str] = []
-    for one in sorted(restores, key=lambda one: (one.wanted is not None, one.path)):
+    for one in restores:
         content = contents.get(one.wanted.blob) if one.wanted else b""
         if content is None or not _restore(workspace, one, content):
             conflicts.append(one.path)
@@ -79,40 +80,6 @@ def blob_id(data: bytes) -> str:
     """Return the id that git gives to this content."""
     # SHA-1 is git's name for a file, not a secret. Whoever can change the files needs no collision.
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
-
-
-def files_to_exclude(
-    workspace: Path, paths: Sequence[str], secret_values: Sequence[bytes]
-) -> frozenset[str]:
-    """Return the files that no snapshot may store.
-
-    These hold one of the secret values, can't be read, are neither regular files nor links, or lie
-    behind a link.
-    """
-    parents = {(workspace / path).parent for path in paths}
-    behind_links = {parent for parent in parents if os.path.realpath(parent) != str(parent)}
-    return frozenset(
-        path
-        for path in paths
-        if (workspace / path).parent in behind_links
-        or _is_excluded(workspace / path, secret_values)
-    )
-
-
-def _is_excluded(path: Path, secret_values: Sequence[bytes]) -> bool:
-    try:
-        state = os.lstat(path)
-        if stat.S_ISLNK(state.st_mode):
-            data = os.fsencode(os.readlink(path))  # noqa: PTH115 - bytes
-        elif stat.S_ISREG(state.st_mode):
-            if not secret_values:
-                return not os.access(path, os.R_OK)
-            data = path.read_bytes()
-        else:
-            return True
-    except OSError:
-        return True
-    return any(value in data for value in secret_values)
 
 
 def _restore(workspace: Path, one: FileRestore, content: bytes) -> bool:

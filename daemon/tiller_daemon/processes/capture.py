@@ -13,8 +13,8 @@ import trio
 
 from tiller_daemon.private import make_directory, open_private
 
-KEPT_BYTES: Final = 50 * 1024
-"""The sizes of head and tail in memory, each as large as the whole that a model is shown."""
+END_BYTES: Final = 50 * 1024
+"""How much of each end of the output is in memory: as much as a model is shown of the whole."""
 
 SPILL_BYTES_MAX: Final = 64 * 1024 * 1024
 """The largest spill file. Beyond it only the tail is kept."""
@@ -66,18 +66,18 @@ class Capture:
         self._lines += piece.count(b"\n")
         before_bytes = self._size_bytes
         self._size_bytes += len(piece)
-        if self._size_bytes > KEPT_BYTES and self._spilled_bytes < SPILL_BYTES_MAX:
-            opening = bytes(self._head) if before_bytes <= KEPT_BYTES else b""
+        if self._size_bytes > END_BYTES and self._spilled_bytes < SPILL_BYTES_MAX:
+            opening = bytes(self._head) if before_bytes <= END_BYTES else b""
             await trio.to_thread.run_sync(self._write, opening + piece)
-        into_head = KEPT_BYTES - len(self._head)
+        into_head = END_BYTES - len(self._head)
         self._head += piece[:into_head]
         self._tail += piece[into_head:]
-        del self._tail[:-KEPT_BYTES]
+        del self._tail[:-END_BYTES]
         return shown
 
     async def spill(self) -> None:
         """Write a spill file even if the output fits into memory; call after the end."""
-        if self._size_bytes <= KEPT_BYTES:
+        if self._size_bytes <= END_BYTES:
             await trio.to_thread.run_sync(self._write, bytes(self._head))
 
     def close(self) -> None:

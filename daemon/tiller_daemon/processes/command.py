@@ -60,11 +60,13 @@ class CommandEnd(NamedTuple):
     status: int
     """The exit status of the shell, negative for the signal that killed it."""
     timed_out: bool
+    """Whether it was ended because its time was up."""
     leftovers: int
     """Processes that were ended because they outlived the shell or the time limit."""
     survivors: int
     """Processes that could not be ended."""
     duration_s: float
+    """Seconds from the start until all of it had ended."""
 
 
 class CommandInput:
@@ -109,15 +111,15 @@ async def run_command(
     variables: Mapping[str, str],
     receive: Callable[[bytes], Awaitable[None]],
     timeout_s: float,
-    typed: CommandInput | None = None,
+    command_input: CommandInput | None = None,
     secrets: Iterable[str] = (),
     confined: CommandSandbox | None = None,
 ) -> CommandEnd:
     """Run `arguments` until the first process exits, and end whatever it left behind.
 
-    Standard input is empty, or `typed`. Standard output and error come together through `receive`,
-    in pieces and without `secrets`; no more is read until it returns. With `confined`, the command
-    runs in that sandbox.
+    Standard input is empty, or `command_input`. Standard output and error come together through
+    `receive`, in pieces and without `secrets`; no more is read until it returns. With `confined`,
+    the command runs in that sandbox.
 
     Returns at most `LEFTOVER_WAIT_S` + `LEFTOVER_GRACE_S` after the exit, even if a child keeps the
     output open. After `timeout_s` all processes are ended. Cancellation ends them too, within
@@ -136,10 +138,10 @@ async def run_command(
         helpers = confined.sandbox.helpers if confined else 0
         try:
             end = await _run(
-                helpers, enclosed, directory, variables, receive, timeout_s, typed, secrets
+                helpers, enclosed, directory, variables, receive, timeout_s, command_input, secrets
             )
             # A path that the sandbox should hide may have been removed since. Then nothing was run.
-            if not left or typed or end.status != SETUP_FAILED or enclosed.has_started():
+            if not left or command_input or end.status != SETUP_FAILED or enclosed.has_started():
                 return end
         finally:
             await _close_sandbox(stack, enclosed)
@@ -162,14 +164,14 @@ async def _run(
     variables: Mapping[str, str],
     receive: Callable[[bytes], Awaitable[None]],
     timeout_s: float,
-    typed: CommandInput | None,
+    command_input: CommandInput | None,
     secrets: Iterable[str],
 ) -> CommandEnd:
     started_s = time.monotonic()
-    if typed and typed.terminal:
-        tree, pipe = _start_in_terminal(enclosed, directory, variables, typed)
+    if command_input and command_input.terminal:
+        tree, pipe = _start_in_terminal(enclosed, directory, variables, command_input)
     else:
-        tree, pipe = _start(enclosed, directory, variables, typed)
+        tree, pipe = _start(enclosed, directory, variables, command_input)
     try:
         with _OutputReader(pipe, receive, Redaction(secrets)) as output:
             async with trio.open_nursery() as nursery:
@@ -187,8 +189,8 @@ async def _run(
             await tree.end(CANCEL_GRACE_S)
         raise
     finally:
-        if typed:
-            typed.close()
+        if command_input:
+            command_input.close()
         status = tree.running.status()
         tree.close()
     # After a timeout the shell and its watchers are among the processes that were ended.
@@ -202,11 +204,11 @@ def _start(
     enclosed: WrappedCommand,
     directory: Path,
     variables: Mapping[str, str],
-    typed: CommandInput | None,
+    command_input: CommandInput | None,
 ) -> tuple[ProcessTree, int]:
     """Start with pipes; returns the processes and the end to read from."""
     reading, writing = os.pipe()
-    theirs, ours = os.pipe() if typed else (os.open(os.devnull, os.O_RDONLY), None)
+    theirs, ours = os.pipe() if command_input else (os.open(os.devnull, os.O_RDONLY), None)
     try:
         tree = _spawn(enclosed, directory, variables, theirs, writing)
     except CommandProblem:
@@ -217,13 +219,16 @@ def _start(
     finally:
         os.close(writing)
         os.close(theirs)
-    if typed and ours is not None:
-        typed.attach(ours)
+    if command_input and ours is not None:
+        command_input.attach(ours)
     return tree, reading
 
 
 def _start_in_terminal(
-    enclosed: WrappedCommand, directory: Path, variables: Mapping[str, str], typed: CommandInput
+    enclosed: WrappedCommand,
+    directory: Path,
+    variables: Mapping[str, str],
+    command_input: CommandInput,
 ) -> tuple[ProcessTree, int]:
     """Start in a new terminal, which gives the command job control and colours."""
     ours, theirs = os.openpty()
@@ -239,7 +244,7 @@ def _start_in_terminal(
         raise
     finally:
         os.close(theirs)
-    typed.attach(os.dup(ours))
+    command_input.attach(os.dup(ours))
     return tree, ours
 
 

@@ -20,9 +20,13 @@ class ProcessEntry(NamedTuple):
     """One process."""
 
     pid: int
+    """Its process id."""
     parent: int
+    """The pid of its parent, as of now."""
     group: int
+    """The id of its process group."""
     session: int
+    """The id of its session."""
     start: int
     """When it started, in a unit of the system. It tells apart processes that had the same pid."""
     dead: bool

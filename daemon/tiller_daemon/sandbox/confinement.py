@@ -49,6 +49,7 @@ class Confinement(Struct, frozen=True):
     """What one command may do. All paths are absolute."""
 
     workspace: Path
+    """The directory that it starts in, without links."""
     visible: tuple[Path, ...] | None = None
     """Everything it can see besides the workspace; None for the whole file system."""
     writable: tuple[Path, ...] = ()
@@ -72,6 +73,7 @@ class Confinement(Struct, frozen=True):
     temporary: Path | None = None
     """The directory that it sees as `/tmp`; None for a new, empty one."""
     network: bool = False
+    """Whether it can use the network of the machine."""
 
     @property
     def writes(self) -> bool:
@@ -176,7 +178,7 @@ class CommandSandbox(NamedTuple):
             access = f"can write only to the workspace ({git}) and to /tmp"
         network = "" if self.confinement.network else " There is no network."
         return (
-            f"The command ran in a sandbox, where it {access}.{network} That may be why it failed. "
+            f"It ran in a sandbox, where it {access}.{network} That may be why it failed. "
             "Find another way, or tell the user what has to run outside of the sandbox."
         )
 

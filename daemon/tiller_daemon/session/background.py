@@ -182,7 +182,7 @@ class Background:
                     variables=start.variables,
                     receive=receive,
                     timeout_s=float("inf"),
-                    typed=command.typed,
+                    command_input=command.typed,
                     secrets=start.secrets,
                     confined=start.confined,
                 )

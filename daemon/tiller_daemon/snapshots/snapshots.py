@@ -25,11 +25,11 @@ from tiller_daemon.files.restore import (
     FILE_BYTES_MAX,
     FileRestore,
     GitEntry,
-    files_to_exclude,
     restore_files,
 )
 from tiller_daemon.files.whole_files import TEMPORARY
 from tiller_daemon.private import make_directory, open_private
+from tiller_daemon.snapshots.exclusions import files_to_exclude
 from tiller_daemon.snapshots.git_trees import TreeChange, compare, contents, differences, write_tree
 from tiller_daemon.snapshots.shadow_repository import GitProblem, ShadowRepository
 
@@ -303,7 +303,7 @@ class Snapshots:
         path.unlink(missing_ok=True)
 
     async def _restore(self, store: _Store, restores: Sequence[FileRestore]) -> tuple[str, ...]:
-        """Restore in batches, with all removals first, as `restore_files` does within a batch."""
+        """Restore in batches; removals come first, so files and directories can swap places."""
         conflicts: list[str] = []
         ordered = sorted(restores, key=lambda one: (one.wanted is not None, one.path))
         for start in range(0, len(ordered), CONTENTS_AT_ONCE):

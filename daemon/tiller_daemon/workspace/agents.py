@@ -41,6 +41,8 @@ class AgentDefinition(NamedTuple):
 
 
 class _Head(Struct, frozen=True):
+    """The front matter of an agent; the fields are those of `Agent`."""
+
     description: str = ""
     model: str | None = None
     tools: tuple[str, ...] | None = None

@@ -39,7 +39,9 @@ class Command(NamedTuple):
     """A custom command."""
 
     name: str
+    """What users type after the slash."""
     description: str = ""
+    """A line for lists; may be empty."""
     agent: str | None = None
     """The agent of the turn that the command starts; None for that of the session."""
     model: str | None = None

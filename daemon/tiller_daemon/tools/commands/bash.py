@@ -73,7 +73,7 @@ async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolRe
                 variables=environment.variables,
                 receive=receive,
                 timeout_s=arguments.timeout_s,
-                typed=CommandInput(terminal=True) if arguments.pty else None,
+                command_input=CommandInput(terminal=True) if arguments.pty else None,
                 secrets=environment.secrets,
                 confined=environment.confined,
             )
