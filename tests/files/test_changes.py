@@ -24,7 +24,7 @@ STEPS = {"kill": 2, "fails once": 2, "full from then on": 3, "half a write": 1}
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_g11_a_fault_at_any_system_call_leaves_all_files_old_or_all_new(tmp_path, fault):
-    """Killed, or without room: nothing is torn, half applied, or left lying about."""
+    """Killed, or with a full disk: nothing is torn, half applied, or left behind."""
     left = [
         (case.name, number, one)
         for case in cases(*SIZES)

@@ -1,4 +1,4 @@
-"""Which images a model gets, and what of others is said."""
+"""Which images a model gets, and the messages about others."""
 
 import warnings
 import zlib

@@ -1,4 +1,4 @@
-"""Files below a directory that is held open: no link leads out, whenever it appears."""
+"""Files below an open directory: no link leads out, whenever it appears."""
 
 import os
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""Putting files back: killed at any of its system calls, and where directories are in the way.
+"""Restoring files: killed at any system call, and with directories in the way.
 
-All else of it is in `test_snapshots`.
+Everything else is tested in `test_snapshots`.
 """
 
 import os

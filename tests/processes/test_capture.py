@@ -7,7 +7,7 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tiller_daemon.processes import capture as room
+from tiller_daemon.processes import capture as capture_module
 from tiller_daemon.processes.capture import END_BYTES, LIVE_BYTES_MAX, Capture
 
 MIXED = "aé\u2028\U0001f600\n"
@@ -87,7 +87,7 @@ async def test_b51_a_disk_that_fills_up_is_told_and_the_output_goes_on(tmp_path,
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(room.os, "write", full)
+    monkeypatch.setattr(capture_module.os, "write", full)
     await capture.add(b"more\n")
     monkeypatch.undo()
     await capture.add(b"end\n")
@@ -98,8 +98,8 @@ async def test_b51_a_disk_that_fills_up_is_told_and_the_output_goes_on(tmp_path,
 
 
 async def test_writes_that_take_only_a_part_are_completed(tmp_path, monkeypatch):
-    write = room.os.write
-    monkeypatch.setattr(room.os, "write", lambda opened, data: write(opened, data[:1000]))
+    write = capture_module.os.write
+    monkeypatch.setattr(capture_module.os, "write", lambda opened, data: write(opened, data[:1000]))
     capture, _ = await keep(tmp_path / "file", [b"ab" * END_BYTES])
     monkeypatch.undo()
     capture.close()
@@ -108,7 +108,7 @@ async def test_writes_that_take_only_a_part_are_completed(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("size_bytes", [2**20 - 1, 2**20, 2**20 + 1])
 async def test_the_file_has_a_largest_size(tmp_path, monkeypatch, size_bytes):
-    monkeypatch.setattr(room, "SPILL_BYTES_MAX", 2**20)
+    monkeypatch.setattr(capture_module, "SPILL_BYTES_MAX", 2**20)
     capture, _ = await keep(tmp_path / "file", [b"x" * size_bytes, b"y"])
     capture.close()
     assert (tmp_path / "file").read_bytes() == (b"x" * size_bytes + b"y")[: 2**20]

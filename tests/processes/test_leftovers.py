@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 import trio
 
-from tiller_daemon.processes import process_tree as room
+from tiller_daemon.processes import process_tree
 from tiller_daemon.processes.fork_server import running_fork_server
 from tiller_daemon.processes.process_table import ProcessEntry, ProcTable, PsTable, choose_table
 from tiller_daemon.processes.process_tree import sweep
@@ -113,7 +113,7 @@ async def test_a_sweep_spares_the_one_who_sweeps_and_those_who_started_it(monkey
         def marked(self, mark: bytes) -> set[int]:
             return {os.getpid(), os.getppid()}
 
-    monkeypatch.setattr(room, "_TABLE", Marked())
+    monkeypatch.setattr(process_tree, "_TABLE", Marked())
     assert await sweep("ME") == 0
 
 
@@ -185,7 +185,7 @@ def test_linux_reads_proc():
 
 
 async def test_without_subreapers_a_tree_is_found_by_its_marks_and_sessions(play, monkeypatch):
-    monkeypatch.setattr(room, "_TABLE", PsTable())
+    monkeypatch.setattr(process_tree, "_TABLE", PsTable())
     with running_fork_server("", adopts=False):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(play.run, f"{STAY} & ( ( setsid {STAY} & ) & ); sleep 1000")

@@ -20,7 +20,7 @@ def start(command: str) -> ServerProcess:
 
 
 async def announced(service: ServerProcess, count: int) -> list[int]:
-    """The pids that were said to be ready."""
+    """The pids that were announced as ready."""
     said = b""
     while said.count(b"ready ") < count or not said.endswith(b"\n"):
         said += await service.stdout.receive_some()

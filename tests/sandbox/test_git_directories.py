@@ -93,10 +93,10 @@ def submodule(main: Path) -> Path:
 def run(
     place: Path, script: str, enclosure: Enclosure = Enclosure.SESSION, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script with `place` as the workspace; what was not taken over is behind its errors."""
+    """Run a script with `place` as the workspace; the notices follow its errors."""
     confiner = Confiner(lambda: FOUND, place.parent / "home", {})
-    with tempfile.TemporaryDirectory() as room:
-        confined = confiner.confined(enclosure, SandboxPolicy(), place, Path(room))
+    with tempfile.TemporaryDirectory() as spill:
+        confined = confiner.confined(enclosure, SandboxPolicy(), place, Path(spill))
         assert confined
         with confined.wrap(["bash", "-c", script]) as enclosed:
             done = subprocess.run(
@@ -224,8 +224,8 @@ def test_a_rebase_that_stopped_goes_on_in_the_next_command(main: Path) -> None:
 def test_what_somebody_else_changed_meanwhile_is_left_as_they_made_it(main: Path) -> None:
     """The user commits while a command of the model does."""
     confiner = Confiner(lambda: FOUND, main.parent / "home", {})
-    with tempfile.TemporaryDirectory() as room:
-        confined = confiner.confined(Enclosure.SESSION, SandboxPolicy(), main, Path(room))
+    with tempfile.TemporaryDirectory() as spill:
+        confined = confiner.confined(Enclosure.SESSION, SandboxPolicy(), main, Path(spill))
         assert confined
         with confined.wrap(["git", "commit", "-q", "--allow-empty", "-m", "model"]) as enclosed:
             subprocess.run(

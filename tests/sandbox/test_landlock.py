@@ -138,7 +138,7 @@ def test_the_options_of_the_launcher_are_read_in_pairs() -> None:
 @needs_landlock
 @pytest.mark.parametrize("deed", ["reading", "writing", "signals", "sockets"])
 def test_a_landlock_that_does_not_deny_is_no_sandbox(tmp_path: Path, deed: str) -> None:
-    """A kernel may say that it has one and hold nothing: it is seen, not believed."""
+    """A kernel may claim to have Landlock and enforce nothing, so it is tested."""
     launcher = tmp_path / "launcher.py"
     text = Path(LAUNCHER[-1]).read_text()
     hides_nothing = ('"--hide": self.hidden', '"--hide": []')
@@ -171,7 +171,7 @@ def test_by_landlock_every_command_that_writes_is_asked_about(tmp_path: Path) ->
 
 @needs_landlock
 def test_around_what_is_hidden_nothing_new_can_be_made_or_read(tmp_path: Path) -> None:
-    """A directory that holds something hidden is allowed entry by entry."""
+    """A directory that contains something hidden is allowed entry by entry."""
     root = tmp_path.resolve()
     for name in ("a", "secret", "b/secret"):
         (root / name).mkdir(parents=True)

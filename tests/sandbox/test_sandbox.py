@@ -1,4 +1,4 @@
-"""What a sandbox is told to hold: confinements, bubblewrap's options, the profile for macOS.
+"""What a sandbox must enforce: confinements, bubblewrap's options, the profile for macOS.
 
 That it is enforced is shown in `test_enclosures`.
 """
@@ -27,7 +27,7 @@ NO_PLACE = Path("/nonexistent")
 
 
 def said(text: str) -> None:
-    """What was not taken over is told to nobody."""
+    """Ignore reports of what was not merged back."""
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def test_full_access_asks_for_nothing_and_looks_for_no_sandbox() -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "told"),
+    ("output", "is_shown"),
     [
         ("touch: cannot touch '/x': Read-only file system", True),
         ("curl: (6) Could not resolve host: example.com", True),
@@ -293,12 +293,12 @@ def test_full_access_asks_for_nothing_and_looks_for_no_sandbox() -> None:
 def test_a_failure_that_looks_like_the_sandboxs_is_explained(
     home: Path,
     output: str,
-    told: bool,  # noqa: FBT001
+    is_shown: bool,  # noqa: FBT001
 ) -> None:
     confined = CommandSandbox(
         Seatbelt("x"), confinement(home, SandboxPolicy()), Enclosure.BUILD, []
     )
-    assert confined.was_denied(1, f"first\n{output}\nlast") == (output if told else "")
+    assert confined.was_denied(1, f"first\n{output}\nlast") == (output if is_shown else "")
     assert confined.was_denied(0, output) == ""
     assert "no network" in confined.explain()
 

@@ -1,4 +1,4 @@
-"""Snapshots of real directories by the real git: what is kept, what is not, and getting back."""
+"""Snapshots of real directories by the real git: what they store, what not, and going back."""
 
 import contextlib
 import itertools
@@ -345,7 +345,7 @@ async def test_a_lock_that_a_killed_git_left_does_not_stop_the_next_one(
 async def test_a_snapshot_that_is_given_up_anywhere_leaves_the_next_one_right(
     snapshots: Snapshots, workspace: Path
 ):
-    """Whatever was cancelled, and however far git was: what is looked at next is what is there."""
+    """Whenever git was cancelled, the next snapshot has the files as they are."""
     before = await take(snapshots, workspace)
     for number in range(15):
         (workspace / "a").write_text(str(number))

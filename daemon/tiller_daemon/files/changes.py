@@ -94,6 +94,7 @@ def change_all(changes: Sequence[Change], journals: Path) -> None:
             for change, step in zip(changes, journal.steps, strict=True):
                 _back_up(change, step, parents)
             for step in journal.steps:
+                # Recorded first, as a step may fail after it took effect.
                 placed.append(step)
                 _put_in_place(step, parents)
             parents.sync()
@@ -187,6 +188,7 @@ def _plan(changes: Iterable[Change]) -> _Journal:
     for change in changes:
         path = change.location.path
         if change.after is not None:
+            # Parents first, so that they can be created in this order and removed in reverse.
             missing = takewhile(lambda above: not os.path.lexists(above), path.parents)
             made.update(dict.fromkeys(os.fsencode(above) for above in reversed([*missing])))
         steps.append(

@@ -92,6 +92,7 @@ def _one_at_a_time() -> trio.CapacityLimiter:
     try:
         return _limiter.get()
     except LookupError:
+        # A limiter belongs to one run of trio, so it can't be a global.
         limiter = trio.CapacityLimiter(1)
         _limiter.set(limiter)
         return limiter

@@ -70,6 +70,7 @@ class PinnedDirectory:
         directory, _, name = path.rpartition(b"/")
         if name in _NO_NAMES:
             raise NotADirectoryError
+        # Consecutive paths are usually in the same directory, which is therefore kept open.
         if directory != self._directory:
             self.close()
             self._opened = self._open(directory)

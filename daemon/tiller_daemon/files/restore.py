@@ -124,6 +124,7 @@ def _current_entry(parent: int, name: str) -> GitEntry | Untracked | None:
     how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(name, how, dir_fd=parent), "rb") as stream:
         mode = EXECUTABLE if state.st_mode & stat.S_IXUSR else PLAIN
+        # If it has grown too large since, its id matches no stored content either.
         return GitEntry(mode, blob_id(stream.read(FILE_BYTES_MAX + 1)))
 
 
@@ -163,6 +164,7 @@ def _replace(parent: int, name: str, mode: int, content: bytes, *, new: bool) ->
             _set_executable(parent, temporary, executable=mode == EXECUTABLE)
         if new:
             with suppress(FileNotFoundError):
+                # Nothing is lost: there is no file in any of them.
                 for above, directory in _walk_directories(parent, name):
                     os.rmdir(directory, dir_fd=above)
         os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)

@@ -67,6 +67,7 @@ def read_whole_in(parent: int, name: str, location: Location) -> bytes:
     opened = open_regular_in(parent, name, location)
     try:
         pieces: list[bytes] = []
+        # One byte more than allowed shows that the file is too large.
         left = EDITABLE_BYTES_MAX + 1
         while left > 0 and (piece := os.read(opened, min(left, _READ_BYTES))):
             pieces.append(piece)
@@ -110,11 +111,14 @@ def write_new(parent: int, name: str, data: bytes, like: os.stat_result | None) 
     opened = os.open(name, how, 0o666, dir_fd=parent)
     try:
         if like is not None:
+            # Only root may give a file away. The mode comes second, as a new owner clears its
+            # setuid bits.
             with suppress(PermissionError):
                 os.fchown(opened, like.st_uid, like.st_gid)
             os.fchmod(opened, stat.S_IMODE(like.st_mode))
         rest = memoryview(data)
         while rest:
+            # A write may be partial.
             rest = rest[os.write(opened, rest) :]
         os.fsync(opened)
     finally:

@@ -45,6 +45,7 @@ class Capture:
 
     def __init__(self, spill_path: Path) -> None:
         self._path: Final = spill_path
+        # Incremental, because a piece may end in the middle of a character.
         self._live: Final = codecs.getincrementaldecoder("utf-8")("replace")
         self._head = bytearray()
         self._tail = bytearray()

@@ -81,6 +81,7 @@ class CommandInput:
 
     def attach(self, end: int) -> None:
         """Use `end` to write to; `close` closes it."""
+        # A command that does not read must not block the event loop.
         os.set_blocking(end, False)
         self._end = end
 
@@ -244,6 +245,7 @@ def _start_in_terminal(
         raise
     finally:
         os.close(theirs)
+    # Input and output are closed independently.
     command_input.attach(os.dup(ours))
     return tree, ours
 

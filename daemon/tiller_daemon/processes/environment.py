@@ -141,6 +141,7 @@ def child_environment(
             continue
         if any(fnmatchcase(name, pattern) for pattern in keep):
             passed[name] = value
+        # What the user listed is passed on unchanged, everything else without passwords.
         elif name in _PASSED_ON or name.startswith(PASSED_ON_PREFIX):
             passed[name] = _without_password(name, value)
     marks = {DAEMON_MARKER: log_id} | ({CALL_MARKER: call_id} if call_id else {})

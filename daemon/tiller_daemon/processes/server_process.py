@@ -50,6 +50,7 @@ class ServerProcess:
             for end in chain.from_iterable(pipes):
                 os.close(end)
             raise CommandProblem(_why(error, arguments[0], directory)) from error
+        # While they are open here too, the exit of the program closes no pipe.
         for end in theirs.values():
             os.close(end)
         self.stdin: Final = trio.lowlevel.FdStream(pipes[0][1])

@@ -99,6 +99,7 @@ class Bubblewrap:
             for path in (*confinement.absent, *confinement.absent_files)
             if path.parent.is_dir() and (path in self._placeholders or not os.path.lexists(path))
         ]
+        # Commands that run at the same time share placeholders; the last one removes them.
         self._placeholders.update(absent)
         try:
             with ExitStack() as stack:
@@ -201,10 +202,12 @@ def options(
         words += [*(("--perms", "0755" if is_entered else "0000") if mount.kind == "empty" else ())]
         words += mount.options
     for path, mount in mounts.items():
+        # Made read-only only now, after everything inside is mounted.
         if mount.kind == "empty":
             words += ["--remount-ro", str(path)]
     if confinement.visible is not None:
         words += ["--remount-ro", "/"]
+    # TMPDIR may name a directory that can't be written here; `/tmp` can.
     words += ["--unshare-pid", "--unshare-ipc", "--unsetenv", "TMPDIR"]
     if not confinement.network:
         words.append("--unshare-net")

@@ -224,6 +224,7 @@ class Confiner:
 
     def _closed_system_files(self) -> tuple[Path, ...]:
         if self._closed is None:
+            # Without root's rights the kernel protects these files.
             self._closed = tuple(closed_system_files()) if os.geteuid() == 0 else ()
         return self._closed
 

@@ -43,6 +43,7 @@ def registered(home: Path) -> list[Path]:
             listed = [
                 Path(line) for line in lines if line.startswith("/") and os.path.lexists(line)
             ]
+            # The daemon was removed, with all of its directories.
             if not listed:
                 entry.unlink()
             directories += listed

@@ -194,6 +194,7 @@ class GitOverlay:
             if not (folder := self._git / parent).is_dir():
                 folder.unlink(missing_ok=True)
                 folder.mkdir()
+        # An object is named by its content, so an existing one is the same.
         if _OBJECTS.match(change.name) and target.is_file():
             return
         # Renamed into place, as git does it, so that no one reads a partial file.
@@ -203,6 +204,7 @@ class GitOverlay:
                 shutil.copyfileobj(source, copy)
                 copy.flush()
                 os.fsync(copy.fileno())
+                # Data is never executable.
                 os.fchmod(copy.fileno(), stat.S_IMODE(change.path.stat().st_mode) & 0o666)
             Path(name).replace(target)
         except OSError:

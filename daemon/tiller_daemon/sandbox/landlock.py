@@ -107,6 +107,7 @@ def _options(confinement: Confinement, machine: str) -> Generator[str]:
         readable: Sequence[Path] = (Path("/"),)
         writable = (*confinement.writable, SHARED_MEMORY, *SHARED_TEMPORARY)
     else:
+        # Programs need their own entries in `/proc`.
         readable = (*confinement.visible, PROCESSES)
         writable = (confinement.temporary,) if confinement.temporary else ()
     # A writable directory inside another one could be moved away and replaced by a link.

@@ -133,6 +133,7 @@ class Scanner:
             for entry in entries:
                 is_folder = entry.is_dir(follow_symlinks=False)
                 (folders if is_folder else files).append(entry.name)
+        # Without `name` this is the workspace itself, whose own repository is not listed.
         repositories = [one for one in (*folders, *files) if one == ".git" and name]
         if name and "HEAD" in files and {"objects", "refs"} <= set(folders):
             repositories.append("HEAD")

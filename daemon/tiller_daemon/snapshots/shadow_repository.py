@@ -114,6 +114,7 @@ class ShadowRepository:
         With `on_files` it runs in the workspace, and paths are relative to that.
         """
         directory = self.workspace if on_files else self.store
+        # The subcommand, for messages.
         name = next(word for word in arguments if word[:1] != "-" and "=" not in word)
         try:
             process = await trio.lowlevel.open_process(

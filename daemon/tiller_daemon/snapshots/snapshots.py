@@ -238,6 +238,7 @@ class Snapshots:
             removed, stored = await trio.to_thread.run_sync(self._classify, store.shadow, listed)
             await self._stage(store, removed, "--force-remove")
             await self._stage(store, stored, "--remove", "--replace")
+        # If nothing has changed since the last snapshot, its tree is still right.
         if not store.tree:
             store.tree = await write_tree(store.shadow)
         return store.tree
@@ -336,6 +337,7 @@ class Snapshots:
     async def _clean(self, path: Path, *, everything: bool) -> None:
         """Repack and prune a repository if that is worthwhile; delete it if it is unused."""
         async with self._locks.setdefault(path, trio.Lock()):
+            # A tree that only the cache refers to is pruned.
             for store in self._stores.values():
                 if store.shadow.store == path:
                     store.tree = ""

@@ -119,6 +119,7 @@ def expand(template: str, arguments: str, chars_max: int) -> str | None:
             pieces.append(arguments)
         else:
             pieces.append(words[int(piece) - 1] if int(piece) <= len(words) else "")
+    # Checked before joining, as `$ARGUMENTS` may occur many times.
     if sum(map(len, pieces)) > chars_max:
         return None
     return "".join(pieces).strip()

@@ -105,6 +105,7 @@ def _read(path: Path, location: Location, bytes_max: int) -> Document | None:
         return None
     with os.fdopen(opened, "rb") as stream:
         try:
+            # One byte more shows whether the file was cut.
             data = stream.read(bytes_max + 1)
             size_bytes = max(os.fstat(opened).st_size, len(data))
         except OSError:

@@ -49,6 +49,7 @@ def parse(text: str, wanted: type[Head]) -> tuple[Head, str]:
         raise FrontMatterError(f"its front matter has more than {BRACKETS_MAX} brackets")
     values = {name: value for name, value in _load(head).items() if value not in ("", None)}
     try:
+        # The parser returns only texts, so `strict=False` converts `true` and numbers.
         return msgspec.convert(values, wanted, strict=False), body
     except (msgspec.ValidationError, RecursionError) as error:
         raise FrontMatterError(f"its front matter can't be used: {error}") from None

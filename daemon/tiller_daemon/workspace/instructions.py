@@ -56,6 +56,7 @@ def read_instructions(
     """
     left = TOTAL_BYTES_MAX
     instructions: list[Instructions] = []
+    # The nearest first, as it gets its share of the bytes first.
     for directory in _upwards(workspace, repository, home):
         within = repository or directory
         left = _collect(_documents(directory, within, left, may_read), instructions, left)

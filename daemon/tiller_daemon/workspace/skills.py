@@ -61,6 +61,7 @@ def find_skills(workspace: Path, config: Path, may_read: MayRead) -> tuple[Skill
             if len(skills) == SKILLS_MAX:
                 break
             if skill := _read(folder / name / FILE, within, may_read):
+                # The user's come first, so they win.
                 skills.setdefault(skill.name, skill)
     return tuple(skills.values())
 
