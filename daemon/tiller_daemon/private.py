@@ -49,12 +49,8 @@ def tighten(paths: Iterable[Path]) -> None:
     for path in paths:
         with suppress(FileNotFoundError):
             state = path.lstat()
-            is_file_or_directory = stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)
-            if (
-                state.st_uid != os.geteuid()
-                or not is_file_or_directory
-                or state.st_mode & stat.S_ISVTX
-            ):
+            is_plain = stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)
+            if state.st_uid != os.geteuid() or not is_plain or state.st_mode & stat.S_ISVTX:
                 continue
             if state.st_mode & UMASK:
                 path.chmod(stat.S_IMODE(state.st_mode) & ~UMASK)

@@ -130,10 +130,8 @@ async def run_command(
     for left in reversed(range(STARTS_MAX)):
         stack = ExitStack()
         try:
-            wrapped = (
-                confined.wrap(arguments) if confined else nullcontext(WrappedCommand(arguments))
-            )
-            enclosed = stack.enter_context(wrapped)
+            plain = nullcontext(WrappedCommand(arguments))
+            enclosed = stack.enter_context(confined.wrap(arguments) if confined else plain)
         except NotConfined as problem:
             raise CommandProblem(str(problem)) from problem
         helpers = confined.sandbox.helpers if confined else 0

@@ -27,9 +27,9 @@ from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.git_overlay import GitOverlay
 from tiller_daemon.sandbox.known_paths import (
     VISIBLE_IN_RUN,
+    between,
     bound_sockets,
-    directories_between,
-    enclosing_root,
+    root_of,
 )
 from tiller_daemon.sandbox.seccomp import filter_in_namespaces
 
@@ -198,7 +198,7 @@ def options(
         mount = mounts[path]
         # What is shown in a hidden directory is mounted inside it, so the directory must be
         # accessible.
-        is_entered = mount.kind == "empty" and any(enclosing_root(one, (path,)) for one in mounts)
+        is_entered = mount.kind == "empty" and any(root_of(one, (path,)) for one in mounts)
         words += [*(("--perms", "0755" if is_entered else "0000") if mount.kind == "empty" else ())]
         words += mount.options
     for path, mount in mounts.items():
@@ -214,9 +214,7 @@ def options(
     if root:
         words += ["--cap-drop", "ALL"]
         if confinement.writes:
-            words += [
-                word for capability in ROOT_CAPABILITIES for word in ("--cap-add", capability)
-            ]
+            words += [word for name in ROOT_CAPABILITIES for word in ("--cap-add", name)]
     return [*words, "--chdir", str(confinement.workspace)]
 
 
@@ -224,9 +222,7 @@ def _mounts(
     confinement: Confinement, overlays: dict[Path, tuple[str, ...]], absent: Sequence[Path]
 ) -> dict[Path, Mount]:
     """Return how each path is mounted, parents before children."""
-    mounts = {
-        path: mount for name in confinement.visible or () for path, mount in _system_mounts(name)
-    }
+    mounts = {path: mount for name in confinement.visible or () for path, mount in _visible(name)}
     for name in TEMPORARY:
         mounts[Path(name)] = _temporary(Path(name), confinement.temporary)
     if confinement.visible is None and _RUN.is_dir():
@@ -249,7 +245,7 @@ def _mounts(
     return _pinned(mounts, confinement.writable)
 
 
-def _system_mounts(path: Path) -> Iterable[tuple[Path, Mount]]:
+def _visible(path: Path) -> Iterable[tuple[Path, Mount]]:
     """Return the mounts for a system path; a link stays one, and its target is visible too."""
     if not path.is_symlink():
         return ((path, _read(path)),)
@@ -302,8 +298,8 @@ def _pinned(mounts: dict[Path, Mount], writable: Sequence[Path]) -> dict[Path, M
     """
     pins: dict[Path, Mount] = {}
     for path in mounts:
-        if root := enclosing_root(path, writable):
-            pins |= {one: _write(one) for one in directories_between(root, path)}
+        if root := root_of(path, writable):
+            pins |= {one: _write(one) for one in between(root, path)}
     return pins | mounts
 
 

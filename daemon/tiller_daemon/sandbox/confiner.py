@@ -21,9 +21,9 @@ from tiller_daemon.sandbox.known_paths import (
     PROTECTED_IF_THERE,
     SYSTEM,
     closed_system_files,
-    enclosing_root,
-    existing_paths,
+    existing,
     hidden_paths,
+    root_of,
     tool_directories,
 )
 from tiller_daemon.sandbox.scan import Scanner
@@ -175,16 +175,16 @@ class Confiner:
         """Return what a command may do in an enclosure; see `confined`."""
         root = workspace.resolve()
         git = git_paths(root)
-        readable = tuple(existing_paths(map(Path, policy.readable)))
-        named = (path for path in existing_paths(self._secret_paths) if path not in readable)
-        hidden = (*existing_paths((*self._private, *self._current_private(), *self._keys)), *named)
+        readable = tuple(existing(map(Path, policy.readable)))
+        named = (path for path in existing(self._secret_paths) if path not in readable)
+        hidden = (*existing((*self._private, *self._current_private(), *self._keys)), *named)
         # Secrets and private files stay hidden, whatever was allowed.
         allowed = tuple(
-            path for path in existing_paths(revealed) if not {path, *path.parents} & {*hidden}
+            path for path in existing(revealed) if not {path, *path.parents} & {*hidden}
         )
         hidden += tuple(path for path in masked if path not in allowed)
         readable += allowed
-        shown = (*existing_paths((spill,)), *readable)
+        shown = (*existing((spill,)), *readable)
         temporary = spill / "tmp"
         network = policy.network and enclosure is Enclosure.SESSION
         if enclosure is Enclosure.READ_ONLY:
@@ -231,8 +231,8 @@ class Confiner:
     def _writable(self, policy: SandboxPolicy, root: Path) -> tuple[Path, ...]:
         # Whatever is inside a writable directory is writable already; and a command may have
         # replaced it by a link to anywhere.
-        named = [path for path in map(Path, policy.writable) if not enclosing_root(path, (root,))]
-        return tuple(path for path in existing_paths((root, *named)) if path != Path("/"))
+        named = [path for path in map(Path, policy.writable) if not root_of(path, (root,))]
+        return tuple(path for path in existing((root, *named)) if path != Path("/"))
 
     def _read_only(self, root: Path, git: GitPaths, private: Sequence[Path]) -> tuple[Path, ...]:
         folders = (root / name for name in (*PROTECTED_FOLDERS, *PROTECTED_IF_THERE))

@@ -30,21 +30,17 @@ def find_sandbox(system: str, path: str | None = None) -> SandboxSearchResult:
     match system:
         case "linux":
             program = bubblewrap_program(path)
-            first = (
-                try_out(_bubblewrap(program))
-                if program
-                else SandboxSearchResult(None, NO_BUBBLEWRAP)
-            )
+            first = try_out(_bubblewrap(program)) if program else _missing(NO_BUBBLEWRAP)
             return first if first.sandbox else _or_landlock(first.problem, try_out_landlock())
         case "darwin":
             program = shutil.which(PROGRAM, path=path)
-            return (
-                try_out(Seatbelt(program))
-                if program
-                else SandboxSearchResult(None, f"there is no {PROGRAM}")
-            )
+            return try_out(Seatbelt(program)) if program else _missing(f"there is no {PROGRAM}")
         case _:
-            return SandboxSearchResult(None, f"there is no sandbox for {system}")
+            return _missing(f"{system} has no sandbox that tiller supports")
+
+
+def _missing(problem: str) -> SandboxSearchResult:
+    return SandboxSearchResult(None, problem)
 
 
 def _bubblewrap(program: str) -> Bubblewrap:
@@ -62,7 +58,7 @@ def _bubblewrap(program: str) -> Bubblewrap:
 def _or_landlock(problem: str, second: SandboxSearchResult) -> SandboxSearchResult:
     """Return the fallback after a problem with bubblewrap."""
     if second.sandbox is None:
-        return SandboxSearchResult(None, f"{problem}; {second.problem}")
+        return _missing(f"{problem}; {second.problem}")
     return SandboxSearchResult(second.sandbox, instead=problem)
 
 
@@ -70,11 +66,7 @@ def try_out(sandbox: Sandbox) -> SandboxSearchResult:
     """Run a shell that does nothing in a sandbox."""
     confinement = Confinement(Path("/"), hidden=(Path("/mnt"),) if Path("/mnt").is_dir() else ())
     problem = _run(sandbox, ("/bin/sh", "-c", ":"), confinement)
-    return (
-        SandboxSearchResult(None, f"{problem}{NO_NAMESPACES}")
-        if problem
-        else SandboxSearchResult(sandbox)
-    )
+    return _missing(f"{problem}{NO_NAMESPACES}") if problem else SandboxSearchResult(sandbox)
 
 
 def try_out_landlock(launcher: Sequence[str] = LAUNCHER) -> SandboxSearchResult:
@@ -83,20 +75,16 @@ def try_out_landlock(launcher: Sequence[str] = LAUNCHER) -> SandboxSearchResult:
     `launcher` ends in a Python, two options for it, and the launcher program.
     """
     if platform.machine() not in ARCHITECTURES:
-        return SandboxSearchResult(
-            None, f"the calls of {platform.machine()} are not known to landlock's filter"
-        )
+        return _missing(f"landlock's filter does not know the calls of {platform.machine()}")
     if (version := landlock_version()) < VERSION_NEEDED:
         present = f"the kernel has version {version}" if version else "the kernel has none"
-        return SandboxSearchResult(
-            None, f"landlock takes version {VERSION_NEEDED} (Linux 6.12), {present}"
-        )
+        return _missing(f"landlock takes version {VERSION_NEEDED} (Linux 6.12), {present}")
     sandbox = Landlock(launcher)
     *_, python, isolated, bare, hidden = launcher
     attempts = (python, isolated, bare, "-c", _ATTEMPTS, hidden, str(os.getpid()))
     confinement = Confinement(Path("/"), visible=(Path("/"),), hidden=(Path(hidden),))
     problem = _run(sandbox, attempts, confinement)
-    return SandboxSearchResult(None, problem) if problem else SandboxSearchResult(sandbox)
+    return _missing(problem) if problem else SandboxSearchResult(sandbox)
 
 
 _ATTEMPTS: Final = """

@@ -104,7 +104,7 @@ def tool_directories(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
     named += [home / name for name in TOOLS_IN_HOME]
     closed = {home, *home.parents, home / ".local", home / "bin"}
     yield from (home / ".local" / name for name in ("bin", "lib"))
-    for path in existing_paths(named):
+    for path in existing(named):
         if path in closed and path != home / "bin":
             continue
         yield path
@@ -133,7 +133,7 @@ def closed_system_files() -> Iterator[Path]:
                 yield path
 
 
-def existing_paths(paths: Iterable[Path]) -> Iterator[Path]:
+def existing(paths: Iterable[Path]) -> Iterator[Path]:
     """Give those that exist, with links resolved, each once."""
     seen: set[str] = set()
     for path in paths:
@@ -144,7 +144,7 @@ def existing_paths(paths: Iterable[Path]) -> Iterator[Path]:
                 yield Path(real)
 
 
-def enclosing_root(path: Path, roots: Iterable[Path]) -> Path | None:
+def root_of(path: Path, roots: Iterable[Path]) -> Path | None:
     """Return the root that contains `path`, if one does; a root does not contain itself."""
     text = str(path)
     for root in roots:
@@ -153,7 +153,7 @@ def enclosing_root(path: Path, roots: Iterable[Path]) -> Path | None:
     return None
 
 
-def directories_between(root: Path, path: Path) -> Iterator[Path]:
+def between(root: Path, path: Path) -> Iterator[Path]:
     """Give the directories between `root` and `path`, excluding both."""
     for parent in path.parents:
         if parent == root:

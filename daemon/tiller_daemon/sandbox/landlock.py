@@ -33,7 +33,7 @@ from tiller_daemon.private import make_directory
 from tiller_daemon.sandbox import launcher as sandbox_launcher
 from tiller_daemon.sandbox.confinement import ROOT_CAPABILITIES, Confinement, WrappedCommand
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.known_paths import enclosing_root
+from tiller_daemon.sandbox.known_paths import root_of
 from tiller_daemon.sandbox.seccomp import filter_without_namespaces
 
 VERSION_NEEDED: Final = 6
@@ -90,9 +90,8 @@ class Landlock:
         """Give what to run instead of `arguments`."""
         if confinement.temporary:
             make_directory(confinement.temporary)
-        yield WrappedCommand(
-            (*self._launcher, *_options(confinement, self._machine), "--", *arguments)
-        )
+        options = _options(confinement, self._machine)
+        yield WrappedCommand((*self._launcher, *options, "--", *arguments))
 
 
 def _options(confinement: Confinement, machine: str) -> Generator[str]:
@@ -100,9 +99,7 @@ def _options(confinement: Confinement, machine: str) -> Generator[str]:
     calls = filter_without_namespaces(
         machine, network=confinement.network, writes=confinement.writes
     )
-    kept_by_root = (
-        sum(1 << number for number in ROOT_CAPABILITIES.values()) if confinement.writes else 0
-    )
+    capabilities = ROOT_CAPABILITIES.values() if confinement.writes else ()
     if confinement.visible is None:
         readable: Sequence[Path] = (Path("/"),)
         writable = (*confinement.writable, SHARED_MEMORY, *SHARED_TEMPORARY)
@@ -111,18 +108,22 @@ def _options(confinement: Confinement, machine: str) -> Generator[str]:
         readable = (*confinement.visible, PROCESSES)
         writable = (confinement.temporary,) if confinement.temporary else ()
     # A writable directory inside another one could be moved away and replaced by a link.
-    roots = [root for root in writable if enclosing_root(root, writable)]
+    roots = [root for root in writable if root_of(root, writable)]
     # Nothing inside the workspace can be protected (see the module).
-    unwritable = [
-        path for path in confinement.read_only if not enclosing_root(path, (confinement.workspace,))
-    ]
+    workspace = (confinement.workspace,)
+    unwritable = [path for path in confinement.read_only if not root_of(path, workspace)]
     named = (
         ("--read", (*readable, *confinement.shown, confinement.workspace)),
         ("--write", writable),
         ("--hide", (DEVICES, *confinement.hidden)),
         ("--keep", (*roots, *unwritable)),
     )
-    yield from ("--calls", calls.hex(), "--capabilities", str(kept_by_root))
+    yield from (
+        "--calls",
+        calls.hex(),
+        "--capabilities",
+        str(sum(1 << bit for bit in capabilities)),
+    )
     if confinement.visible is not None and confinement.temporary:
         yield from ("--temporary", str(confinement.temporary))
     for name, paths in named:

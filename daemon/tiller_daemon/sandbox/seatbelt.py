@@ -11,7 +11,7 @@ from typing import Final
 from tiller_daemon.private import make_directory
 from tiller_daemon.sandbox.confinement import DENIALS, Confinement, WrappedCommand
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.known_paths import directories_between, enclosing_root
+from tiller_daemon.sandbox.known_paths import between, root_of
 
 PROGRAM: Final = "sandbox-exec"
 
@@ -71,7 +71,7 @@ def profile(confinement: Confinement) -> str:
     """Return the profile for a confinement."""
     executed = (git / name for git in confinement.git for name in EXECUTED_BY_GIT)
     named = (*confinement.read_only, *confinement.absent, *confinement.absent_files, *executed)
-    protected = [path for path in named if enclosing_root(path, confinement.writable)]
+    protected = [path for path in named if root_of(path, confinement.writable)]
     temporary = (confinement.temporary,) if confinement.temporary else ()
     # The last rule wins, so deeper paths come later: a protected directory may contain a writable
     # one.
@@ -82,8 +82,8 @@ def profile(confinement: Confinement) -> str:
     pins = {
         pin
         for path in protected
-        if (root := enclosing_root(path, confinement.writable))
-        for pin in directories_between(root, path)
+        if (root := root_of(path, confinement.writable))
+        for pin in between(root, path)
     }
     lines = [
         _ALWAYS,

@@ -180,14 +180,12 @@ class Snapshots:
         """Undo the restores that were in progress when the daemon was killed; call at start."""
         for path in self._directory.glob(f"*.git/{JOURNAL}"):
             try:
-                journal = read_journal(path, _Journal)
-                if journal is None:
-                    path.unlink(missing_ok=True)
-                    continue
-                store = self._store(journal.workspace)
-                async with store.lock:
-                    await store.shadow.prepare()
-                    await self._undo_unfinished(store)
+                # An incomplete journal is left to the next restore there, which removes it.
+                if journal := read_journal(path, _Journal):
+                    store = self._store(journal.workspace)
+                    async with store.lock:
+                        await store.shadow.prepare()
+                        await self._undo_unfinished(store)
             except (GitProblem, OSError) as error:
                 log.error("restore_not_undone", journal=str(path), reason=str(error))
 
