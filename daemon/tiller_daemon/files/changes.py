@@ -9,10 +9,9 @@ temporary file is removed.
 
 import os
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from msgspec import Struct
@@ -144,7 +143,7 @@ def recover_changes(journals: Path) -> list[str]:
     return restored
 
 
-class _Parents:
+class _Parents(ExitStack):
     """The directories of the changed files, each opened once and kept open.
 
     If such a directory is renamed or replaced by a link, all steps still happen in the one that
@@ -152,16 +151,8 @@ class _Parents:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._opened: dict[str, int] = {}
-
-    def __enter__(self) -> "_Parents":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
-    ) -> None:
-        for opened in self._opened.values():
-            os.close(opened)
 
     @contextmanager
     def of(self, location: Location) -> Generator[tuple[int, str]]:
@@ -170,6 +161,7 @@ class _Parents:
         with os_errors_explained(location):
             if directory not in self._opened:
                 self._opened[directory] = open_parent(location)
+                self.callback(os.close, self._opened[directory])
             yield self._opened[directory], name or "."
 
     def has_opened(self, location: Location) -> bool:
@@ -286,9 +278,9 @@ def _restore(step: _Step, parents: _Parents) -> None:
     with parents.of(_location(step)) as (parent, name):
         if step.before is None:
             # While the staged file is still there, the file in its place is not ours.
-            if now is not None and _content(_beside(step, step.staged), parents) is None:
+            if now is not None and _content(_location(step, step.staged), parents) is None:
                 os.unlink(name, dir_fd=parent)
-        elif _fingerprint_of(_beside(step, step.backup), parents) == step.before:
+        elif _fingerprint_of(_location(step, step.backup), parents) == step.before:
             os.rename(step.backup, name, src_dir_fd=parent, dst_dir_fd=parent)
 
 
@@ -327,12 +319,9 @@ def _close_journal(path: Path, *, is_tidy: bool) -> None:
             path.rename(path.with_suffix(UNTIDY))
 
 
-def _location(step: _Step) -> Location:
-    return Location(Path(os.fsdecode(step.path)), inside=False, text=step.text)
-
-
-def _beside(step: _Step, name: str) -> Location:
-    return Location(Path(os.fsdecode(step.path)).with_name(name), inside=False, text=step.text)
+def _location(step: _Step, beside: str = "") -> Location:
+    path = Path(os.fsdecode(step.path))
+    return Location(path.with_name(beside) if beside else path, inside=False, text=step.text)
 
 
 def _made_at(made: bytes) -> Location:

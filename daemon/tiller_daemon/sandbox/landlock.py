@@ -99,7 +99,8 @@ def _options(confinement: Confinement, machine: str) -> Generator[str]:
     calls = filter_without_namespaces(
         machine, network=confinement.network, writes=confinement.writes
     )
-    capabilities = ROOT_CAPABILITIES.values() if confinement.writes else ()
+    numbers = ROOT_CAPABILITIES.values() if confinement.writes else ()
+    capabilities = sum(1 << number for number in numbers)
     if confinement.visible is None:
         readable: Sequence[Path] = (Path("/"),)
         writable = (*confinement.writable, SHARED_MEMORY, *SHARED_TEMPORARY)
@@ -118,12 +119,7 @@ def _options(confinement: Confinement, machine: str) -> Generator[str]:
         ("--hide", (DEVICES, *confinement.hidden)),
         ("--keep", (*roots, *unwritable)),
     )
-    yield from (
-        "--calls",
-        calls.hex(),
-        "--capabilities",
-        str(sum(1 << bit for bit in capabilities)),
-    )
+    yield from ("--calls", calls.hex(), "--capabilities", str(capabilities))
     if confinement.visible is not None and confinement.temporary:
         yield from ("--temporary", str(confinement.temporary))
     for name, paths in named:
