@@ -15,7 +15,7 @@ import trio
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.app import Options, serve
 from tiller_daemon.config import Configuration, ConfigurationError, load_configuration
-from tiller_daemon.confining import run_confined
+from tiller_daemon.sandbox_setup import run_confined
 from tiller_daemon.store.base import LogError
 from tiller_daemon.transport.nng import TransportError
 from tiller_daemon.transport.runtime import AlreadyRunning, RuntimeDirectoryError

@@ -26,7 +26,6 @@ from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.code_search import CodeSearch
 from tiller_daemon.config import Configuration, LiveConfiguration, Projects
 from tiller_daemon.config.http_proxy import proxies_of
-from tiller_daemon.confining import home, key_files, make_confiner
 from tiller_daemon.files.changes import recover_changes
 from tiller_daemon.hooks.runner import HookRunner
 from tiller_daemon.lsp.recipes import list_recipes
@@ -42,11 +41,12 @@ from tiller_daemon.processes.environment import (
     child_environment,
     without_secrets,
 )
-from tiller_daemon.processes.process_tree import close_to_others, sweep
-from tiller_daemon.processes.starter import starting
+from tiller_daemon.processes.fork_server import running_fork_server
+from tiller_daemon.processes.process_tree import forbid_tracing, sweep
 from tiller_daemon.providers import Providers
 from tiller_daemon.ready import tell_service_manager
 from tiller_daemon.sandbox.daemon_registry import register
+from tiller_daemon.sandbox_setup import home, key_files, make_confiner
 from tiller_daemon.server import Server
 from tiller_daemon.session.services import (
     CommandSettings,
@@ -121,9 +121,9 @@ async def serve(
         _make_private(options.places.state)
         register(home(), (options.places.runtime, options.places.state))
         opened = await stack.enter_async_context(open_log(options.places.state / LOG_FILE))
-        close_to_others()
+        forbid_tracing()
         await sweep(opened.log_id)
-        stack.enter_context(starting(f"{DAEMON_MARKER}={opened.log_id}"))
+        stack.enter_context(running_fork_server(f"{DAEMON_MARKER}={opened.log_id}"))
         await _restore_files(options.places.state / JOURNALS_FOLDER)
         providers = Providers(
             options.configuration,
@@ -311,7 +311,7 @@ def _services(
         {"PATH": os.environ.get("PATH", os.defpath), DAEMON_MARKER: opened.log_id},
         is_secret=partial(_is_secret, live),
         secrets=secret_values,
-        is_settled=partial(_has_submission, opened),
+        is_committed=partial(_has_submission, opened),
     )
 
     def forget(session_id: str) -> None:

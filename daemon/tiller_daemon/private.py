@@ -1,6 +1,6 @@
-"""Files and directories of the daemon's own, for their owner alone under any umask (G14).
+"""Files and directories that belong to the daemon: accessible to their owner only, under any umask.
 
-Not those of a workspace: they are the user's, and so is the umask that they are made with.
+This is not for files of a workspace. Those belong to the user, and so does the umask.
 """
 
 import os
@@ -13,11 +13,11 @@ DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 
 UMASK = 0o077
-"""For programs that write files of the daemon's own."""
+"""For other programs that create files of the daemon."""
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory, and those above it that are missing; one that is there stays as it is."""
+    """Create a directory and its missing parents; an existing one is left as it is."""
     try:
         path.mkdir(DIRECTORY_MODE)
     except FileExistsError:
@@ -31,7 +31,7 @@ def make_directory(path: Path) -> None:
 
 
 def open_private(path: str | Path, flags: int) -> int:
-    """Open a file and close it to others; it may be the `opener` of `open`."""
+    """Open a file and make it private; usable as the `opener` of `open`."""
     opened = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
     try:
         os.fchmod(opened, FILE_MODE)
@@ -42,15 +42,15 @@ def open_private(path: str | Path, flags: int) -> int:
 
 
 def tighten(paths: Iterable[Path]) -> None:
-    """Close to others those of these files and directories that are there, and ours.
+    """Make those of these files and directories private that exist and are ours.
 
-    A link stays what it is, and so does a directory that is everybody's (`/tmp`).
+    Links and shared directories (`/tmp`) are left as they are.
     """
     for path in paths:
         with suppress(FileNotFoundError):
-            found = path.lstat()
-            is_kept = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
-            if found.st_uid != os.geteuid() or not is_kept or found.st_mode & stat.S_ISVTX:
+            state = path.lstat()
+            is_plain = stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)
+            if state.st_uid != os.geteuid() or not is_plain or state.st_mode & stat.S_ISVTX:
                 continue
-            if found.st_mode & UMASK:
-                path.chmod(stat.S_IMODE(found.st_mode) & ~UMASK)
+            if state.st_mode & UMASK:
+                path.chmod(stat.S_IMODE(state.st_mode) & ~UMASK)

@@ -210,7 +210,7 @@ class Server:
     def _sandbox(self) -> SandboxSummary:
         policy, found = (
             self._services.user.configuration().sandbox,
-            self._services.commands.confiner.found(),
+            self._services.commands.confiner.search_result(),
         )
         if (sandbox := found.sandbox) is None:
             return SandboxSummary(policy.mode, policy.network, problem=found.problem)

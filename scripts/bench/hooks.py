@@ -18,7 +18,7 @@ from table import Row, print_rows
 from tiller_daemon.config import Hook, ProjectHook, SandboxPolicy
 from tiller_daemon.hooks.runner import HookRunner
 from tiller_daemon.processes.environment import child_environment
-from tiller_daemon.sandbox.confinement import Confiner
+from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.detect import find_sandbox
 from tiller_daemon.session.hooks import Hold, Told, ToolTold
 

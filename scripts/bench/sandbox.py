@@ -22,7 +22,8 @@ sys.path[:0] = [str(ROOT / "daemon"), str(ROOT / "protocol")]
 from tiller_daemon.config import SandboxPolicy  # noqa: E402 - found there
 from tiller_daemon.policy.rules import decide  # noqa: E402
 from tiller_daemon.policy.shell.command_line import parse  # noqa: E402
-from tiller_daemon.sandbox.confinement import Confiner, Enclosed  # noqa: E402
+from tiller_daemon.sandbox.confinement import WrappedCommand  # noqa: E402
+from tiller_daemon.sandbox.confiner import Confiner  # noqa: E402
 from tiller_daemon.sandbox.detect import bubblewrap_program, find_sandbox  # noqa: E402
 from tiller_daemon.sandbox.enclosure import Enclosure  # noqa: E402
 from tiller_daemon.session.calls.command_reach import further_requirements  # noqa: E402
@@ -77,10 +78,10 @@ def main() -> None:
         (workspace / "src").mkdir()
         confiner = Confiner(lambda: found, Path.home(), os.environ)
 
-        def make(enclosure: Enclosure, execute: Callable[[Enclosed], None]) -> None:
+        def make(enclosure: Enclosure, execute: Callable[[WrappedCommand], None]) -> None:
             confined = confiner.confined(enclosure, SandboxPolicy(), workspace, spill)
             assert confined is not None
-            with confined.around(NOTHING) as enclosed:
+            with confined.wrap(NOTHING) as enclosed:
                 execute(enclosed)
 
         def run_in(enclosure: Enclosure) -> Callable[[], None]:

@@ -58,7 +58,7 @@ async def main() -> None:
             compared.append(await _timed(compare))
             moves, _ = moves_back([await compare()])
             reverted.append(await _timed(partial(snapshots.put_back, str(workspace), moves, "X")))
-            snapshots.settled(str(workspace))
+            snapshots.confirm_restore(str(workspace))
         print_rows(
             (
                 Row(f"first snapshot of {files} files", "ms", (first,)),

@@ -87,7 +87,7 @@ async def test_an_image_that_is_none_is_handed_back(frontend: Frontend, workspac
     """Bytes that are no image, or half of one → rejected with the input; the log is as it was."""
     session_id = await frontend.session(workspace, always("fine"))
     for data, complaint in (
-        (b"GIF is what I am not", "is no PNG, JPEG, GIF or WebP"),
+        (b"GIF is what I am not", "is not a PNG, JPEG, GIF or WebP"),
         (noise("PNG", (50, 50))[:-2000], "is broken"),
     ):
         op = UserInput(session_id, "look", (Image("image/png", data),))
@@ -228,7 +228,7 @@ async def test_what_can_not_be_handed_over_is_a_sentence(
     assert ran.stderr == (b"tiller: There is no file greetings.txt. Did you mean `greeting.txt`?\n")
     ran = await tiller(daemon, *send, "--image", "greeting.txt", cwd=workspace)
     assert ran.returncode == 1
-    assert b"The image can't be used: it is no PNG" in ran.stderr
+    assert b"The image can't be used: it is not a PNG" in ran.stderr
     ran = await tiller(daemon, *send, "--image", "nowhere.png", cwd=workspace)
     assert (ran.returncode, ran.stderr) == (
         2,

@@ -415,7 +415,7 @@ async def test_without_a_command_it_is_said_what_would_hold_one(
     status, said = await sandbox(variables, workspace, "--sandbox", "full_access", "--", "ls")
     assert (status, said) == (
         1,
-        "tillerd: with full_access there is no sandbox: commands may do what you may\n",
+        "tillerd: with full_access there is no sandbox: commands can do all that you can\n",
     )
 
 

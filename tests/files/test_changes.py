@@ -24,7 +24,7 @@ STEPS = {"kill": 2, "fails once": 2, "full from then on": 3, "half a write": 1}
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_g11_a_fault_at_any_system_call_leaves_all_files_old_or_all_new(tmp_path, fault):
-    """Killed, or without room: nothing is torn, half applied, or left lying about."""
+    """Killed, or with a full disk: nothing is torn, half applied, or left behind."""
     left = [
         (case.name, number, one)
         for case in cases(*SIZES)
@@ -255,7 +255,7 @@ def test_what_can_not_be_taken_back_is_named(work, tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "rename", fail)
     changes = [Change(locate(work, name), (work / name).read_bytes(), b"x") for name in "ab"]
-    with pytest.raises(PathProblem, match=r"What was done could not be taken back in a\. Read it"):
+    with pytest.raises(PathProblem, match=r"The change could not be undone in a\. Read it"):
         change_all(changes, tmp_path / "journals")
     assert (work / "a").read_text() == "x"
     assert (work / "b").read_text() == "two"

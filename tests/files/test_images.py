@@ -1,4 +1,4 @@
-"""Which images a model gets, and what of others is said."""
+"""Which images a model gets, and the messages about others."""
 
 import warnings
 import zlib
@@ -125,7 +125,7 @@ OTHERS = (b"", b"\x89PNG", b"hello", b"<svg/>", b"BM" + bytes(60), b"%PDF-1.7")
 @pytest.mark.parametrize("data", OTHERS)
 async def test_other_bytes_are_no_image_whatever_they_are_called(data):
     assert not is_image(data)
-    with pytest.raises(ImageProblem, match="it is no PNG, JPEG, GIF or WebP: it begins with"):
+    with pytest.raises(ImageProblem, match="it is not a PNG, JPEG, GIF or WebP: it starts with"):
         await fit_image(data)
 
 

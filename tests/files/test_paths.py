@@ -79,7 +79,7 @@ def test_a_name_that_is_no_text_is_shown_as_text(tmp_path):
 
 def test_what_is_no_path_is_refused(tmp_path):
     for path in ("", "a\0b", "é" * 2100, "\ud900"):
-        with pytest.raises(PathProblem, match="is no path: a path has 1 to 4096 bytes"):
+        with pytest.raises(PathProblem, match="is not a path: a path has 1 to 4096 bytes"):
             locate(tmp_path, path)
     with pytest.raises(PathProblem, match="File name too long"):
         open_regular(locate(tmp_path, "x" * 300))

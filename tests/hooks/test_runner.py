@@ -90,7 +90,7 @@ async def test_what_it_says_counts(tmp_path: Path, command: Any, denied: str, co
         ("sleep 100", "stopped after its time limit of 0.3 s"),
         ('echo \'{"decision": "allow"}\'', "JSON that can't be understood"),
         ("echo '{'", "JSON that can't be understood"),
-        (("no-such-program",), "The program no-such-program is not found"),
+        (("no-such-program",), "The program no-such-program was not found"),
     ],
 )
 async def test_a_failure_is_told_and_the_call_goes_on_unless_it_is_to_deny(

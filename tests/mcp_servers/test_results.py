@@ -62,7 +62,7 @@ async def test_a_large_image_is_made_smaller(result_of):
 
 @pytest.mark.parametrize(
     ("data", "why"),
-    [("%%%", "it is no base64"), (encoded(b"GIF89a"), "it is broken"), ("", "it is no PNG")],
+    [("%%%", "it is no base64"), (encoded(b"GIF89a"), "it is broken"), ("", "it is not a PNG")],
 )
 async def test_an_image_that_can_not_be_shown_is_told_of(result_of, data: str, why: str):
     result = await result_of(types.ImageContent(data=data, mime_type="image/png"))

@@ -58,7 +58,7 @@ async def test_servers_end_with_the_daemon(room: Room) -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (("no-such-program",), "The program no-such-program is not found"),
+        (("no-such-program",), "The program no-such-program was not found"),
         ((*TINY, "refuse"), "it ended with status 1; its last words were: no configuration found"),
         (("true",), "it ended with status 0"),
         (("sh", "-c", "kill -9 $$"), "it was killed by SIGKILL"),

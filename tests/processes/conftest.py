@@ -1,4 +1,4 @@
-"""Real processes for the tests of this room."""
+"""Real processes for the tests of this package."""
 
 import os
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class Play:
         )
 
     def survivors(self) -> list[int]:
-        """Return which of the announced processes are there still, be it as a zombie."""
+        """Return which of the announced processes still exist, zombies included."""
         return [pid for pid in self.pids if Path(f"/proc/{pid}").exists()]
 
 

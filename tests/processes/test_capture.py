@@ -7,8 +7,8 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tiller_daemon.processes import capture as room
-from tiller_daemon.processes.capture import KEPT_BYTES, LIVE_BYTES_MAX, Capture
+from tiller_daemon.processes import capture as capture_module
+from tiller_daemon.processes.capture import END_BYTES, LIVE_BYTES_MAX, Capture
 
 MIXED = "aé\u2028\U0001f600\n"
 
@@ -34,11 +34,11 @@ def test_both_ends_are_those_of_the_whole_and_the_file_holds_it(tmp_path_factory
     assert (kept.size_bytes, kept.lines) == (len(whole), whole.count(b"\n"))
     assert text.startswith(kept.head)
     assert text.endswith(kept.tail)
-    if len(whole) <= 2 * KEPT_BYTES:
+    if len(whole) <= 2 * END_BYTES:
         assert (kept.head, kept.tail) == (text, "")
     else:
-        assert len(kept.head.encode()) > KEPT_BYTES - 4
-        assert len(kept.tail.encode()) > KEPT_BYTES - 4
+        assert len(kept.head.encode()) > END_BYTES - 4
+        assert len(kept.tail.encode()) > END_BYTES - 4
     trio.run(capture.spill)
     capture.close()
     assert (path.read_bytes() if path.exists() else b"") == whole
@@ -58,7 +58,7 @@ async def test_b59_a_flood_is_kept_and_no_more_shown_while_it_comes(tmp_path):
 
 
 async def test_nothing_is_written_while_it_fits(tmp_path):
-    capture, _ = await keep(tmp_path / "file", [b"x" * KEPT_BYTES])
+    capture, _ = await keep(tmp_path / "file", [b"x" * END_BYTES])
     capture.close()
     assert capture.spill_path() == ""
     assert capture.result().where == ""
@@ -67,27 +67,27 @@ async def test_nothing_is_written_while_it_fits(tmp_path):
 
 async def test_the_file_of_an_earlier_call_is_not_added_to(tmp_path):
     (tmp_path / "file").write_text("old")
-    capture, _ = await keep(tmp_path / "file", [b"x" * (KEPT_BYTES + 1)])
+    capture, _ = await keep(tmp_path / "file", [b"x" * (END_BYTES + 1)])
     capture.close()
     assert capture.spill_path() == str(tmp_path / "file")
-    assert (tmp_path / "file").read_bytes() == b"x" * (KEPT_BYTES + 1)
+    assert (tmp_path / "file").read_bytes() == b"x" * (END_BYTES + 1)
 
 
 async def test_a_link_in_place_of_the_file_is_not_followed(tmp_path):
     (tmp_path / "file").symlink_to(tmp_path / "victim")
-    capture, _ = await keep(tmp_path / "file", [b"x" * (KEPT_BYTES + 1)])
+    capture, _ = await keep(tmp_path / "file", [b"x" * (END_BYTES + 1)])
     capture.close()
     assert "could not be written" in capture.result().where
     assert not (tmp_path / "victim").exists()
 
 
 async def test_b51_a_disk_that_fills_up_is_told_and_the_output_goes_on(tmp_path, monkeypatch):
-    capture, _ = await keep(tmp_path / "file", [b"x" * (KEPT_BYTES + 1)])
+    capture, _ = await keep(tmp_path / "file", [b"x" * (END_BYTES + 1)])
 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(room.os, "write", full)
+    monkeypatch.setattr(capture_module.os, "write", full)
     await capture.add(b"more\n")
     monkeypatch.undo()
     await capture.add(b"end\n")
@@ -98,17 +98,17 @@ async def test_b51_a_disk_that_fills_up_is_told_and_the_output_goes_on(tmp_path,
 
 
 async def test_writes_that_take_only_a_part_are_completed(tmp_path, monkeypatch):
-    write = room.os.write
-    monkeypatch.setattr(room.os, "write", lambda opened, data: write(opened, data[:1000]))
-    capture, _ = await keep(tmp_path / "file", [b"ab" * KEPT_BYTES])
+    write = capture_module.os.write
+    monkeypatch.setattr(capture_module.os, "write", lambda opened, data: write(opened, data[:1000]))
+    capture, _ = await keep(tmp_path / "file", [b"ab" * END_BYTES])
     monkeypatch.undo()
     capture.close()
-    assert (tmp_path / "file").read_bytes() == b"ab" * KEPT_BYTES
+    assert (tmp_path / "file").read_bytes() == b"ab" * END_BYTES
 
 
 @pytest.mark.parametrize("size_bytes", [2**20 - 1, 2**20, 2**20 + 1])
 async def test_the_file_has_a_largest_size(tmp_path, monkeypatch, size_bytes):
-    monkeypatch.setattr(room, "SPILL_BYTES_MAX", 2**20)
+    monkeypatch.setattr(capture_module, "SPILL_BYTES_MAX", 2**20)
     capture, _ = await keep(tmp_path / "file", [b"x" * size_bytes, b"y"])
     capture.close()
     assert (tmp_path / "file").read_bytes() == (b"x" * size_bytes + b"y")[: 2**20]

@@ -1,4 +1,4 @@
-"""Running a command: its output, its end, its time, and what it is given."""
+"""Running a command: its output, its end, its time limit, and its environment."""
 
 import os
 import sys

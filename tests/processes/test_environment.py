@@ -1,4 +1,4 @@
-"""What a child process is told (G13): what is listed, no secrets, and the marks of the daemon."""
+"""The environment of a child process (G13): listed variables, no secrets, the daemon's markers."""
 
 from pathlib import Path
 

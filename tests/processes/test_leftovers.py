@@ -11,10 +11,10 @@ from contextlib import contextmanager
 import pytest
 import trio
 
-from tiller_daemon.processes import process_tree as room
-from tiller_daemon.processes.process_table import Entry, ProcTable, PsTable, choose_table
+from tiller_daemon.processes import process_tree
+from tiller_daemon.processes.fork_server import running_fork_server
+from tiller_daemon.processes.process_table import ProcessEntry, ProcTable, PsTable, choose_table
 from tiller_daemon.processes.process_tree import sweep
-from tiller_daemon.processes.starter import starting
 
 STAY = "sh -c 'echo ready $$; exec sleep 1000'"
 
@@ -23,13 +23,13 @@ import os, sys, trio
 from pathlib import Path
 from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.processes.command import run_command
-from tiller_daemon.processes.starter import starting
+from tiller_daemon.processes.fork_server import running_fork_server
 
 async def receive(piece):
     os.write(1, piece)
 
 async def main():
-    with starting("TILLER_DAEMON=" + sys.argv[1]):
+    with running_fork_server("TILLER_DAEMON=" + sys.argv[1]):
         await run_command(
             ["bash", "-c", sys.argv[2]],
             directory=Path("/"),
@@ -113,7 +113,7 @@ async def test_a_sweep_spares_the_one_who_sweeps_and_those_who_started_it(monkey
         def marked(self, mark: bytes) -> set[int]:
             return {os.getpid(), os.getppid()}
 
-    monkeypatch.setattr(room, "_TABLE", Marked())
+    monkeypatch.setattr(process_tree, "_TABLE", Marked())
     assert await sweep("ME") == 0
 
 
@@ -138,8 +138,8 @@ def test_an_orderly_stop_sends_the_reaper_away_and_kills_nothing():
     environ = {"TILLER_DAEMON": "ORDERLY"}
     with subprocess.Popen(["sleep", "1000"], env=environ, start_new_session=True) as stays:
         try:
-            with starting(mark) as starter:
-                until(lambda: reapers_of("ORDERLY") == {starter.pid})
+            with running_fork_server(mark) as fork_server:
+                until(lambda: reapers_of("ORDERLY") == {fork_server.pid})
             assert reapers_of("ORDERLY") == set()
             assert stays.poll() is None
         finally:
@@ -163,7 +163,7 @@ def test_both_ways_to_read_the_table_agree(table):
     with subprocess.Popen(["sleep", "1000"], env=environ, start_new_session=True) as child:
         try:
             entry = table.entry(child.pid)
-            assert entry == Entry(
+            assert entry == ProcessEntry(
                 child.pid, os.getpid(), child.pid, child.pid, entry.start, dead=False
             )
             assert table.entries()[child.pid] == entry
@@ -185,8 +185,8 @@ def test_linux_reads_proc():
 
 
 async def test_without_subreapers_a_tree_is_found_by_its_marks_and_sessions(play, monkeypatch):
-    monkeypatch.setattr(room, "_TABLE", PsTable())
-    with starting("", adopts=False):
+    monkeypatch.setattr(process_tree, "_TABLE", PsTable())
+    with running_fork_server("", adopts=False):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(play.run, f"{STAY} & ( ( setsid {STAY} & ) & ); sleep 1000")
             await play.until_ready(2)

@@ -12,7 +12,7 @@ from support.daemon import gone
 from support.sandboxes import MECHANISMS, WHO, Mechanism, Place, place_of
 from support.survivors import READY, SHAPES, Escape
 from tiller_daemon.processes.command import CommandEnd, run_command
-from tiller_daemon.processes.starter import starting
+from tiller_daemon.processes.fork_server import running_fork_server
 
 FORGED = f"( setsid env -i TILLER_COMMAND=x TILLER_DAEMON=x {STAY} & )"
 
@@ -92,11 +92,11 @@ async def test_a_command_that_signals_its_parent_does_no_harm(play: Play):
 
 
 async def test_when_the_first_process_is_killed_commands_end_and_the_next_one_runs(play: Play):
-    with starting("KILLED") as starter:
+    with running_fork_server("KILLED") as fork_server:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(play.run, f"{FORGED}\nsleep 1000")
             await play.until_ready(1)
-            assert starter.pid
-            os.kill(starter.pid, signal.SIGKILL)
+            assert fork_server.pid
+            os.kill(fork_server.pid, signal.SIGKILL)
         assert play.survivors() == []
         assert (await play.run("exit 7")).status == 7

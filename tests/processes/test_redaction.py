@@ -1,4 +1,4 @@
-"""Keys are taken out of what a program prints, wherever its output is cut into pieces (G13)."""
+"""Keys are redacted from a program's output, however the output is split into pieces (G13)."""
 
 import sys
 

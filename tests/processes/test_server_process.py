@@ -10,17 +10,17 @@ import trio
 from processes.test_escapes import DEAF, SHAPES, STAY
 from tiller_daemon.processes.command import CommandProblem
 from tiller_daemon.processes.environment import child_environment
-from tiller_daemon.processes.server_process import Service
+from tiller_daemon.processes.server_process import ServerProcess
 
 VARIABLES = child_environment(os.environ, (), "LOG-OF-TESTS", "")
 
 
-def start(command: str) -> Service:
-    return Service(["bash", "-c", command], Path("/"), VARIABLES)
+def start(command: str) -> ServerProcess:
+    return ServerProcess(["bash", "-c", command], Path("/"), VARIABLES)
 
 
-async def announced(service: Service, count: int) -> list[int]:
-    """The pids that were said to be ready."""
+async def announced(service: ServerProcess, count: int) -> list[int]:
+    """The pids that were announced as ready."""
     said = b""
     while said.count(b"ready ") < count or not said.endswith(b"\n"):
         said += await service.stdout.receive_some()
@@ -32,19 +32,19 @@ def survivors(pids: list[int]) -> list[int]:
 
 
 @pytest.fixture
-async def echo() -> AsyncGenerator[Service]:
+async def echo() -> AsyncGenerator[ServerProcess]:
     service = start("echo problem >&2; exec cat")
     yield service
     await service.end()
 
 
-async def test_a_service_reads_answers_and_complains(echo: Service):
+async def test_a_service_reads_answers_and_complains(echo: ServerProcess):
     await echo.stdin.send_all(b"hello\n")
     assert await echo.stdout.receive_some() == b"hello\n"
     assert await echo.stderr.receive_some() == b"problem\n"
 
 
-async def test_a_service_leaves_by_itself_when_its_input_ends(echo: Service):
+async def test_a_service_leaves_by_itself_when_its_input_ends(echo: ServerProcess):
     with trio.fail_after(10):
         assert (await echo.end()).processes == 0
     assert echo.status() == 0
@@ -94,7 +94,7 @@ async def test_a_command_ends_its_own_strangers_and_leaves_a_service_alone(play)
 @pytest.mark.parametrize(
     ("arguments", "directory", "said"),
     [
-        (["no-such-program"], "/", "The program no-such-program is not found."),
+        (["no-such-program"], "/", "The program no-such-program was not found."),
         (["cat"], "/nowhere", "cat could not be started in /nowhere: No such file or directory."),
         (["ca\0t"], "/", "could not be started: embedded null byte."),
     ],
@@ -102,6 +102,6 @@ async def test_a_command_ends_its_own_strangers_and_leaves_a_service_alone(play)
 def test_what_can_not_be_started_is_said(arguments: list[str], directory: str, said: str):
     before = set(Path("/proc/self/fd").iterdir())
     with pytest.raises(CommandProblem) as problem:
-        Service(arguments, Path(directory), VARIABLES)
+        ServerProcess(arguments, Path(directory), VARIABLES)
     assert said in str(problem.value)
     assert set(Path("/proc/self/fd").iterdir()) == before

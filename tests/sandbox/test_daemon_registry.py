@@ -1,4 +1,4 @@
-"""The registry of a user's daemons: what each writes down is hidden from the commands of all."""
+"""The registry of a user's daemons: what each registers is hidden from the commands of all."""
 
 from pathlib import Path
 

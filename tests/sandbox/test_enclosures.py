@@ -82,7 +82,7 @@ NEVER: Final = {
     "the clock": 'date -s "$(date)"',
     "keys of the kernel": "keyctl show",
 }
-"""What no enclosure lets through, but for what is said in `LETS_THROUGH`."""
+"""What no enclosure allows, except as listed in `LETS_THROUGH`."""
 
 EXECUTED: Final = {
     "a hook": "echo x >.git/hooks/pre-commit",
@@ -114,7 +114,7 @@ UNASKED: Final = {
     "a copy of one": "cp .env copy && grep -q . copy",
     "another name of one": "mv .env other && grep -q . other",
 }
-"""What a command may do that somebody was asked about."""
+"""What an approved command may do."""
 
 READS_ONLY: Final = {
     "write in the workspace": "echo x >inside",
@@ -201,7 +201,7 @@ async def test_b60_a_command_gets_no_further_than_its_enclosure(
         await jail.run(confined, script_of(PROBES), variables={"VICTIM": str(victim)})
     got_through = set(re.findall(r"<<(.+?)>>", jail.said))
     assert got_through <= LETS_THROUGH[mechanism, enclosure], jail.said
-    # A network is nothing of the enclosures under test, and nobody may have been connected to.
+    # The network is not part of these enclosures, and no connection may have been made.
     assert jail.connected() == set()
     after = jail.state()
     changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tiller_daemon.config import SandboxPolicy
-from tiller_daemon.sandbox.confinement import Confiner
+from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.detect import find_sandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.git_directories import git_paths
@@ -93,17 +93,17 @@ def submodule(main: Path) -> Path:
 def run(
     place: Path, script: str, enclosure: Enclosure = Enclosure.SESSION, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script with `place` as the workspace; what was not taken over is behind its errors."""
+    """Run a script with `place` as the workspace; the notices follow its errors."""
     confiner = Confiner(lambda: FOUND, place.parent / "home", {})
-    with tempfile.TemporaryDirectory() as room:
-        confined = confiner.confined(enclosure, SandboxPolicy(), place, Path(room))
+    with tempfile.TemporaryDirectory() as spill:
+        confined = confiner.confined(enclosure, SandboxPolicy(), place, Path(spill))
         assert confined
-        with confined.around(["bash", "-c", script]) as enclosed:
+        with confined.wrap(["bash", "-c", script]) as enclosed:
             done = subprocess.run(
                 enclosed.arguments, pass_fds=enclosed.descriptors, cwd=place,
                 env=VARIABLES | variables, check=False, capture_output=True, text=True,
             )  # fmt: skip
-    done.stderr += "\n".join(confined.told)
+    done.stderr += "\n".join(confined.notices)
     return done
 
 
@@ -148,7 +148,7 @@ def test_what_makes_git_run_something_is_kept_wherever_it_lies(
     before = guarded(own, common)
     mark = (place / ".git").read_text() if kind != "main" else ""
     done = run(place, EVIL, GIT=str(common), OWN=str(own))
-    assert "what the command wrote there was not kept" in done.stderr
+    assert "the command's changes there were discarded" in done.stderr
     assert guarded(own, common).items() >= before.items()
     made = ("hooks", "config.worktree", "commondir")
     assert not [name for name in made if (common / name).exists()]
@@ -224,10 +224,10 @@ def test_a_rebase_that_stopped_goes_on_in_the_next_command(main: Path) -> None:
 def test_what_somebody_else_changed_meanwhile_is_left_as_they_made_it(main: Path) -> None:
     """The user commits while a command of the model does."""
     confiner = Confiner(lambda: FOUND, main.parent / "home", {})
-    with tempfile.TemporaryDirectory() as room:
-        confined = confiner.confined(Enclosure.SESSION, SandboxPolicy(), main, Path(room))
+    with tempfile.TemporaryDirectory() as spill:
+        confined = confiner.confined(Enclosure.SESSION, SandboxPolicy(), main, Path(spill))
         assert confined
-        with confined.around(["git", "commit", "-q", "--allow-empty", "-m", "model"]) as enclosed:
+        with confined.wrap(["git", "commit", "-q", "--allow-empty", "-m", "model"]) as enclosed:
             subprocess.run(
                 enclosed.arguments,
                 pass_fds=enclosed.descriptors,
@@ -236,7 +236,7 @@ def test_what_somebody_else_changed_meanwhile_is_left_as_they_made_it(main: Path
                 check=True,
             )
             git(main, "commit", "-q", "--allow-empty", "-m", "user")
-    assert "was changed by somebody else meanwhile" in confined.told[0]
+    assert "was changed by another process in the meantime" in confined.notices[0]
     assert git(main, "log", "-1", "--format=%s") == "user"
     assert git(main, "fsck") == ""
 
@@ -306,7 +306,7 @@ def test_work_trees_in_a_bare_repository_do_not_open_each_other(main: Path) -> N
         git(bare, "worktree", "add", "-q", name, "-b", name)
     commit = "echo x >x; git add x; git commit -q -m x; echo y >x; git stash -q; git stash pop -q"
     done = run(bare / "a", f"{commit}; echo x >../b/evil")
-    assert "b/evil: what the command wrote there was not kept" in done.stderr
+    assert "b/evil, so the command's changes there were discarded" in done.stderr
     assert git(bare, "log", "-1", "--format=%s", "a") == "x", done.stderr
     assert (bare / "a" / "x").read_text() == "y\n", done.stderr
     assert not (bare / "b" / "evil").exists()

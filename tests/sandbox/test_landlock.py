@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from tiller_daemon.config import SandboxPolicy
-from tiller_daemon.sandbox.confinement import Confinement, Confiner, Found
+from tiller_daemon.sandbox.confinement import Confinement, SandboxSearchResult
+from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.detect import try_out_landlock
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.landlock import LAUNCHER, Landlock
-from tiller_daemon.sandbox.launcher import Wanted, version
+from tiller_daemon.sandbox.launcher import Restrictions, version
 from tiller_daemon.sandbox.seccomp import (
     filter_in_namespaces,
     filter_without_namespaces,
@@ -127,23 +128,23 @@ def test_what_can_not_be_confined_is_not_run(tmp_path: Path, options: tuple[str,
 
 
 def test_the_options_of_the_launcher_are_read_in_pairs() -> None:
-    wanted = Wanted(
+    wanted = Restrictions(
         ["--read", "/", "--write", "/w", "--hide", "/h", "--keep", "/k", "--read", "/s"]
     )
     assert (wanted.readable, wanted.writable) == (["/", "/s"], ["/w"])
-    assert (wanted.hidden, wanted.kept) == (["/h"], ["/k"])
+    assert (wanted.hidden, wanted.unwritable) == (["/h"], ["/k"])
 
 
 @needs_landlock
 @pytest.mark.parametrize("deed", ["reading", "writing", "signals", "sockets"])
 def test_a_landlock_that_does_not_deny_is_no_sandbox(tmp_path: Path, deed: str) -> None:
-    """A kernel may say that it has one and hold nothing: it is seen, not believed."""
+    """A kernel may claim to have Landlock and enforce nothing, so it is tested."""
     launcher = tmp_path / "launcher.py"
     text = Path(LAUNCHER[-1]).read_text()
     hides_nothing = ('"--hide": self.hidden', '"--hide": []')
     broken = {
         "reading": (hides_nothing,),
-        "writing": (hides_nothing, ("root in wanted.writable:", "root in ['/tmp']:")),
+        "writing": (hides_nothing, ("root in restrictions.writable:", "root in ['/tmp']:")),
         "signals": (("_SCOPES)", "0)"),),
         "sockets": (("    _prctl(_SET_SECCOMP", "    0 and _prctl(_SET_SECCOMP"),),
     }[deed]
@@ -153,24 +154,24 @@ def test_a_landlock_that_does_not_deny_is_no_sandbox(tmp_path: Path, deed: str) 
     launcher.write_text(text)
     found = try_out_landlock((*LAUNCHER[:-1], str(launcher)))
     assert found.sandbox is None
-    assert found.problem.startswith("landlock does not work here: it does not keep from")
+    assert found.problem.startswith("landlock does not work here: it does not prevent")
     assert ("changing modes" if deed == "sockets" else deed) in found.problem
 
 
 @needs_landlock
 def test_by_landlock_every_command_that_writes_is_asked_about(tmp_path: Path) -> None:
     """It can't keep some files of a directory from being written, such as those of `.git`."""
-    found = Found(Landlock())
+    found = SandboxSearchResult(Landlock())
     confiner = Confiner(lambda: found, tmp_path, {})
     assert confiner.most_unasked(SandboxPolicy(), tmp_path) is Enclosure.READ_ONLY
-    assert confiner.asks(SandboxPolicy())
-    assert not confiner.asks(SandboxPolicy("read_only"))
-    assert not confiner.asks(SandboxPolicy("full_access"))
+    assert confiner.must_ask(SandboxPolicy())
+    assert not confiner.must_ask(SandboxPolicy("read_only"))
+    assert not confiner.must_ask(SandboxPolicy("full_access"))
 
 
 @needs_landlock
 def test_around_what_is_hidden_nothing_new_can_be_made_or_read(tmp_path: Path) -> None:
-    """A directory that holds something hidden is allowed entry by entry."""
+    """A directory that contains something hidden is allowed entry by entry."""
     root = tmp_path.resolve()
     for name in ("a", "secret", "b/secret"):
         (root / name).mkdir(parents=True)
@@ -181,7 +182,7 @@ def test_around_what_is_hidden_nothing_new_can_be_made_or_read(tmp_path: Path) -
         shown=(root / "b" / "secret",),
     )  # fmt: skip
     script = "cat a/x secret/x link/x b/secret/x; echo y >a/y; echo y >new; ls; echo y >b/secret/x"
-    with Landlock().around(["sh", "-c", script], may, print) as enclosed:
+    with Landlock().wrap(["sh", "-c", script], may, print) as enclosed:
         done = subprocess.run(
             enclosed.arguments, cwd=root, capture_output=True, check=False, text=True
         )
@@ -194,7 +195,7 @@ def test_around_what_is_hidden_nothing_new_can_be_made_or_read(tmp_path: Path) -
 @needs_landlock
 @pytest.mark.skipif(os.geteuid() != 0, reason="root has powers to lose")
 def test_root_loses_what_would_undo_the_sandbox() -> None:
-    with Landlock().around(
+    with Landlock().wrap(
         ["grep", "-E", "Cap(Eff|Prm|Bnd|Amb)", "/proc/self/status"],
         Confinement(Path("/"), writable=(Path("/nonexistent"),)),
         print,

@@ -1,4 +1,4 @@
-"""What a sandbox is told to hold: confinements, bubblewrap's options, the profile for macOS.
+"""What a sandbox must enforce: confinements, bubblewrap's options, the profile for macOS.
 
 That it is enforced is shown in `test_enclosures`.
 """
@@ -12,7 +12,13 @@ from msgspec import structs
 
 from tiller_daemon.config import SandboxPolicy
 from tiller_daemon.sandbox.bubblewrap import Bubblewrap, options
-from tiller_daemon.sandbox.confinement import Confined, Confinement, Confiner, Found, strictest
+from tiller_daemon.sandbox.confinement import (
+    CommandSandbox,
+    Confinement,
+    SandboxSearchResult,
+    strictest,
+)
+from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.detect import find_sandbox, try_out
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.seatbelt import Seatbelt, profile
@@ -21,7 +27,7 @@ NO_PLACE = Path("/nonexistent")
 
 
 def said(text: str) -> None:
-    """What was not taken over is told to nobody."""
+    """Ignore reports of what was not merged back."""
 
 
 @pytest.fixture
@@ -35,8 +41,8 @@ def home(tmp_path: Path) -> Path:
 
 
 def confiner(home: Path, **fields: object) -> Confiner:
-    found = Found(Seatbelt("/usr/bin/sandbox-exec"))
-    given = {"own": (home / "state",), **fields}
+    found = SandboxSearchResult(Seatbelt("/usr/bin/sandbox-exec"))
+    given = {"private": (home / "state",), **fields}
     return Confiner(lambda: found, home, {}, **given)
 
 
@@ -86,7 +92,7 @@ def test_sockets_that_variables_name_are_hidden(home: Path) -> None:
         ("DBUS_SESSION_BUS_ADDRESS", f"unix:path={agent},guid=1"),
         ("TMUX", f"{agent},12,0"),
     ):
-        made = Confiner(lambda: Found(None), home, {name: text})
+        made = Confiner(lambda: SandboxSearchResult(None), home, {name: text})
         work = home / "work"
         found = made.confinement(Enclosure.BUILD, SandboxPolicy(), work, NO_PLACE)
         assert agent in found.hidden
@@ -173,7 +179,7 @@ def test_network_and_capabilities_follow_the_policy_and_the_user(home: Path) -> 
 def test_what_somebody_else_puts_in_place_of_a_placeholder_stays(home: Path) -> None:
     """The user may open an editor while a command runs."""
     work = home / "work"
-    with Bubblewrap("bwrap").around(["true"], confinement(home, SandboxPolicy()), said):
+    with Bubblewrap("bwrap").wrap(["true"], confinement(home, SandboxPolicy()), said):
         for name in (".vscode", ".tiller"):
             (work / name).mkdir()
         (work / ".vscode" / "settings.json").write_text("{}")
@@ -183,9 +189,9 @@ def test_what_somebody_else_puts_in_place_of_a_placeholder_stays(home: Path) -> 
 
 def test_a_placeholder_stays_as_long_as_one_command_needs_it(home: Path) -> None:
     sandbox, may = Bubblewrap("bwrap"), confinement(home, SandboxPolicy())
-    with sandbox.around(["true"], may, said):
+    with sandbox.wrap(["true"], may, said):
         (home / "work" / ".codex").mkdir()
-        with sandbox.around(["true"], may, said):
+        with sandbox.wrap(["true"], may, said):
             pass
         assert (home / "work" / ".codex").exists()
     assert not (home / "work" / ".codex").exists()
@@ -228,14 +234,17 @@ def test_the_profile_for_macos_takes_a_path_as_text_and_hides_sockets_when_there
 
 def test_sandbox_exec_gets_the_profile_and_the_command(home: Path) -> None:
     may = confinement(home, SandboxPolicy())
-    with Seatbelt("/usr/bin/sandbox-exec").around(["ls", "-l"], may, said) as enclosed:
+    with Seatbelt("/usr/bin/sandbox-exec").wrap(["ls", "-l"], may, said) as enclosed:
         assert enclosed.arguments[:3] == ("/usr/bin/sandbox-exec", "-p", profile(may))
         assert enclosed.arguments[-2:] == ("ls", "-l")
 
 
 @pytest.mark.parametrize(
     ("platform", "said"),
-    [("darwin", "there is no sandbox-exec"), ("sunos5", "there is none for sunos5")],
+    [
+        ("darwin", "there is no sandbox-exec"),
+        ("sunos5", "sunos5 has no sandbox that tiller supports"),
+    ],
 )
 def test_where_there_is_no_sandbox_it_is_said_why(platform: str, said: str) -> None:
     found = find_sandbox(platform, path=os.devnull)
@@ -255,27 +264,27 @@ def test_a_sandbox_that_does_not_work_here_is_no_sandbox(tmp_path: Path) -> None
 def test_a_sandbox_is_looked_for_once() -> None:
     looked: list[int] = []
 
-    def find() -> Found:
+    def find() -> SandboxSearchResult:
         looked.append(1)
-        return Found(None, "no")
+        return SandboxSearchResult(None, "no")
 
     made = Confiner(find, NO_PLACE, {})
-    assert made.asks(SandboxPolicy())
-    assert made.asks(SandboxPolicy("read_only"))
+    assert made.must_ask(SandboxPolicy())
+    assert made.must_ask(SandboxPolicy("read_only"))
     assert made.confined(Enclosure.SESSION, SandboxPolicy(), NO_PLACE, NO_PLACE) is None
     assert made.most_unasked(SandboxPolicy(), NO_PLACE) is None
     assert looked == [1]
 
 
 def test_full_access_asks_for_nothing_and_looks_for_no_sandbox() -> None:
-    def find() -> Found:
+    def find() -> SandboxSearchResult:
         raise AssertionError
 
-    assert not Confiner(find, NO_PLACE, {}).asks(SandboxPolicy("full_access"))
+    assert not Confiner(find, NO_PLACE, {}).must_ask(SandboxPolicy("full_access"))
 
 
 @pytest.mark.parametrize(
-    ("output", "told"),
+    ("output", "is_shown"),
     [
         ("touch: cannot touch '/x': Read-only file system", True),
         ("curl: (6) Could not resolve host: example.com", True),
@@ -287,27 +296,33 @@ def test_full_access_asks_for_nothing_and_looks_for_no_sandbox() -> None:
 def test_a_failure_that_looks_like_the_sandboxs_is_explained(
     home: Path,
     output: str,
-    told: bool,  # noqa: FBT001
+    is_shown: bool,  # noqa: FBT001
 ) -> None:
-    confined = Confined(Seatbelt("x"), confinement(home, SandboxPolicy()), Enclosure.BUILD, [])
-    assert confined.was_denied(1, f"first\n{output}\nlast") == (output if told else "")
+    confined = CommandSandbox(
+        Seatbelt("x"), confinement(home, SandboxPolicy()), Enclosure.BUILD, []
+    )
+    assert confined.was_denied(1, f"first\n{output}\nlast") == (output if is_shown else "")
     assert confined.was_denied(0, output) == ""
     assert "no network" in confined.explain()
 
 
 def test_a_command_that_could_not_write_is_noticed_though_it_succeeds(home: Path) -> None:
     may = confinement(home, SandboxPolicy(), Enclosure.READ_ONLY)
-    confined = Confined(Seatbelt("x"), may, Enclosure.READ_ONLY, [])
+    confined = CommandSandbox(Seatbelt("x"), may, Enclosure.READ_ONLY, [])
     assert confined.was_denied(0, "rm: cannot remove 'x': Read-only file system")
     assert not confined.was_denied(0, "a line about: Operation not permitted")
 
 
 def test_what_a_model_is_told_of_its_sandbox(home: Path) -> None:
     made = confiner(home)
-    assert made.said(SandboxPolicy("full_access")).startswith("full_access: what only reads")
-    assert made.said(SandboxPolicy("read_only")).startswith("read_only: nothing can be written")
-    assert ", network;" in made.said(SandboxPolicy(network=True))
-    assert Confiner(lambda: Found(None, "no"), home, {}).said(SandboxPolicy()) == ""
+    assert made.describe(SandboxPolicy("full_access")).startswith(
+        "full_access: commands that only read"
+    )
+    assert made.describe(SandboxPolicy("read_only")).startswith("read_only: nothing can be written")
+    assert ", network;" in made.describe(SandboxPolicy(network=True))
+    assert (
+        Confiner(lambda: SandboxSearchResult(None, "no"), home, {}).describe(SandboxPolicy()) == ""
+    )
 
 
 def test_the_wheel_or_the_system_has_a_bubblewrap_for_these_tests() -> None:
@@ -315,7 +330,7 @@ def test_the_wheel_or_the_system_has_a_bubblewrap_for_these_tests() -> None:
     found = find_sandbox("linux")
     if found.sandbox is None:
         pytest.skip(found.problem)
-    with found.sandbox.around(["sh", "-c", "echo $$"], Confinement(Path("/")), said) as enclosed:
+    with found.sandbox.wrap(["sh", "-c", "echo $$"], Confinement(Path("/")), said) as enclosed:
         done = subprocess.run(
             enclosed.arguments,
             pass_fds=enclosed.descriptors,

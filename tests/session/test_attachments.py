@@ -61,7 +61,7 @@ async def test_a_large_image_is_made_smaller_before_it_gets_into_history(
 @pytest.mark.parametrize(
     ("images", "code", "complaint"),
     [
-        ((picture(), b"%PDF-1.7"), "bad_message", "Image 2 of 2 can't be used: it is no PNG,"),
+        ((picture(), b"%PDF-1.7"), "bad_message", "Image 2 of 2 can't be used: it is not a PNG,"),
         ((picture()[:-40],), "bad_message", "The image can't be used: it is broken:"),
         ((picture(),) * (IMAGES_MAX + 1), "too_large", "21 images; at most 20 fit"),
     ],
@@ -142,8 +142,8 @@ async def test_a_file_that_is_not_there_brings_its_name_and_one_like_it(
         ("no/where", "not_found", "There is no file no/where."),
         ("pipe", "bad_message", "pipe is a FIFO, not a regular file"),
         ("src/main.py/x", "bad_message", "a part of its path is a file"),
-        ("a\0b", "bad_message", "is no path"),
-        ("", "bad_message", "is no path"),
+        ("a\0b", "bad_message", "is not a path"),
+        ("", "bad_message", "is not a path"),
     ):
         refused = await world.refused(UserInput(session_id, "look", files=("src", path)))
         assert (refused.code, complaint in refused.message) == (code, True), refused.message

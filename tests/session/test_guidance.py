@@ -207,7 +207,7 @@ async def test_b60_a_command_and_an_agent_that_may_not_be_read_unasked_say_so(
         (place / ".tiller" / kind / "go.md").symlink_to("../../prod.env")
     world.trust()
     session_id = await world.session()
-    problem = f"its file is not read: reading {place}/prod.env needs an approval"
+    problem = f"its file was not read: reading {place}/prod.env needs an approval"
     refused = await world.refused(UserInput(session_id, "/go"))
     assert refused.message == f"The command /go can't be used: {problem}."
     op = UserInput(session_id, "hi", overrides=TurnOverrides(agent="go"))

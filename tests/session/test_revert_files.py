@@ -200,7 +200,7 @@ class Reverts(RuleBasedStateMachine):
 
     def put_back(self, op: Revert | Unrevert) -> RevertResult:
         result = _run(lambda: put_back(self.snapshots, self.session, op, "X"))
-        self.snapshots.settled(str(self.workspace))
+        self.snapshots.confirm_restore(str(self.workspace))
         assert not result.partial
         return result
 

@@ -1,4 +1,4 @@
-"""Snapshots of real directories by the real git: what is kept, what is not, and getting back."""
+"""Snapshots of real directories by the real git: what they store, what not, and going back."""
 
 import contextlib
 import itertools
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tiller_daemon.files.restoring import FILE_BYTES_MAX
+from tiller_daemon.files.restore import FILE_BYTES_MAX
 from tiller_daemon.session.reverting import moves_back
 from tiller_daemon.snapshots.snapshots import JOURNAL, PACKED_FROM, SnapshotProblem, Snapshots
 
@@ -30,11 +30,11 @@ def workspace(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
-    """Makes the snapshots of a daemon; `settled` are the submissions that its log has."""
+    """Makes the snapshots of a daemon; `confirm_restore` are the submissions that its log has."""
 
-    def make(*settled: str, variables: dict[str, str] = VARIABLES) -> Snapshots:
+    def make(*confirm_restore: str, variables: dict[str, str] = VARIABLES) -> Snapshots:
         async def is_settled(submission_id: str) -> bool:
-            return submission_id in settled
+            return submission_id in confirm_restore
 
         return Snapshots(
             tmp_path / "s",
@@ -76,7 +76,7 @@ async def undo(snapshots: Snapshots, workspace: Path, *trees: str) -> tuple[str,
         for before, after in itertools.pairwise(trees)
     ]
     moves, _ = moves_back(steps)
-    return await snapshots.put_back(str(workspace), moves, "X")
+    return await snapshots.restore(str(workspace), moves, "X")
 
 
 async def changed(snapshots: Snapshots, workspace: Path, before: str, after: str) -> set[str]:
@@ -154,7 +154,7 @@ async def test_many_new_files_come_back_as_well(snapshots: Snapshots, workspace:
         (workspace / f"f{number}").unlink()
     last = await take(snapshots, workspace)
     assert await undo(snapshots, workspace, many, last) == ()
-    snapshots.settled(str(workspace))
+    snapshots.confirm_restore(str(workspace))
     assert all_bytes(workspace) == kept
     assert await undo(snapshots, workspace, before, many) == ()
     assert all_bytes(workspace) == {}
@@ -317,7 +317,7 @@ async def test_what_is_in_the_log_is_not_undone(make: Make, workspace: Path, tmp
     (workspace / "a").write_text("1")
     after = await take(snapshots, workspace)
     await undo(snapshots, workspace, before, after)
-    snapshots.settled(str(workspace))
+    snapshots.confirm_restore(str(workspace))
     await make().repair()
     assert not (workspace / "a").exists()
 
@@ -345,7 +345,7 @@ async def test_a_lock_that_a_killed_git_left_does_not_stop_the_next_one(
 async def test_a_snapshot_that_is_given_up_anywhere_leaves_the_next_one_right(
     snapshots: Snapshots, workspace: Path
 ):
-    """Whatever was cancelled, and however far git was: what is looked at next is what is there."""
+    """Whenever git was cancelled, the next snapshot has the files as they are."""
     before = await take(snapshots, workspace)
     for number in range(15):
         (workspace / "a").write_text(str(number))

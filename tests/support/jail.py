@@ -23,7 +23,8 @@ from tiller_daemon.config import SandboxPolicy
 from tiller_daemon.processes.command import run_command
 from tiller_daemon.sandbox import launcher as sandbox_launcher
 from tiller_daemon.sandbox.bubblewrap import Bubblewrap
-from tiller_daemon.sandbox.confinement import Confined, Confiner, Found
+from tiller_daemon.sandbox.confinement import CommandSandbox, SandboxSearchResult
+from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.detect import bubblewrap_program, try_out, try_out_landlock
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_protocol.settings import SandboxMode
@@ -117,7 +118,7 @@ class Jail:
 
     async def run(
         self,
-        confined: Confined | None,
+        confined: CommandSandbox | None,
         script: str,
         *,
         prefix: Sequence[str] = (),
@@ -143,15 +144,15 @@ class Jail:
 
     def confined(
         self,
-        found: Found,
+        found: SandboxSearchResult,
         enclosure: Enclosure,
         mode: SandboxMode = "workspace_write",
         place: Path | None = None,
         *,
         network: bool = False,
-    ) -> Confined | None:
+    ) -> CommandSandbox | None:
         """The enclosure of a command."""
-        confiner = Confiner(lambda: found, self.home, {}, own=(self.runtime,))
+        confiner = Confiner(lambda: found, self.home, {}, private=(self.runtime,))
         policy = SandboxPolicy(mode, network=network)
         masked = (self.workspace / ".env",)
         return confiner.confined(
@@ -206,7 +207,7 @@ def jail_of() -> Generator[Jail]:
         yield Jail(root, stack)
 
 
-def sandbox_for(mechanism: Mechanism, prefix: Sequence[str], place: Path) -> Found:
+def sandbox_for(mechanism: Mechanism, prefix: Sequence[str], place: Path) -> SandboxSearchResult:
     """The sandbox for a user; skips the test where there is none."""
     works = landlock_for if mechanism == "landlock" else bubblewrap_for
     found = works(prefix, place)
@@ -215,14 +216,14 @@ def sandbox_for(mechanism: Mechanism, prefix: Sequence[str], place: Path) -> Fou
     return found
 
 
-def landlock_for(prefix: Sequence[str], place: Path) -> Found:
+def landlock_for(prefix: Sequence[str], place: Path) -> SandboxSearchResult:
     """Landlock, with a Python and a launcher that this user may read."""
     launcher = place / "launcher.py"
     shutil.copy(sandbox_launcher.__file__, launcher)
     return try_out_landlock((*prefix, PYTHON, "-I", "-S", str(launcher)))
 
 
-def bubblewrap_for(prefix: Sequence[str], place: Path) -> Found:
+def bubblewrap_for(prefix: Sequence[str], place: Path) -> SandboxSearchResult:
     """Bubblewrap, as that user."""
     program = bubblewrap_program()
     if program is None:

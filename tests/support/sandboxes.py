@@ -13,7 +13,7 @@ import pytest
 
 from tiller_daemon.sandbox import launcher as sandbox_launcher
 from tiller_daemon.sandbox.bubblewrap import Bubblewrap
-from tiller_daemon.sandbox.confinement import Confined, Confinement, Found
+from tiller_daemon.sandbox.confinement import CommandSandbox, Confinement, SandboxSearchResult
 from tiller_daemon.sandbox.detect import bubblewrap_program, try_out, try_out_landlock
 from tiller_daemon.sandbox.enclosure import Enclosure
 
@@ -37,7 +37,7 @@ class Place:
             os.chown(self.workspace, NOBODY, NOBODY)
             self.prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
 
-    def confined(self, mechanism: Mechanism) -> Confined:
+    def confined(self, mechanism: Mechanism) -> CommandSandbox:
         """A sandbox in which the workspace can be written; skips the test where there is none."""
         found = (
             try_out_landlock(self._launcher()) if mechanism == "landlock" else self._bubblewrap()
@@ -45,14 +45,14 @@ class Place:
         if found.sandbox is None:
             pytest.skip(found.problem)
         held = Confinement(self.workspace, writable=(self.workspace,))
-        return Confined(found.sandbox, held, Enclosure.SESSION, [])
+        return CommandSandbox(found.sandbox, held, Enclosure.SESSION, [])
 
     def _launcher(self) -> tuple[str, ...]:
         launcher = self.root / "launcher.py"
         shutil.copy(sandbox_launcher.__file__, launcher)
         return (*self.prefix, PYTHON, "-I", "-S", str(launcher))
 
-    def _bubblewrap(self) -> Found:
+    def _bubblewrap(self) -> SandboxSearchResult:
         program = bubblewrap_program()
         if program is None:
             pytest.skip("no bwrap: apt install bubblewrap")

@@ -15,7 +15,7 @@ from tiller_daemon.policy.shell.command_line import parse
 from tiller_daemon.policy.shell.enclosures import judge_line
 from tiller_daemon.policy.shell.programs import purpose_of
 from tiller_daemon.processes.command import run_command
-from tiller_daemon.sandbox.confinement import Found
+from tiller_daemon.sandbox.confinement import SandboxSearchResult
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.known_paths import is_protected
 
@@ -82,7 +82,7 @@ def make_hostile(jail: Jail, lines: Iterable[Line]) -> None:
 class Watch:
     """Runs lines in a jail and compares what there is before and after each."""
 
-    def __init__(self, jail: Jail, found: Found) -> None:
+    def __init__(self, jail: Jail, found: SandboxSearchResult) -> None:
         self._jail, self._found = jail, found
         self._before = jail.state()
 

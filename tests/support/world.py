@@ -23,7 +23,8 @@ from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.models.base import ModelClient, ModelRequest
 from tiller_daemon.models.scripted import Script, ScriptedModel
-from tiller_daemon.sandbox.confinement import Confiner, Found
+from tiller_daemon.sandbox.confinement import SandboxSearchResult
+from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.server import Server
 from tiller_daemon.session.services import (
     ChosenModel,
@@ -74,7 +75,9 @@ HARMLESS = (PLAN, QUESTION, TASK)
 
 NO_MEANS = ServerEnvironment({}, {}, (), lambda: (), Path("/"))
 
-NO_CONFINER = Confiner(lambda: Found(None, "this is a test"), Path("/nonexistent"), {})
+NO_CONFINER = Confiner(
+    lambda: SandboxSearchResult(None, "this is a test"), Path("/nonexistent"), {}
+)
 
 EPOCH = 1_700_000_000.0
 """Unix seconds at which every world begins."""

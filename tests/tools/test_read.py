@@ -115,7 +115,7 @@ async def test_b58_a_fifo_a_device_a_socket_and_a_loop_are_refused_without_a_han
 
 async def test_b58_a_path_that_is_no_path_is_refused(bench):
     for path in ("", "a\0b", "a" * 5000, "\ud800"):
-        with pytest.raises(ToolFailure, match="is no path"):
+        with pytest.raises(ToolFailure, match="is not a path"):
             await bench.call("read", path=path)
 
 

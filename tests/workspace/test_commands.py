@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tiller_daemon.workspace.commands import (
     FILE_BYTES_MAX,
-    Call,
     Command,
+    CommandCall,
     expand,
     find_command,
     list_commands,
@@ -33,9 +33,9 @@ def places(tmp_path):
 @pytest.mark.parametrize(
     ("text", "call"),
     [
-        ("/review", Call("review", "")),
-        ("/review  HEAD~2\nand more ", Call("review", "HEAD~2\nand more")),
-        ("/re-view_2 x", Call("re-view_2", "x")),
+        ("/review", CommandCall("review", "")),
+        ("/review  HEAD~2\nand more ", CommandCall("review", "HEAD~2\nand more")),
+        ("/re-view_2 x", CommandCall("re-view_2", "x")),
         (" /review", None),
         ("//review", None),
         ("/", None),
@@ -128,8 +128,8 @@ def test_b60_a_projects_file_that_leads_out_of_it_is_no_command(places, tmp_path
     (folder / "d.md").mkdir()
     (workspace / "prod.env").write_text("secret")
     (folder / "e.md").symlink_to("../../prod.env")
-    out = f"its file is not read: it leads out of {workspace}"
-    asks = f"its file is not read: reading {workspace}/prod.env needs an approval"
+    out = f"its file was not read: it leads out of {workspace}"
+    asks = f"its file was not read: reading {workspace}/prod.env needs an approval"
     assert list_commands(workspace, config, is_open) == (
         Command("a", problem=out),
         Command("b", problem=out),

@@ -1,25 +1,29 @@
-"""Changes of files, all of a call's or none, also when the daemon is killed in the middle.
+"""Changes of several files: all of them or none, even if the daemon is killed in the middle.
 
-Before anything else a journal says what will be done. New contents are written beside the files,
-what they replace is kept beside them as well; then the new ones take their places. Until that is
-done, whatever happens is taken back from what was kept: by the failing change itself, or when the
-daemon starts again. A file that somebody else has changed by then stays theirs. Nothing that was
-put beside a file is forgotten: a journal stays until all of it is removed.
+A journal is written first. Then the new contents are staged beside the files, and the old files
+get a second name as a backup. Only then are the new files renamed into place. Until that is done,
+any failure is rolled back from the backups, by the call itself or when the daemon starts again. A
+file that something else has changed in the meantime is left alone. The journal stays until every
+temporary file is removed.
 """
 
-import errno
 import os
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
-from tiller_daemon.files.paths import Location, PathProblem, explained, open_parent, printable
+from tiller_daemon.files.journal import read_journal, sync_directory, write_journal
+from tiller_daemon.files.paths import (
+    Location,
+    PathProblem,
+    open_parent,
+    os_errors_explained,
+    printable,
+)
 from tiller_daemon.files.whole_files import (
     fingerprint,
     read_whole_in,
@@ -28,57 +32,58 @@ from tiller_daemon.files.whole_files import (
     writable_state,
     write_new,
 )
-from tiller_daemon.private import make_directory, open_private
+from tiller_daemon.private import make_directory
 
 UNFINISHED: Final = ".journal"
-UNTIDY: Final = ".untidy"
-"""How a journal's name ends: of one whose changes are to be taken back, and of one that only says
-what may lie about."""
+"""The suffix of a journal whose changes must be rolled back."""
 
-UNSYNCED: Final = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
-"""What file systems answer that can't sync a directory, among them some of networks."""
+UNTIDY: Final = ".untidy"
+"""The suffix of a journal that only lists temporary files, which may still be there."""
 
 
 class Change(Struct, frozen=True):
-    """What becomes of one file: `before` are its bytes as they must be, `after` as they will be.
-
-    None stands for no file. A new file gets mode and owner of the file at `like`, if there is one.
-    """
+    """A change of one file; None stands for a missing file."""
 
     location: Location
     before: bytes | None
+    """The content that the file must have now."""
     after: bytes | None
+    """The content that it will have."""
     like: Location | None = None
+    """A new file takes mode and owner from the file here, if there is one."""
 
 
 class _Step(Struct, frozen=True):
-    """A change as the journal has it: paths as bytes, contents as fingerprints.
-
-    `staged` is the name of the new content beside the file, `kept` that of the old one.
-    """
+    """A change as the journal records it."""
 
     path: bytes
+    """Absolute, without links; as bytes, as it need not be text."""
     text: str
+    """The path as messages show it."""
     staged: str
-    kept: str
+    """The name of the new content, in the directory of the file."""
+    backup: str
+    """The second name of the old content, in the same directory."""
     before: str | None
+    """The fingerprint of the old content; None for a missing file."""
     after: str | None
+    """The fingerprint of the new content; None for a missing file."""
 
 
 class _Journal(Struct, frozen=True):
     steps: tuple[_Step, ...]
     made: tuple[bytes, ...]
-    """Directories that are made on the way, upper ones first."""
+    """Directories that are made for new files, parents first."""
 
 
 def change_all(changes: Sequence[Change], journals: Path) -> None:
-    """Make all changes or none; on disk when it returns. `journals` is a directory of the daemon's.
+    """Make all changes or none; they are on disk when this returns.
 
-    Blocks for as long as the disk takes. Raises `PathProblem`; then nothing has changed, or the
-    message says what has.
+    `journals` is a directory of the daemon. Blocks for as long as the disk takes. Raises
+    `PathProblem`; its message says which files have changed all the same, if any.
     """
     journal = _plan(changes)
-    place = _write_journal(journal, journals)
+    path = _write_journal(journal, journals)
     placed: list[_Step] = []
     with _Parents() as parents:
         try:
@@ -86,92 +91,87 @@ def change_all(changes: Sequence[Change], journals: Path) -> None:
             for change, step in zip(changes, journal.steps, strict=True):
                 _stage(change, step, parents)
             for change, step in zip(changes, journal.steps, strict=True):
-                _keep(change, step, parents)
+                _back_up(change, step, parents)
             for step in journal.steps:
+                # Recorded first, as a step may fail after it took effect.
                 placed.append(step)
                 _put_in_place(step, parents)
             parents.sync()
-            untidy = place.with_suffix(UNTIDY)
-            place.rename(untidy)
+            untidy = path.with_suffix(UNTIDY)
+            path.rename(untidy)
         except BaseException as failure:
-            # Where no directory was opened nothing was done, and nothing may be done now.
-            reached = tuple(step for step in journal.steps if parents.hold(_location(step)))
-            is_tidy = _take_back(_Journal(reached, journal.made), parents)
-            left = [step.text for step in placed if not _is_as_before(step, parents)]
-            _close(place, is_tidy=is_tidy)
+            # In a directory that was never opened nothing was done, so nothing is undone there.
+            reached = tuple(step for step in journal.steps if parents.has_opened(_location(step)))
+            is_tidy = _roll_back(_Journal(reached, journal.made), parents)
+            changed = [step.text for step in placed if not _is_as_before(step, parents)]
+            _close_journal(path, is_tidy=is_tidy)
             if isinstance(failure, OSError):
                 failure = PathProblem(f"The change can't be completed: {failure.strerror}.")
             if isinstance(failure, PathProblem):
-                raise PathProblem(f"{failure} {_what_is_left(left)}") from failure
+                raise PathProblem(f"{failure} {_outcome(changed)}") from failure
             raise
-        # From here on it is done; what fails now only leaves something to tidy up at a start.
+        # The change is committed. A later failure only leaves something to remove at the next
+        # start of the daemon.
         if not _is_atomic(journal):
             with suppress(OSError):
-                _sync_directory(journals)
-        _close(untidy, is_tidy=_tidy_up(journal, parents))
+                sync_directory(journals)
+        _close_journal(untidy, is_tidy=_clean_up(journal, parents))
 
 
 def recover_changes(journals: Path) -> list[str]:
-    """Take back what was being changed when the daemon died, and remove what it left.
+    """Roll back what was in progress when the daemon died, and remove temporary files.
 
-    Returns the files that were put back. Blocks. What can't be reached is tried at the next start.
+    Returns the files that were restored. Blocks. What can't be reached is tried again at the next
+    start.
     """
     restored: list[str] = []
-    for place in sorted(journals.glob("*")):
-        journal = _read_journal(place)
+    for path in sorted(journals.glob("*")):
+        journal = read_journal(path, _Journal)
         if journal is None:
-            # It was being written: nothing had been done.
-            place.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
             continue
         with _Parents() as parents:
-            if place.suffix == UNFINISHED:
+            if path.suffix == UNFINISHED:
                 changed = [step for step in journal.steps if not _is_as_before(step, parents)]
-                is_tidy = _take_back(journal, parents)
+                is_tidy = _roll_back(journal, parents)
                 back = (step for step in changed if _is_as_before(step, parents))
                 restored += [os.fsdecode(step.path) for step in back]
             else:
-                is_tidy = _tidy_up(journal, parents)
+                is_tidy = _clean_up(journal, parents)
         if is_tidy:
-            place.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
     return restored
 
 
-class _Parents:
-    """The directories of a change's files, each opened once and held.
+class _Parents(ExitStack):
+    """The directories of the changed files, each opened once and kept open.
 
-    What becomes of their names meanwhile leads nobody elsewhere, and hides nothing from the way
-    back.
+    If such a directory is renamed or replaced by a link, all steps still happen in the one that
+    was opened, rollback included.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._opened: dict[str, int] = {}
-
-    def __enter__(self) -> "_Parents":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
-    ) -> None:
-        for opened in self._opened.values():
-            os.close(opened)
 
     @contextmanager
     def of(self, location: Location) -> Generator[tuple[int, str]]:
-        """Give the directory that a location is in, and the name there, like `opened_parent`."""
+        """Give the directory of a location and its name in there, like `opened_parent`."""
         directory, name = os.path.split(location.path)
-        with explained(location):
+        with os_errors_explained(location):
             if directory not in self._opened:
                 self._opened[directory] = open_parent(location)
+                self.callback(os.close, self._opened[directory])
             yield self._opened[directory], name or "."
 
-    def hold(self, location: Location) -> bool:
-        """Whether the directory that a location is in was opened."""
+    def has_opened(self, location: Location) -> bool:
+        """Whether the directory of a location was opened."""
         return os.path.split(location.path)[0] in self._opened
 
     def sync(self) -> None:
-        """Bring the names in all of them to the disk."""
+        """Bring the names in all opened directories to disk."""
         for opened in self._opened.values():
-            _sync_directory(".", opened)
+            sync_directory(".", opened)
 
 
 def _plan(changes: Iterable[Change]) -> _Journal:
@@ -180,6 +180,7 @@ def _plan(changes: Iterable[Change]) -> _Journal:
     for change in changes:
         path = change.location.path
         if change.after is not None:
+            # Parents first, so that they can be created in this order and removed in reverse.
             missing = takewhile(lambda above: not os.path.lexists(above), path.parents)
             made.update(dict.fromkeys(os.fsencode(above) for above in reversed([*missing])))
         steps.append(
@@ -187,7 +188,7 @@ def _plan(changes: Iterable[Change]) -> _Journal:
                 path=os.fsencode(path),
                 text=change.location.text,
                 staged=temporary_name(),
-                kept=temporary_name(),
+                backup=temporary_name(),
                 before=None if change.before is None else fingerprint(change.before),
                 after=None if change.after is None else fingerprint(change.after),
             )
@@ -196,38 +197,25 @@ def _plan(changes: Iterable[Change]) -> _Journal:
 
 
 def _is_atomic(journal: _Journal) -> bool:
-    """Whether one system call does it all, so that there is no half of it to be taken back."""
+    """Whether a single system call makes the change, so that there is nothing to roll back."""
     return len(journal.steps) == 1
 
 
 def _write_journal(journal: _Journal, journals: Path) -> Path:
-    """Write a journal; one of more than one step is on disk then."""
-    place = journals / f"change{temporary_name()}{UNTIDY if _is_atomic(journal) else UNFINISHED}"
+    is_atomic = _is_atomic(journal)
+    path = journals / f"change{temporary_name()}{UNTIDY if is_atomic else UNFINISHED}"
     try:
         make_directory(journals)
-        content = msgspec.json.encode(journal)
-        # Without power a journal of one step may get lost, and at the worst a name is left then.
-        with open(place, "xb", opener=open_private) as stream:
-            stream.write(content)
-            if not _is_atomic(journal):
-                stream.flush()
-                os.fsync(stream.fileno())
-        if not _is_atomic(journal):
-            _sync_directory(journals)
+        # An atomic change does not wait for its journal: at worst a power failure loses it, and a
+        # temporary file stays behind.
+        write_journal(path, journal, durable=not is_atomic)
     except OSError as error:
         with suppress(OSError):
-            place.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
         raise PathProblem(
             f"No file was changed: the journal of the change can't be written: {error.strerror}."
         ) from error
-    return place
-
-
-def _read_journal(place: Path) -> _Journal | None:
-    try:
-        return msgspec.json.decode(place.read_bytes(), type=_Journal)
-    except (OSError, msgspec.MsgspecError):
-        return None
+    return path
 
 
 def _make_directories(journal: _Journal, parents: _Parents) -> None:
@@ -246,22 +234,22 @@ def _stage(change: Change, step: _Step, parents: _Parents) -> None:
             write_new(parent, step.staged, change.after, like)
 
 
-def _keep(change: Change, step: _Step, parents: _Parents) -> None:
-    """Give the old content a second name, and see that it is what it is taken for."""
+def _back_up(change: Change, step: _Step, parents: _Parents) -> None:
+    """Give the old content a second name, and check that it is the expected content."""
     with parents.of(change.location) as (parent, name):
         if change.before is not None:
             try:
                 os.link(
-                    name, step.kept, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False
+                    name, step.backup, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False
                 )
             except FileNotFoundError:
-                raise PathProblem(_changed(change.location)) from None
+                raise PathProblem(_has_changed(change.location)) from None
             except OSError:
-                # Not every file system has links, and not every file may get one.
+                # Some file systems have no hard links, and some files may not get one.
                 like = os.stat(name, dir_fd=parent, follow_symlinks=False)
-                write_new(parent, step.kept, change.before, like)
+                write_new(parent, step.backup, change.before, like)
         if _content(change.location, parents) != change.before:
-            raise PathProblem(_changed(change.location))
+            raise PathProblem(_has_changed(change.location))
 
 
 def _put_in_place(step: _Step, parents: _Parents) -> None:
@@ -272,12 +260,15 @@ def _put_in_place(step: _Step, parents: _Parents) -> None:
             os.rename(step.staged, name, src_dir_fd=parent, dst_dir_fd=parent)
 
 
-def _take_back(journal: _Journal, parents: _Parents) -> bool:
-    """Restore what was kept and tidy up; may be done twice, goes on after a failure."""
+def _roll_back(journal: _Journal, parents: _Parents) -> bool:
+    """Restore the backups and clean up; returns whether no temporary file is left.
+
+    Idempotent. A failure in one file does not keep the others from being restored.
+    """
     for step in reversed(journal.steps):
         with suppress(PathProblem):
             _restore(step, parents)
-    return _tidy_up(journal, parents)
+    return _clean_up(journal, parents)
 
 
 def _restore(step: _Step, parents: _Parents) -> None:
@@ -286,10 +277,11 @@ def _restore(step: _Step, parents: _Parents) -> None:
         return
     with parents.of(_location(step)) as (parent, name):
         if step.before is None:
-            if now is not None and _content(_beside(step, step.staged), parents) is None:
+            # While the staged file is still there, the file in its place is not ours.
+            if now is not None and _content(_location(step, step.staged), parents) is None:
                 os.unlink(name, dir_fd=parent)
-        elif _fingerprint_of(_beside(step, step.kept), parents) == step.before:
-            os.rename(step.kept, name, src_dir_fd=parent, dst_dir_fd=parent)
+        elif _fingerprint_of(_location(step, step.backup), parents) == step.before:
+            os.rename(step.backup, name, src_dir_fd=parent, dst_dir_fd=parent)
 
 
 def _is_as_before(step: _Step, parents: _Parents) -> bool:
@@ -298,14 +290,14 @@ def _is_as_before(step: _Step, parents: _Parents) -> bool:
     return False
 
 
-def _tidy_up(journal: _Journal, parents: _Parents) -> bool:
-    """Remove what lies beside the files and directories that were made for nothing.
+def _clean_up(journal: _Journal, parents: _Parents) -> bool:
+    """Remove temporary files and directories that stayed empty.
 
-    Returns whether nothing can lie there any more.
+    Returns whether no temporary file is left.
     """
     is_gone = True
     for step in journal.steps:
-        for name in (step.staged, step.kept):
+        for name in (step.staged, step.backup):
             try:
                 with parents.of(_location(step)) as (parent, _):
                     os.unlink(name, dir_fd=parent)
@@ -317,22 +309,19 @@ def _tidy_up(journal: _Journal, parents: _Parents) -> bool:
     return is_gone
 
 
-def _close(place: Path, *, is_tidy: bool) -> None:
-    """Remove a journal; one that is still needed for tidying up takes nothing back any more."""
-    # By the next start the files may have changed again.
+def _close_journal(path: Path, *, is_tidy: bool) -> None:
+    """Remove a journal, or keep it only for cleaning up."""
+    # It must not roll anything back later: by then the files may have changed again.
     with suppress(OSError):
         if is_tidy:
-            place.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
         else:
-            place.rename(place.with_suffix(UNTIDY))
+            path.rename(path.with_suffix(UNTIDY))
 
 
-def _location(step: _Step) -> Location:
-    return Location(Path(os.fsdecode(step.path)), inside=False, text=step.text)
-
-
-def _beside(step: _Step, name: str) -> Location:
-    return Location(Path(os.fsdecode(step.path)).with_name(name), inside=False, text=step.text)
+def _location(step: _Step, beside: str = "") -> Location:
+    path = Path(os.fsdecode(step.path))
+    return Location(path.with_name(beside) if beside else path, inside=False, text=step.text)
 
 
 def _made_at(made: bytes) -> Location:
@@ -352,24 +341,11 @@ def _fingerprint_of(location: Location, parents: _Parents) -> str | None:
     return None if content is None else fingerprint(content)
 
 
-def _sync_directory(directory: Path | str, parent: int | None = None) -> None:
-    # One that may not be listed can't be opened so; then its names reach the disk by themselves.
-    with suppress(PermissionError):
-        opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
-        try:
-            os.fsync(opened)
-        except OSError as error:
-            if error.errno not in UNSYNCED:
-                raise
-        finally:
-            os.close(opened)
-
-
-def _changed(location: Location) -> str:
+def _has_changed(location: Location) -> str:
     return f"{location.text} has changed since it was last read. Read it again, then repeat this."
 
 
-def _what_is_left(left: Sequence[str]) -> str:
-    if not left:
+def _outcome(changed: Sequence[str]) -> str:
+    if not changed:
         return "No file was changed."
-    return f"What was done could not be taken back in {', '.join(left)}. Read it again."
+    return f"The change could not be undone in {', '.join(changed)}. Read it again."

@@ -1,7 +1,8 @@
-"""Paths that a model names: where they really lead, and opening what is there without a hang.
+"""Paths that a model names: resolving them, and opening files without ever hanging.
 
-Every link is followed before a path is judged, and none after it: who puts a link in the place of
-a directory meanwhile leads nobody out. Reading and replacing whole files is in `whole_files`.
+All links are resolved before a path is judged, and none are followed afterwards. So replacing a
+directory by a link in between leads nowhere else. Reading and replacing whole files is in
+`whole_files`.
 """
 
 import errno
@@ -13,24 +14,26 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 PATH_BYTES_MAX: Final = 4096
-"""The longest path Linux takes (`PATH_MAX`); a longer one is refused before the disk is asked."""
+"""The longest path that Linux takes (`PATH_MAX`); longer ones are refused without asking the
+disk."""
 
 _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""How a directory is opened whose names are read."""
+"""The flags for opening a directory whose names are read."""
 
 DIRECTORY: Final = _LISTED | getattr(os, "O_PATH", os.O_RDONLY)
-"""How a directory on the way is opened; `O_PATH` needs no right to list it."""
+"""The flags for opening a directory on the way to a file; `O_PATH` needs no permission to list
+it."""
 
 
 class PathProblem(Exception):
-    """A path that can't be used as asked; the message is a sentence for the model."""
+    """A path that can't be used as requested; the message is a sentence for the model."""
 
 
 class Location(NamedTuple):
-    """Where a path leads: absolute, every link followed.
+    """A resolved path: absolute, without links.
 
-    `text` is what rules are matched against and people are shown: relative to the workspace with
-    `/` between names (`.` for the workspace itself), or absolute when `inside` is False.
+    `text` is what rules match and people see: relative to the workspace, with `/` between names
+    (`.` for the workspace itself), or absolute if `inside` is False.
     """
 
     path: Path
@@ -39,47 +42,47 @@ class Location(NamedTuple):
 
 
 def locate(workspace: Path, path: str) -> Location:
-    """Follow `path`, relative to `workspace` or absolute, to where it leads.
+    """Resolve `path`, which is absolute or relative to `workspace`.
 
-    Nothing has to be there. Raises `PathProblem` for text that can't be a path.
+    The file need not exist. Raises `PathProblem` for text that can't be a path.
     """
     if not _is_path(path):
         shown = path[:100].encode(errors="replace").decode()
         raise PathProblem(
-            f"{shown!r} is no path: a path has 1 to {PATH_BYTES_MAX} bytes and no NUL."
+            f"{shown!r} is not a path: a path has 1 to {PATH_BYTES_MAX} bytes and no NUL."
         )
-    # Text, not `Path`s: two calls of this are a third of what a short read costs.
+    # Strings instead of `Path`s: two calls of this take a third of the time of a short read.
     try:
         root = os.path.realpath(workspace)
-        found = os.path.realpath(os.path.join(root, path))  # noqa: PTH118
+        resolved = os.path.realpath(os.path.join(root, path))  # noqa: PTH118
     except OSError:
-        # A link that is none any more when it is looked at.
-        raise PathProblem(f"{path} changed while it was followed. Try again.") from None
+        # A link was replaced while it was read.
+        raise PathProblem(f"{path} changed while it was being resolved. Try again.") from None
     above = root.rstrip("/") + "/"
-    inside = found == root or found.startswith(above)
-    shown = found[len(above) :] or "." if inside else found
-    return Location(Path(found), inside, printable(shown))
+    inside = resolved == root or resolved.startswith(above)
+    shown = resolved[len(above) :] or "." if inside else resolved
+    return Location(Path(resolved), inside, printable(shown))
 
 
 def text_of(workspace: Path, path: Path) -> str:
-    """Return the `Location.text` of a path; both are absolute, with links followed."""
+    """Return the `Location.text` of a path; both paths are absolute, without links."""
     if path.is_relative_to(workspace):
         return printable(path.relative_to(workspace))
     return printable(path)
 
 
 def printable(path: Path | str) -> str:
-    """Return a path as text that can be stored and sent, whatever bytes its name has."""
+    """Return a path as valid text, whatever bytes its name has."""
     return os.fsencode(path).decode(errors="replace")
 
 
 @contextmanager
 def opened_parent(location: Location, *, make: bool = False) -> Generator[tuple[int, str]]:
-    """Give a descriptor of the directory that a location is in, and the name of it there.
+    """Give a descriptor of the directory of a location, and its name in there.
 
-    With `make` missing directories are made. Failures of the block, too, become `PathProblem`.
+    With `make`, missing directories are created. Errors of the block, too, become `PathProblem`.
     """
-    with explained(location):
+    with os_errors_explained(location):
         opened = open_parent(location, make=make)
         try:
             yield opened, location.path.name or "."
@@ -88,9 +91,9 @@ def opened_parent(location: Location, *, make: bool = False) -> Generator[tuple[
 
 
 def open_parent(location: Location, *, make: bool = False) -> int:
-    """Open the directory that a location is in and return its descriptor; the caller closes it.
+    """Open the directory of a location and return its descriptor, which the caller closes.
 
-    The way is gone step by step and follows no link: `locate` has followed those that there were.
+    Opens one component after the other and follows no link, as `locate` has resolved them all.
     Raises `PathProblem` and `OSError`.
     """
     opened = os.open("/", DIRECTORY)
@@ -105,10 +108,10 @@ def open_parent(location: Location, *, make: bool = False) -> int:
 
 @contextmanager
 def opened_directory(location: Location, *, listed: bool = False) -> Generator[int]:
-    """Give a descriptor of a directory, by which it stays this one whatever takes its place.
+    """Give a descriptor of a directory, which stays the same one even if its path is replaced.
 
-    Without `listed` it is only a place to begin from. Failures of the block, too, become
-    `PathProblem`.
+    Without `listed` it only serves as a starting point for other paths. Errors of the block, too,
+    become `PathProblem`.
     """
     with opened_parent(location) as (parent, name):
         opened = os.open(name, _LISTED if listed else DIRECTORY, dir_fd=parent)
@@ -119,7 +122,7 @@ def opened_directory(location: Location, *, listed: bool = False) -> Generator[i
 
 
 def open_regular(location: Location) -> int:
-    """Open a regular file for reading and return its descriptor; the caller closes it.
+    """Open a regular file for reading and return its descriptor, which the caller closes.
 
     Raises `PathProblem`.
     """
@@ -128,15 +131,15 @@ def open_regular(location: Location) -> int:
 
 
 def open_regular_in(parent: int, name: str, location: Location) -> int:
-    """Open a regular file in a directory that is open; raises `PathProblem` and `OSError`.
+    """Open a regular file in an open directory; raises `PathProblem` and `OSError`.
 
-    Nothing else is opened: a FIFO would hang and a device may act.
+    Nothing else is opened: a FIFO would block, and opening a device may have effects.
     """
-    must_be_regular(os.stat(name, dir_fd=parent, follow_symlinks=False), location)
+    require_regular(os.stat(name, dir_fd=parent, follow_symlinks=False), location)
     how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     opened = os.open(name, how, dir_fd=parent)
     try:
-        must_be_regular(os.fstat(opened), location)
+        require_regular(os.fstat(opened), location)
     except PathProblem:
         os.close(opened)
         raise
@@ -144,19 +147,19 @@ def open_regular_in(parent: int, name: str, location: Location) -> int:
 
 
 @contextmanager
-def explained(location: Location) -> Generator[None]:
-    """Make a `PathProblem` of what the system refuses in the block."""
+def os_errors_explained(location: Location) -> Generator[None]:
+    """Turn each `OSError` of the block into a `PathProblem`."""
     try:
         yield
     except OSError as error:
         raise explain(error, location) from error
 
 
-def must_be_regular(found: os.stat_result, location: Location) -> None:
-    """Raise `PathProblem` unless `found`, the state of what is there, is that of a plain file."""
-    if stat.S_ISREG(found.st_mode):
+def require_regular(state: os.stat_result, location: Location) -> None:
+    """Raise `PathProblem` unless `state` is that of a regular file."""
+    if stat.S_ISREG(state.st_mode):
         return
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(state.st_mode):
         raise explain(IsADirectoryError(), location)
     kinds = {
         stat.S_IFIFO: "a FIFO",
@@ -165,24 +168,24 @@ def must_be_regular(found: os.stat_result, location: Location) -> None:
         stat.S_IFSOCK: "a socket",
         stat.S_IFLNK: "a link that leads nowhere (a loop)",
     }
-    kind = kinds.get(stat.S_IFMT(found.st_mode), "no file")
+    kind = kinds.get(stat.S_IFMT(state.st_mode), "something else")
     raise PathProblem(f"{location.text} is {kind}, not a regular file; it can't be read or edited.")
 
 
 def explain(error: OSError, location: Location) -> PathProblem:
-    """Return a failed access as a sentence that names the path."""
+    """Return an error as a sentence that names the path."""
     match error:
         case FileNotFoundError():
-            said = "does not exist"
+            reason = "does not exist"
         case NotADirectoryError() | FileExistsError():
-            said = "does not exist: a part of its path is a file, not a directory"
+            reason = "does not exist: a part of its path is a file, not a directory"
         case IsADirectoryError():
-            said = "is a directory, not a file; use `ls` to see what is in it"
+            reason = "is a directory, not a file; use `ls` to see what is in it"
         case PermissionError():
-            said = "can't be accessed: permission denied"
+            reason = "can't be accessed: permission denied"
         case _:
-            said = f"can't be accessed: {error.strerror or error}"
-    return PathProblem(f"{location.text} {said}.")
+            reason = f"can't be accessed: {error.strerror or error}"
+    return PathProblem(f"{location.text} {reason}.")
 
 
 def _open_below(parent: int, name: str, location: Location, *, make: bool) -> int:
@@ -200,8 +203,8 @@ def _open_below(parent: int, name: str, location: Location, *, make: bool) -> in
         if not stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
             raise NotADirectoryError from error
         raise PathProblem(
-            f"{location.text} was left alone: {name} on its way has become a link meanwhile. "
-            "Look where it leads, then try again."
+            f"{location.text} was not touched: {name} in its path has been replaced by a link. "
+            "Check where it leads, then try again."
         ) from error
 
 

@@ -1,6 +1,6 @@
-"""PNG files as chunks: whether one is whole, and what of it is needed to be shown.
+"""PNG files as chunks: whether a file is complete, and which chunks are needed to show it.
 
-Pure. Pictures are decoded in `images`; here only what stands around them is looked at.
+Pure. `images` decodes the pixels; here only the chunks around them are examined.
 """
 
 import zlib
@@ -11,10 +11,10 @@ SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
 
 _END: Final = b"IEND"
 _PIXELS: Final = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", _END)
-"""What makes the picture. All else are profiles, texts, times and further frames."""
+"""The chunks that make up the picture. The others are profiles, texts, times and further frames."""
 
 _AROUND_BYTES: Final = 12
-"""Of a chunk: its length, its kind, and behind its data the checksum of both."""
+"""The overhead of a chunk: its length, its type, and the checksum behind its data."""
 
 
 class _Chunk(NamedTuple):
@@ -24,7 +24,7 @@ class _Chunk(NamedTuple):
 
 
 def is_whole(data: bytes) -> bool:
-    """Whether a PNG has all its chunks, each with the right checksum, and nothing behind them."""
+    """Whether a PNG is complete: all chunks, correct checksums, and nothing after the last one."""
     chunks = list(_chunks(data))
     size_bytes = len(SIGNATURE) + sum(len(chunk.whole) for chunk in chunks)
     ended = bool(chunks) and chunks[-1].kind == _END
@@ -32,16 +32,16 @@ def is_whole(data: bytes) -> bool:
 
 
 def only_pixels(data: bytes) -> bytes:
-    """Return a PNG without all that its picture can be shown without.
+    """Return a PNG with only the chunks that are needed to show it.
 
-    What is broken in the picture stays so; transparency that is broken is dropped as viewers do.
+    Broken pixel data stays broken. A broken transparency chunk is dropped, as viewers do.
     """
-    kept = (
+    needed = (
         chunk.whole
         for chunk in _chunks(data)
         if chunk.kind in _PIXELS and (chunk.is_right or chunk.kind != b"tRNS")
     )
-    return SIGNATURE + b"".join(kept)
+    return SIGNATURE + b"".join(needed)
 
 
 def _chunks(data: bytes) -> Iterator[_Chunk]:

@@ -1,6 +1,6 @@
-"""Whole files: reading them with a bound, writing new ones.
+"""Whole files: reading them up to a limit, writing new ones.
 
-How a new one takes the place of an old one is in `changes`, where a path leads in `paths`.
+How a new file replaces an old one is in `changes`, how a path is resolved in `paths`.
 """
 
 import hashlib
@@ -13,19 +13,20 @@ from typing import Final
 from tiller_daemon.files.paths import (
     Location,
     PathProblem,
-    must_be_regular,
     open_regular_in,
     opened_parent,
+    require_regular,
 )
 
 EDITABLE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""The largest file that is compared, edited and shown as a diff; larger ones are for commands."""
+"""The largest file that is compared, edited and shown as a diff; larger ones are left to
+commands."""
 
 SMALL_BYTES: Final = 64 * 1024
-"""Up to here a file is read on the loop: some 20 us, where a thread would cost 100."""
+"""Up to this size a file is read on the event loop: some 20 us, where a thread costs 100 us."""
 
 TEMPORARY: Final = ".tiller-"
-"""How the names of files begin that are about to take another one's place."""
+"""The prefix of temporary files that are about to replace others."""
 
 _READ_BYTES: Final = 1024 * 1024
 
@@ -36,13 +37,13 @@ def fingerprint(data: bytes) -> str:
 
 
 def size_of(location: Location) -> int | None:
-    """Return the size of what is there in bytes; None when nothing is. Raises `PathProblem`."""
-    found = state_of(location)
-    return found and found.st_size
+    """Return the size of a file in bytes; None if it does not exist. Raises `PathProblem`."""
+    state = state_of(location)
+    return state and state.st_size
 
 
 def state_of(location: Location) -> os.stat_result | None:
-    """Return the state of what is there; None when nothing is. Raises `PathProblem`."""
+    """Return the state of a file; None if it does not exist. Raises `PathProblem`."""
     try:
         with opened_parent(location) as (parent, name):
             return os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -62,10 +63,11 @@ def read_whole(location: Location) -> bytes:
 
 
 def read_whole_in(parent: int, name: str, location: Location) -> bytes:
-    """Return the bytes of one in a directory that is open; raises `PathProblem` and `OSError`."""
+    """Return the bytes of a file in an open directory; raises `PathProblem` and `OSError`."""
     opened = open_regular_in(parent, name, location)
     try:
         pieces: list[bytes] = []
+        # One byte more than allowed shows that the file is too large.
         left = EDITABLE_BYTES_MAX + 1
         while left > 0 and (piece := os.read(opened, min(left, _READ_BYTES))):
             pieces.append(piece)
@@ -81,12 +83,12 @@ def read_whole_in(parent: int, name: str, location: Location) -> bytes:
 
 
 def temporary_name() -> str:
-    """Return a name, beside a file, for what is to take its place."""
+    """Return a random name for a temporary file."""
     return f"{TEMPORARY}{secrets.token_hex(8)}"
 
 
 def writable_state(parent: int, name: str, location: Location) -> os.stat_result | None:
-    """Return the state of a plain file that may be changed; None when nothing is there.
+    """Return the state of a regular file that may be changed; None if it does not exist.
 
     Raises `PathProblem` for anything else, and `OSError`.
     """
@@ -94,26 +96,29 @@ def writable_state(parent: int, name: str, location: Location) -> os.stat_result
         before = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    must_be_regular(before, location)
+    require_regular(before, location)
     if not os.access(name, os.W_OK, dir_fd=parent):
-        raise PathProblem(f"{location.text} is read-only; its mode forbids to change it.")
+        raise PathProblem(f"{location.text} is read-only: its mode does not allow changes.")
     return before
 
 
 def write_new(parent: int, name: str, data: bytes, like: os.stat_result | None) -> None:
-    """Write a file that is not there yet, with mode and owner of `like`, and have it on disk.
+    """Create a file with mode and owner of `like`, and bring its content to disk.
 
-    Raises `OSError`.
+    Raises `OSError`, also if the file exists.
     """
     how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     opened = os.open(name, how, 0o666, dir_fd=parent)
     try:
         if like is not None:
+            # Only root may give a file away. The mode comes second, as a new owner clears its
+            # setuid bits.
             with suppress(PermissionError):
                 os.fchown(opened, like.st_uid, like.st_gid)
             os.fchmod(opened, stat.S_IMODE(like.st_mode))
         rest = memoryview(data)
         while rest:
+            # A write may be partial.
             rest = rest[os.write(opened, rest) :]
         os.fsync(opened)
     finally:

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from tiller_daemon.config import Hook
 from tiller_daemon.processes.command import CommandProblem
-from tiller_daemon.processes.server_process import Service
-from tiller_daemon.sandbox.confinement import Confined, Enclosed, NotConfined
+from tiller_daemon.processes.server_process import ServerProcess
+from tiller_daemon.sandbox.confinement import CommandSandbox, NotConfined, WrappedCommand
 
 OUTPUT_BYTES_MAX: Final = 32 * 1024
 """How much of what a hook says is used; a model would not read more of it."""
@@ -56,25 +56,25 @@ async def run_hook(
     told: bytes,
     directory: Path,
     variables: Mapping[str, str],
-    confined: Confined | None = None,
+    confined: CommandSandbox | None = None,
 ) -> Said:
     """Run a hook to its end, with `confined` in that sandbox; raises `HookProblem`.
 
     Cancelled, nothing of it is left alive.
     """
     command = hook.command
-    enclosed = Enclosed(("/bin/sh", "-c", command) if isinstance(command, str) else command)
+    enclosed = WrappedCommand(("/bin/sh", "-c", command) if isinstance(command, str) else command)
     with ExitStack() as stack:
         try:
             if confined:
-                enclosed = stack.enter_context(confined.around(enclosed.arguments))
-            service = Service(enclosed.arguments, directory, variables, enclosed.descriptors)
+                enclosed = stack.enter_context(confined.wrap(enclosed.arguments))
+            service = ServerProcess(enclosed.arguments, directory, variables, enclosed.descriptors)
         except (CommandProblem, NotConfined) as problem:
             raise HookProblem(str(problem).rstrip(".")) from problem
         return await _run(service, hook, told)
 
 
-async def _run(service: Service, hook: Hook, told: bytes) -> Said:
+async def _run(service: ServerProcess, hook: Hook, told: bytes) -> Said:
     out, err = bytearray(), bytearray()
     try:
         async with trio.open_nursery() as nursery:
@@ -86,7 +86,7 @@ async def _run(service: Service, hook: Hook, told: bytes) -> Said:
             reading.deadline = trio.current_time() + SETTLE_S
     finally:
         status = service.status()
-        await service.end(leave_s=0, grace_s=END_GRACE_S)
+        await service.end(exit_wait_s=0, grace_s=END_GRACE_S)
     if limit.cancelled_caught:
         raise HookProblem(f"it was stopped after its time limit of {hook.timeout_s:g} s")
     return _understood(status, bytes(out), bytes(err))
@@ -100,7 +100,7 @@ def name_of(hook: Hook) -> str:
     return line if len(line) <= NAME_CHARS_MAX else line[: NAME_CHARS_MAX - 1] + "…"
 
 
-async def _tell(service: Service, told: bytes) -> None:
+async def _tell(service: ServerProcess, told: bytes) -> None:
     try:
         await service.stdin.send_all(told)
         await service.stdin.aclose()
@@ -109,7 +109,7 @@ async def _tell(service: Service, told: bytes) -> None:
 
 
 async def _read_both(
-    service: Service, out: bytearray, err: bytearray, scope: trio.CancelScope
+    service: ServerProcess, out: bytearray, err: bytearray, scope: trio.CancelScope
 ) -> None:
     with scope:
         async with trio.open_nursery() as nursery:

@@ -22,7 +22,7 @@ from tiller_daemon.lsp.messages import (
     decode,
     encode,
 )
-from tiller_daemon.processes.server_process import Service
+from tiller_daemon.processes.server_process import ServerProcess
 
 log = structlog.get_logger()
 
@@ -69,7 +69,7 @@ class _Pending:
 class Connection:
     """A server's pipes as messages. `run` is its task, and ends when the connection does."""
 
-    def __init__(self, name: str, service: Service, answers: Mapping[str, Answer]) -> None:
+    def __init__(self, name: str, service: ServerProcess, answers: Mapping[str, Answer]) -> None:
         self._name = name
         self._service = service
         self._answers = answers

@@ -30,7 +30,7 @@ from tiller_daemon.lsp.messages import (
 )
 from tiller_daemon.lsp.recipes import Found
 from tiller_daemon.processes.command import CommandProblem
-from tiller_daemon.processes.server_process import Service
+from tiller_daemon.processes.server_process import ServerProcess
 
 log = structlog.get_logger()
 
@@ -137,7 +137,7 @@ class Server:
     async def _serve(self) -> None:
         recipe = self.found.recipe
         command = (self.found.program, *recipe.command[1:])
-        service = Service(command, self._directory, self._variables)
+        service = ServerProcess(command, self._directory, self._variables)
         connection = Connection(self.name, service, self._answers())
         try:
             async with trio.open_nursery() as nursery:

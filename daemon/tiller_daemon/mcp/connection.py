@@ -26,7 +26,7 @@ from tiller_daemon.mcp.http import HttpLine, HttpProblem
 from tiller_daemon.mcp.pipes import Pipes
 from tiller_daemon.mcp.results import make_result
 from tiller_daemon.processes.command import CommandProblem
-from tiller_daemon.processes.server_process import Service
+from tiller_daemon.processes.server_process import ServerProcess
 from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
 from tiller_daemon.turn.output_schema import schema_problem
 
@@ -262,7 +262,9 @@ async def _hold_process(owner: Owner, era: Era) -> _End:
     settings, environment = owner.settings, owner.environment
     try:
         variables = environment.variables(settings)
-        service = Service(settings.command or (), directory_of(settings, environment), variables)
+        service = ServerProcess(
+            settings.command or (), directory_of(settings, environment), variables
+        )
     except (NotForServers, CommandProblem) as problem:
         return _End(str(problem).rstrip("."))
     pipes = Pipes(owner.name, service, environment.secrets(settings))

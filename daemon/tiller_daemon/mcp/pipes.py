@@ -17,7 +17,7 @@ import trio
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from tiller_daemon.processes.server_process import Service
+from tiller_daemon.processes.server_process import ServerProcess
 from tiller_daemon.redaction.stream import Redaction
 
 log = structlog.get_logger()
@@ -49,7 +49,7 @@ class Pipes:
     comes from it any more.
     """
 
-    def __init__(self, server: str, service: Service, secrets: Iterable[str]) -> None:
+    def __init__(self, server: str, service: ServerProcess, secrets: Iterable[str]) -> None:
         self.ended: Final = trio.Event()
         self.last_words = ""
         self._server = server

@@ -1,1 +1,1 @@
-"""Child processes: starting them, collecting their output, ending all that they started."""
+"""Child processes: starting them, collecting their output, ending everything they started."""

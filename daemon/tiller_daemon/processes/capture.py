@@ -1,6 +1,6 @@
-"""Keeping a command's output: a head and a tail in memory, the whole in a spill file.
+"""Capturing a command's output: head and tail in memory, all of it in a spill file.
 
-The one place that makes text of a program's bytes. What of it the model sees is cut in
+This is the only place that decodes the output of programs. How much the model sees is decided in
 `tools.output`.
 """
 
@@ -13,37 +13,39 @@ import trio
 
 from tiller_daemon.private import make_directory, open_private
 
-KEPT_BYTES: Final = 50 * 1024
-"""How much of the beginning and of the end is held in memory: as much as a model is shown."""
+END_BYTES: Final = 50 * 1024
+"""How much of each end of the output is in memory: as much as a model is shown of the whole."""
 
 SPILL_BYTES_MAX: Final = 64 * 1024 * 1024
-"""The largest spill file; of what a command prints beyond that, only the end is kept."""
+"""The largest spill file. Beyond it only the tail is kept."""
 
 LIVE_BYTES_MAX: Final = 1024 * 1024
-"""How much is text while the command runs: four times what a turn shows of one call."""
+"""How much is decoded while the command runs: four times what a turn shows of one call."""
 
 _CHARACTER_BYTES_MAX: Final = 4
 
 
-class Captured(NamedTuple):
-    """What a command printed: all of it in `head`, or its beginning and its end.
-
-    `lines` and `size_bytes` count the whole. `where` says where the whole is, or why it is not
-    kept; empty when nothing was written to the spill file.
-    """
+class CapturedOutput(NamedTuple):
+    """The output of a command."""
 
     head: str
+    """All of the output, or its beginning if it does not fit into memory."""
     tail: str
+    """The end of the output; empty if `head` is all of it."""
     lines: int
+    """The number of lines of the whole output."""
     size_bytes: int
+    """The size of the whole output."""
     where: str
+    """A clause: where the whole is, or why it was not written; empty without a spill file."""
 
 
 class Capture:
-    """Takes output piece by piece, in bounded memory; close it when the command has ended."""
+    """Collects output piece by piece in bounded memory; `close` it after the command."""
 
     def __init__(self, spill_path: Path) -> None:
         self._path: Final = spill_path
+        # Incremental, because a piece may end in the middle of a character.
         self._live: Final = codecs.getincrementaldecoder("utf-8")("replace")
         self._head = bytearray()
         self._tail = bytearray()
@@ -54,58 +56,58 @@ class Capture:
         self._problem = ""
 
     async def add(self, piece: bytes) -> str:
-        """Keep the next piece; return its text, to be seen while the call runs.
+        """Add a piece of output; returns its text, to be shown while the command runs.
 
-        There is none beyond `LIVE_BYTES_MAX`: to make text of a flood takes longer than to keep it.
-        The first piece that does not fit into memory opens the spill file. A file that can't be
-        written (disk full) is told in `Captured.where`; the command goes on.
+        Beyond `LIVE_BYTES_MAX` the text is empty, because decoding a flood takes longer than
+        storing it. The first piece that does not fit into memory opens the spill file. If the file
+        can't be written (disk full), `CapturedOutput.where` says so, and the command goes on.
         """
-        room_bytes = LIVE_BYTES_MAX - self._size_bytes
-        shown = self._live.decode(piece[:room_bytes]) if room_bytes > 0 else ""
+        left_bytes = LIVE_BYTES_MAX - self._size_bytes
+        shown = self._live.decode(piece[:left_bytes]) if left_bytes > 0 else ""
         self._lines += piece.count(b"\n")
         before_bytes = self._size_bytes
         self._size_bytes += len(piece)
-        if self._size_bytes > KEPT_BYTES and self._spilled_bytes < SPILL_BYTES_MAX:
-            opening = bytes(self._head) if before_bytes <= KEPT_BYTES else b""
+        if self._size_bytes > END_BYTES and self._spilled_bytes < SPILL_BYTES_MAX:
+            opening = bytes(self._head) if before_bytes <= END_BYTES else b""
             await trio.to_thread.run_sync(self._write, opening + piece)
-        room = KEPT_BYTES - len(self._head)
-        self._head += piece[:room]
-        self._tail += piece[room:]
-        del self._tail[:-KEPT_BYTES]
+        into_head = END_BYTES - len(self._head)
+        self._head += piece[:into_head]
+        self._tail += piece[into_head:]
+        del self._tail[:-END_BYTES]
         return shown
 
     async def spill(self) -> None:
-        """Write the whole to the spill file though it fits into memory; call after the end."""
-        if self._size_bytes <= KEPT_BYTES:
+        """Write a spill file even if the output fits into memory; call after the end."""
+        if self._size_bytes <= END_BYTES:
             await trio.to_thread.run_sync(self._write, bytes(self._head))
 
     def close(self) -> None:
-        """Close the spill file, if there is one."""
+        """Close the spill file if there is one."""
         if self._spill is not None:
             os.close(self._spill)
             self._spill = None
 
-    def result(self) -> Captured:
-        """Return what there is now; bytes that are no UTF-8 come as replacement characters."""
+    def result(self) -> CapturedOutput:
+        """Return the output so far; invalid UTF-8 is replaced."""
         kept_bytes = len(self._head) + len(self._tail)
         if kept_bytes == self._size_bytes:
             head, tail = (self._head + self._tail).decode(errors="replace"), ""
         else:
             head, tail = _decode_beginning(self._head), _decode_end(self._tail)
-        return Captured(head, tail, self._lines, self._size_bytes, self._where())
+        return CapturedOutput(head, tail, self._lines, self._size_bytes, self._where())
 
     def spill_path(self) -> str:
-        """Return the path of the spill file; empty if none was written."""
+        """Return the path of the spill file; empty if there is none."""
         return str(self._path) if self._spilled_bytes else ""
 
     def _write(self, piece: bytes) -> None:
-        room = SPILL_BYTES_MAX - self._spilled_bytes
-        if self._problem or room <= 0:
+        left_bytes = SPILL_BYTES_MAX - self._spilled_bytes
+        if self._problem or left_bytes <= 0:
             return
         try:
             if self._spill is None:
                 self._spill = _create(self._path)
-            rest = memoryview(piece)[:room]
+            rest = memoryview(piece)[:left_bytes]
             while rest:
                 written = os.write(self._spill, rest)
                 self._spilled_bytes += written
@@ -115,10 +117,10 @@ class Capture:
 
     def _where(self) -> str:
         if self._problem:
-            return f"the whole could not be written to {self._path}: {self._problem}"
+            return f"the full output could not be written to {self._path}: {self._problem}"
         if self._spilled_bytes >= SPILL_BYTES_MAX:
             return f"the first {SPILL_BYTES_MAX // 1024**2} MiB are in {self._path}"
-        return f"the whole is in {self._path}" if self._spilled_bytes else ""
+        return f"the full output is in {self._path}" if self._spilled_bytes else ""
 
 
 def _create(path: Path) -> int:
@@ -131,6 +133,6 @@ def _decode_beginning(data: bytearray) -> str:
 
 
 def _decode_end(data: bytearray) -> str:
-    # The first bytes may be the rest of a character whose beginning was let go.
+    # The tail may start in the middle of a character.
     rest = next((i for i, one in enumerate(data[:_CHARACTER_BYTES_MAX]) if one & 0xC0 != 0x80), 0)
     return data[rest:].decode(errors="replace")

@@ -1,6 +1,7 @@
-"""Running one command: start it, pass on its output, wait, and leave nothing of it alive.
+"""Running one command: start it, pass on its output, wait, and leave no process behind.
 
-Who belongs to a command is in `process_tree`; what becomes of its output is up to the caller.
+Which processes belong to a command is defined in `process_tree`; the caller decides what happens to
+the output.
 """
 
 import errno
@@ -14,38 +15,39 @@ from typing import Final, NamedTuple
 
 import trio
 
-from tiller_daemon.processes.process_tree import Ended, Tree
+from tiller_daemon.processes.process_tree import EndedProcesses, ProcessTree
 from tiller_daemon.redaction.stream import Redaction
-from tiller_daemon.sandbox.confinement import Confined, Enclosed, NotConfined
+from tiller_daemon.sandbox.confinement import CommandSandbox, NotConfined, WrappedCommand
 
 PIPE_BYTES: Final = 1 << 16
-"""What a Linux pipe holds: the most that is read at once, and that is left when a command ends."""
+"""The capacity of a Linux pipe: the most that is read at once, and that is left when a command
+ends."""
 
-SETTLE_S: Final = 0.15
-"""How long the rest of a pipeline may take to end by itself after the shell has."""
+LEFTOVER_WAIT_S: Final = 0.15
+"""How long the rest of a pipeline may take to exit on its own after the shell has."""
 
 LEFTOVER_GRACE_S: Final = 0.07
-"""From SIGTERM to SIGKILL for what the shell left behind; the result is due after 250 ms."""
+"""From SIGTERM to SIGKILL for what the shell left behind; the result is due within 250 ms."""
 
 CANCEL_GRACE_S: Final = 0.2
-"""From SIGTERM to SIGKILL when the turn was interrupted; the user waits for it."""
+"""From SIGTERM to SIGKILL after an interrupt, as the user waits for it."""
 
 TIMEOUT_GRACE_S: Final = 2.0
-"""From SIGTERM to SIGKILL when a command took too long; it may put things in order."""
+"""From SIGTERM to SIGKILL after a timeout, so that the command can clean up."""
 
 END_SHIELD_S: Final = 5.0
 """The longest that an interrupt waits for processes to die."""
 
 TERMINAL_ROWS: Final = 40
 TERMINAL_COLUMNS: Final = 120
-"""How large a terminal a command thinks it has."""
+"""The size of the terminal of a command."""
 
 
 STARTS_MAX: Final = 3
-"""How often a command is started whose enclosure could not be set up."""
+"""How often a command is started if its sandbox can't be set up."""
 
 SETUP_FAILED: Final = 1
-"""The exit status of a sandbox that could not set up an enclosure."""
+"""The exit status of a sandbox that can't set up a confinement."""
 
 
 class CommandProblem(Exception):
@@ -53,24 +55,24 @@ class CommandProblem(Exception):
 
 
 class CommandEnd(NamedTuple):
-    """How a command ended.
-
-    `status` is the shell's exit status, negative for the signal that killed it. `leftovers` were
-    still alive after the shell had ended, or when time was up, and have been ended; `survivors`
-    could not be.
-    """
+    """How a command ended."""
 
     status: int
+    """The exit status of the shell, negative for the signal that killed it."""
     timed_out: bool
+    """Whether it was ended because its time was up."""
     leftovers: int
+    """Processes that were ended because they outlived the shell or the time limit."""
     survivors: int
+    """Processes that could not be ended."""
     duration_s: float
+    """Seconds from the start until all of it had ended."""
 
 
-class Input:
-    """What a command is told while it runs: through a pipe, or typed at a terminal of its own.
+class CommandInput:
+    """The input of a running command: a pipe, or a terminal of its own.
 
-    Handed to `run_command`, and open from then until the command has ended.
+    Pass it to `run_command`; it is open from then until the command has ended.
     """
 
     def __init__(self, *, terminal: bool) -> None:
@@ -78,12 +80,13 @@ class Input:
         self._end: int | None = None
 
     def attach(self, end: int) -> None:
-        """Take the end to write to; it is closed with `close`."""
+        """Use `end` to write to; `close` closes it."""
+        # A command that does not read must not block the event loop.
         os.set_blocking(end, False)
         self._end = end
 
     def close(self) -> None:
-        """Take no more."""
+        """Close the input."""
         if self._end is not None:
             os.close(self._end)
             self._end = None
@@ -92,13 +95,13 @@ class Input:
         """Write all of `data`; waits while the command does not read. Raises `CommandProblem`."""
         while data:
             if self._end is None:
-                raise CommandProblem("The command takes no input any more: it has ended.")
+                raise CommandProblem("The command no longer takes input: it has ended.")
             try:
                 data = data[os.write(self._end, data) :]
             except BlockingIOError:
                 await trio.lowlevel.wait_writable(self._end)
             except OSError as error:
-                message = f"The command takes no input any more: {error.strerror}."
+                message = f"The command no longer takes input: {error.strerror}."
                 raise CommandProblem(message) from error
 
 
@@ -109,42 +112,44 @@ async def run_command(
     variables: Mapping[str, str],
     receive: Callable[[bytes], Awaitable[None]],
     timeout_s: float,
-    typed: Input | None = None,
+    command_input: CommandInput | None = None,
     secrets: Iterable[str] = (),
-    confined: Confined | None = None,
+    confined: CommandSandbox | None = None,
 ) -> CommandEnd:
-    """Run `arguments` until its first process exits, and end whatever it left behind.
+    """Run `arguments` until the first process exits, and end whatever it left behind.
 
-    Standard input is empty, or `typed`; output and errors come together, in pieces and without
-    `secrets`, through `receive`, which is awaited before more is read. The answer comes at most
-    `SETTLE_S` + `LEFTOVER_GRACE_S` after the exit, even if a child holds the output open. After
-    `timeout_s` the whole tree is ended. Cancellation ends the tree too, within `CANCEL_GRACE_S` and
-    what SIGKILL takes, before `Cancelled` goes on. Raises `CommandProblem` if there is nothing to
-    run. With `confined` it runs in that sandbox.
+    Standard input is empty, or `command_input`. Standard output and error come together through
+    `receive`, in pieces and without `secrets`; no more is read until it returns. With `confined`,
+    the command runs in that sandbox.
+
+    Returns at most `LEFTOVER_WAIT_S` + `LEFTOVER_GRACE_S` after the exit, even if a child keeps the
+    output open. After `timeout_s` all processes are ended. Cancellation ends them too, within
+    `CANCEL_GRACE_S` and the time SIGKILL takes, before `Cancelled` propagates. Raises
+    `CommandProblem` if the command can't be started.
     """
     for left in reversed(range(STARTS_MAX)):
         stack = ExitStack()
         try:
-            around = confined.around(arguments) if confined else nullcontext(Enclosed(arguments))
-            enclosed = stack.enter_context(around)
+            plain = nullcontext(WrappedCommand(arguments))
+            enclosed = stack.enter_context(confined.wrap(arguments) if confined else plain)
         except NotConfined as problem:
             raise CommandProblem(str(problem)) from problem
         helpers = confined.sandbox.helpers if confined else 0
         try:
             end = await _run(
-                helpers, enclosed, directory, variables, receive, timeout_s, typed, secrets
+                helpers, enclosed, directory, variables, receive, timeout_s, command_input, secrets
             )
-            # What it was to hide may have gone away since: then nothing was run.
-            if not left or typed or end.status != SETUP_FAILED or enclosed.began():
+            # A path that the sandbox should hide may have been removed since. Then nothing was run.
+            if not left or command_input or end.status != SETUP_FAILED or enclosed.has_started():
                 return end
         finally:
-            await _leave(stack, enclosed)
+            await _close_sandbox(stack, enclosed)
     raise AssertionError("the last start returns")
 
 
-async def _leave(stack: ExitStack, enclosed: Enclosed) -> None:
-    """Leave an enclosure, beside the loop if that takes time; what it takes over is not cut off."""
-    if enclosed.takes_over:
+async def _close_sandbox(stack: ExitStack, enclosed: WrappedCommand) -> None:
+    """Clean up after a sandbox; merging back runs in a thread and is never interrupted."""
+    if enclosed.merges_back:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(stack.close)
     else:
@@ -153,21 +158,21 @@ async def _leave(stack: ExitStack, enclosed: Enclosed) -> None:
 
 async def _run(
     helpers: int,
-    enclosed: Enclosed,
+    enclosed: WrappedCommand,
     directory: Path,
     variables: Mapping[str, str],
     receive: Callable[[bytes], Awaitable[None]],
     timeout_s: float,
-    typed: Input | None,
+    command_input: CommandInput | None,
     secrets: Iterable[str],
 ) -> CommandEnd:
-    began = time.monotonic()
-    if typed and typed.terminal:
-        tree, pipe = _start_in_terminal(enclosed, directory, variables, typed)
+    started_s = time.monotonic()
+    if command_input and command_input.terminal:
+        tree, pipe = _start_in_terminal(enclosed, directory, variables, command_input)
     else:
-        tree, pipe = _start(enclosed, directory, variables, typed)
+        tree, pipe = _start(enclosed, directory, variables, command_input)
     try:
-        with _Output(pipe, receive, Redaction(secrets)) as output:
+        with _OutputReader(pipe, receive, Redaction(secrets)) as output:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(output.pass_on)
                 with trio.move_on_after(timeout_s) as limit:
@@ -183,23 +188,26 @@ async def _run(
             await tree.end(CANCEL_GRACE_S)
         raise
     finally:
-        if typed:
-            typed.close()
+        if command_input:
+            command_input.close()
         status = tree.running.status()
         tree.close()
-    # When time is up the shell itself is among those that were ended, and who watches over it.
-    others = helpers + 1 if timed_out else max(helpers - 1, 0)
-    leftovers = max(ended.processes - others, 0)
-    took_s = time.monotonic() - began
+    # After a timeout the shell and its watchers are among the processes that were ended.
+    expected = helpers + 1 if timed_out else max(helpers - 1, 0)
+    leftovers = max(ended.processes - expected, 0)
+    took_s = time.monotonic() - started_s
     return CommandEnd(status or 0, timed_out, leftovers, ended.survivors, took_s)
 
 
 def _start(
-    enclosed: Enclosed, directory: Path, variables: Mapping[str, str], typed: Input | None
-) -> tuple[Tree, int]:
-    """Start with pipes; returns the command and the end to read from."""
+    enclosed: WrappedCommand,
+    directory: Path,
+    variables: Mapping[str, str],
+    command_input: CommandInput | None,
+) -> tuple[ProcessTree, int]:
+    """Start with pipes; returns the processes and the end to read from."""
     reading, writing = os.pipe()
-    theirs, ours = os.pipe() if typed else (os.open(os.devnull, os.O_RDONLY), None)
+    theirs, ours = os.pipe() if command_input else (os.open(os.devnull, os.O_RDONLY), None)
     try:
         tree = _spawn(enclosed, directory, variables, theirs, writing)
     except CommandProblem:
@@ -210,20 +218,23 @@ def _start(
     finally:
         os.close(writing)
         os.close(theirs)
-    if typed and ours is not None:
-        typed.attach(ours)
+    if command_input and ours is not None:
+        command_input.attach(ours)
     return tree, reading
 
 
 def _start_in_terminal(
-    enclosed: Enclosed, directory: Path, variables: Mapping[str, str], typed: Input
-) -> tuple[Tree, int]:
-    """Start at a terminal of its own, which is also what its job control and colours go by."""
+    enclosed: WrappedCommand,
+    directory: Path,
+    variables: Mapping[str, str],
+    command_input: CommandInput,
+) -> tuple[ProcessTree, int]:
+    """Start in a new terminal, which gives the command job control and colours."""
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (TERMINAL_ROWS, TERMINAL_COLUMNS))
-    # A leader of a session without a terminal gets the first one that it opens.
+    # A session leader without a terminal gets the first one that it opens.
     opener = ("/bin/sh", "-c", 'exec "$@" <"$0"', os.ttyname(theirs))
-    opening = Enclosed((*opener, *enclosed.arguments), enclosed.descriptors)
+    opening = WrappedCommand((*opener, *enclosed.arguments), enclosed.descriptors)
     named = {**variables, "TERM": "xterm-256color"}
     try:
         tree = _spawn(opening, directory, named, theirs, theirs)
@@ -232,20 +243,21 @@ def _start_in_terminal(
         raise
     finally:
         os.close(theirs)
-    typed.attach(os.dup(ours))
+    # Input and output are closed independently.
+    command_input.attach(os.dup(ours))
     return tree, ours
 
 
 def _spawn(
-    enclosed: Enclosed,
+    enclosed: WrappedCommand,
     directory: Path,
     variables: Mapping[str, str],
     stdin: int,
     output: int,
-) -> Tree:
+) -> ProcessTree:
     passed = {number: number for number in enclosed.descriptors}
     try:
-        return Tree(
+        return ProcessTree(
             enclosed.arguments, directory, variables, {0: stdin, 1: output, 2: output, **passed}
         )
     except (OSError, ValueError) as error:
@@ -253,8 +265,8 @@ def _spawn(
         raise CommandProblem(message) from error
 
 
-class _Output:
-    """The reading end of a command's output: passes on what comes, until told to finish."""
+class _OutputReader:
+    """The reading end of a command's output: passes it on until `finish`."""
 
     def __init__(
         self, pipe: int, receive: Callable[[bytes], Awaitable[None]], redaction: Redaction
@@ -265,7 +277,7 @@ class _Output:
         self._idle = trio.CancelScope()
         self._left: int | None = None
 
-    def __enter__(self) -> "_Output":
+    def __enter__(self) -> "_OutputReader":
         os.set_blocking(self._pipe, False)
         return self
 
@@ -276,13 +288,13 @@ class _Output:
         while piece := await self._read():
             if clean := self._redaction.take(piece):
                 await self._receive(clean)
-            # A flood must not keep the loop from everybody else.
+            # A flood of output must not starve the other tasks.
             await trio.lowlevel.checkpoint()
         if rest := self._redaction.rest():
             await self._receive(rest)
 
     def finish(self) -> None:
-        """Read what is in the pipe now and no more, though somebody may still write to it."""
+        """Read what is in the pipe now and no more, even if a process still writes to it."""
         self._left = PIPE_BYTES
         self._idle.cancel()
 
@@ -294,7 +306,7 @@ class _Output:
                 if self._left is not None:
                     break
             except OSError as error:
-                # A terminal whose other end nobody holds any more says so by this error.
+                # Reading from a terminal that no process has open any more fails with EIO.
                 if error.errno != errno.EIO:
                     raise
                 break
@@ -307,11 +319,11 @@ class _Output:
         return b""
 
 
-async def _end_leftovers(tree: Tree) -> Ended:
-    """Let what the shell left behind end by itself, such as the end of a pipe, or else end it."""
+async def _end_leftovers(tree: ProcessTree) -> EndedProcesses:
+    """Wait briefly for processes that the shell left behind, then end them."""
     if tree.left_nothing():
-        return Ended(0, 0)
-    with trio.move_on_after(SETTLE_S):
-        await tree.settle()
-        return Ended(0, 0)
+        return EndedProcesses(0, 0)
+    with trio.move_on_after(LEFTOVER_WAIT_S):
+        await tree.wait_until_empty()
+        return EndedProcesses(0, 0)
     return await tree.end(LEFTOVER_GRACE_S)

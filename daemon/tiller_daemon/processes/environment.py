@@ -1,8 +1,8 @@
-"""The environment of child processes: what programs need, and nothing else of the daemon's own.
+"""The environment of child processes: what programs need, and nothing else of the daemon's.
 
-Pure. A variable is passed on because it is listed here or the user has said so, never because its
-name looks harmless: what holds a secret can't be told by its name. Who starts and who ends
-processes is in `starter` and `tree`.
+Pure. A variable is passed on because it is listed here or because the user configured it, never
+because its name looks harmless: a name does not show whether the value is a secret. Processes are
+started in `fork_server` and ended in `process_tree`.
 """
 
 import re
@@ -12,15 +12,15 @@ from itertools import chain
 from typing import Final
 
 DAEMON_MARKER: Final = "TILLER_DAEMON"
-"""Holds the daemon's log id in everything that it starts, so that leftovers are found."""
+"""Set to the daemon's log id in every child process, so that leftovers can be found."""
 
 CALL_MARKER: Final = "TILLER_CALL"
-"""Holds the id of the tool call for which a process was started."""
+"""Set to the id of the tool call that a process was started for."""
 
 PROXIES: Final = frozenset(
     ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "http_proxy", "https_proxy")
 ) | {"all_proxy", "ftp_proxy"}
-"""Addresses that may hold a password and need no scheme before it."""
+"""Proxy addresses: they may contain a password, also without a scheme in front."""
 
 PASSED_ON: Final[Mapping[str, str]] = {
     "the user and the machine": """
@@ -82,14 +82,14 @@ PASSED_ON: Final[Mapping[str, str]] = {
         JULIA_DEPOT_PATH LUA_CPATH LUA_PATH MISE_DATA_DIR MIX_ENV MIX_HOME OPAMROOT
         OPAM_SWITCH_PREFIX PERL5LIB PERL_MB_OPT PERL_MM_OPT RACK_ENV RAILS_ENV RBENV_ROOT
         RBENV_VERSION RUBYLIB RUBYOPT R_HOME R_LIBS R_LIBS_USER STACK_ROOT ZIG_GLOBAL_CACHE_DIR""",
-    "the way that programs run": """
+    "how programs are run": """
         CI COMPOSE_FILE COMPOSE_PROJECT_NAME DOCKER_BUILDKIT DOCKER_CONTEXT DOCKER_HOST""",
 }
-"""Names, by what they are for. None is here whose use is to hold a key, a password or a connection
-with one in it; an address in one of them loses its user and password."""
+"""Names by purpose. None of them is meant for a key, a password or a connection string with one.
+Addresses lose their user and password."""
 
 PASSED_ON_PREFIX: Final = "LC_"
-"""The parts of a locale."""
+"""The categories of a locale."""
 
 SECRET_NAME: Final = re.compile(
     r"(?:^|_)(?:API|ACCESS|PRIVATE|SECRET|SIGNING|ENCRYPTION)?_?KEYS?(?:_|$)"
@@ -97,12 +97,12 @@ SECRET_NAME: Final = re.compile(
     r"|(?:^|_)(?:PASS|PAT|PWD_HASH|AUTH)$",
     re.IGNORECASE,
 )
-"""Names of headers and of variables of MCP servers whose values are taken out of what is said."""
+"""Names of headers, and of variables of MCP servers, whose values are redacted."""
 
 SECRET_HEADERS: Final = frozenset({"authorization", "proxy-authorization", "cookie"})
 
 SECRET_VALUE_CHARS_MIN: Final = 8
-"""Shorter values (`1`, `true`) are not looked for in the other variables."""
+"""Shorter values (`1`, `true`) are not searched for in other variables."""
 
 UNATTENDED: Final = {
     "GH_PAGER": "cat",
@@ -112,11 +112,11 @@ UNATTENDED: Final = {
     "PAGER": "cat",
     "TERM": "dumb",
 }
-"""Keeps well-known programs from waiting for a person who is not there."""
+"""Keeps well-known programs from waiting for a user who is not there."""
 
 
 def is_secret_header(name: str) -> bool:
-    """Whether a header of this name holds what lets somebody in."""
+    """Whether a header of this name holds a credential."""
     named = SECRET_NAME.search(name.replace("-", "_"))
     return named is not None or name.casefold() in SECRET_HEADERS
 
@@ -128,28 +128,29 @@ def child_environment(
     call_id: str,
     keep: Collection[str] = (),
 ) -> dict[str, str]:
-    """Return the whole environment for a child process of the daemon.
+    """Return the complete environment for a child process of the daemon.
 
-    Of `environ` it holds what is in `PASSED_ON`, addresses without a password, and what a pattern
-    in `keep` names. Never the variables in `secret_names` (those the configuration reads keys
-    from), nor one that repeats the value of such a one, nor the daemon's own. `call_id` is empty
-    for a process that belongs to no call, such as a server of the daemon.
+    From `environ` it takes what is in `PASSED_ON`, with addresses stripped of passwords, and what a
+    pattern in `keep` matches. It never takes the variables in `secret_names` (the configuration
+    reads keys from them), other variables with such a value, or the daemon's own. `call_id` is
+    empty for a process that belongs to no call, such as a server.
     """
-    found: dict[str, str] = {}
+    passed: dict[str, str] = {}
     for name, value in environ.items():
         if name.startswith("TILLER_") or name in secret_names:
             continue
         if any(fnmatchcase(name, pattern) for pattern in keep):
-            found[name] = value
+            passed[name] = value
+        # What the user listed is passed on unchanged, everything else without passwords.
         elif name in _PASSED_ON or name.startswith(PASSED_ON_PREFIX):
-            found[name] = _without_password(name, value)
+            passed[name] = _without_password(name, value)
     marks = {DAEMON_MARKER: log_id} | ({CALL_MARKER: call_id} if call_id else {})
     secrets = [environ[name] for name in secret_names if name in environ]
-    return without_secrets(found, secrets) | UNATTENDED | marks
+    return without_secrets(passed, secrets) | UNATTENDED | marks
 
 
 def without_secrets(variables: Mapping[str, str], secrets: Collection[str]) -> dict[str, str]:
-    """Return the variables whose values hold none of these; short ones are not looked for."""
+    """Return the variables whose values contain none of these; short ones are not searched for."""
     wanted = [secret for secret in secrets if len(secret) >= SECRET_VALUE_CHARS_MIN]
     return {
         name: value
@@ -161,12 +162,12 @@ def without_secrets(variables: Mapping[str, str], secrets: Collection[str]) -> d
 _PASSED_ON: Final = PROXIES.union(chain.from_iterable(map(str.split, PASSED_ON.values())))
 
 _USER: Final = re.compile(r"(?<=://)\S*@")
-"""What stands before the machine in an address; a password may hold anything, even `@`. Of several
-addresses some may get lost."""
+"""The user and password of an address. A password may contain anything, even `@`, so of several
+addresses in one value some may get lost."""
 
 
 def _without_password(name: str, value: str) -> str:
-    """Take user and password out of the addresses in a value."""
+    """Remove user and password from the addresses in a value."""
     if name in PROXIES and "://" not in value:
         return value.rpartition("@")[2]
     return _USER.sub("", value)

@@ -1,6 +1,6 @@
-"""The table of processes of this machine: one small interface, two ways to read it.
+"""The processes of this machine: one interface, two implementations.
 
-Linux reads `/proc`; other systems ask `ps`. What is done with the processes is in `process_tree`.
+Linux reads `/proc`; other systems run `ps`. What is done with the processes is in `process_tree`.
 """
 
 import os
@@ -10,44 +10,46 @@ import time
 from typing import Final, NamedTuple, Protocol
 
 PS_TIMEOUT_S: Final = 5.0
-"""`ps` answers in some 20 ms; one that hangs must not hang the daemon."""
+"""`ps` takes some 20 ms; if it hangs, the daemon must not."""
 
 _READ_BYTES: Final = 1 << 20
 _PS_OF_ALL, _PS_OF_ONE = ("-axEww", "-Eww") if sys.platform == "darwin" else ("axeww", "eww")
 
 
-class Entry(NamedTuple):
-    """One process.
-
-    `start` tells apart two that had the same `pid` at different times; it is counted from a fixed
-    moment in the system's own unit.
-    """
+class ProcessEntry(NamedTuple):
+    """One process."""
 
     pid: int
+    """Its process id."""
     parent: int
+    """The pid of its parent, as of now."""
     group: int
+    """The id of its process group."""
     session: int
+    """The id of its session."""
     start: int
+    """When it started, in a unit of the system. It tells apart processes that had the same pid."""
     dead: bool
+    """Whether it has exited and was not reaped yet."""
 
 
 class ProcessTable(Protocol):
-    """What this machine says about its processes."""
+    """The processes of this machine."""
 
-    def entries(self) -> dict[int, Entry]:
-        """Return every process there is now, by pid; dead ones that nobody reaped included."""
+    def entries(self) -> dict[int, ProcessEntry]:
+        """Return all processes by pid, including dead ones that were not reaped yet."""
         ...
 
-    def entry(self, pid: int) -> Entry | None:
-        """Return one process, if there is one of that pid."""
+    def entry(self, pid: int) -> ProcessEntry | None:
+        """Return the process with this pid, if there is one."""
         ...
 
     def variables(self, pid: int) -> bytes:
-        """Return the text that holds the environment of `pid` at its start; empty if unknown."""
+        """Return the text with the initial environment of `pid`; empty if unknown."""
         ...
 
     def marked(self, mark: bytes) -> set[int]:
-        """Return the pids whose environment at their start held `mark` (`NAME=value`)."""
+        """Return the pids whose initial environment contained `mark` (`NAME=value`)."""
         ...
 
     def named(self, mark: bytes) -> set[int]:
@@ -56,34 +58,34 @@ class ProcessTable(Protocol):
 
 
 class ProcTable:
-    """The table as Linux shows it under `/proc`: some 7 us for each process."""
+    """The table in `/proc` of Linux: some 7 us per process."""
 
-    def entries(self) -> dict[int, Entry]:
+    def entries(self) -> dict[int, ProcessEntry]:
         """Return every process, by pid."""
         read = (self.entry(pid) for pid in _pids())
         return {entry.pid: entry for entry in read if entry is not None}
 
-    def entry(self, pid: int) -> Entry | None:
-        """Return one process, if there is one of that pid."""
+    def entry(self, pid: int) -> ProcessEntry | None:
+        """Return the process with this pid, if there is one."""
         text = _read(f"/proc/{pid}/stat")
         if not text:
             return None
-        # The name in parentheses may hold anything, so the fields are counted from its end.
+        # The name in parentheses may contain anything, so fields are counted from its end.
         fields = text[text.rindex(b")") + 2 :].split()
         parent, group, session = int(fields[1]), int(fields[2]), int(fields[3])
         if session < 0:
-            # It is being reaped just now: it is in no session and no group any more.
+            # It is being reaped and no longer belongs to a session or group.
             return None
-        # A process whose first thread has ended looks dead while its other threads run on.
+        # A process whose main thread has ended looks dead while other threads still run.
         dead = fields[0] in b"ZX" and int(fields[17]) <= 1
-        return Entry(pid, parent, group, session, int(fields[19]), dead)
+        return ProcessEntry(pid, parent, group, session, int(fields[19]), dead)
 
     def variables(self, pid: int) -> bytes:
-        """Return `NAME=value` pairs parted by NUL; empty for a dead or a foreign process."""
+        """Return `NAME=value` pairs separated by NUL; empty for dead processes and other users'."""
         return _read(f"/proc/{pid}/environ")
 
     def marked(self, mark: bytes) -> set[int]:
-        """Return the pids whose environment held `mark`."""
+        """Return the pids whose initial environment contained `mark`."""
         return {pid for pid in _pids() if mark in self.variables(pid)}
 
     def named(self, mark: bytes) -> set[int]:
@@ -92,23 +94,23 @@ class ProcTable:
 
 
 class PsTable:
-    """The table as POSIX `ps` shows it: for macOS, which has no `/proc`."""
+    """The table of POSIX `ps`: for macOS, which has no `/proc`."""
 
-    def entries(self) -> dict[int, Entry]:
+    def entries(self) -> dict[int, ProcessEntry]:
         """Return every process, by pid."""
-        found = (_parse_entry(line) for line in _ps("-axo", "pid=,ppid=,pgid=,stat=,lstart="))
-        return {entry.pid: entry for entry in found if entry is not None}
+        entries = (_parse_entry(line) for line in _ps("-axo", "pid=,ppid=,pgid=,stat=,lstart="))
+        return {entry.pid: entry for entry in entries if entry is not None}
 
-    def entry(self, pid: int) -> Entry | None:
-        """Return one process, if there is one of that pid."""
+    def entry(self, pid: int) -> ProcessEntry | None:
+        """Return the process with this pid, if there is one."""
         return self.entries().get(pid)
 
     def variables(self, pid: int) -> bytes:
-        """Return the command line followed by the environment, parted by spaces."""
+        """Return the command line followed by the environment, separated by spaces."""
         return b"\n".join(_ps(_PS_OF_ONE, "-o", "command=", "-p", str(pid)))
 
     def marked(self, mark: bytes) -> set[int]:
-        """Return the pids whose environment held `mark`."""
+        """Return the pids whose initial environment contained `mark`."""
         lines = _ps(_PS_OF_ALL, "-o", "pid=,command=")
         return {int(line.split(maxsplit=1)[0]) for line in lines if mark in line}
 
@@ -119,16 +121,16 @@ class PsTable:
 
 
 def choose_table() -> ProcessTable:
-    """Return the way to read the table that works on this machine."""
+    """Return the table that works on this machine."""
     return ProcTable() if _read("/proc/self/stat") else PsTable()
 
 
 def _pids() -> list[int]:
-    with os.scandir("/proc") as found:
-        return [int(one.name) for one in found if one.name.isdigit()]
+    with os.scandir("/proc") as entries:
+        return [int(one.name) for one in entries if one.name.isdigit()]
 
 
-def _parse_entry(line: bytes) -> Entry | None:
+def _parse_entry(line: bytes) -> ProcessEntry | None:
     pid, parent, group, state, start = line.decode(errors="replace").split(maxsplit=4)
     try:
         session = os.getsid(int(pid))
@@ -136,11 +138,11 @@ def _parse_entry(line: bytes) -> Entry | None:
         return None
     started = int(time.mktime(time.strptime(start.strip(), "%a %b %d %H:%M:%S %Y")))
     dead = state.startswith("Z") and "l" not in state
-    return Entry(int(pid), int(parent), int(group), session, started, dead)
+    return ProcessEntry(int(pid), int(parent), int(group), session, started, dead)
 
 
 def _read(path: str) -> bytes:
-    """Return the content of a file of the kernel; empty when the process is gone or foreign."""
+    """Return the content of a kernel file; empty if the process is gone or another user's."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,12 +1,12 @@
-"""The processes of one command: who they are, and how they are all ended.
+"""The processes of one command: which they are, and how all of them are ended.
 
-Every command runs below a reaper of its own (`reaper`), which the kernel gives every orphan below
-it. A process belongs to the command when it descends from that reaper: nothing that it says of
-itself counts, neither its name nor its session nor its environment. That holds for a sandbox too,
-whose namespace of processes descends from the reaper as well.
+Every command runs below its own reaper (`reaper`), to which the kernel gives every orphan below it.
+A process belongs to the command if it descends from that reaper. Nothing that a process controls
+matters, such as its name, session or environment. This includes sandboxes: their process namespace
+descends from the reaper as well.
 
-Where there are no subreapers (macOS) an orphan is found by the session that it is in, by what was
-seen of it before, or by a token in its environment; one that leaves all of them gets away.
+Without subreapers (macOS) an orphan is found by its session, by having been seen before, or by a
+token in its environment. A process that escapes all three gets away.
 """
 
 import ctypes
@@ -21,45 +21,46 @@ from typing import Final, NamedTuple
 import trio
 
 from tiller_daemon.processes.environment import DAEMON_MARKER
-from tiller_daemon.processes.process_table import Entry, choose_table
-from tiller_daemon.processes.starter import Running, starter
+from tiller_daemon.processes.fork_server import RunningProgram, current_fork_server
+from tiller_daemon.processes.process_table import ProcessEntry, choose_table
 
 COMMAND_MARKER: Final = "TILLER_COMMAND"
-"""Holds a token of this very run, where there are no subreapers."""
+"""Set to a token of this run, on systems without subreapers."""
 
 POLL_S: Final = 0.005
-"""How often it is looked whether processes that were signalled are gone."""
+"""How often to check whether signalled processes are gone."""
 
 KILL_WAIT_S: Final = 2.0
-"""How long SIGKILL is repeated; what lives on then is stuck in the kernel or another user's."""
+"""How long SIGKILL is repeated. A process that survives is stuck in the kernel or another
+user's."""
 
 SWEEP_WAIT_S: Final = 5.0
-"""The same for what a killed daemon left behind; five hundred processes take 0.6 s."""
+"""The same for leftovers of a killed daemon; five hundred processes take 0.6 s."""
 
 _PR_SET_DUMPABLE: Final = 4  # <linux/prctl.h>
 
 _TABLE = choose_table()
 
 
-class Ended(NamedTuple):
-    """How many processes were alive when the end began, and how many could not be ended."""
+class EndedProcesses(NamedTuple):
+    """How many processes were alive when ending them began, and how many could not be ended."""
 
     processes: int
     survivors: int
 
 
-def close_to_others() -> None:
-    """Let no process of this user read the daemon's memory or environment, where keys are (G13).
+def forbid_tracing() -> None:
+    """Keep other processes from reading the daemon's memory and environment, where keys are.
 
-    Linux; root can read them all the same.
+    Only on Linux, and not against root.
     """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-class Tree:
-    """A command that was started, with all its processes; `close` it in any case."""
+class ProcessTree:
+    """A running command with all its processes; always `close` it."""
 
     def __init__(
         self,
@@ -68,61 +69,62 @@ class Tree:
         variables: Mapping[str, str],
         descriptors: Mapping[int, int],
     ) -> None:
-        """Start it, as `Starter.start` does."""
+        """Start the command; see `ForkServer.start`."""
         token = secrets.token_hex(8)
-        self._adopts: Final = starter().adopts
+        self._adopts: Final = current_fork_server().adopts
         self._mark: Final = f"{COMMAND_MARKER}={token}".encode()
         marked = variables if self._adopts else {**variables, COMMAND_MARKER: token}
-        self.running: Final[Running] = starter().start(arguments, directory, marked, descriptors)
+        self.running: Final[RunningProgram] = current_fork_server().start(
+            arguments, directory, marked, descriptors
+        )
         self._sessions: set[int] = {self.running.pid}
         self._known: dict[int, int] = {}
 
     def close(self) -> None:
-        """Let go of it; call after `end`. What should be left all the same is killed."""
+        """Stop watching it; call after `end`. The reaper kills what is still alive."""
         self.running.close()
 
     def left_nothing(self) -> bool:
-        """Whether surely no process is left; known without a look at the table."""
+        """Whether certainly no process is left, without looking at the process table."""
         return self._adopts and self.running.is_empty
 
-    async def settle(self) -> None:
+    async def wait_until_empty(self) -> None:
         """Wait until no process of this command is left."""
         await self.running.emptied()
-        while not self._adopts and self._members():  # noqa: ASYNC110 - nobody tells of their end
+        while not self._adopts and self._members():  # noqa: ASYNC110 - there is no event for this
             await trio.sleep(POLL_S)
 
-    async def end(self, grace_s: float) -> Ended:
-        """End every process: SIGTERM, up to `grace_s` seconds, then SIGKILL until none is left.
+    async def end(self, grace_s: float) -> EndedProcesses:
+        """End all processes: SIGTERM, up to `grace_s` seconds, then SIGKILL until none is left.
 
-        When it returns they are dead. Takes at most `grace_s` + `KILL_WAIT_S`; run it in a shield
-        when the command was cancelled.
+        They are dead when this returns. It takes at most `grace_s` + `KILL_WAIT_S`. After a
+        cancellation it needs a shield.
         """
         members = self._members()
-        seen = _identities(members)
+        identities = _identities(members)
         _signal(members, signal.SIGTERM)
-        # A stopped process acts on SIGTERM only once it runs again.
+        # A stopped process handles SIGTERM only after it continues.
         _signal(members, signal.SIGCONT)
         with trio.move_on_after(grace_s):
-            await self.settle()
-            return Ended(len(seen), 0)
+            await self.wait_until_empty()
+            return EndedProcesses(len(identities), 0)
         with trio.move_on_after(KILL_WAIT_S):
             while True:
                 members = self._members()
-                seen |= _identities(members)
+                identities |= _identities(members)
                 _signal(members, signal.SIGKILL)
-                # It reaps those, and may have been stopped itself.
+                # The reaper must run to reap them, and may have been stopped.
                 with suppress(ProcessLookupError):
                     os.kill(self.running.reaper, signal.SIGCONT)
                 with trio.move_on_after(POLL_S):
-                    await self.settle()
-                    return Ended(len(seen), 0)
-        return Ended(len(seen), len(self._members()))
+                    await self.wait_until_empty()
+                    return EndedProcesses(len(identities), 0)
+        return EndedProcesses(len(identities), len(self._members()))
 
-    def _members(self) -> list[Entry]:
-        """The living processes of this command, as far as one look at the table shows them.
+    def _members(self) -> list[ProcessEntry]:
+        """Return the living processes of this command, as far as one look at the table shows them.
 
-        Of those that fork and exit all the time it may miss some; the reaper knows when none is
-        left.
+        It may miss processes that fork and exit all the time. The reaper knows when none is left.
         """
         if self.left_nothing():
             return []
@@ -137,7 +139,7 @@ class Tree:
         self._sessions.update(entry.session for entry in living)
         return living
 
-    def _roots_without_adoption(self, table: dict[int, Entry]) -> list[Entry]:
+    def _roots_without_adoption(self, table: dict[int, ProcessEntry]) -> list[ProcessEntry]:
         marked = _TABLE.marked(self._mark)
         return [
             entry
@@ -149,24 +151,25 @@ class Tree:
 
 
 async def sweep(log_id: str) -> int:
-    """End what is left over from a daemon that was killed; return how many processes were.
+    """End the leftovers of a daemon that was killed; returns how many processes there were.
 
-    Call at start, before the first command. Reapers end what is theirs by themselves; here it is
-    waited for. Beside that it finds processes by the daemon's marker, whatever lives in their
-    sessions, and what descends from them: for when the reapers were killed with the daemon. Then
-    what has neither the marker nor such a session, as it cleared its environment and called
-    `setsid`, lives on; but not in a namespace, as bubblewrap's own process keeps the marker, and
-    nothing in there can change that. Spares this process and its ancestors.
+    Call at start, before the first command. Reapers end their own commands, and this waits for
+    them. In case they were killed too, it also ends the processes with the daemon's marker, all in
+    their sessions, and all descendants. A process escapes if its reaper is dead and it cleared its
+    environment and called `setsid`. In a namespace that does not help, because bubblewrap's own
+    process keeps the marker. This process and its ancestors are spared.
     """
     mark = f"{DAEMON_MARKER}={log_id}".encode()
     ended: set[tuple[int, int]] = set()
     with trio.move_on_after(SWEEP_WAIT_S):
-        while found := _left_over(mark):
+        while members := _leftovers(mark):
             reapers = _TABLE.named(mark)
-            ended.update((entry.pid, entry.start) for entry in found if entry.pid not in reapers)
-            # One by one, as the one who sweeps may have been started in a group of theirs.
-            for entry in found:
-                # A reaper is not killed: what is below it could get away. It may stand still.
+            ended.update((entry.pid, entry.start) for entry in members if entry.pid not in reapers)
+            # One by one instead of by group: this process may have been started in one of their
+            # groups.
+            for entry in members:
+                # A reaper is not killed, as its descendants could get away, but it may have been
+                # stopped.
                 number = signal.SIGCONT if entry.pid in reapers else signal.SIGKILL
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(entry.pid, number)
@@ -174,32 +177,34 @@ async def sweep(log_id: str) -> int:
     return len(ended)
 
 
-def _left_over(mark: bytes) -> list[Entry]:
+def _leftovers(mark: bytes) -> list[ProcessEntry]:
     table = _TABLE.entries()
     living = {pid: entry for pid, entry in table.items() if not entry.dead}
-    spared = _line_of(os.getpid(), table)
+    spared = _ancestry(os.getpid(), table)
     marked = _TABLE.marked(mark) | _TABLE.named(mark)
     roots = [living[pid] for pid in marked if pid in living and pid not in spared]
     sessions = {entry.session for entry in roots} - {table[pid].session for pid in spared}
     roots += [entry for entry in living.values() if entry.session in sessions]
-    found = _with_descendants(roots, living)
-    return [entry for pid, entry in found.items() if pid not in spared]
+    members = _with_descendants(roots, living)
+    return [entry for pid, entry in members.items() if pid not in spared]
 
 
-def _with_descendants(roots: Iterable[Entry], table: dict[int, Entry]) -> dict[int, Entry]:
-    children: dict[int, list[Entry]] = {}
+def _with_descendants(
+    roots: Iterable[ProcessEntry], table: dict[int, ProcessEntry]
+) -> dict[int, ProcessEntry]:
+    children: dict[int, list[ProcessEntry]] = {}
     for entry in table.values():
         children.setdefault(entry.parent, []).append(entry)
-    found = {entry.pid: entry for entry in roots}
-    waiting = list(found.values())
+    members = {entry.pid: entry for entry in roots}
+    waiting = list(members.values())
     while waiting:
-        new = [one for one in children.get(waiting.pop().pid, ()) if one.pid not in found]
-        found.update((one.pid, one) for one in new)
+        new = [one for one in children.get(waiting.pop().pid, ()) if one.pid not in members]
+        members.update((one.pid, one) for one in new)
         waiting.extend(new)
-    return found
+    return members
 
 
-def _line_of(pid: int, table: dict[int, Entry]) -> set[int]:
+def _ancestry(pid: int, table: dict[int, ProcessEntry]) -> set[int]:
     line: set[int] = set()
     while pid in table and pid not in line:
         line.add(pid)
@@ -207,13 +212,13 @@ def _line_of(pid: int, table: dict[int, Entry]) -> set[int]:
     return line
 
 
-def _identities(members: Iterable[Entry]) -> set[tuple[int, int]]:
+def _identities(members: Iterable[ProcessEntry]) -> set[tuple[int, int]]:
     return {(entry.pid, entry.start) for entry in members}
 
 
-def _signal(members: Iterable[Entry], number: signal.Signals) -> None:
-    # By group: the kernel then lets no member fork away between the look and the signal. A group
-    # never reaches over its session, so it holds nothing that is not the command's.
+def _signal(members: Iterable[ProcessEntry], number: signal.Signals) -> None:
+    # By group, so that no member can fork away between the look and the signal. A group never spans
+    # sessions, so all of it belongs to the command.
     for group in {entry.group for entry in members}:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)

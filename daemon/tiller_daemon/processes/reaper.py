@@ -1,18 +1,17 @@
-"""A program of its own: starts commands, and keeps all that they start within reach.
+"""A separate program: starts commands, and keeps everything they start within reach.
 
-Run once for a daemon, as `python -I -S reaper.py MARK` with a socket as its standard input, by
-`starter`; it can be found again by the mark. For each command it forks a reaper, which is a
-subreaper: the kernel gives it every orphan below it. So the processes of a command are those that
-descend from its reaper, whatever session, name or environment they give themselves, and when the
-reaper has no child none is left.
+The fork server runs once per daemon, as `python -I -S reaper.py MARK` with a socket as its standard
+input; the mark identifies it. For each command it forks a reaper. That is a subreaper: the kernel
+gives it every orphan below it. So the processes of a command are the descendants of its reaper,
+whatever session, name or environment they choose, and if the reaper has no child none is left.
 
-A reaper ends all of them as soon as the daemon lets go of its socket, be it by `kill -9`. What is
-left by a command that killed its own reaper comes to the first process, which kills it at once;
-when that one is killed, every reaper ends its command. Outside of a sandbox only a command gets
-away that kills both at the same moment; it could kill the daemon as well.
+A reaper kills all of them as soon as the daemon closes its socket, even by `kill -9`. If a command
+kills its own reaper, its processes become children of the fork server, which kills them at once. If
+the fork server is killed, every reaper ends its command. Outside of a sandbox, a command gets away
+only if it kills both at the same moment; but it could kill the daemon as well.
 
-Nothing of tiller is imported, as this has to start quickly, and no key was ever in this memory.
-Where there are no subreapers (macOS) an orphan gets away; `tree` has other ways to find it then.
+Nothing of tiller is imported, because this must start quickly, and no key was ever in its memory.
+Without subreapers (macOS) orphans get away; `process_tree` then has other ways to find them.
 """
 
 import ctypes
@@ -32,19 +31,19 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 
 WITHOUT_ADOPTION = "--without-adoption"
-"""An option: do as where there are no subreapers."""
+"""An option: behave as on a system without subreapers."""
 
 SIZE = struct.Struct("=I")
-"""Goes before what to run: how many bytes that has, by `marshal`."""
+"""Precedes each request: its size in bytes, encoded by `marshal`."""
 
 STARTED = struct.Struct("=iii")
-"""The pids of reaper and command, and what was wrong (errno)."""
+"""The pids of reaper and command, and the errno of a failure."""
 
 ENDED = struct.Struct("=i?")
-"""The wait status of the command, and whether it has left nothing."""
+"""The wait status of the command, and whether it left no process."""
 
-LOOK_S = 0.002
-"""How often it is looked again for processes that were born while others were killed."""
+POLL_S = 0.002
+"""How often to look for processes that were born while others were killed."""
 
 _DESCRIPTORS_MAX = 200
 """Linux passes at most 253 at once."""
@@ -52,53 +51,51 @@ _DESCRIPTORS_MAX = 200
 _INT = struct.calcsize("i")
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 4, 15, 36
 _NAME = b"tiller-reaper"
-"""What `killall` knows these processes by; it must not be the name of a command's own tools."""
+"""The name of these processes for `killall`; it must not be that of a command's own tools."""
 
 _ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
-"""What a command may send to its parent by mistake, and what would end this."""
+"""Signals that would end this program, and that a command may send to its parent by mistake."""
 
 _DEFAULTS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ)
-"""What a command must not ignore: Python ignores the last two, `nohup` and `&` the others."""
+"""Signals that a command must not ignore. Python ignores the last two, `nohup` and `&` the
+others."""
 
-Wanted = tuple[tuple[bytes, ...], dict[bytes, bytes], tuple[int, ...]]
-"""Words, variables, and the numbers that the descriptors get which come along.
-
-The first descriptor is the directory to start in, and gets none.
-"""
+StartRequest = tuple[tuple[bytes, ...], dict[bytes, bytes], tuple[int, ...]]
+"""Arguments, variables, and the numbers for the descriptors that come along, except for the first
+one. That one is the directory to start in."""
 
 
 def main(arguments: Sequence[str]) -> None:
     """Fork a reaper for each request, until the daemon is gone and no reaper is left."""
-    adopt = _adopt if WITHOUT_ADOPTION not in arguments else _nothing
+    adopt = _adopt if WITHOUT_ADOPTION not in arguments else _adopt_nothing
     requests = Socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    gc.disable()  # It would touch all the memory that a fork shares.
+    gc.disable()  # It would touch all memory that forks share.
     signal.signal(signal.SIGUSR1, _ignore)
     for number in _ENDING:
         signal.signal(number, _ignore)
     adopt()
-    changed = _tell_of_children()
+    changed = _child_signal_pipe()
     reapers: set[int] = set()
-    asked, strays = True, False
-    while asked or reapers or strays:
-        sources = [changed, requests] if asked else [changed]
-        ready = select.select(sources, [], [], LOOK_S if strays else None)[0]
+    accepting, strays = True, False
+    while accepting or reapers or strays:
+        sources = [changed, requests] if accepting else [changed]
+        ready = select.select(sources, [], [], POLL_S if strays else None)[0]
         _drain(changed)
-        for pid, status in _dead():
+        for pid, status in _reap_dead():
             if pid in reapers:
                 reapers.remove(pid)
                 strays = strays or status != 0
         if strays:
             strays = _kill_below(reapers)
         if requests in ready:
-            asked = _fork_reaper(requests, reapers, adopt)
+            accepting = _fork_reaper(requests, reapers, adopt)
 
 
 def _fork_reaper(requests: Socket, reapers: set[int], adopt: Callable[[], None]) -> bool:
-    """Take a request; returns False when there will be no more."""
-    room = CMSG_LEN(_DESCRIPTORS_MAX * _INT)
+    """Handle a request; returns False if there will be no more."""
     try:
-        message, given, _, _ = requests.recvmsg(1, room)
+        message, given, _, _ = requests.recvmsg(1, CMSG_LEN(_DESCRIPTORS_MAX * _INT))
     except OSError:
         return False
     passed = [
@@ -111,18 +108,18 @@ def _fork_reaper(requests: Socket, reapers: set[int], adopt: Callable[[], None])
         os.set_inheritable(number, False)  # noqa: FBT003
     if not message:
         return False
-    starter = os.getpid()
+    fork_server_pid = os.getpid()
     try:
         pid = os.fork()
     except OSError:
-        pid = -1  # Too many processes; the daemon sees that its socket is closed.
+        pid = -1  # Too many processes; the daemon notices that its socket is closed.
     if pid == 0:
         status = 1
         try:
             requests.close()
             os.setsid()
             adopt()
-            _care(Socket(fileno=passed[0]), passed[1:], starter)
+            _supervise(Socket(fileno=passed[0]), passed[1:], fork_server_pid)
             status = 0
         finally:
             os._exit(status)
@@ -133,42 +130,42 @@ def _fork_reaper(requests: Socket, reapers: set[int], adopt: Callable[[], None])
     return True
 
 
-def _care(control: Socket, passed: Sequence[int], starter: int) -> None:
-    """Be the reaper of one command; returns when nothing of it is left."""
-    changed = _tell_of_children()
-    told = _receive(control, SIZE.unpack(_receive(control, SIZE.size))[0])
-    wanted: Wanted = marshal.loads(told)  # noqa: S302 - it comes from the daemon
-    command, wrong = _start(wanted, passed)
+def _supervise(control: Socket, passed: Sequence[int], fork_server_pid: int) -> None:
+    """Be the reaper of one command; returns when none of its processes is left."""
+    changed = _child_signal_pipe()
+    request_bytes = _receive(control, SIZE.unpack(_receive(control, SIZE.size))[0])
+    request: StartRequest = marshal.loads(request_bytes)  # noqa: S302 - it comes from the daemon
+    command, wrong = _start(request, passed)
     for number in passed:
         os.close(number)
-    _say(control, STARTED.pack(os.getpid(), command, wrong))
+    _send(control, STARTED.pack(os.getpid(), command, wrong))
     if wrong:
         return
-    while os.getppid() == starter:
-        # Nothing is sent from there any more: it can be read when it is closed.
+    while os.getppid() == fork_server_pid:
+        # The daemon sends nothing more, so the socket becomes readable only when it is closed.
         if control in select.select([control, changed], [], [])[0]:
             break
         _drain(changed)
-        ended = [status for pid, status in _dead() if pid == command]
+        ended = [status for pid, status in _reap_dead() if pid == command]
         empty = not _has_children()
         for status in ended:
-            _say(control, ENDED.pack(status, empty))
+            _send(control, ENDED.pack(status, empty))
         if empty:
             return
     _end_all()
 
 
-def _start(wanted: Wanted, passed: Sequence[int]) -> tuple[int, int]:
-    """Start a command; returns its pid, and the errno of what went wrong."""
-    words, variables, numbers = wanted
+def _start(request: StartRequest, passed: Sequence[int]) -> tuple[int, int]:
+    """Start a command; returns its pid, and the errno of a failure."""
+    words, variables, numbers = request
     directory, *given = passed
-    # Aside first: a number may be wanted for one that has the number of another.
+    # Moved aside first, as a wanted number may be in use for another descriptor.
     above = max(numbers) + 1
     aside = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, above) for one in given]
     moves = [(os.POSIX_SPAWN_DUP2, *pair) for pair in zip(aside, numbers, strict=True)]
     try:
         os.fchdir(directory)
-        # It is looked for where the command would look.
+        # `posix_spawnp` searches the PATH of this process, so it must be that of the command.
         os.putenv("PATH", os.fsdecode(variables.get(b"PATH", os.fsencode(os.defpath))))
         command = os.posix_spawnp(
             words[0], words, variables, file_actions=moves, setsid=True, setsigdef=_DEFAULTS
@@ -183,49 +180,49 @@ def _start(wanted: Wanted, passed: Sequence[int]) -> tuple[int, int]:
 
 
 def _end_all() -> None:
-    """Kill what descends from this process until nothing does."""
+    """Kill the descendants of this process until there are none."""
     while _has_children():
         _kill_below(())
-        time.sleep(LOOK_S)
-        for _ in _dead():
+        time.sleep(POLL_S)
+        for _ in _reap_dead():
             pass
 
 
 def _kill_below(spared: Collection[int]) -> bool:
-    """Kill what descends from this process, but not below `spared`; returns whether anything did.
+    """Kill the descendants of this process, except below `spared`; returns whether there were any.
 
-    By group too: the kernel then lets no member fork away between the look and the signal.
+    By group too, so that no member can fork away between the look and the signal.
     """
     own = os.getpgrp()
-    found = _below(os.getpid(), spared)
-    for group in {group for _, group in found} - {own}:
+    descendants = _below(os.getpid(), spared)
+    for group in {group for _, group in descendants} - {own}:
         _kill(os.killpg, group)
-    for pid, _ in found:
+    for pid, _ in descendants:
         _kill(os.kill, pid)
-    return bool(found)
+    return bool(descendants)
 
 
-def _kill(how: Callable[[int, int], None], whom: int) -> None:
-    with suppress(OSError):  # It is gone, or another user's.
-        how(whom, signal.SIGKILL)
+def _kill(send: Callable[[int, int], None], target: int) -> None:
+    with suppress(OSError):  # It is gone, or belongs to another user.
+        send(target, signal.SIGKILL)
 
 
 def _below(root: int, spared: Collection[int]) -> list[tuple[int, int]]:
-    """The pids and groups of what descends from `root` and is alive."""
+    """Return pids and groups of the living descendants of `root`."""
     children: dict[int, list[tuple[int, int]]] = {}
     for pid, parent, group in _processes():
         children.setdefault(parent, []).append((pid, group))
-    found: list[tuple[int, int]] = []
+    descendants: list[tuple[int, int]] = []
     waiting = [root]
     while waiting:
         new = [one for one in children.pop(waiting.pop(), ()) if one[0] not in spared]
-        found += new
+        descendants += new
         waiting += [pid for pid, _ in new]
-    return found
+    return descendants
 
 
 def _processes() -> Iterator[tuple[int, int, int]]:
-    """Pid, parent and group of each process but the dead."""
+    """Give pid, parent and group of each living process."""
     if sys.platform != "linux":
         from subprocess import check_output  # That takes as long to import as all else.
 
@@ -244,8 +241,8 @@ def _processes() -> Iterator[tuple[int, int, int]]:
                 yield int(name), int(fields[1]), int(fields[2])
 
 
-def _dead() -> Iterator[tuple[int, int]]:
-    """Reap the children that have died; their pids and wait statuses."""
+def _reap_dead() -> Iterator[tuple[int, int]]:
+    """Reap the children that have died; gives their pids and wait statuses."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -265,9 +262,9 @@ def _has_children() -> bool:
 
 
 def _adopt() -> None:
-    """Take in orphans, hear of the parent's death, and let no process of this user trace this one.
+    """Become a subreaper, get a signal if the parent dies, and forbid tracing of this process.
 
-    It has to be done again after a fork.
+    This must be repeated after a fork.
     """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
@@ -280,12 +277,12 @@ def _adopt() -> None:
             libc.prctl(option, value, 0, 0, 0)
 
 
-def _nothing() -> None:
-    """Take in nobody."""
+def _adopt_nothing() -> None:
+    """Adopt no orphans."""
 
 
-def _tell_of_children() -> int:
-    """A descriptor that can be read when a child or the parent has died; instead of another one."""
+def _child_signal_pipe() -> int:
+    """Return a new descriptor that becomes readable if a child or the parent dies."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)
@@ -297,7 +294,7 @@ def _tell_of_children() -> int:
 
 
 def _ignore(number: int, frame: object) -> None:
-    """Do nothing; unlike what is ignored, it is not handed down to a command."""
+    """Do nothing; unlike SIG_IGN, a handler is not inherited by commands."""
 
 
 def _drain(reading: int) -> None:
@@ -316,8 +313,8 @@ def _receive(control: Socket, size: int) -> bytes:
     return data
 
 
-def _say(control: Socket, data: bytes) -> None:
-    with suppress(OSError):  # The daemon is gone, as will be seen.
+def _send(control: Socket, data: bytes) -> None:
+    with suppress(OSError):  # The daemon is gone, which the caller notices soon.
         control.sendall(data)
 
 

@@ -1,7 +1,7 @@
-"""A program that serves the daemon over pipes for as long as it is needed, such as an MCP server.
+"""A long-running program that serves the daemon over pipes, such as an MCP server.
 
-Ended with everything that it has started, also when the daemon is killed. What is said over the
-pipes is up to the caller.
+It is ended together with everything it started, also when the daemon is killed. The caller decides
+what goes through the pipes.
 """
 
 import os
@@ -13,22 +13,22 @@ from typing import Final
 import trio
 
 from tiller_daemon.processes.command import CommandProblem
-from tiller_daemon.processes.process_tree import Ended, Tree
+from tiller_daemon.processes.process_tree import EndedProcesses, ProcessTree
 
-LEAVE_S: Final = 0.5
-"""How long it may take to leave by itself once its standard input has ended."""
+EXIT_WAIT_S: Final = 0.5
+"""How long it may take to exit on its own after its standard input was closed."""
 
 TERM_GRACE_S: Final = 0.5
-"""From SIGTERM to SIGKILL, when it does not."""
+"""From SIGTERM to SIGKILL, if it does not."""
 
 END_SHIELD_S: Final = 4.0
-"""The longest that its end may keep the daemon from ending."""
+"""The longest that ending it may delay the end of the daemon."""
 
 
-class Service:
-    """A running program; whoever starts one calls `end` in any case.
+class ServerProcess:
+    """A running program; always call `end`.
 
-    `stdin`, `stdout` and `stderr` are pipes to it, each to be used by one task at a time.
+    `stdin`, `stdout` and `stderr` are pipes to it, each for one task at a time.
     """
 
     def __init__(
@@ -38,18 +38,19 @@ class Service:
         variables: Mapping[str, str],
         descriptors: Sequence[int] = (),
     ) -> None:
-        """Start it, and let it inherit `descriptors`; raises `CommandProblem`."""
+        """Start the program with these inherited `descriptors`; raises `CommandProblem`."""
         pipes: list[tuple[int, int]] = []
         passed = {number: number for number in descriptors}
         try:
             pipes += (os.pipe() for _ in range(3))
             (stdin, _), (_, stdout), (_, stderr) = pipes
             theirs = {0: stdin, 1: stdout, 2: stderr}
-            self._tree: Final = Tree(arguments, directory, variables, {**theirs, **passed})
+            self._tree: Final = ProcessTree(arguments, directory, variables, {**theirs, **passed})
         except (OSError, ValueError) as error:
             for end in chain.from_iterable(pipes):
                 os.close(end)
             raise CommandProblem(_why(error, arguments[0], directory)) from error
+        # While they are open here too, the exit of the program closes no pipe.
         for end in theirs.values():
             os.close(end)
         self.stdin: Final = trio.lowlevel.FdStream(pipes[0][1])
@@ -59,26 +60,28 @@ class Service:
 
     @property
     def pid(self) -> int:
-        """Its first process."""
+        """The pid of its first process."""
         return self._tree.running.pid
 
     async def exited(self) -> None:
         """Wait until its first process has exited."""
         await self._tree.running.exited()
 
-    async def end(self, leave_s: float = LEAVE_S, grace_s: float = TERM_GRACE_S) -> Ended:
-        """End it and all that it has started; when this returns they are dead.
+    async def end(
+        self, exit_wait_s: float = EXIT_WAIT_S, grace_s: float = TERM_GRACE_S
+    ) -> EndedProcesses:
+        """End it and everything it started; they are dead when this returns.
 
-        It is first let to leave by itself. Cancellation does not shorten that; it takes `leave_s` +
-        `grace_s`, and what SIGKILL takes. Again: no effect.
+        It first gets the chance to exit on its own. Takes at most `exit_wait_s` + `grace_s` and the
+        time of SIGKILL, which cancellation does not shorten. Calling it again has no effect.
         """
-        ended = Ended(0, 0)
+        ended = EndedProcesses(0, 0)
         if self._ended:
             return ended
         with trio.move_on_after(END_SHIELD_S, shield=True):
             await self.stdin.aclose()
-            # Its last words must not kill it: the other pipes stay open until it has left.
-            with trio.move_on_after(leave_s):
+            # The other pipes stay open until it exits, so that writing to them does not kill it.
+            with trio.move_on_after(exit_wait_s):
                 await self.exited()
             ended = await self._tree.end(grace_s)
             for pipe in (self.stdout, self.stderr):
@@ -88,13 +91,13 @@ class Service:
         return ended
 
     def status(self) -> int | None:
-        """Its exit status, negative for the signal that killed it; `None` while it runs."""
+        """Its exit status, negative for the signal that killed it; None while it runs."""
         return self._tree.running.status()
 
 
 def _why(error: Exception, program: str, directory: Path) -> str:
     if isinstance(error, FileNotFoundError) and directory.is_dir():
-        return f"The program {program} is not found."
+        return f"The program {program} was not found."
     if isinstance(error, OSError):
         return f"{program} could not be started in {directory}: {error.strerror}."
     return f"{program} could not be started: {error}."

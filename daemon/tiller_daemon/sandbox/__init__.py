@@ -1,1 +1,1 @@
-"""The sandbox: what each enclosure allows, and the mechanisms that enforce it."""
+"""Sandboxes: what a command may do, and the mechanisms that enforce it."""

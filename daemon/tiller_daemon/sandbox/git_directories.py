@@ -1,8 +1,8 @@
-"""The git repository of a workspace, as far as an enclosure has to know it.
+"""The git directories of a workspace, as far as a confinement must know them.
 
-In a second work tree and in a submodule `.git` is a file, and what git writes lies elsewhere. That
-place counts only when it says itself that it belongs to this workspace: a `.git` file comes with
-whatever was unpacked here, but nobody else can write into the git directory of another repository.
+In a work tree and in a submodule, `.git` is a file that names a directory elsewhere. That directory
+counts only if it names this workspace in turn. Anything unpacked here may contain a `.git` file,
+but only git itself writes to the git directory of another repository.
 """
 
 import functools
@@ -29,24 +29,24 @@ _WORKTREE: Final = re.compile(r"^\s*worktree\s*=\s*\"?(.+?)\"?\s*$", re.MULTILIN
 
 
 class GitPaths(NamedTuple):
-    """What git uses for a workspace. Paths have no links in them, but for `mark`.
-
-    `mark` is `.git`, be it there or not. `is_link` says that it is a link, which no mount can
-    protect. `directories` are the git directories, and `own` is where in them the state of a second
-    work tree is. `root` is the top of the work tree. `named` is
-    what the configuration names in the workspace: hooks, included files, programs.
-    """
+    """What git uses for a workspace. No path contains a link, except perhaps `mark`."""
 
     mark: Path
+    """`.git` in the workspace, whether it exists or not."""
     is_link: bool = False
+    """Whether `mark` is a link, which no mount can protect."""
     directories: tuple[Path, ...] = ()
+    """The git directories; empty if there is no repository."""
     own: str = ""
+    """The path of a second work tree's state in them, with a trailing slash; else empty."""
     root: Path | None = None
+    """The top of the work tree; None without a repository."""
     named: tuple[Path, ...] = ()
+    """Paths in the workspace that the configuration names: hooks, included files, programs."""
 
 
 def git_paths(workspace: Path) -> GitPaths:
-    """Look at the repository of a workspace (absolute, links followed); blocks for file reads."""
+    """Return the git paths of a workspace (absolute, without links); blocks while reading files."""
     mark = workspace / ".git"
     try:
         kind = os.lstat(mark).st_mode
@@ -70,17 +70,17 @@ def git_paths(workspace: Path) -> GitPaths:
 
 
 def _around(workspace: Path, mark: Path) -> GitPaths:
-    """A workspace that lies in a work tree, below its top; the user's home is no such tree."""
-    found = find_repository(workspace)
+    """Return the paths for a workspace inside a work tree, unless that is the user's home."""
+    outer = find_repository(workspace)
     home = Path(os.environ.get("HOME") or "/").resolve()
-    if found is None or found.root in (home, *home.parents) or not (found.root / ".git").is_dir():
+    if outer is None or outer.root in (home, *home.parents) or not (outer.root / ".git").is_dir():
         return GitPaths(mark)
-    outer = git_paths(found.root)
-    return GitPaths(mark, directories=outer.directories, own=outer.own, root=outer.root)
+    paths = git_paths(outer.root)
+    return GitPaths(mark, directories=paths.directories, own=paths.own, root=paths.root)
 
 
 def _named(workspace: Path, git: Path) -> Iterator[Path]:
-    """What the configuration names in the workspace, be it there or not for the hooks."""
+    """Give the paths in the workspace that the configuration names; hooks need not exist."""
     seen: set[Path] = set()
     for origin, key, value in _configuration(workspace, git):
         words = [value, *_words(value)]
@@ -96,7 +96,7 @@ def _named(workspace: Path, git: Path) -> Iterator[Path]:
 
 
 def _words(value: str) -> list[str]:
-    """The words of a value, which may be a command."""
+    """Split a value that may be a command."""
     try:
         return shlex.split(value.removeprefix("!"))
     except ValueError:
@@ -104,9 +104,9 @@ def _words(value: str) -> list[str]:
 
 
 def _configuration(workspace: Path, git: Path) -> tuple[tuple[Path | None, str, str], ...]:
-    """The file, key and value of each line of the repository's configuration.
+    """Return the file, key and value of each line of the repository's configuration.
 
-    Git reads it, with what it includes, so that it is read as git reads it; that runs nothing.
+    git itself reads it, with includes, so that it is read as git reads it. That executes nothing.
     """
     signature = tuple(_signature(git / name) for name in ("config", "config.worktree"))
     return _configuration_as_it_is(workspace, git, signature)
@@ -124,7 +124,7 @@ def _signature(path: Path) -> tuple[int, int, int] | None:
 def _configuration_as_it_is(
     workspace: Path,
     git: Path,
-    signature: tuple[tuple[int, int, int] | None, ...],  # noqa: ARG001 - what it is cached for
+    signature: tuple[tuple[int, int, int] | None, ...],  # noqa: ARG001 - part of the cache key
 ) -> tuple[tuple[Path | None, str, str], ...]:
     arguments = ("git", "-c", "safe.directory=*", f"--git-dir={git}", f"--work-tree={workspace}")
     asked = ("config", "--null", "--list", "--show-origin", "--includes", "--local")
@@ -141,17 +141,17 @@ def _configuration_as_it_is(
     except (OSError, subprocess.SubprocessError):
         return ()
     fields = os.fsdecode(done.stdout).split("\0")
-    found: list[tuple[Path | None, str, str]] = []
+    lines: list[tuple[Path | None, str, str]] = []
     for origin, line in zip(fields[::2], fields[1::2], strict=False):
         key, _, value = line.partition("\n")
         file = origin.removeprefix("file:")
         named = Path(os.path.normpath(workspace / file)) if file != origin else None
-        found.append((named, key, value))
-    return tuple(found)
+        lines.append((named, key, value))
+    return tuple(lines)
 
 
 def _common_of_worktree(git: Path, mark: Path) -> Path | None:
-    """The git directory of the repository that `git` is a work tree's own directory of."""
+    """Return the git directory of the repository that has `git` as the directory of a work tree."""
     common, back = _named_in(git / "commondir"), _named_in(git / "gitdir")
     if common is None or back is None or not _is_repository(common):
         return None
@@ -159,7 +159,7 @@ def _common_of_worktree(git: Path, mark: Path) -> Path | None:
 
 
 def _is_of_submodule(git: Path, workspace: Path) -> bool:
-    """Whether `git` is the directory of a submodule that is checked out in `workspace`."""
+    """Whether `git` is the git directory of a submodule that is checked out in `workspace`."""
     config = read_document(git / "config", None, CONFIG_BYTES_MAX)
     if config is None or config.cut or not _is_repository(git):
         return False
@@ -169,7 +169,7 @@ def _is_of_submodule(git: Path, workspace: Path) -> bool:
 
 
 def _named_in(file: Path) -> Path | None:
-    """The path that stands in a file of git's, with links on the way to its last part followed."""
+    """Return the path in a file of git; links are resolved except in the last component."""
     pointer = read_document(file, None, GIT_FILE_BYTES_MAX)
     if pointer is None or pointer.cut or "\0" in pointer.text:
         return None

@@ -1,13 +1,13 @@
-"""A private copy of a git directory: what a command writes there, and what of it is taken over.
+"""A private copy of a git directory that a command may write to, and what is merged back from it.
 
 Git executes what its configuration, hooks and some state files name. So a command never writes to a
-git directory itself: bubblewrap lays an overlay over it, and git, with the repository's own hooks,
-works in there. When the command has ended and nothing of it is alive, data is taken over from the
-overlay: objects, refs, logs, `HEAD`, the index, messages. The rest is reported and dropped.
+git directory itself. Bubblewrap mounts an overlay over it, in which git works with the repository's
+own hooks. After the command and all its processes have ended, data is merged back from the overlay:
+objects, refs, logs, `HEAD`, the index, messages. The rest is reported and dropped.
 
-It is all or nothing where a part would leave the repository in a state that git did not make: with
-an index that names new submodules, in the middle of a rebase that would execute something, or when
-somebody else has changed the same files meanwhile.
+Nothing is merged if a part would leave the repository in a state that git did not produce: an index
+that names new submodules, a rebase that would execute something, or files that another process has
+changed in the meantime.
 """
 
 import contextlib
@@ -27,13 +27,13 @@ GIT_S: Final = 30.0
 """How long git may take to list an index; it takes milliseconds."""
 
 STATE_BYTES_MAX: Final = 1 << 20
-"""The largest list of steps of a rebase that is taken over."""
+"""The largest todo list of a rebase that is merged back."""
 
 NAMED_MAX: Final = 5
-"""How many of the files that were not taken over are named."""
+"""How many of the dropped files a message names."""
 
 _INNER: Final = r"(?P<inner>modules/(?:[^/]+/)+?)?(?P<tree>worktrees/[^/]+/)?"
-"""The git directory of a submodule or of a second work tree, in that of the repository."""
+"""The git directory of a submodule or work tree, inside that of the repository."""
 
 _OBJECTS: Final = re.compile(
     _INNER + r"objects/(?:[0-9a-f]{2}/[0-9a-f]{38,62}"
@@ -47,7 +47,7 @@ _DATA: Final = re.compile(
     r"|lfs/objects/.+|BISECT_(?:LOG|NAMES|START|TERMS|EXPECTED_REV|ANCESTORS_OK))\Z"
 )
 _OF_ALL_TREES: Final = re.compile(r"(?:packed-refs|shallow|refs/.+|logs/refs/.+|lfs/.+|info/.+)\Z")
-"""What work trees have in common; the rest of the data belongs to one of them."""
+"""Data that work trees share; all other data belongs to one of them."""
 
 _STEPS: Final = re.compile(_INNER + r"(?:rebase-merge|rebase-apply|sequencer)(?:/.+)?\Z")
 _STEP: Final = re.compile(
@@ -55,17 +55,20 @@ _STEP: Final = re.compile(
     r"|b|update-ref|u|revert)\b.*)?\Z"
 )
 _NOT_IN_STEPS: Final = frozenset({"strategy", "strategy_opts", "gpg_sign_opt", "opts"})
-"""State files of a rebase that name programs or options of programs."""
+"""State files of a rebase that name programs, or options of programs."""
 
 _TRACKING: Final = re.compile(r"branch\..+\.(remote|merge|rebase|pushremote|vscode-merge-base)\Z")
 _NEGLIGIBLE: Final = re.compile(
     r"(?:.*/)?(?:[^/]+\.lock|gc\.(?:pid|log)|tmp_obj_\w+|fsmonitor--daemon.*)\Z|objects/incoming-.*"
 )
-"""What git leaves behind by chance, and nobody misses."""
+"""Temporary files of git that may be dropped without a message."""
 
 
-class _Change(NamedTuple):
-    """A path in the overlay, relative to the git directory; `gone` if it was removed."""
+class _OverlayChange(NamedTuple):
+    """A changed path in the overlay.
+
+    `name` is relative to the git directory; `gone` tells whether it was removed.
+    """
 
     name: str
     path: Path
@@ -75,41 +78,42 @@ class _Change(NamedTuple):
 class GitOverlay:
     """The overlay of one git directory for one command: a context manager.
 
-    `own` is where in it the state of the work tree is, if that is not the first one. `room` is a
-    directory of the daemon's own, in which the overlay is kept for as long.
+    `own` is the path of the work tree's state in it, if that is not the main one. The overlay is
+    created in `parent`, a directory of the daemon, and removed on exit. `report` is called with a
+    sentence for each change that was not merged back.
     """
 
-    def __init__(self, git: Path, own: str, room: Path, told: Callable[[str], None]) -> None:
+    def __init__(self, git: Path, own: str, parent: Path, report: Callable[[str], None]) -> None:
         self._git: Final = git
         self._own: Final = own
-        self._room_parent: Final = room
-        self._told: Final = told
-        self._room: Path | None = None
+        self._parent: Final = parent
+        self._report: Final = report
+        self._directory: Path | None = None
         self._began_ns = 0
 
     def __enter__(self) -> "GitOverlay":
-        make_directory(self._room_parent)
-        self._room = Path(tempfile.mkdtemp(prefix="git-", dir=self._room_parent))
+        make_directory(self._parent)
+        self._directory = Path(tempfile.mkdtemp(prefix="git-", dir=self._parent))
         self.upper.mkdir(mode=0o755)
         self._work.mkdir(mode=0o755)
-        # What changes in the git directory after this was changed by somebody else. The clock of
-        # the file system is the one that is compared with.
+        # A file that changes in the git directory after this was changed by another process. The
+        # clock of the file system is used, as its timestamps are compared with this one.
         self._began_ns = self.upper.stat().st_ctime_ns
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._room
+        assert self._directory
         try:
-            self._take_over()
+            self._merge_back()
         except OSError as error:
-            self._told(f"What the command wrote to {self._git} was not taken over: {error}.")
+            self._report(f"The command's changes to {self._git} could not be merged back: {error}.")
         finally:
-            for folder, names, _files in os.walk(self._room):
+            for folder, names, _files in os.walk(self._directory):
                 for name in names:
                     with contextlib.suppress(OSError):
-                        # Overlayfs leaves a directory that nobody may read.
+                        # Overlayfs leaves a directory that no one may read.
                         Path(folder, name).chmod(0o700, follow_symlinks=False)
-            shutil.rmtree(self._room, ignore_errors=True)
+            shutil.rmtree(self._directory, ignore_errors=True)
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -119,48 +123,48 @@ class GitOverlay:
 
     @property
     def upper(self) -> Path:
-        """Where the overlay keeps what is written."""
-        assert self._room
-        return self._room / "upper"
+        """Where the overlay stores what is written."""
+        assert self._directory
+        return self._directory / "upper"
 
     @property
     def _work(self) -> Path:
-        assert self._room
-        return self._room / "work"
+        assert self._directory
+        return self._directory / "work"
 
-    def _take_over(self) -> None:
-        taken: list[_Change] = []
-        left: list[str] = []
-        configured: _Change | None = None
+    def _merge_back(self) -> None:
+        merged: list[_OverlayChange] = []
+        dropped: list[str] = []
+        configured: _OverlayChange | None = None
         for change in _changes(self.upper, self._git):
             if change.name == "config":
                 configured = change
             elif self._is_data(change) or self._is_safe_step(change):
-                taken.append(change)
+                merged.append(change)
             elif not _NEGLIGIBLE.match(change.name):
-                left.append(change.name)
-        unsafe = [name for name in left if _STEPS.match(name)]
-        if problem := self._problem(taken, unsafe):
-            self._told(f"Nothing that the command wrote to {self._git} was taken over: {problem}.")
+                dropped.append(change.name)
+        unsafe = [name for name in dropped if _STEPS.match(name)]
+        if problem := self._problem(merged, unsafe):
+            self._report(f"The command's changes to {self._git} were discarded: {problem}.")
             return
-        # Objects first and what points to them last: git's own order.
-        for change in sorted(taken, key=_order):
+        # Objects first and references to them last, in git's own order.
+        for change in sorted(merged, key=_order):
             self._copy(change)
         if configured:
-            left += self._take_over_tracking(configured)
-        if left:
-            names = ", ".join(left[:NAMED_MAX]) + (" …" if len(left) > NAMED_MAX else "")
-            self._told(
-                f"Git may execute what is in {names}: what the command wrote there was not kept. "
-                f"To keep it, run the command outside the sandbox."
+            dropped += self._merge_tracking(configured)
+        if dropped:
+            names = ", ".join(dropped[:NAMED_MAX]) + (" …" if len(dropped) > NAMED_MAX else "")
+            self._report(
+                f"Git may execute {names}, so the command's changes there were discarded. To keep "
+                "them, run the command outside of the sandbox."
             )
 
-    def _problem(self, taken: list[_Change], unsafe: list[str]) -> str:
+    def _problem(self, merged: list[_OverlayChange], unsafe: list[str]) -> str:
         if unsafe:
-            return f"{unsafe[0]} would make git execute something when it goes on"
-        for change in taken:
+            return f"{unsafe[0]} would make git execute something when it continues"
+        for change in merged:
             if not _OBJECTS.match(change.name) and self._changed_meanwhile(change.name):
-                return f"{change.name} was changed by somebody else meanwhile"
+                return f"{change.name} was changed by another process in the meantime"
             is_index = change.name.rpartition("/")[2] == "index" and not change.gone
             if is_index and (
                 new := _submodules(change.path) - _submodules(self._git / change.name)
@@ -177,7 +181,7 @@ class GitOverlay:
             return False
         return stat.S_ISREG(state.st_mode) and state.st_ctime_ns > self._began_ns
 
-    def _copy(self, change: _Change) -> None:
+    def _copy(self, change: _OverlayChange) -> None:
         target = self._git / change.name
         if change.gone:
             with contextlib.suppress(FileNotFoundError):
@@ -190,23 +194,25 @@ class GitOverlay:
             if not (folder := self._git / parent).is_dir():
                 folder.unlink(missing_ok=True)
                 folder.mkdir()
+        # An object is named by its content, so an existing one is the same.
         if _OBJECTS.match(change.name) and target.is_file():
             return
-        # Renamed into place, as git does it: nobody sees half of a file.
+        # Renamed into place, as git does it, so that no one reads a partial file.
         handle, name = tempfile.mkstemp(prefix="tmp_obj_", dir=target.parent)
         try:
             with os.fdopen(handle, "wb") as copy, change.path.open("rb") as source:
                 shutil.copyfileobj(source, copy)
                 copy.flush()
                 os.fsync(copy.fileno())
+                # Data is never executable.
                 os.fchmod(copy.fileno(), stat.S_IMODE(change.path.stat().st_mode) & 0o666)
             Path(name).replace(target)
         except OSError:
             Path(name).unlink(missing_ok=True)
             raise
 
-    def _is_data(self, change: _Change) -> bool:
-        """Whether nothing in a file is executed, and it is this work tree's to change."""
+    def _is_data(self, change: _OverlayChange) -> bool:
+        """Whether git executes nothing in a file, and this work tree may change it."""
         if change.gone and re.fullmatch(r"objects/[0-9a-f]{2}", change.name):
             return True
         named = _OBJECTS.match(change.name) or _DATA.match(change.name)
@@ -219,8 +225,8 @@ class GitOverlay:
             return False
         return change.gone or stat.S_ISREG(change.path.lstat().st_mode)
 
-    def _is_safe_step(self, change: _Change) -> bool:
-        """Whether a state file of a rebase is there for its data: nothing in it is executed."""
+    def _is_safe_step(self, change: _OverlayChange) -> bool:
+        """Whether git executes nothing that a state file of a rebase contains."""
         if not _STEPS.match(change.name):
             return False
         name = change.name.rpartition("/")[2]
@@ -234,16 +240,16 @@ class GitOverlay:
             return all(_STEP.match(line) for line in text.split("\n"))
         return True
 
-    def _take_over_tracking(self, change: _Change) -> list[str]:
-        """Which branch follows which one: the only part of the configuration that is data.
+    def _merge_tracking(self, change: _OverlayChange) -> list[str]:
+        """Merge the upstream branches, the only part of the configuration that is data.
 
-        Returns the keys that were not taken over.
+        Returns the keys that were dropped.
         """
         before, after = _settings(self._git / "config"), _settings(change.path)
         remotes = {key.split(".", 1)[1].rpartition(".")[0] for key in before if _is_url(key)} | {
             "."
         }
-        left: list[str] = []
+        dropped: list[str] = []
         for key in sorted({*before, *after}):
             if before.get(key) == after.get(key):
                 continue
@@ -256,12 +262,12 @@ class GitOverlay:
             if tracks and safe:
                 _set(self._git / "config", key, value)
             else:
-                left.append(f"config ({key})")
-        return left
+                dropped.append(f"config ({key})")
+        return dropped
 
 
-def _changes(upper: Path, git: Path) -> Iterator[_Change]:
-    """What is in the overlay: files, and what was removed from below it."""
+def _changes(upper: Path, git: Path) -> Iterator[_OverlayChange]:
+    """Give the changed files in the overlay, including those below removed directories."""
     for folder, names, files in os.walk(upper):
         place = Path(folder)
         attributes = {name.rpartition(".")[2] for name in os.listxattr(place)}
@@ -270,23 +276,23 @@ def _changes(upper: Path, git: Path) -> Iterator[_Change]:
         if "opaque" in attributes:
             below = git / place.relative_to(upper)
             for name in sorted(set(os.listdir(below) if below.is_dir() else ()) - {*names, *files}):  # noqa: PTH208
-                yield _Change(str(place.relative_to(upper) / name), place / name, gone=True)
+                yield _OverlayChange(str(place.relative_to(upper) / name), place / name, gone=True)
         for name in (*files, *(one for one in names if (place / one).is_symlink())):
             path = place / name
-            # Overlayfs marks what is gone by a device with the number 0.
+            # Overlayfs marks a removed file by a device with the number 0.
             gone = stat.S_ISCHR(path.lstat().st_mode)
-            yield _Change(str(path.relative_to(upper)), path, gone)
+            yield _OverlayChange(str(path.relative_to(upper)), path, gone)
 
 
-def _order(change: _Change) -> tuple[bool, int, str]:
+def _order(change: _OverlayChange) -> tuple[bool, int, str]:
     kinds = ("objects/", "logs/", "refs/", "packed-refs", "HEAD", "index")
-    # What was packed is removed when the pack is there.
-    found = (number for number, kind in enumerate(kinds) if kind in change.name)
-    return change.gone, next(found, len(kinds)), change.name
+    # Removals come last: loose refs and objects go only when the pack is there.
+    ranks = (number for number, kind in enumerate(kinds) if kind in change.name)
+    return change.gone, next(ranks, len(kinds)), change.name
 
 
 def _submodules(index: Path) -> set[str]:
-    """The paths of an index that are other repositories; a git of its own lists them."""
+    """Return the paths of submodules in an index, listed by a git without configuration."""
     if not index.exists():
         return set()
     with tempfile.TemporaryDirectory() as empty:
@@ -299,17 +305,17 @@ def _submodules(index: Path) -> set[str]:
 
 
 def _settings(config: Path) -> dict[str, tuple[str, ...]]:
-    """The keys and values of a file of git's configuration, without what it includes."""
-    found: dict[str, tuple[str, ...]] = {}
+    """Return keys and values of a git configuration file, without its includes."""
+    settings: dict[str, tuple[str, ...]] = {}
     clean = {"PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent"}
     if not config.is_file():
-        return found
+        return settings
     listed = _git(("config", "--file", str(config), "--null", "--list"), clean, "/")
     for line in listed.split("\0"):
         key, _, value = line.partition("\n")
         if key:
-            found[key] = (*found.get(key, ()), value)
-    return found
+            settings[key] = (*settings.get(key, ()), value)
+    return settings
 
 
 def _set(config: Path, key: str, value: tuple[str, ...] | None) -> None:
@@ -319,7 +325,7 @@ def _set(config: Path, key: str, value: tuple[str, ...] | None) -> None:
 
 
 def _git(arguments: tuple[str, ...], variables: dict[str, str], directory: str) -> str:
-    """Run git on files alone; raises `OSError` when it does not work."""
+    """Run git on individual files; raises `OSError` if it fails."""
     try:
         done = subprocess.run(
             ("git", *arguments),
@@ -331,7 +337,7 @@ def _git(arguments: tuple[str, ...], variables: dict[str, str], directory: str) 
             timeout=GIT_S,
         )
     except subprocess.SubprocessError as error:
-        raise OSError(f"git could not read what was written ({error})") from error
+        raise OSError(f"git could not read the changes ({error})") from error
     return os.fsdecode(done.stdout)
 
 

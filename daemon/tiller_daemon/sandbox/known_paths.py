@@ -1,7 +1,7 @@
-"""The places that enclosures know by name: what is of the system, what is secret, what is run.
+"""Paths with a known meaning for confinements: system files, secrets, what programs execute.
 
-They are lists because nobody can tell a secret by looking. How a path is hidden or kept from
-writing is up to the mechanism (`bubblewrap`, `seatbelt`).
+These are lists because a program can't recognise a secret by looking. How a path is hidden or
+protected is up to the sandbox (`bubblewrap`, `seatbelt`).
 """
 
 import os
@@ -25,49 +25,49 @@ HIDDEN_IN_HOME: Final = (
     "Library/Cookies", "Library/Application Support/Google/Chrome",
     "Library/Application Support/Firefox",
 )  # fmt: skip
-"""Where keys, tokens, passwords and sessions of browsers are kept."""
+"""Keys, tokens, passwords and browser sessions."""
 
 SYSTEM: Final = (
     "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/etc", "/opt", "/sys", "/nix",
     "/gnu", "/snap", "/run/current-system", "/run/opengl-driver",
 )  # fmt: skip
-"""What belongs to the system: programs, libraries and their configuration."""
+"""The system: programs, libraries and their configuration."""
 
-KEPT_OF_RUN: Final = (
+VISIBLE_IN_RUN: Final = (
     "/run/systemd/resolve", "/run/current-system", "/run/opengl-driver", "/run/wrappers",
     "/run/resolvconf", "/run/NetworkManager/resolv.conf",
 )  # fmt: skip
-"""What is left of `/run` in every enclosure: how names are resolved, and programs of NixOS. The
-rest of it are sockets and secrets of services."""
+"""What is left of `/run` in every confinement: name resolution, and programs of NixOS. The rest are
+sockets and secrets of services."""
 
 HIDDEN_OF_SYSTEM: Final = ("/var/lib/docker", "/var/lib/containerd", "/private/var/run/docker.sock")
-"""What services keep elsewhere."""
+"""Data and sockets of services elsewhere."""
 
 SOCKET_VARIABLES: Final = ("SSH_AUTH_SOCK", "TMUX", "DOCKER_HOST", "DBUS_SESSION_BUS_ADDRESS")
-"""Variables that say where a socket is, at which one could have something run."""
+"""Variables with the path of a socket through which a command could have something executed."""
 
 BOUND_SOCKETS: Final = Path("/proc/net/unix")
-"""All sockets that have a path: a file system that is read-only does not keep from connecting."""
+"""All sockets with a path. A read-only file system does not prevent connecting to them."""
 
 PROTECTED_FOLDERS: Final = (".tiller", ".claude", ".codex", ".vscode")
-"""What makes tiller, other agents and editors run something: can't be written, and can't be made
-where it is not there yet. What makes git run something is in `git_directories`."""
+"""What makes tiller, other agents and editors execute something. They can't be written, nor created
+if they are missing. What git executes is in `git_directories`."""
 
 PROTECTED_IF_THERE: Final = (
     ".mcp.json", ".cursor", ".idea", ".zed", ".opencode", ".gemini", ".envrc",
 )  # fmt: skip
-"""Likewise, but a stand-in for what is not there would be in the way of other programs."""
+"""The same, but creating them is allowed, as a placeholder would disturb other programs."""
 
 _PROTECTED_NAMES: Final = frozenset((".git", *PROTECTED_FOLDERS, *PROTECTED_IF_THERE))
 
 
 def is_protected(path: str) -> bool:
-    """Whether a path leads to or through one of these names, at any depth and in any case."""
+    """Whether a path contains one of these names, at any depth and in any case."""
     return not _PROTECTED_NAMES.isdisjoint(path.casefold().split("/"))
 
 
 def hidden_paths(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
-    """What is to be hidden in every enclosure, be it there or not."""
+    """Give the paths to hide in every confinement, whether they exist or not."""
     yield from (home / name for name in HIDDEN_IN_HOME)
     yield from map(Path, HIDDEN_OF_SYSTEM)
     for name in SOCKET_VARIABLES:
@@ -79,22 +79,22 @@ def hidden_paths(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def bound_sockets() -> Iterator[Path]:
-    """The sockets that somebody listens at here, as the kernel lists them."""
+    """Give the listening sockets, as the kernel lists them."""
     try:
         lines = BOUND_SOCKETS.read_bytes().split(b"\n")
     except OSError:
         return
     for line in lines:
-        _, found, path = line.partition(b" /")
-        if found:
+        _, separator, path = line.partition(b" /")
+        if separator:
             yield Path("/" + os.fsdecode(path))
 
 
 def tool_directories(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
-    """Where the user's own programs lie outside of the system: what PATH and this Python name.
+    """Give the directories of the user's own programs, from PATH and from this Python.
 
-    A directory such as `~/.cargo/bin` is named for its parent, where libraries are. Nothing that
-    holds the home itself is named, nor what it holds directly.
+    For a directory such as `~/.cargo/bin` this is its parent, where libraries are. The home itself,
+    its parents and some broad directories are left out.
     """
     named = [Path(sys.prefix), Path(sys.base_prefix)]
     for text in environ.get("PATH", "").split(os.pathsep):
@@ -104,7 +104,7 @@ def tool_directories(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
     named += [home / name for name in TOOLS_IN_HOME]
     closed = {home, *home.parents, home / ".local", home / "bin"}
     yield from (home / ".local" / name for name in ("bin", "lib"))
-    for path in there(named):
+    for path in existing(named):
         if path in closed and path != home / "bin":
             continue
         yield path
@@ -116,11 +116,11 @@ TOOLS_IN_HOME: Final = (
     ".local/share/pnpm", "go/bin", "bin", ".gitconfig", ".config/git/config", ".config/git/ignore",
     ".ripgreprc", ".config/ripgrep",
 )  # fmt: skip
-"""Programs in the user's home, and the configuration of those that read."""
+"""Programs in the user's home, and the configuration of those that only read."""
 
 
 def closed_system_files() -> Iterator[Path]:
-    """Files of the system's configuration that not everybody may read: root could read them."""
+    """Give files in `/etc` that not everyone may read, which root could read."""
     for folder, names, files in os.walk("/etc"):
         for name in list(names):
             path = Path(folder, name)
@@ -133,8 +133,8 @@ def closed_system_files() -> Iterator[Path]:
                 yield path
 
 
-def there(paths: Iterable[Path]) -> Iterator[Path]:
-    """Those that are there, with links followed; each once."""
+def existing(paths: Iterable[Path]) -> Iterator[Path]:
+    """Give those that exist, with links resolved, each once."""
     seen: set[str] = set()
     for path in paths:
         if os.path.lexists(path):
@@ -144,8 +144,8 @@ def there(paths: Iterable[Path]) -> Iterator[Path]:
                 yield Path(real)
 
 
-def within(path: Path, roots: Iterable[Path]) -> Path | None:
-    """The root that `path` is in, if it is in one and is not that root itself."""
+def root_of(path: Path, roots: Iterable[Path]) -> Path | None:
+    """Return the root that contains `path`, if one does; a root does not contain itself."""
     text = str(path)
     for root in roots:
         if root != path and text.startswith(str(root).rstrip("/") + "/"):
@@ -154,7 +154,7 @@ def within(path: Path, roots: Iterable[Path]) -> Path | None:
 
 
 def between(root: Path, path: Path) -> Iterator[Path]:
-    """The directories that lead from `root` to `path`, without either."""
+    """Give the directories between `root` and `path`, excluding both."""
     for parent in path.parents:
         if parent == root:
             return

@@ -1,23 +1,24 @@
-"""Landlock: a command gives up rights before it begins; for where no namespaces can be made.
+"""Landlock: a command gives up rights before it begins. For machines without namespaces.
 
-A launcher (`launcher`) is started in the command's place. It takes a Landlock domain for
-files and signals, a seccomp filter for the rest (`seccomp`), and becomes the command.
+A launcher (`launcher`) is started instead of the command. It sets up a Landlock domain for files
+and signals and a seccomp filter for the rest (`seccomp`), and then becomes the command.
 
-Landlock only ever allows, and what is allowed for a directory is allowed for all that is in it. So:
+Landlock can only allow, and what is allowed for a directory is allowed for everything in it.
+Therefore:
 
-- A command that only reads is held to all of its confinement: it may list and read what is visible,
-  and write to its temporary directory. Around what is hidden, reading is allowed entry by entry.
-- A directory in which files can be made can't keep some of them from being written. A command that
-  writes in the workspace can therefore write to `.git` too, and is always asked about.
-- Who owns a file and who may use it, its times and attributes are nothing to Landlock. A command
-  that may write nothing can't change them; one that may write can, wherever its user can.
+- A command that only reads is confined completely. It may list and read what is visible, and write
+  to its temporary directory. Around hidden files, reading is allowed entry by entry.
+- If a command may create files in a directory, single files in there can't be protected. A command
+  that writes to the workspace can therefore write to `.git` too, so it must always be approved.
+- Landlock does not cover owners, modes, times and attributes of files. A command that may not write
+  can't change them. One that may write can do so wherever its user can.
 
-No socket can be made, as neither an address nor a path can be told apart: with `network` one of the
-internet can, and then this machine can be reached too; a unix socket never. Nor can a terminal.
+No unix socket can be created, because addresses and paths can't be told apart. With `network`,
+internet sockets can, and these also reach this machine. Terminals can't be created either.
 
-It takes version 6 (Linux 6.12). Before that signals reach every process of the user; before 5
-devices can be told to do anything, before 3 every file can be cut off, before 2 none can be moved
-to another directory. Less than what is said here is not taken for a sandbox.
+This takes version 6 of Landlock (Linux 6.12). Before, signals reach all processes of the user;
+before version 5, any device control is possible; before 3, files can be truncated; before 2, files
+can't be moved between directories. Older versions don't count as a sandbox.
 """
 
 import platform
@@ -30,9 +31,9 @@ from typing import Final
 
 from tiller_daemon.private import make_directory
 from tiller_daemon.sandbox import launcher as sandbox_launcher
-from tiller_daemon.sandbox.confinement import ROOT_KEEPS, Confinement, Enclosed
+from tiller_daemon.sandbox.confinement import ROOT_CAPABILITIES, Confinement, WrappedCommand
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.known_paths import within
+from tiller_daemon.sandbox.known_paths import root_of
 from tiller_daemon.sandbox.seccomp import filter_without_namespaces
 
 VERSION_NEEDED: Final = 6
@@ -40,15 +41,15 @@ VERSION_NEEDED: Final = 6
 LAUNCHER: Final = (sys.executable, "-I", "-S", sandbox_launcher.__file__)
 
 DEVICES: Final = Path("/dev")
-"""Disks, cameras, other terminals: the launcher allows those that everybody needs."""
+"""Disks, cameras, other terminals; the launcher allows the devices that everyone needs."""
 
 PROCESSES: Final = Path("/proc")
 
 SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108
-"""Where locks and memory are made that processes share by name; as public as `/tmp`."""
+"""Locks and memory that processes share by name; as public as `/tmp`."""
 
 SHARED_TEMPORARY: Final = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108
-"""There is no private `/tmp` without namespaces; without unix sockets none in it can be reached."""
+"""Without namespaces there is no private `/tmp`. Sockets in it can't be reached."""
 
 DENIALS: Final = re.compile(
     r"Permission denied|Operation not permitted|Address family not supported|Bad system call"
@@ -58,18 +59,19 @@ DENIALS: Final = re.compile(
 )
 
 LIMITS: Final = (
-    "each command that does more than read is asked about, as one that may write in the workspace "
-    "can write to `.git` and to agents' configuration there; modes, owners and times of files "
-    "elsewhere can be changed by what may write; /tmp is shared; other processes can be seen; no "
-    "unix sockets, no terminals, nothing on localhost"
+    "each command that does more than read is asked about, as commands that write to the workspace "
+    "can write to `.git` and to agents' configuration there, and can change modes, owners and "
+    "times of files elsewhere; /tmp is shared; other processes are visible; no unix sockets, no "
+    "terminals, nothing on localhost"
 )
-"""What is less than with bubblewrap, for people."""
+"""How it falls short of bubblewrap, for users."""
 
 
 class Landlock:
-    """The mechanism. `launcher` is how the launcher is started."""
+    """The sandbox of Linux without namespaces."""
 
     def __init__(self, launcher: Sequence[str] = LAUNCHER, machine: str = "") -> None:
+        """Use this command as the launcher; `machine` is `platform.machine()` by default."""
         self.name: Final = "landlock"
         self.helpers: Final = 0
         self.limits: Final = LIMITS
@@ -79,41 +81,45 @@ class Landlock:
         self._machine: Final = machine or platform.machine()
 
     @contextmanager
-    def around(
+    def wrap(
         self,
         arguments: Sequence[str],
         confinement: Confinement,
-        told: Callable[[str], None],  # noqa: ARG002 - it takes nothing over
-    ) -> Generator[Enclosed]:
-        """What to run instead of `arguments`."""
+        report: Callable[[str], None],  # noqa: ARG002 - nothing is merged back
+    ) -> Generator[WrappedCommand]:
+        """Give what to run instead of `arguments`."""
         if confinement.temporary:
             make_directory(confinement.temporary)
-        yield Enclosed((*self._launcher, *_options(confinement, self._machine), "--", *arguments))
+        options = _options(confinement, self._machine)
+        yield WrappedCommand((*self._launcher, *options, "--", *arguments))
 
 
 def _options(confinement: Confinement, machine: str) -> Generator[str]:
-    """What the launcher is told."""
+    """Give the options for the launcher."""
     calls = filter_without_namespaces(
         machine, network=confinement.network, writes=confinement.writes
     )
-    kept_by_root = sum(1 << number for number in ROOT_KEEPS.values()) if confinement.writes else 0
+    numbers = ROOT_CAPABILITIES.values() if confinement.writes else ()
+    capabilities = sum(1 << number for number in numbers)
     if confinement.visible is None:
         readable: Sequence[Path] = (Path("/"),)
         writable = (*confinement.writable, SHARED_MEMORY, *SHARED_TEMPORARY)
     else:
+        # Programs need their own entries in `/proc`.
         readable = (*confinement.visible, PROCESSES)
         writable = (confinement.temporary,) if confinement.temporary else ()
-    # Where a root lies in another it could be moved away, and a link be put in its place.
-    roots = [root for root in writable if within(root, writable)]
-    # What lies in the workspace can't be kept from being written (see above).
-    kept = [path for path in confinement.read_only if not within(path, (confinement.workspace,))]
+    # A writable directory inside another one could be moved away and replaced by a link.
+    roots = [root for root in writable if root_of(root, writable)]
+    # Nothing inside the workspace can be protected (see the module).
+    workspace = (confinement.workspace,)
+    unwritable = [path for path in confinement.read_only if not root_of(path, workspace)]
     named = (
         ("--read", (*readable, *confinement.shown, confinement.workspace)),
         ("--write", writable),
         ("--hide", (DEVICES, *confinement.hidden)),
-        ("--keep", (*roots, *kept)),
+        ("--keep", (*roots, *unwritable)),
     )
-    yield from ("--calls", calls.hex(), "--capabilities", str(kept_by_root))
+    yield from ("--calls", calls.hex(), "--capabilities", str(capabilities))
     if confinement.visible is not None and confinement.temporary:
         yield from ("--temporary", str(confinement.temporary))
     for name, paths in named:

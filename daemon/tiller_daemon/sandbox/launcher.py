@@ -1,8 +1,8 @@
-"""A program of its own: gives up what a command may not do, and becomes the command.
+"""A separate program: gives up what a command may not do, and becomes the command.
 
-Started as `python -I -S launcher.py OPTION VALUE … -- COMMAND …` by `landlock`,
-which says what may be done; nothing of tiller is imported, as each import is a millisecond of every
-command. What can't be given up is said, and the command is not run.
+`landlock` starts it as `python -I -S launcher.py OPTION VALUE … -- COMMAND …`. Nothing of tiller is
+imported, because each import adds a millisecond to every command. If something can't be given up,
+it reports that and does not run the command.
 """
 
 import ctypes
@@ -13,28 +13,29 @@ import sys
 from collections.abc import Sequence
 
 EXIT_NOT_CONFINED = 126
-"""What a shell says of a command that it can't run."""
+"""The exit status of a shell for a command that it can't run."""
 
 SCOPE_ALONE = "--scope"
-"""The option to do nothing but `scope`."""
+"""The option to only call `scope`."""
 
 LISTS = 1 << 3
-"""To list a directory."""
+"""The right to list a directory."""
 
 READS = 1 << 0 | 1 << 2 | LISTS
-"""To execute, to read a file, to list a directory (linux/landlock.h)."""
+"""The rights to execute, to read a file, and to list a directory (linux/landlock.h)."""
 
 WRITES = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 12 | 1 << 13 | 1 << 14
-"""To write a file, remove and make all but devices, move between directories, and truncate."""
+"""The rights to write and truncate files, to remove and create anything but devices, and to move
+between directories."""
 
 DEVICE = 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
-"""To read and write a device, also with its `ioctl`."""
+"""The rights to read, write and control a device."""
 
 _EVERYTHING = (1 << 16) - 1
 _OF_FILES = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
 _ABSTRACT_SOCKETS = 1 << 0
 _SCOPES = _ABSTRACT_SOCKETS | 1 << 1
-"""Abstract sockets and signals stay among the processes of the sandbox."""
+"""Restricts abstract sockets and signals to the processes of the sandbox."""
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
@@ -45,22 +46,25 @@ _DROP_FROM_BOUNDS, _AMBIENT, _CLEAR_AMBIENT = 24, 47, 4
 _CAPABILITY_VERSION = 0x20080522
 _CAPABILITIES = 64
 
-_LOOK = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_PATH = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _SYSCALL = _LIBC.syscall
 _SYSCALL.restype = ctypes.c_long
 
 
-class Wanted:
-    """What may be done: the options, in the order that they come in."""
+class Restrictions:
+    """What the command may do: the parsed options, paths in the order they were given."""
 
     def __init__(self, options: Sequence[str]) -> None:
-        """`hidden` is nowhere readable, nor `kept` writable, but for what is named below them."""
+        """Parse pairs of option and value.
+
+        `hidden` can't be read, nor `unwritable` written, except for what is allowed below them.
+        """
         self.readable: list[str] = []
         self.writable: list[str] = []
         self.hidden: list[str] = []
-        self.kept: list[str] = []
+        self.unwritable: list[str] = []
         self.calls = b""
         self.capabilities = 0
         self.temporary = ""
@@ -77,7 +81,7 @@ class Wanted:
                         "--read": self.readable,
                         "--write": self.writable,
                         "--hide": self.hidden,
-                        "--keep": self.kept,
+                        "--keep": self.unwritable,
                     }[name].append(value)
 
 
@@ -89,12 +93,12 @@ def main(arguments: Sequence[str]) -> None:
         if arguments[:end] == [SCOPE_ALONE]:
             scope()
         else:
-            wanted = Wanted(arguments[:end])
-            confine(wanted)
-            if wanted.temporary:
-                os.environ["TMPDIR"] = wanted.temporary
+            restrictions = Restrictions(arguments[:end])
+            confine(restrictions)
+            if restrictions.temporary:
+                os.environ["TMPDIR"] = restrictions.temporary
     except (OSError, ValueError, KeyError) as error:
-        sys.stderr.write(f"tiller: the sandbox could not be made, nothing was run: {error}\n")
+        sys.stderr.write(f"tiller: the sandbox can't be set up, so nothing was run: {error}\n")
         sys.exit(EXIT_NOT_CONFINED)
     try:
         os.execvp(command[0], command)  # noqa: S606 - that is what it is for
@@ -104,7 +108,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def scope() -> None:
-    """Keep this process and all that it starts from the abstract sockets of others."""
+    """Keep this process and its descendants from the abstract sockets of other processes."""
     rules = struct.pack("=QQQ", 0, 0, _ABSTRACT_SOCKETS)
     ruleset = _call(_CREATE_RULESET, ctypes.c_char_p(rules), ctypes.c_size_t(len(rules)), 0)
     _prctl(_NO_NEW_PRIVILEGES, 1)
@@ -113,46 +117,46 @@ def scope() -> None:
 
 
 def version() -> int:
-    """Which Landlock the kernel has; 0 without one."""
+    """Return the Landlock version of the kernel; 0 without Landlock."""
     return max(_SYSCALL(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1)), 0)
 
 
-def confine(wanted: Wanted) -> None:
-    """Give up everything but what is wanted, for this process and all that it starts."""
+def confine(restrictions: Restrictions) -> None:
+    """Give up all rights but these, for this process and its descendants."""
     rules = struct.pack("=QQQ", _EVERYTHING, 0, _SCOPES)
     ruleset = _call(_CREATE_RULESET, ctypes.c_char_p(rules), ctypes.c_size_t(len(rules)), 0)
-    folders = [path for path in wanted.hidden if os.path.isdir(path)]  # noqa: PTH112 - no imports
-    for root in wanted.readable:
-        _grant(ruleset, root, READS, wanted.hidden)
-        # Names can be listed also where a file is hidden, but not in a hidden directory.
+    folders = [path for path in restrictions.hidden if os.path.isdir(path)]  # noqa: PTH112 - no imports
+    for root in restrictions.readable:
+        _grant(ruleset, root, READS, restrictions.hidden)
+        # Directories with hidden files can still be listed, hidden directories can't.
         _grant(ruleset, root, LISTS, folders)
-    for root in wanted.writable:
-        _grant(ruleset, root, READS, wanted.hidden)
-        _grant(ruleset, root, WRITES, [*wanted.hidden, *wanted.kept])
+    for root in restrictions.writable:
+        _grant(ruleset, root, READS, restrictions.hidden)
+        _grant(ruleset, root, WRITES, [*restrictions.hidden, *restrictions.unwritable])
     for name in _DEVICES:
         _grant(ruleset, f"/dev/{name}", DEVICE, ())
     for descriptor in range(3):
-        # The terminal that it was given.
+        # The terminal that the command inherits.
         if os.isatty(descriptor):
             _grant(ruleset, os.ttyname(descriptor), DEVICE, ())
-    _give_up_capabilities(wanted.capabilities)
+    _give_up_capabilities(restrictions.capabilities)
     _prctl(_NO_NEW_PRIVILEGES, 1)
     _call(_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
-    program = ctypes.create_string_buffer(wanted.calls, len(wanted.calls))
-    # struct sock_fprog: how many instructions, and where they are.
-    filters = struct.pack("@HP", len(wanted.calls) // 8, ctypes.addressof(program))
+    program = ctypes.create_string_buffer(restrictions.calls, len(restrictions.calls))
+    # struct sock_fprog: the number of instructions, and their address.
+    filters = struct.pack("@HP", len(restrictions.calls) // 8, ctypes.addressof(program))
     _prctl(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.c_char_p(filters))
 
 
 def _grant(ruleset: int, path: str, rights: int, holes: Sequence[str]) -> None:
-    """Allow `rights` in a directory or file, but not in the holes; nothing if it is not there.
+    """Allow `rights` for a directory or file except for the holes; nothing if it does not exist.
 
-    A right for a directory is one for all that is in it: around a hole each entry gets it by
-    itself, and what comes later into a directory that holds one gets none.
+    A right for a directory covers everything in it. So around a hole each entry gets the right
+    separately, and entries that are created there later get none.
     """
     try:
-        opened = os.open(path, _LOOK)
+        opened = os.open(path, _OPEN_PATH)
     except OSError:
         return
     try:
@@ -176,8 +180,8 @@ def _grant_opened(ruleset: int, opened: int, path: str, rights: int, holes: Sequ
         if child in inner:
             continue
         try:
-            # From the directory that was looked at: a link that has come meanwhile leads nowhere.
-            deeper = os.open(name, _LOOK, dir_fd=opened)
+            # Opened relative to the directory that was listed, so that a new link leads nowhere.
+            deeper = os.open(name, _OPEN_PATH, dir_fd=opened)
         except OSError:
             continue
         try:
@@ -197,21 +201,21 @@ def _names(directory: int) -> list[str]:
         os.close(readable)
 
 
-def _give_up_capabilities(kept: int) -> None:
-    """Keep only those of root's powers whose bits are set in `kept`."""
+def _give_up_capabilities(unwritable: int) -> None:
+    """Drop root's capabilities except for those whose bits are set in `kept`."""
     _prctl(_AMBIENT, _CLEAR_AMBIENT, 0, 0, 0)
     header = ctypes.c_char_p(struct.pack("=Ii", _CAPABILITY_VERSION, 0))
-    held = ctypes.create_string_buffer(24)
-    if _LIBC.capget(header, held):
+    current = ctypes.create_string_buffer(24)
+    if _LIBC.capget(header, current):
         raise _problem("capget")
     if os.geteuid() == 0:
         for number in range(_CAPABILITIES):
-            if not kept >> number & 1 and _LIBC.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0):
-                break  # There are no more; or it may not, and can gain none by what it runs.
+            if not unwritable >> number & 1 and _LIBC.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0):
+                break  # There are no more, or this process can't gain any by executing programs.
     else:
-        kept = 0
-    low, high = kept & 0xFFFFFFFF, kept >> 32
-    effective, permitted, _, effective_high, permitted_high, _ = struct.unpack("=6I", held.raw)
+        unwritable = 0
+    low, high = unwritable & 0xFFFFFFFF, unwritable >> 32
+    effective, permitted, _, effective_high, permitted_high, _ = struct.unpack("=6I", current.raw)
     left = struct.pack(
         "=6I", effective & low, permitted & low, 0, effective_high & high, permitted_high & high, 0
     )

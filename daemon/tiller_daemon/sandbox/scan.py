@@ -1,9 +1,8 @@
-"""What enclosures have to know of the files in a workspace, looked up before each command.
+"""Scanning a workspace before each command, for what its confinement must hide or protect.
 
-Files that rules protect are hidden from commands, and other repositories in the workspace can't be
-written by what nobody was asked about. A directory is read again only when it has changed: its own
-times change with every name that comes or goes. So a look costs a `stat` for each directory, and
-reads the few that changed.
+Files that rules protect are hidden from commands. Other repositories in the workspace can't be
+written by commands that were not approved. A directory is read again only if it has changed, which
+its own timestamps show. So a scan costs one `stat` per directory, and reads the few that changed.
 """
 
 import os
@@ -17,44 +16,53 @@ PRUNED: Final = frozenset({"node_modules", "site-packages", "dist-packages"})
 """Directories of installed packages: published files, and tens of thousands of them."""
 
 UNSETTLED_NS: Final = 50_000_000
-"""A directory that changed so shortly before it was read is read again: times are that coarse."""
+"""A directory that changed this shortly before it was read is read again, because timestamps are
+that coarse."""
 
 FOLDERS_MAX: Final = 200_000
-"""Most directories that are looked at; a workspace with more is refused."""
+"""The most directories in a workspace; a larger one is refused."""
 
 
 DISABLED: Final = ".disabled"
-"""Behind the name of what marks a repository that git is not to find."""
+"""Appended to the name of the file that marks a repository."""
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Findings(NamedTuple):
-    """What was found: `protected` files, and git directories or files of other repositories."""
+class ScanResult(NamedTuple):
+    """What a scan has found.
+
+    `protected` are files, `repositories` the `.git` (directory or file) or `HEAD` of other
+    repositories.
+    """
 
     protected: tuple[Path, ...] = ()
     repositories: tuple[Path, ...] = ()
 
 
-class TooLarge(Exception):
+class WorkspaceTooLarge(Exception):
     """The workspace has more than `FOLDERS_MAX` directories."""
 
 
 class _Folder(NamedTuple):
-    """What a directory held when it had this signature."""
+    """The content of a directory."""
 
     signature: tuple[int, int, int]
+    """Its inode and times when it was read."""
     read_ns: int
+    """When it was read, less `UNSETTLED_NS`."""
     folders: tuple[str, ...]
+    """The names of its subdirectories, except for those that are not scanned."""
     protected: tuple[str, ...]
+    """The names of protected files."""
     repositories: tuple[str, ...]
+    """The names that mark a repository."""
 
 
-def disable(workspace: Path, repository: Path) -> str:
-    """Make git overlook a repository, by another name of the file that marks it; returns that name.
+def disable_repository(workspace: Path, repository: Path) -> str:
+    """Hide a repository from git by renaming the file that marks it; returns the new path.
 
-    No link is followed on the way, as other commands may be at work in the workspace. Raises
-    `OSError`.
+    Follows no links, because other commands may be changing the workspace. Raises `OSError`.
     """
     *folders, mark = repository.relative_to(workspace).parts
     opened = os.open(workspace, _FOLDER)
@@ -75,10 +83,9 @@ def disable(workspace: Path, repository: Path) -> str:
 
 
 class Scanner:
-    """Looks through one workspace (absolute, without links) again and again.
+    """Scans one workspace (absolute, without links) repeatedly.
 
-    `is_protected` is asked about the path of each file, relative to the workspace. Not for several
-    threads at once.
+    `is_protected` is called with the path of each file, relative to the workspace. Not thread-safe.
     """
 
     def __init__(self, workspace: Path, is_protected: Callable[[str], bool]) -> None:
@@ -86,8 +93,8 @@ class Scanner:
         self._is_protected: Final = is_protected
         self._known: dict[str, _Folder] = {}
 
-    def look(self) -> Findings:
-        """Look through the workspace; blocks for as long as the disk takes. Raises `TooLarge`."""
+    def scan(self) -> ScanResult:
+        """Scan the workspace; raises `WorkspaceTooLarge`. Blocks for as long as the disk takes."""
         before, self._known = self._known, {}
         protected: list[Path] = []
         repositories: list[Path] = []
@@ -99,11 +106,13 @@ class Scanner:
                 continue
             self._known[name] = folder
             if len(self._known) > FOLDERS_MAX:
-                raise TooLarge(f"{self._workspace} has more than {FOLDERS_MAX} directories")
+                raise WorkspaceTooLarge(
+                    f"{self._workspace} has more than {FOLDERS_MAX} directories"
+                )
             waiting += [f"{name}{inner}/" for inner in folder.folders]
             protected += [Path(self._workspace, name, one) for one in folder.protected]
             repositories += [Path(self._workspace, name, one) for one in folder.repositories]
-        return Findings(tuple(protected), tuple(repositories))
+        return ScanResult(tuple(protected), tuple(repositories))
 
     def _folder(self, name: str, known: _Folder | None) -> _Folder | None:
         path = f"{self._workspace}/{name}"
@@ -124,6 +133,7 @@ class Scanner:
             for entry in entries:
                 is_folder = entry.is_dir(follow_symlinks=False)
                 (folders if is_folder else files).append(entry.name)
+        # Without `name` this is the workspace itself, whose own repository is not listed.
         repositories = [one for one in (*folders, *files) if one == ".git" and name]
         if name and "HEAD" in files and {"objects", "refs"} <= set(folders):
             repositories.append("HEAD")

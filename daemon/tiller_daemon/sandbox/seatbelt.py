@@ -1,6 +1,6 @@
-"""Seatbelt, the sandbox of macOS: a profile in its language, run by `sandbox-exec`.
+"""Seatbelt, the sandbox of macOS: a profile in its own language, run by `sandbox-exec`.
 
-The text is made here and tested as text; in a profile the last rule that matches wins.
+The profile is generated here and tested as text. In a profile the last matching rule wins.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from tiller_daemon.private import make_directory
-from tiller_daemon.sandbox.confinement import DENIED, Confinement, Enclosed
+from tiller_daemon.sandbox.confinement import DENIALS, Confinement, WrappedCommand
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.known_paths import between, within
+from tiller_daemon.sandbox.known_paths import between, root_of
 
 PROGRAM: Final = "sandbox-exec"
 
@@ -24,67 +24,74 @@ _ALWAYS: Final = """\
 (allow signal (target same-sandbox))
 (deny file-write*)
 (allow file-write* (regex #"^/dev/(null|zero|tty|ptmx|dtracehelper|ttys[0-9]*|fd/.*)$"))"""
-"""Opening an application, sending it a message or making a job of launchd would be a way out."""
+"""Opening an application, sending it an event or creating a launchd job would escape the
+sandbox."""
 
 
 class Seatbelt:
-    """The mechanism."""
+    """The sandbox of macOS."""
 
     def __init__(self, program: str) -> None:
         self.name: Final = PROGRAM
         self.helpers: Final = 0
         self.limits: Final = ""
-        self.denials: Final = DENIED
+        self.denials: Final = DENIALS
         self.most_unasked: Final = Enclosure.BUILD
         self._program: Final = program
 
     @contextmanager
-    def around(
+    def wrap(
         self,
         arguments: Sequence[str],
         confinement: Confinement,
-        told: Callable[[str], None],  # noqa: ARG002 - it takes nothing over
-    ) -> Generator[Enclosed]:
-        """What to run instead of `arguments`."""
+        report: Callable[[str], None],  # noqa: ARG002 - nothing is merged back
+    ) -> Generator[WrappedCommand]:
+        """Give what to run instead of `arguments`."""
         if confinement.temporary is None:
-            yield Enclosed((self._program, "-p", profile(confinement), *arguments))
+            yield WrappedCommand((self._program, "-p", profile(confinement), *arguments))
             return
         make_directory(confinement.temporary)
         place = ("/usr/bin/env", f"TMPDIR={confinement.temporary}")
-        yield Enclosed((self._program, "-p", profile(confinement), *place, *arguments))
+        yield WrappedCommand((self._program, "-p", profile(confinement), *place, *arguments))
 
 
 EXECUTED_BY_GIT: Final = ("hooks", "config", "config.worktree", "commondir", "info/attributes")
-"""What git executes, or is led by, in a git directory."""
+"""What git executes, or follows, in a git directory."""
 
-PEOPLE: Final = (Path("/Users"), Path("/Volumes"), Path("/private/tmp"), Path("/private/var/tmp"))
-"""Where files of people are: a command that only reads sees the workspace of them."""
+USER_FILES: Final = (
+    Path("/Users"),
+    Path("/Volumes"),
+    Path("/private/tmp"),
+    Path("/private/var/tmp"),
+)
+"""Where users keep files: of these, a command that only reads sees just the workspace."""
 
 
 def profile(confinement: Confinement) -> str:
-    """The profile for a confinement."""
+    """Return the profile for a confinement."""
     executed = (git / name for git in confinement.git for name in EXECUTED_BY_GIT)
     named = (*confinement.read_only, *confinement.absent, *confinement.absent_files, *executed)
-    kept = [path for path in named if within(path, confinement.writable)]
+    protected = [path for path in named if root_of(path, confinement.writable)]
     temporary = (confinement.temporary,) if confinement.temporary else ()
-    # The last rule counts: what lies deeper comes later, as writable may lie in what is kept.
+    # The last rule wins, so deeper paths come later: a protected directory may contain a writable
+    # one.
     writes = [(path, "allow file-write*") for path in (*confinement.writable, *temporary)]
-    writes += [(path, "deny file-write*") for path in kept]
+    writes += [(path, "deny file-write*") for path in protected]
     writes.sort(key=lambda one: len(one[0].parts))
-    # Moving a directory away would take along what is kept in it.
+    # Renaming a directory would move what is protected in it.
     pins = {
         pin
-        for path in kept
-        if (root := within(path, confinement.writable))
+        for path in protected
+        if (root := root_of(path, confinement.writable))
         for pin in between(root, path)
     }
     lines = [
         _ALWAYS,
-        *(rule for path, what in writes for rule in _rules(what, [path])),
+        *(rule for path, operation in writes for rule in _rules(operation, [path])),
         *(f"(deny file-write-unlink (literal {_quoted(path)}))" for path in sorted(pins)),
     ]
     if confinement.visible is not None:
-        lines += _rules("deny file-read*", PEOPLE)
+        lines += _rules("deny file-read*", USER_FILES)
         lines += _rules("allow file-read*", (*confinement.visible, confinement.workspace))
     lines += _rules("deny file-read* file-write*", confinement.hidden)
     lines += _rules("allow file-read*", (*confinement.shown, *temporary))
@@ -95,8 +102,8 @@ def profile(confinement: Confinement) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _rules(what: str, paths: Iterable[Path]) -> list[str]:
-    return [f"({what} (subpath {_quoted(path)}))" for path in paths]
+def _rules(operation: str, paths: Iterable[Path]) -> list[str]:
+    return [f"({operation} (subpath {_quoted(path)}))" for path in paths]
 
 
 def _quoted(path: Path) -> str:

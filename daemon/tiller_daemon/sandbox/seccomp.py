@@ -1,9 +1,9 @@
-"""Which calls of the kernel a command may not make: filters for what else would not be held.
+"""Seccomp filters: system calls that a command may not make, because nothing else restricts them.
 
-Pure: a program for the kernel's filter machine (seccomp), as bytes; bubblewrap or
-`launcher` installs it. Sockets are told apart by their family alone, as the kernel shows a
-filter numbers and no addresses. A call that is not named here may be made; one of another
-architecture (32 bits, x32) kills the process that makes it, as it has other numbers.
+Pure: returns programs for the kernel's filter machine as bytes, which bubblewrap or `launcher`
+installs. Sockets are restricted by their family alone, because a filter sees numbers and no
+addresses. Calls that are not named here are allowed. A call of another architecture (32 bits, x32)
+kills the process, as its numbers mean something else.
 """
 
 import struct
@@ -12,7 +12,7 @@ from errno import EAFNOSUPPORT, ENOSYS, EPERM
 from typing import Final, NamedTuple
 
 ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-"""By `platform.machine()`, what the kernel calls it (linux/audit.h)."""
+"""The kernel's number for each `platform.machine()` (linux/audit.h)."""
 
 UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
 _STREAM, _SEQPACKET, _TYPE_MASK = 1, 5, 0xF
@@ -25,14 +25,14 @@ _ANY: Final = 0xFFFFFFFF
 
 
 class _Call(NamedTuple):
-    """A call by its numbers on x86-64 and aarch64; None where there is none."""
+    """A system call by its numbers on x86-64 and aarch64; None if it does not exist there."""
 
     x86_64: int | None
     aarch64: int | None
 
 
 class _Check(NamedTuple):
-    """An argument, what it must be (or, with `forbidden`, must not be), and which bits count."""
+    """The values an argument must have (or must not, if `forbidden`); `mask` selects its bits."""
 
     argument: int
     values: tuple[int, ...]
@@ -44,28 +44,28 @@ _SOCKET, _SOCKETPAIR = _Call(41, 198), _Call(53, 199)
 _IOCTL, _PRLIMIT = _Call(16, 29), _Call(302, 261)
 
 _NEVER: Final = (
-    # io_uring would make the calls that are refused here.
+    # io_uring would allow the calls that are refused here.
     _Call(425, 425),
-    # Keys of the user that the kernel keeps: add_key, request_key, keyctl.
+    # The kernel's keyrings: add_key, request_key, keyctl.
     _Call(248, 217), _Call(249, 218), _Call(250, 219),
 )  # fmt: skip
-"""What no namespace is for."""
+"""What no namespace isolates."""
 
 _PTRACE, _PIDFD_GETFD = _Call(101, 117), _Call(438, 438)
 _PROCESS_VM: Final = (_Call(310, 270), _Call(311, 271))
-"""To read and to write the memory of another process, by the pid that comes first."""
+"""Reading and writing the memory of another process, whose pid is the first argument."""
 
 _INIT: Final = 1
-"""The first process of a namespace, which is the sandbox's own."""
+"""The first process in a namespace, which belongs to the sandbox."""
 
 _SHARED: Final = (
-    # Memory and messages that processes share by number (shm, sem, msg), and queues by name (mq).
+    # Memory and messages shared by number (shm, sem, msg), and queues shared by name (mq).
     _Call(29, 194), _Call(30, 196), _Call(31, 195),
     _Call(64, 190), _Call(65, 193), _Call(66, 191), _Call(220, 192),
     _Call(68, 186), _Call(69, 189), _Call(70, 188), _Call(71, 187),
     _Call(240, 180), _Call(241, 181),
 )  # fmt: skip
-"""What programs share by a number or name: they have a namespace of their own, or none of it."""
+"""What programs share by a number or name. It needs a namespace, or is refused."""
 
 _CHANGES: Final = (
     # chmod, fchmod, fchmodat, fchmodat2
@@ -78,22 +78,22 @@ _CHANGES: Final = (
     _Call(188, 5), _Call(189, 6), _Call(190, 7), _Call(463, 463),
     _Call(197, 14), _Call(198, 15), _Call(199, 16), _Call(466, 466), _Call(469, 469),
 )  # fmt: skip
-"""What changes a file without writing to it, which Landlock does not know."""
+"""Changes of a file's metadata, which Landlock does not cover."""
 
 _TERMINAL: Final = (0x5412, 0x541C)
-"""TIOCSTI and TIOCLINUX: typing into a terminal, for whoever reads there."""
+"""TIOCSTI and TIOCLINUX: faking input to a terminal, for whatever program reads there."""
 
 _FLAGS: Final = (0x40086602, 0x40046602, 0x401C5820)
-"""FS_IOC_SETFLAGS, the same for 32 bits, FS_IOC_FSSETXATTR: what `chattr` does."""
+"""FS_IOC_SETFLAGS, the same for 32 bits, and FS_IOC_FSSETXATTR: what `chattr` uses."""
 
 
 def filter_in_namespaces(machine: str, *, sockets: bool = True) -> bytes:
-    """For a command with namespaces of its own; empty where the calls of `machine` are not known.
+    """Return the filter for a command in namespaces; empty if the machine is unknown.
 
-    There is no namespace for keys, for a terminal that it was given, and for some kinds of sockets:
-    one of them (vsock) leads out of a virtual machine. Without `sockets` no unix socket can be made
-    but pairs. The first process of the namespace can't be traced, as it belongs to the sandbox; a
-    command's own can. Nobody gets its descriptors either.
+    There is no namespace for keys, for an inherited terminal, and for some socket families, one of
+    which (vsock) leaves a virtual machine. Without `sockets`, only pairs of unix sockets can be
+    created. The first process of the namespace belongs to the sandbox. It can't be traced, and its
+    descriptors and memory can't be accessed; the command's own processes can be traced.
     """
     if machine not in ARCHITECTURES:
         return b""
@@ -111,21 +111,21 @@ def filter_in_namespaces(machine: str, *, sockets: bool = True) -> bytes:
 
 
 def filter_without_namespaces(machine: str, *, network: bool, writes: bool) -> bytes:
-    """For a command that nothing else but Landlock holds; raises `KeyError` for an unknown machine.
+    """Return the filter for a command under Landlock; raises `KeyError` for an unknown machine.
 
-    Without `network` no socket can be made but pairs; with it those of the internet. A unix socket
-    can't be made in either case: it could be connected to any service of the user. Without
-    `writes` nothing about a file can be changed.
+    Without `network`, only socket pairs can be created; with it, internet sockets too. Unix sockets
+    never, as they could connect to any service of the user. Without `writes`, no metadata of a file
+    can be changed.
     """
     families = (INET, INET6, NETLINK) if network else ()
     forbidden = _TERMINAL if writes else (*_TERMINAL, *_FLAGS)
     pair = (_Check(0, (UNIX,)), _Check(1, (_STREAM, _SEQPACKET), _TYPE_MASK))
     refusals = [
         _refuse(_SOCKET, machine, EAFNOSUPPORT, _Check(0, families)),
-        # A pair of datagrams is no pair: one end can be connected to another socket.
+        # A pair of datagram sockets is no real pair: one end can be connected elsewhere.
         _refuse(_SOCKETPAIR, machine, EAFNOSUPPORT, *pair),
         _refuse(_IOCTL, machine, EPERM, _Check(1, forbidden, forbidden=True)),
-        # Limits of other processes: a limit of time is as good as a signal.
+        # Limits of other processes: a CPU limit kills like a signal.
         _refuse(_PRLIMIT, machine, EPERM, _Check(0, (0,))),
         *(_refuse(call, machine, ENOSYS) for call in (*_NEVER, *_SHARED)),
         *(_refuse(call, machine, EPERM) for call in (() if writes else _CHANGES)),
@@ -148,9 +148,9 @@ def _beginning(machine: str) -> Iterator[bytes]:
 
 
 def _refuse(call: _Call, machine: str, errno: int, *checks: _Check) -> bytes:
-    """Refuse a call unless its arguments pass all checks; the next one finds its number loaded.
+    """Refuse a call unless its arguments pass all checks; the next step finds its number loaded.
 
-    Only the lower half of an argument is looked at: the kernel takes these for 32-bit numbers.
+    Only the lower half of an argument is checked, as the kernel takes these as 32-bit numbers.
     """
     number = call.x86_64 if machine == "x86_64" else call.aarch64
     if number is None:
@@ -170,11 +170,11 @@ def _steps(check: _Check, errno: int) -> Iterator[bytes]:
             yield refuse
         return
     for left in range(len(check.values), 0, -1):
-        # One that is wanted leads over the values that are left and the refusal.
+        # A match jumps over the remaining values and the refusal.
         yield _instruction(_EQUAL, check.values[-left], yes=left)
     yield refuse
 
 
 def _instruction(code: int, value: int, *, yes: int = 0, no: int = 0) -> bytes:
-    """One `struct sock_filter`; the jumps are over so many instructions."""
+    """One `struct sock_filter`; jumps are relative, in instructions."""
     return struct.pack("=HBBI", code, yes, no, value)

@@ -195,7 +195,7 @@ class Session:
         else:
             await self._accept(pending, result)
             if pending.files and self._services.files.snapshots:
-                self._services.files.snapshots.settled(self.snapshot.workspace)
+                self._services.files.snapshots.confirm_restore(self.snapshot.workspace)
 
     async def _put_files_back(self, pending: Pending) -> None:
         """Do what a revert does to files; no turn can begin meanwhile, as the loop stands still."""

@@ -15,7 +15,7 @@ from tiller_daemon.files.paths import (
     PathProblem,
     explain,
     locate,
-    must_be_regular,
+    require_regular,
 )
 from tiller_daemon.policy.rules import decide
 from tiller_daemon.session.checks import check_input, handed_back
@@ -111,7 +111,7 @@ def _is_there(location: Location) -> bool:
     except OSError as error:
         raise explain(error, location) from error
     if not stat.S_ISDIR(found.st_mode):
-        must_be_regular(found, location)
+        require_regular(found, location)
     return True
 
 

@@ -12,7 +12,7 @@ import trio
 from msgspec import structs
 
 from tiller_daemon.processes.capture import Capture
-from tiller_daemon.processes.command import CommandProblem, Input, run_command
+from tiller_daemon.processes.command import CommandInput, CommandProblem, run_command
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.tools.base import BackgroundLook, BackgroundStart, ToolFailure
 from tiller_daemon.tools.commands.sandbox_notes import NOTHING_HELD_BACK, HeldBack, held_back
@@ -45,7 +45,7 @@ class _Running:
 
     known: BackgroundCommand
     capture: Capture
-    typed: Input
+    typed: CommandInput
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     ended: trio.Event = field(default_factory=trio.Event)
     news: trio.Event = field(default_factory=trio.Event)
@@ -90,7 +90,7 @@ class Background:
             item_id=start.call_id,
             output_path=str(start.spill_path),
         )
-        command = _Running(known, Capture(start.spill_path), Input(terminal=start.terminal))
+        command = _Running(known, Capture(start.spill_path), CommandInput(terminal=start.terminal))
         self._commands[known.id] = command
         self._tell(known)
         assert self._nursery is not None
@@ -182,7 +182,7 @@ class Background:
                     variables=start.variables,
                     receive=receive,
                     timeout_s=float("inf"),
-                    typed=command.typed,
+                    command_input=command.typed,
                     secrets=start.secrets,
                     confined=start.confined,
                 )

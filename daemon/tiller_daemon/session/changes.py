@@ -10,7 +10,7 @@ import trio
 
 from tiller_daemon.files.paths import printable
 from tiller_daemon.session.services import Services
-from tiller_daemon.snapshots.snapshots import Change, SnapshotProblem, Snapshots
+from tiller_daemon.snapshots.snapshots import SnapshotProblem, Snapshots, TreeChange
 from tiller_protocol.events import WarningRaised
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import FileChange, Patch
@@ -102,7 +102,7 @@ class TurnChanges:
             self._warn(WarningRaised("snapshot_failed", message))
 
 
-def file_change(change: Change) -> FileChange:
+def file_change(change: TreeChange) -> FileChange:
     """A change as frontends see it."""
     kind = "added" if change.before is None else "removed" if change.after is None else "modified"
     return FileChange(printable(change.path), kind, change.added, change.removed)

@@ -30,7 +30,7 @@ from tiller_daemon.turn.context import (
     TurnContext,
     TurnPrompt,
 )
-from tiller_daemon.workspace.agents import FoundAgent
+from tiller_daemon.workspace.agents import AgentDefinition
 from tiller_protocol.settings import Rule, Settings, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 from tiller_protocol.turns import OpenTurn
@@ -246,7 +246,7 @@ def _fits(tool: Tool, depth: int, *, read_only: bool) -> bool:
     return not (read_only and tool.effect == "write")
 
 
-def _offered(agents: Mapping[str, FoundAgent]) -> tuple[SubAgentOffered, ...]:
+def _offered(agents: Mapping[str, AgentDefinition]) -> tuple[SubAgentOffered, ...]:
     return tuple(
         SubAgentOffered(name, agent.description, bool(agent.read_only), agent.model is not None)
         for name, (agent, problem) in agents.items()

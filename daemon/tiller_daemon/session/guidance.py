@@ -39,7 +39,7 @@ def write_prompt(
         _said(repository),
         services.user.platform,
         datetime.fromtimestamp(services.time(), UTC).date().isoformat(),
-        services.commands.confiner.said(permissions.sandbox),
+        services.commands.confiner.describe(permissions.sandbox),
     )
     prompt = system_prompt(
         agent_prompt,

@@ -240,10 +240,10 @@ def _warnings_of_servers(state: SessionState) -> list[AnyBody]:
 def _warning_of_no_sandbox(state: SessionState, context: TurnContext) -> list[AnyBody]:
     """That nothing holds the session's commands, which is said once."""
     confiner = state.services.commands.confiner
-    if state.told_of_no_sandbox or not confiner.asks(context.permissions.sandbox):
+    if state.told_of_no_sandbox or not confiner.must_ask(context.permissions.sandbox):
         return []
     state.told_of_no_sandbox = True
-    found = confiner.found()
+    found = confiner.search_result()
     why = found.problem or found.instead
     message = (
         f"Commands can't be held to `{context.permissions.sandbox.mode}`, so that each one that "

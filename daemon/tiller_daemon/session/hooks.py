@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from tiller_daemon.config import Hook, HookMoment, ProjectHook
 from tiller_daemon.policy import globs
-from tiller_daemon.sandbox.confinement import Confined
+from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.turn.context import TurnContext
 from tiller_daemon.turn.ports import Emit, HookSaid
 from tiller_protocol.events import TurnEnded, WarningRaised
@@ -73,7 +73,7 @@ class Hold(NamedTuple):
     With a `problem`, a clause, they are not run.
     """
 
-    confined: Confined | None = None
+    confined: CommandSandbox | None = None
     problem: str = ""
 
 

@@ -2,7 +2,7 @@
 
 A file goes back when all that happened to it since was done by the steps that are taken back. Where
 somebody else had a hand in it, it is left as it is and named. What is done to the files themselves
-is in `files.restoring`.
+is in `files.restore`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,13 +13,13 @@ import structlog
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.files.paths import printable
-from tiller_daemon.files.restoring import Entry, Move
+from tiller_daemon.files.restore import FileRestore, GitEntry
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.session.changes import file_change
 from tiller_daemon.session.reading import rules_at_rest
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, list_agents
-from tiller_daemon.snapshots.snapshots import Change, SnapshotProblem, Snapshots
+from tiller_daemon.snapshots.snapshots import SnapshotProblem, Snapshots, TreeChange
 from tiller_protocol.answers import RevertResult, SessionDiffResult
 from tiller_protocol.events import WarningRaised
 from tiller_protocol.items import Item, Patch, ToolCall
@@ -54,7 +54,7 @@ class Plan(NamedTuple):
     With `partial` steps are taken back of which nobody knows what they changed.
     """
 
-    moves: tuple[Move, ...]
+    moves: tuple[FileRestore, ...]
     left: tuple[str, ...]
     partial: bool
 
@@ -79,7 +79,7 @@ async def put_back(
         moves = [move for move in plan.moves if printable(move.path) not in spared]
         if isinstance(op, Unrevert):
             moves = [move.reversed() for move in moves]
-        left = await snapshots.put_back(snapshot.workspace, moves, submission_id)
+        left = await snapshots.restore(snapshot.workspace, moves, submission_id)
     except SnapshotProblem as problem:
         log.warning("files_not_put_back", session_id=snapshot.session_id, reason=str(problem))
         named = {file for item in items if isinstance(item, Patch) for file in item.files}
@@ -166,10 +166,12 @@ async def _plan(snapshots: Snapshots, workspace: str, items: Sequence[Item]) -> 
     return Plan(moves, tuple(left), any(not patch.tree_after for patch in patches))
 
 
-def moves_back(steps: Iterable[Sequence[Change]]) -> tuple[tuple[Move, ...], tuple[str, ...]]:
+def moves_back(
+    steps: Iterable[Sequence[TreeChange]],
+) -> tuple[tuple[FileRestore, ...], tuple[str, ...]]:
     """What takes steps back, oldest first; and the files that somebody else changed in between."""
-    begins: dict[str, Entry | None] = {}
-    ends: dict[str, Entry | None] = {}
+    begins: dict[str, GitEntry | None] = {}
+    ends: dict[str, GitEntry | None] = {}
     broken: set[str] = set()
     for step in steps:
         for change in step:
@@ -178,7 +180,7 @@ def moves_back(steps: Iterable[Sequence[Change]]) -> tuple[tuple[Move, ...], tup
                 broken.add(change.path)
             ends[change.path] = change.after
     moves = tuple(
-        Move(path, ends[path], begin)
+        FileRestore(path, ends[path], begin)
         for path, begin in begins.items()
         if path not in broken and ends[path] != begin
     )

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from tiller_daemon.config import Configuration, Projects
 from tiller_daemon.models.base import ModelClient
-from tiller_daemon.sandbox.confinement import Confiner
+from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.session.hooks import Hooks
 from tiller_daemon.session.outbox import Publish
 from tiller_daemon.snapshots.snapshots import Snapshots

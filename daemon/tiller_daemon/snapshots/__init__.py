@@ -1,1 +1,1 @@
-"""Snapshots of a workspace before and after a step, in a git directory of the daemon's own."""
+"""Snapshots of a workspace before and after a step, in the daemon's own git repository."""

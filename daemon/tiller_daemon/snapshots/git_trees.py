@@ -1,14 +1,14 @@
-"""Trees in a shadow: making one of what is staged, comparing two, and what is in their files."""
+"""Trees in a shadow repository: writing one from the index, comparing two, reading blobs."""
 
 import os
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tiller_daemon.files.restoring import Entry
-from tiller_daemon.snapshots.shadow_repository import Shadow
+from tiller_daemon.files.restore import GitEntry
+from tiller_daemon.snapshots.shadow_repository import ShadowRepository
 
 PATHS_AT_ONCE: Final = 500
-"""How many paths are put on one command line; Linux takes 2 MiB, each path at most 4 KiB."""
+"""How many paths go on one command line: Linux takes 2 MiB, and a path has at most 4 KiB."""
 
 _CHANGES: Final = ("diff-tree", "-r", "-z", "--no-renames", "--no-abbrev", "--raw", "--numstat")
 _DIFF: Final = (
@@ -17,18 +17,23 @@ _DIFF: Final = (
 )
 
 
-class Change(NamedTuple):
-    """A file that differs between two trees; lines are None where it is not text."""
+class TreeChange(NamedTuple):
+    """A file that differs between two trees."""
 
     path: str
-    before: Entry | None
-    after: Entry | None
+    """Relative to the workspace."""
+    before: GitEntry | None
+    """None if the file was added."""
+    after: GitEntry | None
+    """None if the file was removed."""
     added: int | None
+    """Lines; None if the file is not text."""
     removed: int | None
+    """Lines; None if the file is not text."""
 
 
-async def write_tree(shadow: Shadow) -> str:
-    """Make a tree of what is staged of the workspace; raises `GitProblem`, as all of these do."""
+async def write_tree(shadow: ShadowRepository) -> str:
+    """Write a tree of the index of the workspace. All functions here raise `GitProblem`."""
     if not shadow.prefix:
         return (await shadow.run("write-tree")).decode().strip()
     if not await shadow.run("ls-files", "-z", on_files=True):
@@ -36,42 +41,46 @@ async def write_tree(shadow: Shadow) -> str:
     return (await shadow.run("write-tree", f"--prefix={shadow.prefix}")).decode().strip()
 
 
-async def compare(before: str, after: str, shadow: Shadow) -> tuple[Change, ...]:
-    """The files that differ between two trees, by path."""
+async def compare(before: str, after: str, shadow: ShadowRepository) -> tuple[TreeChange, ...]:
+    """Return the files that differ between two trees, by path."""
     return _changes(await shadow.run(*_CHANGES, before, after))
 
 
-async def differences(before: str, after: str, paths: Sequence[str], shadow: Shadow) -> str:
-    """The differences of these files as a unified diff."""
-    found: list[bytes] = []
+async def differences(
+    before: str, after: str, paths: Sequence[str], shadow: ShadowRepository
+) -> str:
+    """Return the differences of these files as a unified diff."""
+    results: list[bytes] = []
     for start in range(0, len(paths), PATHS_AT_ONCE):
         some = paths[start : start + PATHS_AT_ONCE]
-        found.append(await shadow.run(*_DIFF, before, after, "--", *some))
-    return b"".join(found).decode(errors="replace")
+        results.append(await shadow.run(*_DIFF, before, after, "--", *some))
+    return b"".join(results).decode(errors="replace")
 
 
-async def contents(blobs: Sequence[str], shadow: Shadow) -> dict[str, bytes]:
-    """What is in these blobs; one that is not there any more is left out."""
+async def contents(blobs: Sequence[str], shadow: ShadowRepository) -> dict[str, bytes]:
+    """Return the bytes of these blobs; missing ones are left out."""
     if not blobs:
         return {}
-    said = await shadow.run("cat-file", "--batch", given="".join(f"{b}\n" for b in blobs).encode())
-    found: dict[str, bytes] = {}
+    output = await shadow.run(
+        "cat-file", "--batch", stdin="".join(f"{b}\n" for b in blobs).encode()
+    )
+    results: dict[str, bytes] = {}
     at = 0
-    while at < len(said):
-        end = said.index(b"\n", at)
-        name, kind, *size = said[at:end].decode().split(" ")
+    while at < len(output):
+        end = output.index(b"\n", at)
+        name, kind, *size = output[at:end].decode().split(" ")
         at = end + 1
         if kind == "blob":
-            found[name] = said[at : at + int(size[0])]
+            results[name] = output[at : at + int(size[0])]
             at += int(size[0]) + 1
-    return found
+    return results
 
 
-def _changes(said: bytes) -> tuple[Change, ...]:
-    """Read what `diff-tree --raw --numstat -z` says: first all entries, then all counts."""
-    entries: dict[bytes, tuple[Entry | None, Entry | None]] = {}
+def _changes(output: bytes) -> tuple[TreeChange, ...]:
+    """Parse the output of `diff-tree --raw --numstat -z`: first all entries, then all counts."""
+    entries: dict[bytes, tuple[GitEntry | None, GitEntry | None]] = {}
     counts: dict[bytes, tuple[int | None, int | None]] = {}
-    records = iter(said.split(b"\0"))
+    records = iter(output.split(b"\0"))
     for record in records:
         if record.startswith(b":"):
             before, after, old, new, _ = record[1:].decode().split(" ")
@@ -81,13 +90,13 @@ def _changes(said: bytes) -> tuple[Change, ...]:
             counts[name] = (_count(added), _count(removed))
     nothing = (None, None)
     return tuple(
-        Change(os.fsdecode(name), *both, *counts.get(name, nothing))
+        TreeChange(os.fsdecode(name), *both, *counts.get(name, nothing))
         for name, both in entries.items()
     )
 
 
-def _entry(mode: str, blob: str) -> Entry | None:
-    return Entry(int(mode, 8), blob) if int(mode, 8) else None
+def _entry(mode: str, blob: str) -> GitEntry | None:
+    return GitEntry(int(mode, 8), blob) if int(mode, 8) else None
 
 
 def _count(text: bytes) -> int | None:

@@ -1,8 +1,7 @@
-"""A git directory of the daemon's own, beside a workspace that may have one or none.
+"""The daemon's own git repository for a workspace, which may itself be a repository or not.
 
-git is run here so that nothing of the user or the project is used or changed: no hook, no filter,
-no configuration, no attribute, no conversion of line ends. What is kept in it, and when, is in
-`snapshots`.
+git runs here without using or changing anything of the user or the project: no hooks, filters,
+configuration, attributes or line-end conversion. What is stored, and when, is in `snapshots`.
 """
 
 import subprocess
@@ -18,18 +17,19 @@ from tiller_daemon.workspace.documents import read_document
 from tiller_daemon.workspace.repository import find_repository, git_directory
 
 GIT_S_MAX: Final = 60.0
-"""How long one git process may take; 5,000 files for the first time take 0.5 s."""
+"""How long a git process may take. The first snapshot of 5,000 files takes 0.5 s."""
 
 OUTPUT_BYTES_MAX: Final = 128 * 1024 * 1024
-"""Most that a git process may say: the names of a million files, or the files of one restore."""
+"""The largest output of a git process: the names of a million files, or the files of one
+restore."""
 
-COMPLAINT_BYTES_MAX: Final = 4 * 1024
+ERROR_BYTES_MAX: Final = 4 * 1024
 
 EXCLUDES_BYTES_MAX: Final = 64 * 1024
-"""Largest `.git/info/exclude` that is heeded."""
+"""The largest `.git/info/exclude` that is used."""
 
-KILLED_S: Final = 2.0
-"""The longest that is waited for a git process that was killed."""
+KILL_WAIT_S: Final = 2.0
+"""How long to wait for a git process that was killed."""
 
 _PIECE_BYTES: Final = 64 * 1024
 
@@ -52,7 +52,7 @@ _CONFIG: Final = """\
 \tignoreSubmodules = all
 """
 
-# The first word on attributes is the last one too: nothing in the project's files overrides it.
+# `info/attributes` overrides every other file, so nothing in the project can change these.
 _ATTRIBUTES: Final = "* -text -ident -filter !eol !working-tree-encoding !diff !merge\n"
 
 _FILES: Final = {
@@ -63,14 +63,14 @@ _FILES: Final = {
 
 
 class GitProblem(Exception):
-    """git could not do what it was asked for; the message is a clause that says why."""
+    """git failed; the message is a clause with the reason."""
 
 
-class Shadow:
-    """The git directory `store` for `workspace` (absolute, links followed).
+class ShadowRepository:
+    """The git directory `store` for `workspace` (absolute, without links).
 
-    One task at a time; `prepare` comes first, each time. `variables` mark processes as the daemon's
-    and find git.
+    For one task at a time, which calls `prepare` before anything else. `variables` are those that
+    git needs, and the daemon's marker.
     """
 
     def __init__(self, store: Path, workspace: Path, variables: Mapping[str, str]) -> None:
@@ -78,41 +78,43 @@ class Shadow:
         self.workspace: Final = workspace
         self._variables: Final = variables
         self._work_tree = workspace
-        self._judged: dict[Path, bool] = {}
+        self._ignored_roots: dict[Path, bool] = {}
 
     @property
     def prefix(self) -> str:
-        """Where the workspace is in the project, with a slash at its end; '' for all of it."""
+        """Path of the workspace in the project, with a trailing slash; '' if it is all of it."""
         inside = self.workspace.relative_to(self._work_tree).as_posix()
         return "" if inside == "." else f"{inside}/"
 
     async def prepare(self) -> None:
-        """Make the git directory as it has to be, whatever became of it; raises `GitProblem`."""
+        """Create or repair the git directory; raises `GitProblem`."""
         try:
             self._lay_out()
         except OSError as error:
             raise GitProblem(f"{self.store} can't be written: {error.strerror}") from error
-        found = find_repository(self.workspace)
-        self._work_tree = found.root if found else self.workspace
-        if found and found.root != self.workspace:
-            if found.root not in self._judged:
-                self._judged[found.root] = await self._is_ignored()
-            if self._judged[found.root]:
-                # Nothing of it would be kept: it has nothing to do with the project around it.
+        repository = find_repository(self.workspace)
+        self._work_tree = repository.root if repository else self.workspace
+        if repository and repository.root != self.workspace:
+            if repository.root not in self._ignored_roots:
+                self._ignored_roots[repository.root] = await self._is_ignored()
+            if self._ignored_roots[repository.root]:
+                # git would store nothing of an ignored directory, so the workspace is treated as a
+                # project itself.
                 self._work_tree = self.workspace
 
     async def run(
         self,
         *arguments: str,
-        given: bytes = b"",
+        stdin: bytes = b"",
         on_files: bool = False,
         timeout_s: float = GIT_S_MAX,
     ) -> bytes:
-        """Run git and return what it says; raises `GitProblem`. Cancellation kills it.
+        """Run git and return its output; raises `GitProblem`. Cancellation kills the process.
 
-        With `on_files` it works on the workspace, and paths are relative to that.
+        With `on_files` it runs in the workspace, and paths are relative to that.
         """
         directory = self.workspace if on_files else self.store
+        # The subcommand, for messages.
         name = next(word for word in arguments if word[:1] != "-" and "=" not in word)
         try:
             process = await trio.lowlevel.open_process(
@@ -128,16 +130,16 @@ class Shadow:
             raise GitProblem(f"git could not be started: {error.strerror}") from error
         try:
             with trio.fail_after(timeout_s):
-                said, complaint = await _converse(process, given)
+                output, errors = await _communicate(process, stdin)
                 status = await process.wait()
         except trio.TooSlowError:
             raise GitProblem(f"git {name} took longer than {timeout_s:g} s") from None
         finally:
-            await _end(process)
+            await _terminate(process)
         if status != 0:
-            first = complaint.decode(errors="replace").strip().partition("\n")[0]
+            first = errors.decode(errors="replace").strip().partition("\n")[0]
             raise GitProblem(f"git {name}: {first or f'exit status {status}'}")
-        return said
+        return output
 
     def _environment(self) -> dict[str, str]:
         return {
@@ -159,12 +161,13 @@ class Shadow:
             for name in ("refs", "info", "objects"):
                 make_directory(self.store / name)
         for name, text in _FILES.items():
-            _keep(self.store / name, text)
-        found = find_repository(self.workspace)
-        mark = git_directory(found.root / ".git") if found else self.workspace
+            _ensure_content(self.store / name, text)
+        repository = find_repository(self.workspace)
+        mark = git_directory(repository.root / ".git") if repository else self.workspace
         excludes = read_document(mark / "info" / "exclude", mark, EXCLUDES_BYTES_MAX)
-        _keep(self.store / "info" / "exclude", excludes.text if excludes else "")
-        # A git process that was killed may have left it; there is only one daemon, and one task.
+        _ensure_content(self.store / "info" / "exclude", excludes.text if excludes else "")
+        # A git process that was killed may have left its lock. There is one daemon, and one task at
+        # a time, so no other process holds it.
         (self.store / "index.lock").unlink(missing_ok=True)
 
     async def _is_ignored(self) -> bool:
@@ -175,8 +178,8 @@ class Shadow:
         return True
 
 
-def _keep(path: Path, text: str) -> None:
-    """Make sure that the file holds `text`."""
+def _ensure_content(path: Path, text: str) -> None:
+    """Write the file unless it already has this content."""
     with suppress(OSError):
         if path.read_text() == text:
             return
@@ -184,43 +187,43 @@ def _keep(path: Path, text: str) -> None:
         file.write(text)
 
 
-async def _converse(process: trio.Process, given: bytes) -> tuple[bytes, bytes]:
-    """Give a process its input and return its output and its complaints."""
+async def _communicate(process: trio.Process, stdin: bytes) -> tuple[bytes, bytes]:
+    """Feed a process its input and return its output and errors."""
     assert process.stdin
     assert process.stdout
     assert process.stderr
-    complaint = bytearray()
-    said = bytearray()
+    errors = bytearray()
+    output = bytearray()
 
     async def give(stream: trio.abc.SendStream) -> None:
         with suppress(trio.BrokenResourceError):
-            await stream.send_all(given)
+            await stream.send_all(stdin)
         await stream.aclose()
 
     async def complain(stream: trio.abc.ReceiveStream) -> None:
         while piece := await stream.receive_some(_PIECE_BYTES):
-            complaint.extend(piece[: COMPLAINT_BYTES_MAX - len(complaint)])
+            errors.extend(piece[: ERROR_BYTES_MAX - len(errors)])
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(give, process.stdin)
         nursery.start_soon(complain, process.stderr)
         while piece := await process.stdout.receive_some(_PIECE_BYTES):
-            said += piece
-            if len(said) > OUTPUT_BYTES_MAX:
+            output += piece
+            if len(output) > OUTPUT_BYTES_MAX:
                 nursery.cancel_scope.cancel()
                 break
-    if len(said) > OUTPUT_BYTES_MAX:
+    if len(output) > OUTPUT_BYTES_MAX:
         raise GitProblem("there are too many files, or too large ones")
-    return bytes(said), bytes(complaint)
+    return bytes(output), bytes(errors)
 
 
-async def _end(process: trio.Process) -> None:
-    """Leave no process behind, and no pipe open."""
-    with trio.move_on_after(KILLED_S, shield=True):
+async def _terminate(process: trio.Process) -> None:
+    """Kill the process if it still runs, and close its pipes."""
+    with trio.move_on_after(KILL_WAIT_S, shield=True):
         if process.returncode is None:
             process.kill()
             await process.wait()
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + KILLED_S):
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + KILL_WAIT_S):
                 await pipe.aclose()

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from tiller_daemon.sandbox.confinement import Confined
+from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_protocol.items import BackgroundCommand, DetailKind, Effect, Image, PlanEntry, SubAgent
 
@@ -78,7 +78,7 @@ class BackgroundStart(Struct, frozen=True):
     spill_path: Path
     terminal: bool
     secrets: tuple[str, ...] = ()
-    confined: Confined | None = None
+    confined: CommandSandbox | None = None
 
 
 class BackgroundLook(Struct, frozen=True):
@@ -218,7 +218,7 @@ class ToolEnvironment:
     private_addresses: bool = False
     secrets: tuple[str, ...] = ()
     withdraw: Callable[[], None] = _nothing
-    confined: Confined | None = None
+    confined: CommandSandbox | None = None
     proxies: Mapping[str, str] = field(default_factory=dict[str, str])
 
 

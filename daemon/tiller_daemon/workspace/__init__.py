@@ -1,1 +1,1 @@
-"""The workspace: paths and processes in the user's directory."""
+"""What users write in a workspace for a model, and the git repository around it."""

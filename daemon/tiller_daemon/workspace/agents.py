@@ -1,6 +1,6 @@
-"""Agents written as Markdown: front matter for the choices, the body for the prompt.
+"""Agents written as Markdown: front matter for the settings, the body as the prompt.
 
-Which agent a name means, with those built in and configured, is decided in the session.
+How these combine with built-in and configured agents is decided in the session.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tiller_daemon.workspace.commands import NAME
 from tiller_daemon.workspace.documents import (
     Document,
     MayRead,
-    Refused,
+    RefusedDocument,
     names_in,
     read_document,
     read_project_document,
@@ -27,20 +27,22 @@ USER_FOLDER: Final = "agents"
 PROJECT_FOLDER: Final = Path(".tiller", "agents")
 
 FILE_BYTES_MAX: Final = 64 * 1024
-"""A longer file is refused: half a prompt is none."""
+"""A longer file is refused, as half a prompt is useless."""
 
 AGENTS_MAX: Final = 100
-"""Files of one folder that are read."""
+"""The most files that are read from one folder."""
 
 
-class FoundAgent(NamedTuple):
-    """An agent, or why it can't be used."""
+class AgentDefinition(NamedTuple):
+    """An agent; with a `problem`, a clause, it can't be used."""
 
     agent: Agent
     problem: str = ""
 
 
 class _Head(Struct, frozen=True):
+    """The front matter of an agent; the fields are those of `Agent`."""
+
     description: str = ""
     model: str | None = None
     tools: tuple[str, ...] | None = None
@@ -48,51 +50,51 @@ class _Head(Struct, frozen=True):
     read_only: bool | None = None
 
 
-def user_agents(config: Path) -> dict[str, FoundAgent]:
+def user_agents(config: Path) -> dict[str, AgentDefinition]:
     """Return the agents of the configuration directory by name."""
     return _read_folder(
         config / USER_FOLDER, lambda path: read_document(path, None, FILE_BYTES_MAX)
     )
 
 
-def project_agents(workspace: Path, may_read: MayRead) -> dict[str, FoundAgent]:
-    """Return the agents of the workspace by name, which can loosen no rule: only denials count.
+def project_agents(workspace: Path, may_read: MayRead) -> dict[str, AgentDefinition]:
+    """Return the agents of the workspace by name; of their rules only denials count.
 
-    Their files must be ones that a model `may_read`.
+    A file is read only if a model `may_read` it.
     """
 
-    def read(path: Path) -> Document | Refused | None:
+    def read(path: Path) -> Document | RefusedDocument | None:
         return read_project_document(path, workspace, FILE_BYTES_MAX, may_read)
 
     return {
-        name: FoundAgent(_only_denying(found.agent), found.problem)
-        for name, found in _read_folder(workspace / PROJECT_FOLDER, read).items()
+        name: AgentDefinition(_only_denying(definition.agent), definition.problem)
+        for name, definition in _read_folder(workspace / PROJECT_FOLDER, read).items()
     }
 
 
 def _read_folder(
-    folder: Path, read: Callable[[Path], Document | Refused | None]
-) -> dict[str, FoundAgent]:
-    found: dict[str, FoundAgent] = {}
+    folder: Path, read: Callable[[Path], Document | RefusedDocument | None]
+) -> dict[str, AgentDefinition]:
+    definitions: dict[str, AgentDefinition] = {}
     for file_name in names_in(folder):
         name = file_name.removesuffix(SUFFIX)
-        if name == file_name or not NAME.fullmatch(name) or len(found) == AGENTS_MAX:
+        if name == file_name or not NAME.fullmatch(name) or len(definitions) == AGENTS_MAX:
             continue
         document = read(folder / file_name)
-        if isinstance(document, Refused):
-            found[name] = FoundAgent(Agent(), f"its file is not read: {document.why}")
+        if isinstance(document, RefusedDocument):
+            definitions[name] = AgentDefinition(Agent(), f"its file was not read: {document.why}")
         elif document:
-            found[name] = _parse(document.text, cut=document.cut)
-    return found
+            definitions[name] = _parse(document.text, cut=document.cut)
+    return definitions
 
 
-def _parse(text: str, *, cut: bool) -> FoundAgent:
+def _parse(text: str, *, cut: bool) -> AgentDefinition:
     if cut:
-        return FoundAgent(Agent(), f"its file is longer than {FILE_BYTES_MAX // 1024} KiB")
+        return AgentDefinition(Agent(), f"its file is longer than {FILE_BYTES_MAX // 1024} KiB")
     try:
         head, body = parse(text, _Head)
     except FrontMatterError as error:
-        return FoundAgent(Agent(), str(error))
+        return AgentDefinition(Agent(), str(error))
     agent = Agent(
         description=" ".join(head.description.split()),
         prompt=body.strip() or None,
@@ -101,7 +103,7 @@ def _parse(text: str, *, cut: bool) -> FoundAgent:
         permissions=head.permissions,
         read_only=head.read_only,
     )
-    return FoundAgent(agent)
+    return AgentDefinition(agent)
 
 
 def _only_denying(agent: Agent) -> Agent:

@@ -1,6 +1,6 @@
-"""Custom commands: Markdown files that `/NAME arguments` stands for. Found and filled in here.
+"""Custom commands: Markdown files that users call as `/NAME arguments`.
 
-Filling in puts text in the place of other text; nothing is run.
+Expanding one only substitutes text; nothing is executed.
 """
 
 import re
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from tiller_daemon.workspace.documents import (
     MayRead,
-    Refused,
+    RefusedDocument,
     names_in,
     read_document,
     read_project_document,
@@ -23,10 +23,10 @@ USER_FOLDER: Final = "commands"
 PROJECT_FOLDER: Final = Path(".tiller", "commands")
 
 FILE_BYTES_MAX: Final = 64 * 1024
-"""A longer file is refused: half a command is none."""
+"""A longer file is refused, as half a command is useless."""
 
 LISTED_MAX: Final = 200
-"""Commands in a list; the others can still be used."""
+"""The most commands in a list; the others still work."""
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -36,18 +36,24 @@ _WORD: Final = re.compile(r'"([^"]*)"|\'([^\']*)\'|(\S+)')
 
 
 class Command(NamedTuple):
-    """`agent` and `model` are for the turn that it starts; with a `problem` it can't be used."""
+    """A custom command."""
 
     name: str
+    """What users type after the slash."""
     description: str = ""
+    """A line for lists; may be empty."""
     agent: str | None = None
+    """The agent of the turn that the command starts; None for that of the session."""
     model: str | None = None
+    """The model of that turn; None for that of the session."""
     template: str = ""
+    """The body of the file; see `expand`."""
     problem: str = ""
+    """A clause with the reason why the command can't be used; empty if it can."""
 
 
-class Call(NamedTuple):
-    """What a user typed: the name of a command, perhaps, and the rest."""
+class CommandCall(NamedTuple):
+    """The input of a user: the name of what may be a command, and the rest."""
 
     name: str
     arguments: str
@@ -59,19 +65,19 @@ class _Head(Struct, frozen=True):
     model: str | None = None
 
 
-def read_call(text: str) -> Call | None:
-    """Return what `/NAME rest` says; None for any other text. Paths are none: `/usr/bin`."""
-    found = _CALL.match(text)
-    return Call(found[1], (found[2] or "").strip()) if found else None
+def read_call(text: str) -> CommandCall | None:
+    """Parse `/NAME rest`; returns None for any other text, such as the path `/usr/bin`."""
+    match = _CALL.match(text)
+    return CommandCall(match[1], (match[2] or "").strip()) if match else None
 
 
 def find_command(
     name: str, workspace: Path | None, config: Path, may_read: MayRead
 ) -> Command | None:
-    """Return the user's command of that name, or else that of the workspace, if one is given.
+    """Return the command of the user with this name, or else that of the workspace, if given.
 
-    A project's names no agent: it could choose one that may do more than the session's. Its file
-    must be one that a model `may_read`.
+    A command of a project can't choose an agent, because that agent might be allowed more than the
+    session. Its file is read only if a model `may_read` it.
     """
     if document := read_document(config / USER_FOLDER / f"{name}{SUFFIX}", None, FILE_BYTES_MAX):
         return _parse(name, document.text, cut=document.cut)
@@ -79,27 +85,27 @@ def find_command(
         return None
     path = workspace / PROJECT_FOLDER / f"{name}{SUFFIX}"
     document = read_project_document(path, workspace, FILE_BYTES_MAX, may_read)
-    if isinstance(document, Refused):
-        return Command(name, problem=f"its file is not read: {document.why}")
+    if isinstance(document, RefusedDocument):
+        return Command(name, problem=f"its file was not read: {document.why}")
     if document is None:
         return None
     return _parse(name, document.text, cut=document.cut)._replace(agent=None)
 
 
 def list_commands(workspace: Path | None, config: Path, may_read: MayRead) -> tuple[Command, ...]:
-    """Return the user's commands and those of the workspace, if one is given, by name."""
+    """Return the commands of the user and those of the workspace, if given, by name."""
     folders = [config / USER_FOLDER] + ([workspace / PROJECT_FOLDER] if workspace else [])
     names = {name.removesuffix(SUFFIX) for f in folders for name in names_in(f) if SUFFIX in name}
     usable = sorted(name for name in names if NAME.fullmatch(name))[:LISTED_MAX]
-    found = (find_command(name, workspace, config, may_read) for name in usable)
-    return tuple(command for command in found if command)
+    commands = (find_command(name, workspace, config, may_read) for name in usable)
+    return tuple(command for command in commands if command)
 
 
 def expand(template: str, arguments: str, chars_max: int) -> str | None:
-    """Fill in `$ARGUMENTS` and `$1` … `$9`; None when that would exceed `chars_max`.
+    """Substitute `$ARGUMENTS` and `$1` … `$9`; None if the result would exceed `chars_max`.
 
-    The words of `$1` … may stand in quotes; what is not given is empty. Arguments that have no
-    place in the template are added at its end. What was filled in is not looked at again.
+    Words for `$1` … may be quoted; missing ones are empty. If the template has no placeholder, the
+    arguments are appended. Substituted text is not expanded again.
     """
     template = template.strip()
     if not _PLACE.search(template):
@@ -113,6 +119,7 @@ def expand(template: str, arguments: str, chars_max: int) -> str | None:
             pieces.append(arguments)
         else:
             pieces.append(words[int(piece) - 1] if int(piece) <= len(words) else "")
+    # Checked before joining, as `$ARGUMENTS` may occur many times.
     if sum(map(len, pieces)) > chars_max:
         return None
     return "".join(pieces).strip()

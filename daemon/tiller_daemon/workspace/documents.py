@@ -1,8 +1,8 @@
-"""Documents that people write for a model: read with a bound, never followed out of their place.
+"""Documents that users write for a model: read up to a limit, never through a link to elsewhere.
 
-What they mean is in `instructions`, `skills`, `commands` and `agents`. Nothing in them is run.
-Those of a project are read as its other files are: only if the rules let a model read them unasked.
-The user's own are the user's to choose.
+What they mean is in `instructions`, `skills`, `commands` and `agents`; nothing in them is executed.
+Documents of a project are read like its other files: only if the rules let a model read them
+without asking. The user's own files are always read.
 """
 
 import os
@@ -20,13 +20,16 @@ from tiller_daemon.files.paths import (
 )
 
 ENTRIES_MAX: Final = 1_000
-"""Entries of a folder that are looked at; a folder made by people has a handful."""
+"""The most entries of a folder that are read; folders made by hand have a handful."""
 
 _BYTE_ORDER_MARK: Final = "\ufeff"
 
 
 class Document(NamedTuple):
-    """The beginning of a text file; `size_bytes` is that of the whole, and `cut` says if more."""
+    """The beginning of a text file.
+
+    `size_bytes` is the size of the whole file, and `cut` says whether there is more.
+    """
 
     path: Path
     text: str
@@ -34,23 +37,23 @@ class Document(NamedTuple):
     cut: bool
 
 
-class Refused(NamedTuple):
-    """A document of a project that is there and is not read; `why` is a clause."""
+class RefusedDocument(NamedTuple):
+    """A document of a project that exists and was not read; `why` is a clause."""
 
     path: Path
     why: str
 
 
 MayRead = Callable[[Path], bool]
-"""Whether the content of a file may be shown to a model unasked; given where its path leads."""
+"""Whether a model may see the content of a file without asking, by its resolved path."""
 
 
 def read_document(path: Path, within: Path | None, bytes_max: int) -> Document | None:
-    """Return at most `bytes_max` of a file, or None when there is none that may be read.
+    """Return at most `bytes_max` of a file; None if it is missing or can't be read.
 
-    A link is followed only as long as it stays below the directory `within`; without one, as in
-    the user's own directory, it may lead anywhere. A FIFO, a device or a directory is no document.
-    Bytes that are not UTF-8 are replaced. Blocks for as long as the disk takes.
+    Links may lead anywhere below `within`, or anywhere at all if that is None, as in the user's own
+    directory. A FIFO, a device or a directory is not a document. Invalid UTF-8 is replaced. Blocks
+    for as long as the disk takes.
     """
     location = _follow(path, within)
     if location is None or (within is not None and not location.inside):
@@ -60,23 +63,23 @@ def read_document(path: Path, within: Path | None, bytes_max: int) -> Document |
 
 def read_project_document(
     path: Path, within: Path, bytes_max: int, may_read: MayRead
-) -> Document | Refused | None:
-    """Return at most `bytes_max` of a file that a project has for a model; see `read_document`.
+) -> Document | RefusedDocument | None:
+    """Return at most `bytes_max` of a document of a project; see `read_document`.
 
-    One that leads out of `within`, or to a file that may not be read unasked, is refused.
+    It is refused if it lies outside of `within`, or if reading it needs an approval.
     """
     location = _follow(path, within)
     if location is None:
         return None
     if not location.inside:
-        return Refused(path, f"it leads out of {printable(within)}")
+        return RefusedDocument(path, f"it leads out of {printable(within)}")
     if not may_read(location.path):
-        return Refused(path, f"reading {printable(location.path)} needs an approval")
+        return RefusedDocument(path, f"reading {printable(location.path)} needs an approval")
     return _read(path, location, bytes_max)
 
 
 def names_in(directory: Path) -> list[str]:
-    """Return the names in a folder, sorted; none when it is not there or can't be read."""
+    """Return the names in a folder, sorted; none if it is missing or can't be read."""
     try:
         with os.scandir(directory) as entries:
             return sorted(entry.name for entry in islice(entries, ENTRIES_MAX))
@@ -85,8 +88,9 @@ def names_in(directory: Path) -> list[str]:
 
 
 def _follow(path: Path, within: Path | None) -> Location | None:
-    """Where a path leads, if anything is there."""
-    if not os.path.lexists(path):  # the usual case, for each turn anew: following links costs more
+    """Resolve a path; None if nothing is there."""
+    # Usually there is no such file. This runs in every turn, and resolving links costs more.
+    if not os.path.lexists(path):
         return None
     try:
         return locate(within or path.parent, os.fspath(path))
@@ -101,6 +105,7 @@ def _read(path: Path, location: Location, bytes_max: int) -> Document | None:
         return None
     with os.fdopen(opened, "rb") as stream:
         try:
+            # One byte more shows whether the file was cut.
             data = stream.read(bytes_max + 1)
             size_bytes = max(os.fstat(opened).st_size, len(data))
         except OSError:

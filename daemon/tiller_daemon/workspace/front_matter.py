@@ -1,7 +1,7 @@
-"""The head of a Markdown file: YAML between two lines of three dashes. Pure.
+"""The front matter of a Markdown file: YAML between two lines of three dashes. Pure.
 
-YAML because that is what skills, commands and agents of other programs have; of it only texts,
-lists and tables, so that nothing is ever constructed.
+It is YAML because skills, commands and agents of other programs use it. Only texts, lists and
+tables are parsed, so no object is ever constructed.
 """
 
 from typing import Any, Final, TypeVar, cast
@@ -10,10 +10,11 @@ import msgspec
 import yaml
 
 HEAD_BYTES_MAX: Final = 4096
-"""Longest head. The parser takes quadratic time: 40 ms for so many opening brackets."""
+"""The longest front matter. Parsing takes quadratic time: 40 ms for this many opening brackets."""
 
 BRACKETS_MAX: Final = 64
-"""Opening brackets in a head; a hundred hostile files must not cost seconds."""
+"""The most opening brackets in a front matter, so that a hundred hostile files don't take
+seconds."""
 
 _FENCE: Final = "---"
 
@@ -21,11 +22,11 @@ Head = TypeVar("Head", bound=msgspec.Struct)
 
 
 class FrontMatterError(Exception):
-    """A head that can't be used; the message is a clause that says why."""
+    """Front matter that can't be used; the message is a clause with the reason."""
 
 
 def split(text: str) -> tuple[str, str]:
-    """Return head and body, without the fences; a text without a head has the empty one."""
+    """Return front matter, without its fences, and body; the former is empty if there is none."""
     first, _, rest = text.partition("\n")
     if first.rstrip() != _FENCE:
         return "", text
@@ -37,10 +38,9 @@ def split(text: str) -> tuple[str, str]:
 
 
 def parse(text: str, wanted: type[Head]) -> tuple[Head, str]:
-    """Return the head as `wanted` and the body; raises `FrontMatterError`.
+    """Return the front matter as `wanted`, and the body; raises `FrontMatterError`.
 
-    Fields that `wanted` does not know belong to other programs and are passed over; an empty one
-    counts as absent.
+    Unknown fields belong to other programs and are ignored. Empty fields count as absent.
     """
     head, body = split(text)
     if len(head.encode()) > HEAD_BYTES_MAX:
@@ -49,6 +49,7 @@ def parse(text: str, wanted: type[Head]) -> tuple[Head, str]:
         raise FrontMatterError(f"its front matter has more than {BRACKETS_MAX} brackets")
     values = {name: value for name, value in _load(head).items() if value not in ("", None)}
     try:
+        # The parser returns only texts, so `strict=False` converts `true` and numbers.
         return msgspec.convert(values, wanted, strict=False), body
     except (msgspec.ValidationError, RecursionError) as error:
         raise FrontMatterError(f"its front matter can't be used: {error}") from None
@@ -63,5 +64,5 @@ def _load(head: str) -> dict[str, Any]:
     if values in (None, ""):
         return {}
     if not isinstance(values, dict):
-        raise FrontMatterError("its front matter is no table of names and values")
+        raise FrontMatterError("its front matter is not a table of names and values")
     return cast("dict[str, Any]", values)

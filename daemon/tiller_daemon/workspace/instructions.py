@@ -1,6 +1,7 @@
-"""What user and project tell every model: `AGENTS.md`, or else `CLAUDE.md`.
+"""Instructions of user and project for every model: `AGENTS.md`, or else `CLAUDE.md`.
 
-Found and cut here, put into the prompt by the turn. Text for a model, and nothing else.
+They are found and truncated here; the turn puts them into the prompt. They are text for a model and
+nothing else.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,29 +12,30 @@ from tiller_daemon.files.paths import printable
 from tiller_daemon.workspace.documents import (
     Document,
     MayRead,
-    Refused,
+    RefusedDocument,
     read_document,
     read_project_document,
 )
 
 NAMES: Final = ("AGENTS.md", "CLAUDE.md")
-"""The first that is there counts, in each directory by itself."""
+"""In each directory, the first of these that exists is used."""
 
 FILE_BYTES_MAX: Final = 32 * 1024
-"""Of one file; some 8,000 tokens, with every request of every turn."""
+"""Per file: some 8,000 tokens, which every request of every turn contains."""
 
 TOTAL_BYTES_MAX: Final = 64 * 1024
-"""Of all files; the nearest get theirs first."""
+"""For all files; the nearest ones come first."""
 
 
 NOT_THE_PROJECTS: Final = frozenset({".git", ".venv", "node_modules", "site-packages"})
-"""Directories of other people's packages: what stands below them speaks to their developers."""
+"""Directories of installed packages, whose instructions are for the developers of those
+packages."""
 
 
 class Instructions(NamedTuple):
-    """One file, with a last sentence that says so when it was cut.
+    """An instruction file; if it was truncated, its last sentence says so.
 
-    With a `problem`, a clause, it was not read and says nothing.
+    With a `problem`, a clause, it was not read, and the text is empty.
     """
 
     path: str
@@ -44,30 +46,31 @@ class Instructions(NamedTuple):
 def read_instructions(
     workspace: Path, repository: Path | None, home: Path, config: Path, may_read: MayRead
 ) -> tuple[Instructions, ...]:
-    """Return what applies to `workspace`, the nearest last: that one wins.
+    """Return the instructions for `workspace`, the nearest last, as they take precedence.
 
-    Looked at are the user's own in `config`, then each directory from the root of the repository
-    (or from `home`, if that comes first on the way up) down to the workspace; outside of both, the
-    workspace alone. All paths are absolute, with links followed. A file of a project that leads
-    out of the repository (without one: out of its directory) or that a model `may_read` only with
-    an approval has a `problem`.
+    These are the user's own in `config`, then those of each directory from the root of the
+    repository (or from `home`, if that is nearer) down to the workspace. Outside of both, only the
+    workspace counts. All paths are absolute, without links. A project's file has a `problem` if it
+    leads out of the repository (without one: out of its directory), or if no model `may_read` it
+    without an approval.
     """
     left = TOTAL_BYTES_MAX
-    found: list[Instructions] = []
+    instructions: list[Instructions] = []
+    # The nearest first, as it gets its share of the bytes first.
     for directory in _upwards(workspace, repository, home):
         within = repository or directory
-        left = _take(_documents(directory, within, left, may_read), found, left)
-    _take(_documents(config, None, left, may_read), found, left)
-    return tuple(reversed(found))
+        left = _collect(_documents(directory, within, left, may_read), instructions, left)
+    _collect(_documents(config, None, left, may_read), instructions, left)
+    return tuple(reversed(instructions))
 
 
 def read_nested_instructions(
     workspace: Path, directory: Path, may_read: MayRead
 ) -> tuple[Instructions, ...]:
-    """Return what applies to `directory` beyond what applies to `workspace`, the nearest last.
+    """Return the instructions on the way from `workspace` to `directory`, the nearest last.
 
-    Looked at is each directory below the workspace on the way to `directory`; both are absolute,
-    with links followed. The bounds are those of `read_instructions`.
+    These are in the directories below the workspace down to `directory`; both are absolute, without
+    links. The limits are those of `read_instructions`.
     """
     if not directory.is_relative_to(workspace):
         return ()
@@ -75,10 +78,10 @@ def read_nested_instructions(
     if NOT_THE_PROJECTS.intersection(below.parts):
         return ()
     left = TOTAL_BYTES_MAX
-    found: list[Instructions] = []
+    instructions: list[Instructions] = []
     for one in [directory, *directory.parents][: len(below.parts)]:
-        left = _take(_documents(one, workspace, left, may_read), found, left)
-    return tuple(reversed(found))
+        left = _collect(_documents(one, workspace, left, may_read), instructions, left)
+    return tuple(reversed(instructions))
 
 
 def _upwards(workspace: Path, repository: Path | None, home: Path) -> list[Path]:
@@ -89,8 +92,8 @@ def _upwards(workspace: Path, repository: Path | None, home: Path) -> list[Path]
 
 def _documents(
     directory: Path, within: Path | None, left: int, may_read: MayRead
-) -> Iterator[Document | Refused]:
-    """Give what is refused, until one can be read; without `within` it is the user's own."""
+) -> Iterator[Document | RefusedDocument]:
+    """Give refused documents until one can be read; without `within` they are the user's own."""
     bytes_max = min(left, FILE_BYTES_MAX)
     for name in NAMES:
         path = directory / name
@@ -104,21 +107,23 @@ def _documents(
             return
 
 
-def _take(documents: Iterable[Document | Refused], found: list[Instructions], left: int) -> int:
-    """Add those that say something; returns how many bytes are left for the others."""
+def _collect(
+    documents: Iterable[Document | RefusedDocument], instructions: list[Instructions], left: int
+) -> int:
+    """Add the documents that have text; returns how many bytes are left."""
     for document in documents:
         path = printable(document.path)
-        if isinstance(document, Refused):
-            found.append(Instructions(path, "", document.why))
+        if isinstance(document, RefusedDocument):
+            instructions.append(Instructions(path, "", document.why))
             continue
         text = document.text.strip()
         if not text and not document.cut:
             continue
         if document.cut:
             text += (
-                f"\n(Cut here: {path} has {document.size_bytes:,} bytes, more than fit into a "
-                "prompt. Read the rest of it when it matters.)"
+                f"\n(Cut here: {path} has {document.size_bytes:,} bytes, too many for a prompt. "
+                "Read the rest when it matters.)"
             )
-        found.append(Instructions(path, text))
+        instructions.append(Instructions(path, text))
         left -= len(document.text.encode())
     return left

@@ -1,7 +1,7 @@
-"""The git repository around a workspace, by looking at its files.
+"""The git repository around a workspace, found by reading its files.
 
-No git process is started: it would read the repository's configuration, and that may name programs
-to run (`core.fsmonitor`, filters). Whether files are changed is therefore not known here.
+git itself is not run: it would read the configuration of the repository, which may name programs to
+run (`core.fsmonitor`, filters). So it is not known here whether files were changed.
 """
 
 import os
@@ -12,27 +12,27 @@ from typing import Final, NamedTuple
 from tiller_daemon.workspace.documents import read_document
 
 GIT_FILE_BYTES_MAX: Final = 4096
-"""Largest beginning of `HEAD` or of a `.git` file that is looked at."""
+"""How much of `HEAD` or of a `.git` file is read."""
 
 COMMIT_CHARS_SHOWN: Final = 12
 
-# git-check-ref-format(1): what no name of a branch holds.
+# Excludes what git-check-ref-format(1) forbids in the name of a branch.
 _BRANCH: Final = re.compile(r"ref: refs/heads/([^\x00-\x20\x7f~^:?*\[\\]{1,250})\n?\Z")
 _COMMIT: Final = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64})\n?\Z")
 
 
 class Repository(NamedTuple):
-    """The directory that holds `.git`, and what is checked out: `branch x`, `commit abc…` or ''."""
+    """The directory with `.git`, and what is checked out: `branch x`, `commit abc…` or ''."""
 
     root: Path
     head: str
 
 
 def find_repository(directory: Path) -> Repository | None:
-    """Return the nearest repository that holds `directory` (absolute, links followed).
+    """Return the nearest repository around `directory` (absolute, without links).
 
-    One that belongs neither to the owner of `directory` nor to the user of this process does not
-    count: in a shared place, such as `/tmp`, anybody could put one above.
+    It counts only if it belongs to this user or to the owner of `directory`. In a shared place such
+    as `/tmp` anyone could create a repository further up.
     """
     owners = {os.geteuid(), _owner(directory)}
     for root in (directory, *directory.parents):
@@ -50,7 +50,7 @@ def _owner(path: Path) -> int | None:
 
 
 def git_directory(mark: Path) -> Path:
-    """What `.git` is, or leads to: it is a file in a second work tree and in a submodule."""
+    """Return the git directory for `.git`, which is a file in a work tree and in a submodule."""
     pointer = read_document(mark, None, GIT_FILE_BYTES_MAX)
     if pointer is None or not pointer.text.startswith("gitdir: ") or "\0" in pointer.text:
         return mark

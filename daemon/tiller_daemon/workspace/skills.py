@@ -1,4 +1,4 @@
-"""Skills: folders with a `SKILL.md` that says how to do something. Found here, read by the model.
+"""Skills: folders with a `SKILL.md` that explains how to do something.
 
 Only name, description and path go into the prompt; the model reads the file when it needs it.
 """
@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from tiller_daemon.files.paths import printable
 from tiller_daemon.workspace.documents import (
     MayRead,
-    Refused,
+    RefusedDocument,
     names_in,
     read_document,
     read_project_document,
@@ -23,18 +23,18 @@ PROJECT_FOLDER: Final = Path(".agents", "skills")
 USER_FOLDER: Final = "skills"
 
 SKILLS_MAX: Final = 100
-"""Skills that are listed; each costs some 50 tokens of every request."""
+"""The most skills that are listed; each costs some 50 tokens in every request."""
 
 DESCRIPTION_CHARS_MAX: Final = 1024  # https://agentskills.io/specification
 NAME_CHARS_MAX: Final = 64
 _BEGINNING_BYTES: Final = HEAD_BYTES_MAX + 64
-"""The head with its fences; the body is the model's to read."""
+"""The front matter with its fences; the model reads the body."""
 
 
 class Skill(NamedTuple):
-    """`path` is that of its `SKILL.md`, absolute.
+    """A skill; `path` is the absolute path of its `SKILL.md`.
 
-    With a `problem`, a clause, the file was not read; its `name` is then the path.
+    With a `problem`, a clause, the file was not read, and `name` is its path.
     """
 
     name: str
@@ -49,20 +49,21 @@ class _Head(Struct, frozen=True):
 
 
 def find_skills(workspace: Path, config: Path, may_read: MayRead) -> tuple[Skill, ...]:
-    """Return the user's skills and then the project's, each by the name of its folder.
+    """Return the skills of the user and then those of the project, by folder name.
 
-    Of two with one name the user's counts. A file without name and description is passed over; one
-    of a project that leads out of the workspace, or that a model `may_read` only with an approval,
-    has a `problem`.
+    If two have the same name, the user's counts. A file without name or description is ignored. A
+    project's file has a `problem` if it leads out of the workspace, or if no model `may_read` it
+    without an approval.
     """
-    found: dict[str, Skill] = {}
+    skills: dict[str, Skill] = {}
     for folder, within in ((config / USER_FOLDER, None), (workspace / PROJECT_FOLDER, workspace)):
         for name in names_in(folder):
-            if len(found) == SKILLS_MAX:
+            if len(skills) == SKILLS_MAX:
                 break
             if skill := _read(folder / name / FILE, within, may_read):
-                found.setdefault(skill.name, skill)
-    return tuple(found.values())
+                # The user's come first, so they win.
+                skills.setdefault(skill.name, skill)
+    return tuple(skills.values())
 
 
 def _read(path: Path, within: Path | None, may_read: MayRead) -> Skill | None:
@@ -72,7 +73,7 @@ def _read(path: Path, within: Path | None, may_read: MayRead) -> Skill | None:
         document = read_project_document(path, within, _BEGINNING_BYTES, may_read)
     if document is None:
         return None
-    if isinstance(document, Refused):
+    if isinstance(document, RefusedDocument):
         return Skill(printable(path), "", printable(path), document.why)
     try:
         head, _ = parse(document.text, _Head)

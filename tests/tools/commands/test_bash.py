@@ -96,7 +96,7 @@ async def test_b59_long_output_is_cut_and_kept_whole_in_a_file(bench):
     assert len(result.output.encode()) <= BYTES_MAX
     assert result.output.startswith("1\n2\n3\n")
     assert result.output.endswith("\n99999\n100000\n")
-    assert f"the whole is in {result.spill_path} ...]" in result.output
+    assert f"the full output is in {result.spill_path} ...]" in result.output
     assert bench.spilled(result) == whole.encode()
 
 
@@ -142,7 +142,7 @@ async def test_a_spill_file_that_can_not_be_written_does_not_fail_the_command(be
     bench.spills.write_text("a file in the way")
     result = await bench.call("bash", command="seq 100000")
     assert not result.failed
-    assert "the whole could not be written to" in result.output
+    assert "the full output could not be written to" in result.output
     assert result.spill_path == ""
 
 

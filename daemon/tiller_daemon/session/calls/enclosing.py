@@ -15,9 +15,10 @@ from tiller_daemon.files.paths import printable
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.rules import BUILT_IN, decide, evaluate
 from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_leave
-from tiller_daemon.sandbox.confinement import Confined, Confiner
+from tiller_daemon.sandbox.confinement import CommandSandbox
+from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.scan import Findings, TooLarge, disable
+from tiller_daemon.sandbox.scan import ScanResult, WorkspaceTooLarge, disable_repository
 from tiller_daemon.tools.base import Requirement, ToolFailure, ToolResult
 from tiller_daemon.turn.context import TurnContext
 from tiller_protocol.settings import Rule
@@ -34,7 +35,7 @@ NEW_REPOSITORY = (
 class Enclosed(NamedTuple):
     """The enclosure of a call, None for one that runs outside; and what was there before."""
 
-    confined: Confined | None
+    confined: CommandSandbox | None
     repositories: tuple[Path, ...] = ()
 
 
@@ -56,7 +57,7 @@ class Enclosing:
     @property
     def asks(self) -> bool:
         """Whether commands that do more than read are asked about, whatever rules allow."""
-        return self.confiner.asks(self.context.permissions.sandbox)
+        return self.confiner.must_ask(self.context.permissions.sandbox)
 
     @property
     def is_read_only_agent(self) -> bool:
@@ -79,10 +80,10 @@ class Enclosing:
         return verdict.enclosure if verdict.action == "allow" else Enclosure.SESSION
 
     async def enclose(
-        self, enclosure: Enclosure, requirements: Sequence[Requirement], *, lasting: bool = False
+        self, enclosure: Enclosure, requirements: Sequence[Requirement], *, background: bool = False
     ) -> Enclosed:
         """Make the enclosure of a call. Raises `ToolFailure`."""
-        if enclosure is Enclosure.OUTSIDE or self.confiner.found().sandbox is None:
+        if enclosure is Enclosure.OUTSIDE or self.confiner.search_result().sandbox is None:
             return Enclosed(None)
         workspace = Path(self.context.workspace)
         findings = await trio.to_thread.run_sync(self._findings, workspace)
@@ -94,11 +95,13 @@ class Enclosing:
             masked=tuple(self._masked(findings, enclosure)),
             revealed=tuple(self._revealed(requirements, findings)),
             read_only=findings.repositories if enclosure is Enclosure.BUILD else (),
-            lasting=lasting,
+            background=background,
         )
         return Enclosed(confined, findings.repositories)
 
-    def _revealed(self, requirements: Sequence[Requirement], findings: Findings) -> Iterator[Path]:
+    def _revealed(
+        self, requirements: Sequence[Requirement], findings: ScanResult
+    ) -> Iterator[Path]:
         """What the call was allowed to see although its enclosure hides it."""
         workspace = Path(self.context.workspace).resolve()
         for need in requirements:
@@ -107,7 +110,7 @@ class Enclosing:
                 if need.permission != "read" or path in findings.protected:
                     yield path
 
-    def _masked(self, findings: Findings, enclosure: Enclosure) -> Iterator[Path]:
+    def _masked(self, findings: ScanResult, enclosure: Enclosure) -> Iterator[Path]:
         """The protected files; one that a person allowed is kept from those that rules deny."""
         rules = (*BUILT_IN, *self.rules())
         place = Path(self.context.workspace).resolve()
@@ -130,20 +133,20 @@ class Enclosing:
         disabled: list[str] = []
         for path in new:
             with contextlib.suppress(FileNotFoundError):
-                disabled.append(disable(place, path))
+                disabled.append(disable_repository(place, path))
         if not disabled:
             return ""
         names = ", ".join(printable(path.relative_to(place)) for path in new)
         return NEW_REPOSITORY.format(names=names, disabled=", ".join(disabled))
 
-    def _findings(self, workspace: Path) -> Findings:
+    def _findings(self, workspace: Path) -> ScanResult:
         rules = tuple(r for r in (*BUILT_IN, *self.rules()) if globs.matches(r.permission, "read"))
         scanner = self.confiner.scanner(
             workspace.resolve(), rules, lambda path: evaluate("read", path, rules) != "allow"
         )
         try:
-            return scanner.look()
-        except TooLarge as problem:
+            return scanner.scan()
+        except WorkspaceTooLarge as problem:
             raise ToolFailure(
                 f"{problem}, too many to protect files in it. Start the session in a directory "
                 "below it."

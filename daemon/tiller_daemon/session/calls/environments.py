@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.redaction.stream import TAKEN_OUT
-from tiller_daemon.sandbox.confinement import Confined
+from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.session.calls.permission import Permission
 from tiller_daemon.tools.base import (
     BackgroundCommands,
@@ -70,7 +70,7 @@ class Environments:
         self,
         call: ToolCall,
         requirements: tuple[Requirement, ...],
-        confined: Confined | None,
+        confined: CommandSandbox | None,
         output: Output,
     ) -> ToolEnvironment:
         """Return the environment of one call."""

@@ -257,8 +257,8 @@ class PreparedToolCall:
             enclosure = turn.enclosing.enclosure_of(self._requirements)
             if turn.context.permissions.read_only:
                 enclosure = Enclosure.READ_ONLY
-        lasting = _runs_in_background(self._tool, self._arguments)
-        return await turn.enclosing.enclose(enclosure, self._requirements, lasting=lasting)
+        background = _runs_in_background(self._tool, self._arguments)
+        return await turn.enclosing.enclose(enclosure, self._requirements, background=background)
 
     async def _check_of_changes(self) -> FileCheck | None:
         """Note how files are that the tool will change; which ones a command will is unknown."""

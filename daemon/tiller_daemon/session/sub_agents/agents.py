@@ -14,7 +14,7 @@ from tiller_daemon.session.services import Services
 from tiller_daemon.session.trust import trusted_place
 from tiller_daemon.tools.similar import did_you_mean
 from tiller_daemon.turn.prompt import DEFAULT_PROMPT, EXPLORE_PROMPT, GENERAL_PROMPT, PLAN_PROMPT
-from tiller_daemon.workspace.agents import FoundAgent, project_agents, user_agents
+from tiller_daemon.workspace.agents import AgentDefinition, project_agents, user_agents
 
 DEFAULT_AGENT = "build"
 
@@ -37,15 +37,15 @@ BUILT_IN: Mapping[str, Agent] = {
 }
 
 
-def list_agents(services: Services, workspace: str | None) -> dict[str, FoundAgent]:
+def list_agents(services: Services, workspace: str | None) -> dict[str, AgentDefinition]:
     """Return all agents by name; without a workspace those of no project."""
     configured = services.user.configuration().agents
     written = user_agents(services.user.config_directory)
-    agents: dict[str, FoundAgent] = {}
+    agents: dict[str, AgentDefinition] = {}
     for name in (*BUILT_IN, *configured, *written):
-        file = written.get(name, FoundAgent(Agent()))
+        file = written.get(name, AgentDefinition(Agent()))
         agent = _layered(BUILT_IN.get(name, Agent()), file.agent)
-        agents[name] = FoundAgent(_layered(agent, configured.get(name, Agent())), file.problem)
+        agents[name] = AgentDefinition(_layered(agent, configured.get(name, Agent())), file.problem)
     if place := trusted_place(services, workspace):
         # Which rules an agent adds is known only when it is read: these are those below it.
         unasked = may_read(place, services.user.configuration().permissions)
@@ -58,7 +58,7 @@ def find_agent(services: Services, workspace: str, name: str) -> Agent:
     return choose_agent(list_agents(services, workspace), name)
 
 
-def choose_agent(agents: Mapping[str, FoundAgent], name: str) -> Agent:
+def choose_agent(agents: Mapping[str, AgentDefinition], name: str) -> Agent:
     """As `find_agent`, of those that are there."""
     if name not in agents:
         there_are = ", ".join(sorted(agents))

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from tiller_daemon.processes.capture import Capture
-from tiller_daemon.processes.command import CommandEnd, Input, run_command
+from tiller_daemon.processes.command import CommandEnd, CommandInput, run_command
 from tiller_daemon.tools.base import BackgroundStart, Requirement, Tool, ToolEnvironment, ToolResult
 from tiller_daemon.tools.commands.background import report
 from tiller_daemon.tools.commands.sandbox_notes import held_back
@@ -73,7 +73,7 @@ async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolRe
                 variables=environment.variables,
                 receive=receive,
                 timeout_s=arguments.timeout_s,
-                typed=Input(terminal=True) if arguments.pty else None,
+                command_input=CommandInput(terminal=True) if arguments.pty else None,
                 secrets=environment.secrets,
                 confined=environment.confined,
             )

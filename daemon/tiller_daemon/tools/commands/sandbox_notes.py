@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from tiller_daemon.sandbox.confinement import Confined
+from tiller_daemon.sandbox.confinement import CommandSandbox
 
 
 class HeldBack(NamedTuple):
@@ -15,10 +15,10 @@ class HeldBack(NamedTuple):
 NOTHING_HELD_BACK = HeldBack()
 
 
-def held_back(confined: Confined | None, status: int, output: str) -> HeldBack:
+def held_back(confined: CommandSandbox | None, status: int, output: str) -> HeldBack:
     """What to say of a command that ended with `status` and has printed `output`."""
     if confined is None:
         return NOTHING_HELD_BACK
     stopped_by = confined.was_denied(status, output)
     why = [confined.explain()] if stopped_by else []
-    return HeldBack((*why, *confined.told), stopped_by)
+    return HeldBack((*why, *confined.notices), stopped_by)

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import trio
 from msgspec import Meta, Struct
 
-from tiller_daemon.files.beneath import opened_beneath
+from tiller_daemon.files.pinned_directory import pinned_directory
 from tiller_daemon.tools.base import (
     Requirement,
     Tool,
@@ -57,7 +57,7 @@ async def _run(arguments: GlobArguments, environment: ToolEnvironment) -> ToolRe
             found.append(path)
         return len(found) < FILES_FOUND_MAX
 
-    with told(), opened_beneath(location) as beneath:
+    with told(), pinned_directory(location) as beneath:
         extent = await run_search(
             Query("./", only=pattern.only),
             directory=beneath.directory,

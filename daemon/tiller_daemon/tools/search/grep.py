@@ -9,8 +9,8 @@ from typing import Annotated, Final, NamedTuple
 import trio
 from msgspec import Meta, Struct
 
-from tiller_daemon.files.beneath import Beneath, opened_around, opened_beneath
-from tiller_daemon.files.paths import Location, explain, must_be_regular
+from tiller_daemon.files.paths import Location, explain, require_regular
+from tiller_daemon.files.pinned_directory import PinnedDirectory, pinned_directory, pinned_parent
 from tiller_daemon.files.whole_files import state_of
 from tiller_daemon.tools.base import (
     Readable,
@@ -57,11 +57,11 @@ async def _run(arguments: GrepArguments, environment: ToolEnvironment) -> ToolRe
     include = PathPattern(arguments.include) if arguments.include else None
     with told():
         if _is_directory(location):
-            with opened_beneath(location) as beneath:
+            with pinned_directory(location) as beneath:
                 within = "" if location.text == "." else f"{location.text.rstrip('/')}/"
                 place = _Place(beneath, within, "./", environment.readable)
                 return await _search(arguments, include, place, environment)
-        with opened_around(location) as beneath:
+        with pinned_parent(location) as beneath:
             # The file was named, and reading it was judged for this call.
             within, name = location.text.removesuffix(location.path.name), location.path.name
             place = _Place(beneath, within, f"./{name}", None)
@@ -92,7 +92,7 @@ class _Place(NamedTuple):
     it finds: it was judged for that very file.
     """
 
-    beneath: Beneath
+    beneath: PinnedDirectory
     within: str
     target: str
     check: Readable | None
@@ -171,7 +171,7 @@ def _is_directory(location: Location) -> bool:
         raise explain(FileNotFoundError(), location)
     if stat.S_ISDIR(state.st_mode):
         return True
-    must_be_regular(state, location)
+    require_regular(state, location)
     return False
 
 

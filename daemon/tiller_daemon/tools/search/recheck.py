@@ -2,8 +2,8 @@
 
 A search opens files by their names. One that looks while a directory becomes a link is led out of
 the place that it searches, and so may be made to tell of files that nobody allowed. Here all is
-taken from the directory that is held open (`files.beneath`): what is not found there under the
-same name was not found. So nothing that depends on other files is shown, nor counted.
+taken from the directory that is held open (`files.pinned_directory`): what is not found there under
+the same name was not found. So nothing that depends on other files is shown, nor counted.
 """
 
 import io
@@ -15,8 +15,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 import trio
 
-from tiller_daemon.files.beneath import Beneath
 from tiller_daemon.files.paths import PathProblem
+from tiller_daemon.files.pinned_directory import PinnedDirectory
 from tiller_daemon.tools.search.ripgrep import LINE_COLUMNS_MAX
 
 READ_BYTES_MAX: Final = 1024**3
@@ -53,7 +53,7 @@ class Seen(NamedTuple):
     whole: bool
 
 
-def files_there(beneath: Beneath, paths: Iterable[bytes]) -> list[File]:
+def files_there(beneath: PinnedDirectory, paths: Iterable[bytes]) -> list[File]:
     """Return those of the files that are there, by path. Blocks; call it in a thread."""
     there: list[File] = []
     for path in sorted(paths):
@@ -63,7 +63,7 @@ def files_there(beneath: Beneath, paths: Iterable[bytes]) -> list[File]:
     return there
 
 
-def lines_there(beneath: Beneath, found: Iterable[Line]) -> Seen:
+def lines_there(beneath: PinnedDirectory, found: Iterable[Line]) -> Seen:
     """Return those of the lines that are there. Blocks; call it in a thread."""
     there: list[Line] = []
     left_bytes = READ_BYTES_MAX

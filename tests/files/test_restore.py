@@ -1,6 +1,6 @@
-"""Putting files back: killed at any of its system calls, and where directories are in the way.
+"""Restoring files: killed at any system call, and with directories in the way.
 
-All else of it is in `test_snapshots`.
+Everything else is tested in `test_snapshots`.
 """
 
 import os
@@ -8,29 +8,29 @@ from itertools import count
 from pathlib import Path
 
 from support.interrupted_edits import UNREACHED, in_child
-from tiller_daemon.files.restoring import (
+from tiller_daemon.files.restore import (
     EMPTY_LEVELS_MAX,
     EXECUTABLE,
     LINK,
     PLAIN,
-    Entry,
-    Move,
+    FileRestore,
+    GitEntry,
     blob_id,
-    put_back,
+    restore_files,
 )
 
 OLD, NEW = b"old\n", b"new\n"
 
 
-def entry(mode: int, content: bytes) -> Entry:
-    return Entry(mode, blob_id(content))
+def entry(mode: int, content: bytes) -> GitEntry:
+    return GitEntry(mode, blob_id(content))
 
 
 MOVES = (
-    Move("a", entry(PLAIN, OLD), entry(EXECUTABLE, NEW)),
-    Move("gone", entry(PLAIN, OLD), None),
-    Move("link", entry(PLAIN, OLD), entry(LINK, NEW)),
-    Move("made", None, entry(PLAIN, NEW)),
+    FileRestore("a", entry(PLAIN, OLD), entry(EXECUTABLE, NEW)),
+    FileRestore("gone", entry(PLAIN, OLD), None),
+    FileRestore("link", entry(PLAIN, OLD), entry(LINK, NEW)),
+    FileRestore("made", None, entry(PLAIN, NEW)),
 )
 CONTENTS = {blob_id(content): content for content in (OLD, NEW)}
 
@@ -58,13 +58,15 @@ def test_g11_a_kill_at_any_system_call_is_undone_and_leaves_nothing_beside_the_f
     halves = 0
     for number in count():
         put(work)
-        ended = in_child(lambda: len(put_back(work, MOVES, CONTENTS)), "kill", number)
+        ended = in_child(lambda: len(restore_files(work, MOVES, CONTENTS)), "kill", number)
         if ended == UNREACHED:
             break
         halves += tree(work) != before
         back = [move.reversed() for move in MOVES]
-        in_child(lambda moves=back: len(put_back(work, moves, CONTENTS)), "kill", number % 30)
-        put_back(work, back, CONTENTS)
+        in_child(
+            lambda restores=back: len(restore_files(work, restores, CONTENTS)), "kill", number % 30
+        )
+        restore_files(work, back, CONTENTS)
         assert tree(work) == before, f"call {number}"
     assert halves > 20
     assert set(tree(work)) == {"a", "link", "made"}
@@ -77,9 +79,9 @@ def test_b55_directories_make_room_for_a_file_unless_anything_else_is_in_them(tm
         (tmp_path / directory).mkdir(parents=True)
     (tmp_path / "file/a/mine").write_bytes(NEW)
     (tmp_path / "link/a").symlink_to(tmp_path / "linked")
-    left = ("deeper", "file", "link")
-    kept = {path for name in (*left, "linked") for path in (tmp_path / name).rglob("*")}
-    moves = [Move(name, None, entry(PLAIN, OLD)) for name in ("empty", "d", *left)]
-    assert put_back(tmp_path, moves, CONTENTS) == left
+    conflicts = ("deeper", "file", "link")
+    kept = {path for name in (*conflicts, "linked") for path in (tmp_path / name).rglob("*")}
+    restores = [FileRestore(name, None, entry(PLAIN, OLD)) for name in ("empty", "d", *conflicts)]
+    assert restore_files(tmp_path, restores, CONTENTS) == conflicts
     assert (tmp_path / "empty").read_bytes() == (tmp_path / "d").read_bytes() == OLD
     assert kept <= {*tmp_path.rglob("*")}

@@ -1,8 +1,8 @@
-"""Files below a directory that is held open: no link leads anybody out of it.
+"""Files below a directory that is kept open, reached without following any link.
 
-A search names what it found by paths, and a name may mean something else a moment later, as a
-directory may become a link. What is shown of such a path is therefore taken from here, where each
-step of the way is opened in the one before and no link is followed.
+A search reports paths, and a path may mean something else a moment later, because a directory can
+be replaced by a link. So what is shown of a result is read through this module: each component is
+opened relative to the one before, and links are refused.
 """
 
 import os
@@ -23,24 +23,24 @@ from tiller_daemon.files.paths import (
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 
 _NO_NAMES: Final = frozenset({b"", b".", b".."})
-"""What no entry of a directory is called: such a step would lead nowhere, or up."""
+"""Path components that are no names of entries: they would stay in place or lead up."""
 
 
-class Beneath:
-    """A directory held open, and the last one below it that was asked for.
+class PinnedDirectory:
+    """An open directory, and the subdirectory that was last accessed.
 
-    Paths are bytes, relative to it, with slashes. Used by one thread at a time; `close` it.
+    Paths are bytes, relative to it, with slashes. For one thread at a time; `close` it.
     """
 
     def __init__(self, root: int, place: Path) -> None:
-        """Take a directory that is open, and stays so, and where it was found."""
+        """Use the open directory `root`, which the caller closes later; `place` is its path."""
         self._root: Final = root
         self._place: Final = place
         self._directory: bytes = b""
         self._opened: int = root
 
     def close(self) -> None:
-        """Let go of what was opened here."""
+        """Close the subdirectory that is open."""
         opened, self._opened = self._opened, self._root
         self._directory = b""
         if opened != self._root:
@@ -48,11 +48,11 @@ class Beneath:
 
     @property
     def directory(self) -> Path:
-        """Where a child process begins: in the very directory, where the system has such a name."""
+        """A path to start a child process in: this very directory if `/proc` names descriptors."""
         return _DESCRIPTORS / str(self._root) if _DESCRIPTORS.is_dir() else self._place
 
     def state(self, path: bytes) -> os.stat_result:
-        """Return the state of what is there; raises `OSError`."""
+        """Return the state of a file; raises `OSError`."""
         parent, name = self._parent(path)
         return os.stat(name, dir_fd=parent, follow_symlinks=False)
 
@@ -66,10 +66,11 @@ class Beneath:
         return open_regular_in(parent, name, Location(Path(shown), True, printable(shown)))  # noqa: FBT003
 
     def _parent(self, path: bytes) -> tuple[int, str]:
-        """Give the directory that a path is in, open until the next call, and the name there."""
+        """Return the directory of a path, open until the next call, and the last name."""
         directory, _, name = path.rpartition(b"/")
         if name in _NO_NAMES:
             raise NotADirectoryError
+        # Consecutive paths are usually in the same directory, which is therefore kept open.
         if directory != self._directory:
             self.close()
             self._opened = self._open(directory)
@@ -91,21 +92,21 @@ class Beneath:
 
 
 @contextmanager
-def opened_beneath(location: Location) -> Generator[Beneath]:
-    """Hold a directory open. Failures of the block, too, become `PathProblem`."""
+def pinned_directory(location: Location) -> Generator[PinnedDirectory]:
+    """Keep a directory open. Errors of the block, too, become `PathProblem`."""
     with opened_directory(location) as root:
         yield from _held(root, location.path)
 
 
 @contextmanager
-def opened_around(location: Location) -> Generator[Beneath]:
-    """Hold the directory open that a file is in; see `opened_beneath`."""
+def pinned_parent(location: Location) -> Generator[PinnedDirectory]:
+    """Keep the directory of a file open; see `pinned_directory`."""
     with opened_parent(location) as (root, _):
         yield from _held(root, location.path.parent)
 
 
-def _held(root: int, place: Path) -> Generator[Beneath]:
-    beneath = Beneath(root, place)
+def _held(root: int, place: Path) -> Generator[PinnedDirectory]:
+    beneath = PinnedDirectory(root, place)
     try:
         yield beneath
     finally:

@@ -1,12 +1,12 @@
-"""Files below a directory that is held open: no link leads out, whenever it appears."""
+"""Files below an open directory: no link leads out, whenever it appears."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from tiller_daemon.files.beneath import opened_around, opened_beneath
 from tiller_daemon.files.paths import PathProblem, locate
+from tiller_daemon.files.pinned_directory import pinned_directory, pinned_parent
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def content(beneath, path):
 
 
 def test_files_are_found_by_their_paths_in_any_order(place):
-    with opened_beneath(locate(place, "w")) as beneath:
+    with pinned_directory(locate(place, "w")) as beneath:
         for path in (b"f", b"a/b/f", b"a/f", b"f", b"a/b/f", b"a/b/f"):
             assert content(beneath, path) == "mine"
             assert beneath.state(path).st_size == 4
@@ -36,7 +36,7 @@ def test_b58_no_link_and_no_step_up_is_followed(place):
     (place / "w/link").symlink_to(place / "out")
     (place / "w/file").symlink_to(place / "f")
     (place / "w/a/up").symlink_to("../..")
-    with opened_beneath(locate(place, "w")) as beneath:
+    with pinned_directory(locate(place, "w")) as beneath:
         for path in (b"link/f", b"link/b/f", b"a/up/f", b"../f", b"a/../../f", b"a//f", b"", b"a/"):
             with pytest.raises(OSError):  # noqa: PT011 - whichever it is
                 beneath.state(path)
@@ -49,7 +49,7 @@ def test_b58_no_link_and_no_step_up_is_followed(place):
 
 
 def test_b58_a_directory_that_has_become_a_link_meanwhile_stays_what_it_was(place):
-    with opened_beneath(locate(place, "w/a")) as beneath:
+    with pinned_directory(locate(place, "w/a")) as beneath:
         (place / "w/a").rename(place / "w/away")
         (place / "w/a").symlink_to(place / "out")
         assert content(beneath, b"f") == "mine"
@@ -62,15 +62,15 @@ def test_b58_a_place_that_became_a_link_after_it_was_judged_is_not_opened(place)
     inside, file = locate(place, "w/a"), locate(place, "w/a/f")
     (place / "w/a").rename(place / "w/away")
     (place / "w/a").symlink_to(place / "out")
-    with pytest.raises(PathProblem), opened_beneath(inside):
+    with pytest.raises(PathProblem), pinned_directory(inside):
         pass
-    with pytest.raises(PathProblem, match="has become a link"), opened_around(file):
+    with pytest.raises(PathProblem, match="has been replaced by a link"), pinned_parent(file):
         pass
 
 
 def test_nothing_stays_open(place):
     before = os.listdir("/proc/self/fd")  # noqa: PTH208
-    with opened_beneath(locate(place, "w")) as beneath:
+    with pinned_directory(locate(place, "w")) as beneath:
         content(beneath, b"a/b/f")
         with pytest.raises(OSError, match="No such"):
             beneath.state(b"a/b/none/f")

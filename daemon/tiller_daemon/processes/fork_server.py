@@ -1,7 +1,7 @@
-"""Starting programs for the daemon, each in the care of a reaper of its own.
+"""The fork server, which starts all programs for the daemon, and the daemon's end of its reapers.
 
-What a reaper does is in `reaper`, the program that runs beside the daemon; here is the daemon's end
-of it. Who belongs to a command, and how that ends, is in `process_tree`.
+The server itself is `reaper`, a separate program. Which processes belong to a command, and how they
+are ended, is in `process_tree`.
 """
 
 import atexit
@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from marshal import dumps
 from typing import Final
 
@@ -20,67 +21,67 @@ import trio
 from tiller_daemon.processes import reaper
 
 START_S: Final = 5.0
-"""How long a start may take before it has failed; it takes a thousandth of that."""
+"""How long a start may take before it counts as failed; it takes a thousandth of that."""
 
 STOP_S: Final = 5.0
-"""How long what was let go of may take to end; its reapers kill it."""
+"""How long closed commands may take to end; their reapers kill them."""
 
 KILLED: Final = -9
-"""The exit status of a command whose reaper was killed: that ends the command too."""
+"""The exit status of a command whose reaper was killed, which ends the command too."""
 
 ADOPTS: Final = sys.platform == "linux"
 """Whether the system has subreapers."""
 
-_LOOK: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_OPEN_PATH: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
 _PASSED_ON: Final = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME")
-"""The variables that a Python may need to start."""
+"""The variables that Python may need to start."""
 
 
-class Running:
-    """A program that was started, and all that it starts; `close` it in any case."""
+class RunningProgram:
+    """A program that was started, with everything it starts; always `close` it."""
 
     def __init__(self, control: socket.socket, reaper_pid: int, pid: int) -> None:
         self.reaper: Final = reaper_pid
         self.pid: Final = pid
         self.is_empty = False
-        """Whether surely no process of it is left. Only where there are subreapers it says so."""
+        """Whether no process of it is left. Without subreapers some may have escaped."""
         self._control: Final = control
         self._status: int | None = None
-        self._said = b""
+        self._buffer = b""
         control.settimeout(0)
 
     def status(self) -> int | None:
-        """Its exit status, negative for the signal that killed it; `None` while it runs."""
-        self._hear()
+        """Its exit status, negative for the signal that killed it; None while it runs."""
+        self._read_reaper()
         return self._status
 
     async def exited(self) -> None:
         """Wait until its first process has exited."""
         while self.status() is None:
-            await self._news()
+            await self._wait_for_reaper()
 
     async def emptied(self) -> None:
         """Wait until no process of it is left."""
         while not self.is_empty:
-            await self._news()
-            self._hear()
+            await self._wait_for_reaper()
+            self._read_reaper()
         await trio.lowlevel.checkpoint()
 
     def close(self) -> None:
-        """Let go of it: what is left of it is killed. Again: no effect."""
+        """Disconnect from the reaper, which kills what is left. Calling it again has no effect."""
         self._control.close()
 
-    async def _news(self) -> None:
-        # Several tasks may wait, and each needs a descriptor of its own for that.
+    async def _wait_for_reaper(self) -> None:
+        # Several tasks may wait at once, and each needs its own descriptor for that.
         waiting = os.dup(self._control.fileno())
         try:
             await trio.lowlevel.wait_readable(waiting)
         finally:
             os.close(waiting)
 
-    def _hear(self) -> None:
-        """Take what the reaper has said by now."""
+    def _read_reaper(self) -> None:
+        """Read the messages that the reaper has sent."""
         while not self.is_empty and self._control.fileno() >= 0:
             try:
                 piece = self._control.recv(reaper.ENDED.size)
@@ -88,19 +89,19 @@ class Running:
                 return
             except OSError:
                 piece = b""
-            self._said += piece
-            if len(self._said) == reaper.ENDED.size:
-                status, self.is_empty = reaper.ENDED.unpack(self._said)
-                self._status, self._said = os.waitstatus_to_exitcode(status), b""
+            self._buffer += piece
+            if len(self._buffer) == reaper.ENDED.size:
+                status, self.is_empty = reaper.ENDED.unpack(self._buffer)
+                self._status, self._buffer = os.waitstatus_to_exitcode(status), b""
             elif not piece:
                 self._status = KILLED if self._status is None else self._status
                 self.is_empty = True
 
 
-class Starter:
-    """The program that starts all others, itself started at need; `mark` is what it is found by.
+class ForkServer:
+    """The program that starts all others, itself started on demand; `mark` identifies it.
 
-    Without `adopts` orphans get away, as on systems that have no subreapers.
+    Without `adopts` orphans get away, as on systems without subreapers.
     """
 
     def __init__(self, mark: str = "", *, adopts: bool = ADOPTS) -> None:
@@ -111,11 +112,11 @@ class Starter:
 
     @property
     def pid(self) -> int | None:
-        """The program, while it runs."""
+        """Its pid, while it runs."""
         return self._process.pid if self._process else None
 
     def begin(self) -> socket.socket:
-        """Start it, if it does not run; it is ready a moment later."""
+        """Start it unless it runs; it is ready a moment later."""
         if self._requests and self._process and self._process.poll() is None:
             return self._requests
         self.close()
@@ -135,7 +136,7 @@ class Starter:
         return ours
 
     def close(self) -> None:
-        """Send it away; it goes when nothing runs any more."""
+        """Stop it; it exits when no command runs any more."""
         if self._requests:
             self._requests.close()
         if self._process:
@@ -152,15 +153,15 @@ class Starter:
         directory: os.PathLike[str],
         variables: Mapping[str, str],
         descriptors: Mapping[int, int],
-    ) -> Running:
+    ) -> RunningProgram:
         """Start a program in a session of its own; raises `OSError` and `ValueError`.
 
-        `descriptors` are those that it inherits, by the number that each has there. Blocks for two
+        It inherits the values of `descriptors` under the numbers of their keys. Blocks for two
         milliseconds.
         """
-        told = _told(arguments, variables, descriptors)
-        # Opened here: it may be named by a descriptor of this process.
-        opened = os.open(directory, _LOOK)
+        request = _encode_request(arguments, variables, descriptors)
+        # Opened here, as its path may go through a descriptor of this process.
+        opened = os.open(directory, _OPEN_PATH)
         ours, theirs = socket.socketpair()
         try:
             with theirs:
@@ -168,15 +169,15 @@ class Starter:
                 try:
                     socket.send_fds(self.begin(), [b"!"], passed)
                 except BrokenPipeError:
-                    # Somebody has killed it just now.
+                    # The fork server was killed; start it again.
                     self.close()
                     socket.send_fds(self.begin(), [b"!"], passed)
             ours.settimeout(START_S)
-            ours.sendall(told)
-            said = ours.recv(reaper.STARTED.size, socket.MSG_WAITALL)
-            if len(said) < reaper.STARTED.size:
+            ours.sendall(request)
+            reply = ours.recv(reaper.STARTED.size, socket.MSG_WAITALL)
+            if len(reply) < reaper.STARTED.size:
                 raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-            reaper_pid, pid, wrong = reaper.STARTED.unpack(said)
+            reaper_pid, pid, wrong = reaper.STARTED.unpack(reply)
             if wrong:
                 raise OSError(wrong, os.strerror(wrong))
         except BaseException:
@@ -184,30 +185,35 @@ class Starter:
             raise
         finally:
             os.close(opened)
-        return Running(ours, reaper_pid, pid)
+        return RunningProgram(ours, reaper_pid, pid)
 
 
-def starter() -> Starter:
-    """The one in use."""
-    return _in_use[-1]
+def current_fork_server() -> ForkServer:
+    """Return the fork server of this task."""
+    return _current.get()
 
 
 @contextmanager
-def starting(mark: str, *, adopts: bool = ADOPTS) -> Generator[Starter]:
-    """Use a starter of its own, with that mark, and begin it."""
-    _in_use.append(Starter(mark, adopts=adopts))
+def running_fork_server(mark: str, *, adopts: bool = ADOPTS) -> Generator[ForkServer]:
+    """Run a fork server for this task, and for all tasks that it starts in the block."""
+    server = ForkServer(mark, adopts=adopts)
+    token = _current.set(server)
     try:
-        starter().begin()
-        yield starter()
+        server.begin()
+        yield server
     finally:
-        _in_use.pop().close()
+        _current.reset(token)
+        server.close()
 
 
-_in_use: Final = [Starter()]
-atexit.register(_in_use[0].close)
+_unmarked: Final = ForkServer()
+"""For tasks outside of `running_fork_server`."""
+
+atexit.register(_unmarked.close)
+_current: Final = ContextVar("fork_server", default=_unmarked)
 
 
-def _told(
+def _encode_request(
     arguments: Sequence[str],
     variables: Mapping[str, str],
     descriptors: Mapping[int, int],
@@ -216,10 +222,10 @@ def _told(
         raise ValueError("embedded null byte")
     if any("=" in name for name in variables):
         raise ValueError("illegal environment variable name")
-    wanted: reaper.Wanted = (
+    start_request: reaper.StartRequest = (
         tuple(map(os.fsencode, arguments)),
         {os.fsencode(name): os.fsencode(value) for name, value in variables.items()},
         tuple(descriptors),
     )
-    told = dumps(wanted)
-    return reaper.SIZE.pack(len(told)) + told
+    request = dumps(start_request)
+    return reaper.SIZE.pack(len(request)) + request

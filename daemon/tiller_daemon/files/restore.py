@@ -1,0 +1,198 @@
+"""Restoring files to what they were, without losing changes of anyone else.
+
+A file is replaced only while it is exactly what it is expected to be, and in one step. This is a
+different transaction from that of `changes`. A file that has changed is skipped instead of failing
+the whole; the old contents are in git, so no backup lies beside a file; and what commits it is the
+session's log. Its journal is therefore kept by `snapshots`.
+
+Everything here blocks for as long as the disk takes.
+"""
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tiller_daemon.files.paths import Location, PathProblem, opened_parent
+from tiller_daemon.files.whole_files import EDITABLE_BYTES_MAX, TEMPORARY, write_new
+
+FILE_BYTES_MAX: Final = EDITABLE_BYTES_MAX
+"""The largest file that snapshots store and that can be restored: the largest that tools may
+edit."""
+
+EMPTY_LEVELS_MAX: Final = 64
+"""How deep empty directories may be nested to be replaced by a file. Each level takes a descriptor
+and a stack frame."""
+
+LINK: Final = 0o120000
+PLAIN: Final = 0o100644
+EXECUTABLE: Final = 0o100755
+
+_ANY_X: Final = 0o111
+_ANY_R: Final = 0o444
+
+
+class GitEntry(NamedTuple):
+    """A file as git records it: its mode and the id of its content."""
+
+    mode: int
+    blob: str
+
+
+class FileRestore(NamedTuple):
+    """One file to restore; `path` is relative to the workspace, None stands for no file."""
+
+    path: str
+    expected: GitEntry | None
+    wanted: GitEntry | None
+
+    def reversed(self) -> "FileRestore":
+        """Return the restore that undoes this one."""
+        return FileRestore(self.path, self.wanted, self.expected)
+
+
+class Untracked(NamedTuple):
+    """Something that no snapshot stores: a device, a file that is too large."""
+
+
+def restore_files(
+    workspace: Path, restores: Iterable[FileRestore], contents: Mapping[str, bytes]
+) -> tuple[str, ...]:
+    """Restore each file that is as expected; returns the paths of the others.
+
+    `contents` maps the ids of all wanted blobs to their bytes. A file that is removed before
+    another is written can be replaced by a directory, and the other way round. Directories that
+    become empty are removed.
+    """
+    conflicts: list[str] = []
+    for one in restores:
+        content = contents.get(one.wanted.blob) if one.wanted else b""
+        if content is None or not _restore(workspace, one, content):
+            conflicts.append(one.path)
+    return tuple(conflicts)
+
+
+def blob_id(data: bytes) -> str:
+    """Return the id that git gives to this content."""
+    # SHA-1 is git's name for a file, not a secret. Whoever can change the files needs no collision.
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def _restore(workspace: Path, one: FileRestore, content: bytes) -> bool:
+    """Restore a file if it is as expected; follows no link, not even on the way to it."""
+    location = Location(workspace / one.path, inside=True, text=one.path)
+    try:
+        with opened_parent(location, make=one.expected is None) as (parent, name):
+            with suppress(FileNotFoundError):
+                # A daemon that was killed may have left its temporary file. Then this call undoes
+                # that restore.
+                os.unlink(_temporary_name(name), dir_fd=parent)
+            if _current_entry(parent, name) != one.expected:
+                return False
+            if one.wanted is None:
+                os.unlink(name, dir_fd=parent)
+            else:
+                _replace(parent, name, one.wanted.mode, content, new=one.expected is None)
+    except (OSError, PathProblem):
+        return False
+    if one.wanted is None:
+        _remove_empty(location.path.parent, workspace)
+    return True
+
+
+def _current_entry(parent: int, name: str) -> GitEntry | Untracked | None:
+    """Return what is there now; directories without any file count as nothing, as git stores none.
+
+    Raises `OSError` for a directory that has a file somewhere in it.
+    """
+    try:
+        state = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISLNK(state.st_mode):
+        return GitEntry(LINK, blob_id(os.readlink(os.fsencode(name), dir_fd=parent)))
+    if stat.S_ISDIR(state.st_mode):
+        for _ in _walk_directories(parent, name):
+            pass
+        return None
+    if not stat.S_ISREG(state.st_mode) or state.st_size > FILE_BYTES_MAX:
+        return Untracked()
+    how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(name, how, dir_fd=parent), "rb") as stream:
+        mode = EXECUTABLE if state.st_mode & stat.S_IXUSR else PLAIN
+        # If it has grown too large since, its id matches no stored content either.
+        return GitEntry(mode, blob_id(stream.read(FILE_BYTES_MAX + 1)))
+
+
+def _walk_directories(
+    parent: int, name: str, levels: int = EMPTY_LEVELS_MAX
+) -> Generator[tuple[int, str]]:
+    """Give a directory and all below it, deepest first, as a parent descriptor and a name.
+
+    Raises `OSError` at anything that is not a directory, as `O_DIRECTORY` opens nothing else.
+    """
+    if levels == 0:
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+    how = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    opened = os.open(name, how, dir_fd=parent)
+    try:
+        for below in os.listdir(opened):  # noqa: PTH208 - by descriptor
+            yield from _walk_directories(opened, below, levels - 1)
+    finally:
+        os.close(opened)
+    yield parent, name
+
+
+def _temporary_name(name: str) -> str:
+    """The name of a file's new content, derived from its own so that an undo finds it."""
+    return f"{TEMPORARY}{blob_id(os.fsencode(name))[:16]}"
+
+
+def _replace(parent: int, name: str, mode: int, content: bytes, *, new: bool) -> None:
+    """Put a file in place in one step; if it is `new`, empty directories may be replaced by it."""
+    temporary = _temporary_name(name)
+    try:
+        if mode == LINK:
+            os.symlink(content, os.fsencode(temporary), dir_fd=parent)
+        else:
+            before = _plain_state(parent, name)
+            write_new(parent, temporary, content, before)
+            _set_executable(parent, temporary, executable=mode == EXECUTABLE)
+        if new:
+            with suppress(FileNotFoundError):
+                # Nothing is lost: there is no file in any of them.
+                for above, directory in _walk_directories(parent, name):
+                    os.rmdir(directory, dir_fd=above)
+        os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=parent)
+        raise
+
+
+def _plain_state(parent: int, name: str) -> os.stat_result | None:
+    """Return the state of a regular file, whose owner and mode the new one gets; else None."""
+    with suppress(FileNotFoundError):
+        state = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        return state if stat.S_ISREG(state.st_mode) else None
+    return None
+
+
+def _set_executable(parent: int, name: str, *, executable: bool) -> None:
+    """Allow execution to all who may read, or to no one; no change if the owner's bit is right."""
+    mode = stat.S_IMODE(os.stat(name, dir_fd=parent).st_mode)
+    if executable and not mode & stat.S_IXUSR:
+        os.chmod(name, mode | (mode & _ANY_R) >> 2, dir_fd=parent)
+    elif not executable and mode & _ANY_X:
+        os.chmod(name, mode & ~_ANY_X, dir_fd=parent)
+
+
+def _remove_empty(directory: Path, workspace: Path) -> None:
+    with suppress(OSError):
+        while directory != workspace:
+            directory.rmdir()
+            directory = directory.parent

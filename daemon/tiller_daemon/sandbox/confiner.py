@@ -1,0 +1,248 @@
+"""Working out the confinement of a command from its enclosure and the configuration."""
+
+import os
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import structs
+
+from tiller_daemon.config import SandboxPolicy
+from tiller_daemon.sandbox.confinement import (
+    TEMPORARY,
+    CommandSandbox,
+    Confinement,
+    SandboxSearchResult,
+)
+from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.git_directories import GitPaths, git_paths
+from tiller_daemon.sandbox.known_paths import (
+    PROTECTED_FOLDERS,
+    PROTECTED_IF_THERE,
+    SYSTEM,
+    closed_system_files,
+    existing,
+    hidden_paths,
+    root_of,
+    tool_directories,
+)
+from tiller_daemon.sandbox.scan import Scanner
+
+SCANNERS_MAX: Final = 64
+"""The most workspaces whose scanners are cached."""
+
+
+class Confiner:
+    """Makes confinements for the sandbox of this machine, which it looks for on first use."""
+
+    def __init__(
+        self,
+        find: Callable[[], SandboxSearchResult],
+        home: Path,
+        environ: Mapping[str, str],
+        private: Sequence[Path] = (),
+        protected: Sequence[Path] = (),
+        current_private: Callable[[], Sequence[Path]] = tuple,
+    ) -> None:
+        """Use the sandbox that `find` returns.
+
+        Commands can't read `private` and `current_private()`, which belong to daemons, and can't
+        write `protected`. `home` and `environ` lead to credentials and to the user's programs.
+        """
+        self._find: Final = find
+        self._home: Final = home
+        self._environ: Final = environ
+        self._private: Final = tuple(private)
+        self._current_private: Final = current_private
+        self._keys: tuple[Path, ...] = ()
+        self._secret_paths: Final = tuple(hidden_paths(home, environ))
+        self._protected: Final = tuple(protected)
+        self._found: SandboxSearchResult | None = None
+        self._tools: tuple[Path, ...] | None = None
+        self._closed: tuple[Path, ...] | None = None
+        self._scanners: dict[tuple[Path, Hashable], Scanner] = {}
+
+    def scanner(
+        self, workspace: Path, key: Hashable, is_protected: Callable[[str], bool]
+    ) -> Scanner:
+        """Return the scanner of a workspace; `key` stands for the behaviour of `is_protected`."""
+        known = (workspace, key)
+        if known not in self._scanners:
+            if len(self._scanners) >= SCANNERS_MAX:
+                del self._scanners[next(iter(self._scanners))]
+            self._scanners[known] = Scanner(workspace, is_protected)
+        return self._scanners[known]
+
+    def hide(self, files: Sequence[Path]) -> None:
+        """Hide these files from all later commands, in addition to what is private."""
+        self._keys = tuple(files)
+
+    def search_result(self) -> SandboxSearchResult:
+        """Return the sandbox of this machine; blocks for 10 to 100 ms the first time."""
+        if self._found is None:
+            self._found = self._find()
+        return self._found
+
+    def most_unasked(self, policy: SandboxPolicy, workspace: Path) -> Enclosure | None:
+        """Return the loosest enclosure for commands without approval; None without a sandbox."""
+        sandbox = self.search_result().sandbox
+        if sandbox is None:
+            return None
+        # A mount can't keep a command from replacing a link by a repository of its own.
+        is_link = (workspace / ".git").is_symlink()
+        if policy.mode == "read_only" or is_link:
+            return Enclosure.READ_ONLY
+        return sandbox.most_unasked
+
+    def is_missing(self, policy: SandboxPolicy) -> bool:
+        """Whether the mode of the session is not enforced at all."""
+        return policy.mode != "full_access" and self.search_result().sandbox is None
+
+    def must_ask(self, policy: SandboxPolicy) -> bool:
+        """Whether any command that does more than read must be approved, even if a rule allows it.
+
+        This is so if the mode of the session can't be enforced completely.
+        """
+        if policy.mode == "full_access":
+            return False
+        sandbox = self.search_result().sandbox
+        return sandbox is None or (
+            policy.mode == "workspace_write" and sandbox.most_unasked < Enclosure.BUILD
+        )
+
+    def describe(self, policy: SandboxPolicy) -> str:
+        """Return what commands may do, for the model; empty if nothing enforces it."""
+        sandbox = self.search_result().sandbox
+        if sandbox is None:
+            return ""
+        reads = "commands that only read can write nothing and see only workspace and system files"
+        if policy.mode == "full_access":
+            return f"{policy.mode}: {reads}"
+        writes = "nothing can be written"
+        if policy.mode == "workspace_write":
+            places = ", ".join(("the workspace", *TEMPORARY[:1], *policy.writable))
+            writes = f"only {places} can be written, but no hooks and configuration in .git"
+        sockets = ", no unix sockets" if sandbox.limits else ""
+        return (
+            f"{policy.mode}: {writes}, {'' if policy.network else 'no '}network{sockets}; {reads}"
+        )
+
+    def confined(
+        self,
+        enclosure: Enclosure,
+        policy: SandboxPolicy,
+        workspace: Path,
+        spill: Path,
+        *,
+        masked: Sequence[Path] = (),
+        revealed: Sequence[Path] = (),
+        read_only: Sequence[Path] = (),
+        background: bool = False,
+    ) -> CommandSandbox | None:
+        """Return the sandbox of a command; None if it runs outside.
+
+        The command can read `spill`, where its `/tmp` is too, and what is `revealed`, but not what
+        is `masked`. It can't write what is `read_only`. In the `background` it can't write to git
+        directories either.
+        """
+        sandbox = self.search_result().sandbox
+        if sandbox is None or enclosure is Enclosure.OUTSIDE:
+            return None
+        if enclosure is Enclosure.SESSION and policy.mode == "full_access":
+            return None
+        if policy.mode == "read_only":
+            enclosure = Enclosure.READ_ONLY
+        confinement = self.confinement(enclosure, policy, workspace, spill, masked, revealed)
+        if background and confinement.git:
+            confinement = structs.replace(
+                confinement, git=(), read_only=(*confinement.read_only, *confinement.git)
+            )
+        if confinement.writes:
+            confinement = structs.replace(
+                confinement, read_only=(*confinement.read_only, *read_only)
+            )
+        return CommandSandbox(sandbox, confinement, enclosure, [])
+
+    def confinement(
+        self,
+        enclosure: Enclosure,
+        policy: SandboxPolicy,
+        workspace: Path,
+        spill: Path,
+        masked: Sequence[Path] = (),
+        revealed: Sequence[Path] = (),
+    ) -> Confinement:
+        """Return what a command may do in an enclosure; see `confined`."""
+        root = workspace.resolve()
+        git = git_paths(root)
+        readable = tuple(existing(map(Path, policy.readable)))
+        named = (path for path in existing(self._secret_paths) if path not in readable)
+        hidden = (*existing((*self._private, *self._current_private(), *self._keys)), *named)
+        # Secrets and private files stay hidden, whatever was allowed.
+        allowed = tuple(
+            path for path in existing(revealed) if not {path, *path.parents} & {*hidden}
+        )
+        hidden += tuple(path for path in masked if path not in allowed)
+        readable += allowed
+        shown = (*existing((spill,)), *readable)
+        temporary = spill / "tmp"
+        network = policy.network and enclosure is Enclosure.SESSION
+        if enclosure is Enclosure.READ_ONLY:
+            return Confinement(
+                root,
+                visible=self._visible(git, readable),
+                hidden=(*hidden, *self._closed_system_files()),
+                shown=shown,
+                temporary=temporary,
+                network=policy.network and policy.mode == "read_only",
+            )
+        private = git.directories if enclosure is Enclosure.SESSION else ()
+        return Confinement(
+            root,
+            writable=self._writable(policy, root),
+            read_only=self._read_only(root, git, private),
+            absent=tuple(_absent(root, git)),
+            # Without a git directory, a `HEAD` would make the workspace itself a bare repository.
+            absent_files=() if git.directories or git.is_link else (root / "HEAD",),
+            git=private,
+            git_own=git.own,
+            hidden=(
+                *hidden,
+                *(self._closed_system_files() if enclosure is Enclosure.BUILD else ()),
+            ),
+            shown=shown,
+            temporary=temporary,
+            network=network,
+        )
+
+    def _visible(self, git: GitPaths, readable: Sequence[Path]) -> tuple[Path, ...]:
+        if self._tools is None:
+            self._tools = tuple(tool_directories(self._home, self._environ))
+        root = (git.root,) if git.root else ()
+        visible = (*map(Path, SYSTEM), *self._tools, *root, *git.directories, *readable)
+        return tuple(path for path in dict.fromkeys(visible) if os.path.lexists(path))
+
+    def _closed_system_files(self) -> tuple[Path, ...]:
+        if self._closed is None:
+            # Without root's rights the kernel protects these files.
+            self._closed = tuple(closed_system_files()) if os.geteuid() == 0 else ()
+        return self._closed
+
+    def _writable(self, policy: SandboxPolicy, root: Path) -> tuple[Path, ...]:
+        # Whatever is inside a writable directory is writable already; and a command may have
+        # replaced it by a link to anywhere.
+        named = [path for path in map(Path, policy.writable) if not root_of(path, (root,))]
+        return tuple(path for path in existing((root, *named)) if path != Path("/"))
+
+    def _read_only(self, root: Path, git: GitPaths, private: Sequence[Path]) -> tuple[Path, ...]:
+        folders = (root / name for name in (*PROTECTED_FOLDERS, *PROTECTED_IF_THERE))
+        paths = (git.mark, *git.directories, *git.named, *folders, *self._protected)
+        protected = dict.fromkeys(path for path in paths if path not in private)
+        return tuple(path for path in protected if os.path.lexists(path))
+
+
+def _absent(root: Path, git: GitPaths) -> Sequence[Path]:
+    """Return missing directories that would make programs execute something."""
+    hooks = (path for path in git.named if not os.path.lexists(path))
+    folders = (root / name for name in (".git", *PROTECTED_FOLDERS))
+    return [path for path in (*folders, *hooks) if not os.path.lexists(path)]
