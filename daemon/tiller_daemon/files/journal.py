@@ -25,8 +25,9 @@ CANNOT_SYNC: Final = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 
 def write_journal(path: Path, record: msgspec.Struct, *, durable: bool = True) -> None:
     """Write a new journal; if `durable`, it is on disk when this returns. Raises `OSError`."""
+    content = msgspec.json.encode(record)
     with open(path, "xb", opener=open_private) as stream:
-        stream.write(msgspec.json.encode(record))
+        stream.write(content)
         if durable:
             stream.flush()
             os.fsync(stream.fileno())
