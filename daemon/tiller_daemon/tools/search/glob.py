@@ -59,7 +59,7 @@ async def _run(arguments: GlobArguments, environment: ToolEnvironment) -> ToolRe
 
     with told(), opened_beneath(location) as beneath:
         extent = await run_search(
-            Query("./", only=pattern.only),
+            Query("./", ignore_lines=pattern.ignore_lines),
             directory=beneath.directory,
             variables=environment.variables,
             take=take,
@@ -89,7 +89,7 @@ GLOB: Final = Tool(
 
 
 def _note(found: int, extent: Extent) -> str:
-    if extent == "late":
+    if extent == "timeout":
         return f"(The search was ended after {SEARCH_S_MAX:.0f} s; there may be more.)"
     if found == 0:
         return "No file fits. Files that git ignores are left out."

@@ -23,7 +23,7 @@ from tiller_daemon.tools.base import (
 from tiller_daemon.tools.encoding import shown_line
 from tiller_daemon.tools.output import cut_text
 from tiller_daemon.tools.reach import directory_requirements, reach, reach_as_judged, told
-from tiller_daemon.tools.search.path_pattern import PathPattern, only_with
+from tiller_daemon.tools.search.path_pattern import PathPattern, ignore_lines_without
 from tiller_daemon.tools.search.recheck import Line, files_there, lines_there
 from tiller_daemon.tools.search.ripgrep import SEARCH_S_MAX, Extent, Query, run_search
 
@@ -122,7 +122,7 @@ async def _search(
 
     protected = await _count_protected(include, place, environment)
     extent = await run_search(
-        Query(place.target, arguments.pattern, include.only if include else ()),
+        Query(place.target, arguments.pattern, include.ignore_lines if include else ()),
         directory=place.beneath.directory,
         variables=environment.variables,
         take=take,
@@ -156,7 +156,7 @@ async def _count_protected(
     marks = place.check.marks
     in_all = any(mark in place.within for mark in marks)
     await run_search(
-        Query("./", only=() if in_all else only_with(marks)),
+        Query("./", ignore_lines=() if in_all else ignore_lines_without(marks)),
         directory=place.beneath.directory,
         variables=environment.variables,
         take=take,
@@ -200,7 +200,7 @@ def _by_file(lines: list[Line], within: str) -> list[str]:
 
 
 def _note(found: int, extent: Extent) -> str:
-    if extent == "late":
+    if extent == "timeout":
         return f"(The search was ended after {SEARCH_S_MAX:.0f} s; there may be more.)"
     if found == 0:
         return "No line matches. Files that git ignores and binary files are left out."

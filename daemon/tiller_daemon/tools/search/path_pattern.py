@@ -49,7 +49,8 @@ class PathPattern:
             for parts in alternatives
         ]
         self._known: Final[dict[str, list[Name]]] = {}
-        self.only: Final = tuple(dict.fromkeys(chain.from_iterable(map(_only, alternatives))))
+        lines = chain.from_iterable(map(_ignore_lines, alternatives))
+        self.ignore_lines: Final = tuple(dict.fromkeys(lines))
         """Lines of an ignore file that leaves out most of what the pattern can't match, and
         nothing else."""
 
@@ -68,7 +69,7 @@ class PathPattern:
         return [one for parts in self._patterns for one in _last_names(parts, names)]
 
 
-def only_with(marks: Iterable[str]) -> tuple[str, ...]:
+def ignore_lines_without(marks: Iterable[str]) -> tuple[str, ...]:
     """Lines of an ignore file that leaves out most of what has none of these texts in its path.
 
     And nothing else. No text holds a slash.
@@ -111,7 +112,7 @@ def _parts(pattern: str) -> list[str]:
     ]
 
 
-def _only(parts: list[str]) -> Iterator[str]:
+def _ignore_lines(parts: list[str]) -> Iterator[str]:
     """Lines that let files like this be found, and the directories on the way to them.
 
     What is more than a plain name becomes a star: that finds more, but never less.
