@@ -19,11 +19,7 @@ from typing import Final, NamedTuple
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-
-def word_set(text: str) -> frozenset[str]:
-    """The words of a table that is written as text."""
-    return frozenset(text.split())
-
+from tiller_daemon.policy.shell.programs import find_program, word_set
 
 LINE_BYTES_MAX: Final = 20_000
 """The longest line that is parsed; a longer one is not understood."""
@@ -45,12 +41,6 @@ _EVALUATE: Final = word_set("eval trap")
 """Builtins that run what they are given as a line of its own."""
 
 _GIVES_SCRIPT: Final = re.compile(r"-[a-zA-Z]*c[a-zA-Z]*\Z")
-
-WRAPPERS: Final = word_set(
-    """builtin chroot chrt command doas env exec find ionice nice nohup setsid stdbuf sudo time
-    timeout watch xargs"""
-)
-"""Programs that run another command, which stands among their own words."""
 
 _PLAIN_NODES: Final = word_set(
     """program list pipeline command command_name redirected_statement word string raw_string
@@ -122,7 +112,7 @@ class SimpleCommand(NamedTuple):
 
     def inner(self) -> Iterator["SimpleCommand"]:
         """What a wrapper may run: each of its words may be where the inner command begins."""
-        if self.name in WRAPPERS:
+        if find_program(self.name).wraps:
             for start in range(1, len(self.words)):
                 yield SimpleCommand(self.words[start:])
 

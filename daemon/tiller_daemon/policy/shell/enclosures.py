@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.shell.command_line import CommandLine, SimpleCommand, parse
-from tiller_daemon.policy.shell.programs import Purpose, purpose_of
+from tiller_daemon.policy.shell.purposes import Purpose, purpose_of
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_protocol.settings import Action, Rule
 

@@ -13,20 +13,15 @@ from pathlib import Path
 from tiller_daemon.files.paths import PathProblem, locate, printable
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.rules import PROTECTED_PATH
-from tiller_daemon.policy.shell.command_line import SimpleCommand, parse, word_set
+from tiller_daemon.policy.shell.command_line import SimpleCommand, parse
 from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, needed_enclosure, seems_to_read
+from tiller_daemon.policy.shell.programs import find_program
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.known_paths import is_protected
 from tiller_daemon.tools.base import Requirement
 
 OF_ITS_OWN = re.compile(r"/(?:(?:proc|dev|sys)(?:/|\Z)|\Z)")
 """Places of the kernel: an enclosure has its own, and this process looks at its own."""
-
-_NAMES_ONLY = word_set("[ basename dirname echo ls printf stat test [[")
-"""Programs that show the names of files and not what is in them."""
-
-_PATTERN_FIRST = word_set("ack ag awk egrep fgrep grep jq rg sed")
-"""Programs whose first word is something to look for, or a program, and no file."""
 
 _PARTS = re.compile(r"[=:]")
 """What stands before a path in a word: `--file=.env`, `HEAD:.env`."""
@@ -137,12 +132,11 @@ def _paths(lines: Sequence[str], *, names_too: bool) -> Iterator[str]:
 
 
 def _words(command: SimpleCommand, *, names_too: bool) -> Iterator[str]:
-    if not names_too and command.name in _NAMES_ONLY:
-        return
-    if command.name in ("echo", "printf"):
+    kind = find_program(command.name).operands
+    if kind == "text" or (kind == "names" and not names_too):
         return
     operands = [word for word in command.words[1:] if word.fixed and word.text]
-    if command.name in _PATTERN_FIRST:
+    if kind == "pattern_first":
         first = next((word for word in operands if not word.text.startswith("-")), None)
         operands = [word for word in operands if word is not first]
     for word in operands:
