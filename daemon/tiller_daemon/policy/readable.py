@@ -26,7 +26,9 @@ class Readable:
         layers = (*BUILT_IN, *rules)
         self._layers: Final = [one for one in layers if globs.matches(one.permission, _READ)]
         strict = (rule for rule in self._layers if rule.action != "allow")
-        self.marks: Final = tuple(dict.fromkeys(globs.longest_name(one.pattern) for one in strict))
+        self.path_fragments: Final = tuple(
+            dict.fromkeys(globs.longest_name(one.pattern) for one in strict)
+        )
         """Texts without a slash, one of which is in the path of every protected file. An empty one
         says nothing about the path."""
 

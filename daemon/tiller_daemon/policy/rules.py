@@ -46,7 +46,7 @@ BUILT_IN: tuple[Rule, ...] = (
 enclosure by what it seems to do, or asked about (`enclosures`)."""
 
 
-class Needed(Protocol):
+class JudgedRequirement(Protocol):
     """A permission that a call needs: `Requirement` of the tools has this shape."""
 
     @property
@@ -96,7 +96,9 @@ def evaluate(permission: str, subject: str, layers: Sequence[Rule]) -> Action:
     return rule.action if rule else "ask"
 
 
-def decide(requirements: Sequence[Needed], rules: Sequence[Rule], approve: Approve) -> Verdict:
+def decide(
+    requirements: Sequence[JudgedRequirement], rules: Sequence[Rule], approve: Approve
+) -> Verdict:
     """What becomes of a call with all its needs; `rules` are the layers above the built-in one.
 
     Any denial denies, else any question asks, else it is allowed; no need at all is allowed. Then
@@ -104,9 +106,9 @@ def decide(requirements: Sequence[Needed], rules: Sequence[Rule], approve: Appro
     """
     layers = (*BUILT_IN, *rules)
     verdicts = [
-        _judge(need, subject, layers)
-        for need in requirements
-        for subject in (need.subjects or ("",))
+        _judge(requirement, subject, layers)
+        for requirement in requirements
+        for subject in (requirement.subjects or ("",))
     ]
     verdict = _strictest(verdicts)
     if verdict.action != "ask" or approve == "ask":
@@ -118,20 +120,20 @@ def decide(requirements: Sequence[Needed], rules: Sequence[Rule], approve: Appro
     return structs.replace(verdict, action="deny", reason=reason)
 
 
-def rules_of_always(requirements: Sequence[Needed]) -> tuple[Rule, ...]:
+def rules_for_always(requirements: Sequence[JudgedRequirement]) -> tuple[Rule, ...]:
     """The rules that the answer `always` to a request about `requirements` adds to the session."""
     rules: dict[Rule, None] = {}
-    for need in requirements:
-        for pattern in patterns_of_always(need):
-            rules[Rule(need.permission, pattern, "allow")] = None
+    for requirement in requirements:
+        for pattern in patterns_for_always(requirement):
+            rules[Rule(requirement.permission, pattern, "allow")] = None
     return tuple(rules)
 
 
-def patterns_of_always(need: Needed) -> tuple[str, ...]:
+def patterns_for_always(requirement: JudgedRequirement) -> tuple[str, ...]:
     """The patterns to show in a request: what `always` would allow, none when it can't be said."""
-    if need.kind != "command":
-        return need.always
-    found = (pattern for command in need.subjects for pattern in always_patterns(command))
+    if requirement.kind != "command":
+        return requirement.always
+    found = (pattern for command in requirement.subjects for pattern in always_patterns(command))
     return tuple(dict.fromkeys(found))
 
 
@@ -143,19 +145,19 @@ def _strictest(verdicts: Iterable[Verdict]) -> Verdict:
     return max(verdicts, key=lambda verdict: _STRICTNESS[verdict.action], default=allowed)
 
 
-def _judge(need: Needed, subject: str, layers: Sequence[Rule]) -> Verdict:
-    if need.kind == "command":
-        line = judge_line(subject, need.permission, layers, need.most_unasked)
+def _judge(requirement: JudgedRequirement, subject: str, layers: Sequence[Rule]) -> Verdict:
+    if requirement.kind == "command":
+        line = judge_line(subject, requirement.permission, layers, requirement.most_unasked)
         return Verdict(
             line.action,
             line.reason,
-            need.permission,
+            requirement.permission,
             line.command,
             line.rule,
             line.enclosure,
         )
-    rule = last_match(need.permission, subject, layers)
-    return _verdict(rule.action if rule else "ask", need.permission, subject, rule)
+    rule = last_match(requirement.permission, subject, layers)
+    return _verdict(rule.action if rule else "ask", requirement.permission, subject, rule)
 
 
 def _verdict(action: Action, permission: str, subject: str, rule: Rule | None) -> Verdict:

@@ -1,7 +1,7 @@
 """Keeping a command's output: a head and a tail in memory, the whole in a spill file.
 
 The one place that makes text of a program's bytes. What of it the model sees is cut in
-`tools.output`.
+`tools.truncation`.
 """
 
 import codecs

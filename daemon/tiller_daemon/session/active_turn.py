@@ -13,7 +13,7 @@ import trio
 from msgspec import structs
 
 from tiller_daemon.policy.rules import decide
-from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_leave, seems_to_read
+from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_run_outside, seems_to_read
 from tiller_daemon.session.background import Background
 from tiller_daemon.session.calls.enclosing import Enclosing
 from tiller_daemon.session.calls.escalation import Escalation
@@ -300,7 +300,7 @@ class ActiveTurn:
 
     async def _emit(self, *bodies: AnyBody) -> None:
         if any(isinstance(body, HistoryCompacted) for body in bodies):
-            self._files.told.clear()
+            self._files.instructions_sent.clear()
         if self._sub_agent_run:
             self._sub_agent_run.saw(*bodies)
         await self._outbox.emit(*bodies, turn_id=self.turn_id)
@@ -319,7 +319,7 @@ class ActiveTurn:
         if request.kind == "question":
             return False
         if request.permission == UNSANDBOXED:
-            return all(may_leave(command, self._rules()) for command in request.subjects)
+            return all(may_run_outside(command, self._rules()) for command in request.subjects)
         need = Requirement(request.permission, request.subjects)
         if request.permission == COMMAND_PERMISSION:
             # One that seems to read is asked about when it wanted to write: a rule has to say so.

@@ -81,7 +81,7 @@ class BackgroundStart(Struct, frozen=True):
     confined: Confined | None = None
 
 
-class BackgroundLook(Struct, frozen=True):
+class BackgroundReport(Struct, frozen=True):
     """What a background command has said since the last look.
 
     Of too much only the end is there: `dropped_bytes` were before it. `notes` say what its sandbox
@@ -98,19 +98,19 @@ class BackgroundLook(Struct, frozen=True):
 class BackgroundCommands(Protocol):
     """The background commands of a session; every method raises `ToolFailure`."""
 
-    async def start(self, start: BackgroundStart) -> BackgroundLook:
+    async def start(self, start: BackgroundStart) -> BackgroundReport:
         """Start a command and watch it for a moment."""
         ...
 
-    async def look(self, command_id: str, wait_s: float) -> BackgroundLook:
+    async def look(self, command_id: str, wait_s: float) -> BackgroundReport:
         """What it has said since the last look; waits so long for something."""
         ...
 
-    async def kill(self, command_id: str) -> BackgroundLook:
+    async def kill(self, command_id: str) -> BackgroundReport:
         """End it and all its processes."""
         ...
 
-    async def send(self, command_id: str, text: str, wait_s: float) -> BackgroundLook:
+    async def send(self, command_id: str, text: str, wait_s: float) -> BackgroundReport:
         """Type text to it, and look."""
         ...
 
@@ -142,7 +142,7 @@ class Readable(Protocol):
     """Which files may be read without a question, by the rules of the turn."""
 
     @property
-    def marks(self) -> tuple[str, ...]:
+    def path_fragments(self) -> tuple[str, ...]:
         """Texts without a slash, one of which is in the path of every file that may not."""
         ...
 
@@ -159,22 +159,22 @@ class ToolFailure(Exception):
 class FileVersions:
     """What the model last saw of each file: absolute resolved path to SHA-256 of its bytes.
 
-    `told` is what it was told by instruction files below the workspace, by their paths: each once,
+    `instructions_sent` is what it was told by instruction files below the workspace, by path: once,
     until history gets shorter.
     """
 
-    seen: dict[Path, str] = field(default_factory=dict[Path, str])
-    told: dict[str, str] = field(default_factory=dict[str, str])
+    fingerprints: dict[Path, str] = field(default_factory=dict[Path, str])
+    instructions_sent: dict[str, str] = field(default_factory=dict[str, str])
 
     def remember(self) -> Callable[[], None]:
         """Return what forgets all that is noted from now on: for calls that are dropped."""
-        seen, told = dict(self.seen), dict(self.told)
+        fingerprints, instructions_sent = dict(self.fingerprints), dict(self.instructions_sent)
 
         def forget() -> None:
-            self.seen.clear()
-            self.seen.update(seen)
-            self.told.clear()
-            self.told.update(told)
+            self.fingerprints.clear()
+            self.fingerprints.update(fingerprints)
+            self.instructions_sent.clear()
+            self.instructions_sent.update(instructions_sent)
 
         return forget
 

@@ -6,13 +6,13 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolResult, always
-from tiller_daemon.tools.output import cut_text
-from tiller_daemon.tools.reach import (
+from tiller_daemon.tools.path_access import (
     directory_requirements,
     file_requirements,
-    reach,
-    reach_as_judged,
+    resolve_approved_path,
+    resolve_path,
 )
+from tiller_daemon.tools.truncation import truncate
 
 TIMEOUT_S: Final = 30.0
 
@@ -28,16 +28,18 @@ class DiagnosticsArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 def _requirements(arguments: DiagnosticsArguments, workspace: Path) -> tuple[Requirement, ...]:
     if arguments.path is None:
-        return directory_requirements("read", reach(workspace, "."), title="Look for errors")
-    location = reach(workspace, arguments.path)
+        return directory_requirements("read", resolve_path(workspace, "."), title="Look for errors")
+    location = resolve_path(workspace, arguments.path)
     return file_requirements("read", location, title=f"Look for errors in {location.text}")
 
 
 async def _run(arguments: DiagnosticsArguments, environment: ToolEnvironment) -> ToolResult:
-    workspace = reach(environment.workspace, ".").path
-    path = None if arguments.path is None else reach_as_judged(environment, arguments.path).path
+    workspace = resolve_path(environment.workspace, ".").path
+    path = (
+        None if arguments.path is None else resolve_approved_path(environment, arguments.path).path
+    )
     found = await environment.diagnostics.all_of(workspace, path)
-    return ToolResult(cut_text(found), title=arguments.path or "")
+    return ToolResult(truncate(found), title=arguments.path or "")
 
 
 DIAGNOSTICS: Final = Tool(

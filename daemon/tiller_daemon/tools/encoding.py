@@ -31,17 +31,17 @@ class Encoding(NamedTuple):
     name: str
     codec: str
     errors: str
-    mark: bytes = b""
+    bom: bytes = b""
 
     @property
-    def is_wide(self) -> bool:
+    def is_utf_16(self) -> bool:
         """Whether bytes of ASCII are other characters in it, so that no line is to be seen."""
         return self.codec.startswith("utf-16")
 
 
 UTF_8: Final = Encoding("UTF-8", "utf-8", "surrogateescape")
 WINDOWS_1252: Final = Encoding("Windows-1252", "cp1252", "tiller-undefined")
-MARKED: Final = (
+WITH_BOM: Final = (
     Encoding("UTF-8", "utf-8", "surrogateescape", codecs.BOM_UTF8),
     Encoding("UTF-16 LE", "utf-16-le", "surrogatepass", codecs.BOM_UTF16_LE),
     Encoding("UTF-16 BE", "utf-16-be", "surrogatepass", codecs.BOM_UTF16_BE),
@@ -59,17 +59,17 @@ class EncodingProblem(ToolFailure):
     """Bytes that are no text, or text that can't be such bytes; the message is a clause on why."""
 
 
-def text_of(data: bytes) -> FileText:
+def decode_text(data: bytes) -> FileText:
     """Return the text of a file. Raises `EncodingProblem`.
 
     Without a mark it is UTF-8, and Windows-1252 when what is beyond ASCII is no UTF-8: then each
     byte is a character, in files of western languages the right one.
     """
-    encoding = next((one for one in MARKED if data.startswith(one.mark)), UTF_8)
+    encoding = next((one for one in WITH_BOM if data.startswith(one.bom)), UTF_8)
     if encoding == UTF_8 and _is_western(data):
         encoding = WINDOWS_1252
     try:
-        text = data[len(encoding.mark) :].decode(encoding.codec, encoding.errors)
+        text = data[len(encoding.bom) :].decode(encoding.codec, encoding.errors)
     except UnicodeDecodeError:
         raise EncodingProblem(_binary(data)) from None
     if "\0" in text[:NUL_LOOK]:
@@ -77,38 +77,39 @@ def text_of(data: bytes) -> FileText:
     return FileText(text, encoding)
 
 
-def bytes_of(text: str, encoding: Encoding) -> bytes:
+def encode_text(text: str, encoding: Encoding) -> bytes:
     """Return a text as a file has it. Raises `EncodingProblem` for a character that it lacks."""
     try:
-        return encoding.mark + text.encode(encoding.codec, encoding.errors)
+        return encoding.bom + text.encode(encoding.codec, encoding.errors)
     except UnicodeEncodeError as error:
         raise EncodingProblem(
-            f"{encoding.name}, its encoding, has no `{shown(text[error.start])}`. Write that in "
-            f"another way, or make it UTF-8 first with `iconv -f {encoding.name.upper()} -t UTF-8`"
+            f"{encoding.name}, its encoding, has no `{printable_text(text[error.start])}`. Write "
+            "that in another way, or make it UTF-8 first with "
+            f"`iconv -f {encoding.name.upper()} -t UTF-8`"
         ) from None
 
 
-def text_in_place_of(before: bytes | None, content: str) -> bytes:
+def encode_like(before: bytes | None, content: str) -> bytes:
     """Return `content` as the whole of a file that was `before`: in its encoding and line ends.
 
     Raises `EncodingProblem` and `ToolFailure`.
     """
-    require_text(content, "`content`")
+    require_characters(content, "`content`")
     try:
-        was = text_of(before or b"")
+        was = decode_text(before or b"")
     except EncodingProblem:
         return content.encode()
-    if was.encoding.mark:
+    if was.encoding.bom:
         content = content.removeprefix("\ufeff")
     if "\r" not in content and _ends_in_crlf(was.text):
         content = content.replace("\n", "\r\n")
-    return bytes_of(content, was.encoding)
+    return encode_text(content, was.encoding)
 
 
-def describe(data: bytes) -> str:
+def describe_format(data: bytes) -> str:
     """Return what is not to be seen of the text of a file, to be put behind `bytes`."""
     try:
-        text, encoding = text_of(data)
+        text, encoding = decode_text(data)
     except EncodingProblem:
         return ""
     return describe_encoding(encoding) + (", lines end in CRLF" if _ends_in_crlf(text) else "")
@@ -121,21 +122,21 @@ def describe_encoding(encoding: Encoding) -> str:
     return "" if encoding.codec == UTF_8.codec else f", in {encoding.name}"
 
 
-def require_text(text: str, what: str) -> None:
+def require_characters(text: str, what: str) -> None:
     """Raise `ToolFailure` when a text of the model is none: it would name bytes, not characters."""
     if not _is_whole(text):
         raise ToolFailure(f"{what} holds half a surrogate pair, which is no text.")
 
 
-def shown_line(data: bytes) -> str:
+def printable_line(data: bytes) -> str:
     """Return a line of some file as text that can be stored and sent, judged by itself."""
     try:
-        return shown(text_of(data).text)
+        return printable_text(decode_text(data).text)
     except EncodingProblem:
         return data.decode(errors="replace")
 
 
-def shown(text: str) -> str:
+def printable_text(text: str) -> str:
     """Return text that can be stored and sent: what was no character is a replacement character."""
     return text if _is_whole(text) else _HALVES.sub("\ufffd", text)
 

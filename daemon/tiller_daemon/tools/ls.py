@@ -17,7 +17,12 @@ from tiller_daemon.tools.base import (
     ToolResult,
     always,
 )
-from tiller_daemon.tools.reach import directory_requirements, reach, reach_as_judged, told
+from tiller_daemon.tools.path_access import (
+    directory_requirements,
+    resolve_approved_path,
+    resolve_path,
+    tool_failures,
+)
 
 ENTRIES_MAX: Final = 1000
 ENTRIES_LOOKED_AT: Final = 100_000
@@ -33,13 +38,13 @@ class LsArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _requirements(arguments: LsArguments, workspace: Path) -> tuple[Requirement, ...]:
-    location = reach(workspace, arguments.path)
+    location = resolve_path(workspace, arguments.path)
     return directory_requirements("read", location, title=f"List {location.text}")
 
 
 async def _run(arguments: LsArguments, environment: ToolEnvironment) -> ToolResult:
-    location = reach_as_judged(environment, arguments.path)
-    with told():
+    location = resolve_approved_path(environment, arguments.path)
+    with tool_failures():
         entries, more = await trio.to_thread.run_sync(_list, location, abandon_on_cancel=True)
     if not entries:
         return ToolResult("(The directory is empty.)", title=location.text)

@@ -16,7 +16,7 @@ The project has instructions for this directory and what is below it. There they
 those of the directories above; what the user says counts more than any of them."""
 
 
-def tell_instructions(requirements: Iterable[Requirement], environment: ToolEnvironment) -> str:
+def new_instructions(requirements: Iterable[Requirement], environment: ToolEnvironment) -> str:
     """Return what the model is to be told beside the result of a call that needed `requirements`.
 
     Empty when the call used no file in such a directory, or when the model was told already. Of
@@ -24,10 +24,14 @@ def tell_instructions(requirements: Iterable[Requirement], environment: ToolEnvi
     nothing: the files that it names are only part of what it uses. Reads a few small files.
     """
     requirements = tuple(requirements)
-    if any(need.kind == "command" for need in requirements):
+    if any(requirement.kind == "command" for requirement in requirements):
         return ""
     below = [
-        s for need in requirements if need.kind == "path" for s in need.subjects if _is_below(s)
+        s
+        for requirement in requirements
+        if requirement.kind == "path"
+        for s in requirement.subjects
+        if _is_below(s)
     ]
     if not below:
         return ""
@@ -43,14 +47,14 @@ def tell_instructions(requirements: Iterable[Requirement], environment: ToolEnvi
         if _is_news(one, environment.files)
     ]
     refused = [f"\n\n({one.path} was not read: {one.problem}.)" for one in news if one.problem]
-    told = [
+    readable = [
         f'<instructions file="{one.path}">\n{one.text}\n</instructions>'
         for one in news
         if not one.problem
     ]
-    if not told:
+    if not readable:
         return "".join(refused)
-    return "".join(["\n\n", "\n".join([INTRODUCTION, *told]), *refused])
+    return "".join(["\n\n", "\n".join([INTRODUCTION, *readable]), *refused])
 
 
 def _is_below(subject: str) -> bool:
@@ -66,7 +70,7 @@ def _directories(subjects: Iterable[str], root: Path) -> list[Path]:
 
 def _is_news(instructions: Instructions, files: FileVersions) -> bool:
     mark = fingerprint((instructions.text or instructions.problem).encode())
-    if files.told.get(instructions.path) == mark:
+    if files.instructions_sent.get(instructions.path) == mark:
         return False
-    files.told[instructions.path] = mark
+    files.instructions_sent[instructions.path] = mark
     return True

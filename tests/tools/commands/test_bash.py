@@ -10,7 +10,7 @@ import trio
 
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.commands.bash import BashArguments
-from tiller_daemon.tools.output import BYTES_MAX, LINES_MAX
+from tiller_daemon.tools.truncation import BYTES_MAX, LINES_MAX
 
 
 async def test_output_and_errors_come_together_with_the_exit_status(bench):

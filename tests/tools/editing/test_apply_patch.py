@@ -273,5 +273,5 @@ async def test_a_disk_that_fails_at_any_step_leaves_all_files(bench, monkeypatch
             await bench.call("read", path=name)
         (bench.workspace / "new/c.py").unlink()
         (bench.workspace / "new").rmdir()
-        bench.files.seen.pop(bench.workspace / "new/c.py")
+        bench.files.fingerprints.pop(bench.workspace / "new/c.py")
     assert failures >= 15

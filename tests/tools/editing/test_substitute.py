@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.editing.substitute import MissingText, explain_missing, substitute
-from tiller_daemon.tools.encoding import text_of
+from tiller_daemon.tools.encoding import decode_text
 
 BOM = b"\xef\xbb\xbf"
 plain = st.text(st.sampled_from("abcé\n \t\U0001f600"), max_size=30)
@@ -21,7 +21,7 @@ def test_bytes_outside_the_match_are_identical(before, after, old, new, bom):
     before = BOM + before if bom else before
     data = before + b"<" + old.encode() + b">" + after
     assume(f"<{old}>" != f"<{new}>")
-    assume(text_of(data).encoding.codec == "utf-8")
+    assume(decode_text(data).encoding.codec == "utf-8")
     done = substitute(data, f"<{old}>", f"<{new}>", every=False)
     assert done.data.startswith(before + b"<")
     assert done.data.endswith(b">" + after)

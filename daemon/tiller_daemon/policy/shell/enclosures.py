@@ -38,17 +38,17 @@ class _Part(NamedTuple):
     """One simple command: where it has to run, and the most that it may have unasked."""
 
     command: SimpleCommand
-    requirements: Enclosure
-    may: Enclosure
+    needed: Enclosure
+    limit: Enclosure
 
 
-_NEEDS: Final[dict[Purpose, Enclosure]] = {
+_REQUIRED_ENCLOSURE: Final[dict[Purpose, Enclosure]] = {
     "passes_on": Enclosure.READ_ONLY,
     "reads": Enclosure.READ_ONLY,
     "builds": Enclosure.BUILD,
     "unknown": Enclosure.SESSION,
 }
-_MAY: Final[dict[Purpose, Enclosure | None]] = {
+_UNASKED_LIMIT: Final[dict[Purpose, Enclosure | None]] = {
     "passes_on": Enclosure.SESSION,
     "reads": Enclosure.BUILD,
     "builds": Enclosure.BUILD,
@@ -56,7 +56,7 @@ _MAY: Final[dict[Purpose, Enclosure | None]] = {
 }
 """How far a command of a purpose may go unasked when no rule speaks of it."""
 
-_NOT_HELD: Final = "no sandbox here holds it to what it seems to do"
+_NOT_ENFORCED: Final = "no sandbox here holds it to what it seems to do"
 
 
 def last_match(permission: str, subject: str, rules: Sequence[Rule]) -> Rule | None:
@@ -77,8 +77,10 @@ def needed_enclosure(line: str) -> Enclosure:
     parsed = parse(line)
     if parsed.problem or parsed.changes:
         return Enclosure.SESSION
-    requirements = (_NEEDS[purpose_of(command, parsed.functions)] for command in parsed.commands)
-    return max(requirements, default=Enclosure.READ_ONLY)
+    needed = (
+        _REQUIRED_ENCLOSURE[purpose_of(command, parsed.functions)] for command in parsed.commands
+    )
+    return max(needed, default=Enclosure.READ_ONLY)
 
 
 def judge_line(
@@ -114,18 +116,18 @@ def _judge(
         if isinstance(part, LineVerdict):
             return part
         parts.append(part)
-    requirements = max((part.requirements for part in parts), default=Enclosure.READ_ONLY)
-    may = min((part.may for part in parts), default=Enclosure.SESSION)
-    if problem := _problem(parsed, requirements, parts, most_unasked):
+    needed = max((part.needed for part in parts), default=Enclosure.READ_ONLY)
+    limit = min((part.limit for part in parts), default=Enclosure.SESSION)
+    if problem := _problem(parsed, needed, parts, most_unasked):
         return _judge_whole(line, permission, rules, most_unasked, problem)
-    if requirements > may:
-        short = min(parts, key=lambda part: part.may)
+    if needed > limit:
+        short = min(parts, key=lambda part: part.limit)
         because = "it runs unasked only by itself, and the rest of the line may do more"
         return _ask(short.command.text, because)
-    return LineVerdict("allow", requirements, "Nothing in it needs a question.", line)
+    return LineVerdict("allow", needed, "Nothing in it needs a question.", line)
 
 
-def may_leave(line: str, rules: Sequence[Rule]) -> bool:
+def may_run_outside(line: str, rules: Sequence[Rule]) -> bool:
     """Whether rules for `UNSANDBOXED`, by that very name, let all of a line run outside.
 
     Outside nothing holds a command, so a rule covers only a plain line that is wholly spelled out
@@ -161,42 +163,42 @@ def _part(
 ) -> _Part | LineVerdict:
     """How far one command may go, or the question about it."""
     purpose = purpose_of(command, parsed.functions)
-    requirements = _NEEDS[purpose]
+    needed = _REQUIRED_ENCLOSURE[purpose]
     rule = last_match(permission, command.text, rules)
     if rule:
         # One that seems to read is tried as such; the rule lets it write once it wants to.
-        reads = requirements == Enclosure.READ_ONLY and most_unasked is not None
-        return _Part(command, requirements if reads else Enclosure.SESSION, Enclosure.SESSION)
-    may = _MAY[purpose]
-    if requirements > Enclosure.READ_ONLY and most_unasked == Enclosure.BUILD:
+        reads = needed == Enclosure.READ_ONLY and most_unasked is not None
+        return _Part(command, needed if reads else Enclosure.SESSION, Enclosure.SESSION)
+    limit = _UNASKED_LIMIT[purpose]
+    if needed > Enclosure.READ_ONLY and most_unasked == Enclosure.BUILD:
         tuned = last_match(SANDBOXED, command.text, rules)
         if tuned and tuned.action != "allow":
             return _by_rule(tuned.action, tuned, command.text)
         if tuned:
-            requirements = may = Enclosure.BUILD
-    if may is None:
+            needed = limit = Enclosure.BUILD
+    if limit is None:
         return _ask(command.text, "")
-    if purpose != "passes_on" and (most_unasked is None or requirements > most_unasked):
-        return _ask(command.text, _NOT_HELD)
-    return _Part(command, requirements, may)
+    if purpose != "passes_on" and (most_unasked is None or needed > most_unasked):
+        return _ask(command.text, _NOT_ENFORCED)
+    return _Part(command, needed, limit)
 
 
 def _problem(
     parsed: CommandLine,
-    requirements: Enclosure,
+    needed: Enclosure,
     parts: Sequence[_Part],
     most_unasked: Enclosure | None,
 ) -> str:
     """Why the commands found don't decide about the line; empty if they do."""
     if parsed.problem:
         return parsed.problem
-    if requirements == Enclosure.READ_ONLY and most_unasked is None:
-        return _NOT_HELD
+    if needed == Enclosure.READ_ONLY and most_unasked is None:
+        return _NOT_ENFORCED
     if parsed.changes:
         return f"it writes to `{parsed.changes[0]}`"
-    if requirements == Enclosure.SESSION and not parsed.plain:
+    if needed == Enclosure.SESSION and not parsed.plain:
         return "it is not certain what else runs in it"
-    if requirements == Enclosure.SESSION and any(part.command.assigns for part in parts):
+    if needed == Enclosure.SESSION and any(part.command.assigns for part in parts):
         return "it sets variables for a command"
     return ""
 
@@ -214,10 +216,10 @@ def _judge_whole(
         return _by_rule("deny", rule, line)
     rule = _rule_for_everything(permission, rules)
     if rule and rule.action == "allow":
-        return LineVerdict("allow", Enclosure.SESSION, _said("allow", rule, line), line, rule)
+        return LineVerdict("allow", Enclosure.SESSION, _sentence("allow", rule, line), line, rule)
     rule = _rule_for_everything(SANDBOXED, rules) if most_unasked == Enclosure.BUILD else None
     if rule and rule.action == "allow" and _rule_for_everything(permission, rules) is None:
-        return LineVerdict("allow", Enclosure.BUILD, _said("allow", rule, line), line, rule)
+        return LineVerdict("allow", Enclosure.BUILD, _sentence("allow", rule, line), line, rule)
     return _ask(line, problem)
 
 
@@ -261,10 +263,10 @@ def _is_about_syntax(rule: Rule) -> bool:
 
 
 def _by_rule(action: Action, rule: Rule, command: str) -> LineVerdict:
-    return LineVerdict(action, Enclosure.SESSION, _said(action, rule, command), command, rule)
+    return LineVerdict(action, Enclosure.SESSION, _sentence(action, rule, command), command, rule)
 
 
-def _said(action: Action, rule: Rule, command: str) -> str:
+def _sentence(action: Action, rule: Rule, command: str) -> str:
     what = {"allow": "is allowed", "ask": "needs an approval", "deny": "is denied"}[action]
     return f"`{command}` {what}. The rule is `{rule.permission}` `{rule.pattern}` {rule.action}."
 

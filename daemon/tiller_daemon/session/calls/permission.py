@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from tiller_daemon.policy.rules import Verdict, decide, patterns_of_always
+from tiller_daemon.policy.rules import Verdict, decide, patterns_for_always
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.tools.base import Requirement, ToolFailure, UserAnswer
 from tiller_daemon.turn.ports import Refusal
@@ -105,7 +105,7 @@ class Permission:
             item_id=call.id,
             permission=need.permission,
             subjects=need.subjects,
-            always=patterns_of_always(need),
+            always=patterns_for_always(need),
             detail=told.detail,
             detail_kind=told.detail_kind,
         )

@@ -18,7 +18,7 @@ from tiller_daemon.policy.shell.enclosures import seems_to_read
 from tiller_daemon.redaction.stream import TAKEN_OUT
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.session.calls.arguments import BadArguments, decode_arguments
-from tiller_daemon.session.calls.command_reach import (
+from tiller_daemon.session.calls.command_paths import (
     further_requirements,
     requirements_without_sandbox,
 )
@@ -39,8 +39,8 @@ from tiller_daemon.tools.base import (
     ToolFailure,
     ToolResult,
 )
-from tiller_daemon.tools.nested_instructions import tell_instructions
-from tiller_daemon.tools.similar import did_you_mean
+from tiller_daemon.tools.nested_instructions import new_instructions
+from tiller_daemon.tools.suggestions import did_you_mean
 from tiller_daemon.tools.task import RESUMED
 from tiller_daemon.turn.context import TurnContext
 from tiller_daemon.turn.ports import Emit, PreparedCall, Refusal
@@ -237,7 +237,7 @@ class Toolbox:
             result = await self.escalation.run(
                 prepared.call, _commands(work.requirements), environment, partial(_run_tool, work)
             )
-            told = tell_instructions(work.requirements, environment)
+            told = new_instructions(work.requirements, environment)
             told += await self.enclosing.disable_new_repositories(enclosed)
             if check:
                 told += await or_keep(check.new_errors, result, environment.output)
@@ -274,7 +274,7 @@ class Toolbox:
         if self.enclosing.asks:
             requirements = (
                 *requirements,
-                *requirements_without_sandbox(requirements, reads_are_held=most is not None),
+                *requirements_without_sandbox(requirements, reads_are_confined=most is not None),
             )
         if most and _is_lasting(tool, arguments):
             most = Enclosure.READ_ONLY  # A build's repositories are looked for when it has ended.

@@ -1,14 +1,14 @@
 """What the tools about background commands say of one: its state, and what it has printed."""
 
-from tiller_daemon.tools.base import BackgroundLook, ToolResult
-from tiller_daemon.tools.output import cut_text
+from tiller_daemon.tools.base import BackgroundReport, ToolResult
+from tiller_daemon.tools.truncation import truncate
 
 
-def report(look: BackgroundLook) -> ToolResult:
+def report(look: BackgroundReport) -> ToolResult:
     """Return what a look at a background command shows."""
     command = look.command
     where = command.output_path
-    output = cut_text(look.output, where=f"the whole is in {where}")
+    output = truncate(look.output, where=f"the whole is in {where}")
     if look.dropped_bytes:
         output = f"[... {look.dropped_bytes} bytes before this are in {where} ...]\n{output}"
     if output and not output.endswith("\n"):
@@ -23,7 +23,7 @@ def report(look: BackgroundLook) -> ToolResult:
     )
 
 
-def _state(look: BackgroundLook) -> str:
+def _state(look: BackgroundReport) -> str:
     command = look.command
     match command.state:
         case "running":

@@ -13,9 +13,9 @@ from tiller_daemon.processes.capture import Capture
 from tiller_daemon.processes.command import CommandEnd, Input, run_command
 from tiller_daemon.tools.base import BackgroundStart, Requirement, Tool, ToolEnvironment, ToolResult
 from tiller_daemon.tools.commands.background import report
-from tiller_daemon.tools.commands.sandbox_notes import held_back
-from tiller_daemon.tools.reach import told
-from tiller_daemon.tools.spill import shown_to_model, spill_path
+from tiller_daemon.tools.commands.sandbox_notes import sandbox_notes
+from tiller_daemon.tools.path_access import tool_failures
+from tiller_daemon.tools.spilling import spill_path, truncated_output
 
 TIMEOUT_S: Final = 120.0
 TIMEOUT_S_MAX: Final = 600.0
@@ -45,7 +45,7 @@ class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
 def _requirements(arguments: BashArguments, _: Path) -> tuple[Requirement, ...]:
     command = arguments.command
     title = f"Run {_title(command)}"
-    need = Requirement(
+    requirement = Requirement(
         "bash",
         (command,),
         kind="command",
@@ -53,7 +53,7 @@ def _requirements(arguments: BashArguments, _: Path) -> tuple[Requirement, ...]:
         detail=command,
         detail_kind="command",
     )
-    return (need,)
+    return (requirement,)
 
 
 async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolResult:
@@ -66,7 +66,7 @@ async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolRe
             await environment.output(shown)
 
     try:
-        with told():
+        with tool_failures():
             end = await run_command(
                 [_shell(), "-c", arguments.command],
                 directory=environment.workspace,
@@ -78,11 +78,13 @@ async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolRe
                 confined=environment.confined,
             )
         # A terminal ends its lines with two characters.
-        output = (await shown_to_model(capture)).replace("\r\n", "\n" if arguments.pty else "\r\n")
+        output = (await truncated_output(capture)).replace(
+            "\r\n", "\n" if arguments.pty else "\r\n"
+        )
     finally:
         capture.close()
     notes = _notes(end, arguments.timeout_s)
-    held = held_back(environment.confined, end.status, output)
+    held = sandbox_notes(environment.confined, end.status, output)
     notes += held.notes
     return ToolResult(
         _with_notes(output, notes),

@@ -5,20 +5,20 @@ from typing import NamedTuple
 from tiller_daemon.sandbox.confinement import Confined
 
 
-class HeldBack(NamedTuple):
+class SandboxNotes(NamedTuple):
     """What there is to say to the model; `stopped_by` is the line of output that tells, if any."""
 
     notes: tuple[str, ...] = ()
     stopped_by: str = ""
 
 
-NOTHING_HELD_BACK = HeldBack()
+NO_SANDBOX_NOTES = SandboxNotes()
 
 
-def held_back(confined: Confined | None, status: int, output: str) -> HeldBack:
+def sandbox_notes(confined: Confined | None, status: int, output: str) -> SandboxNotes:
     """What to say of a command that ended with `status` and has printed `output`."""
     if confined is None:
-        return NOTHING_HELD_BACK
+        return NO_SANDBOX_NOTES
     stopped_by = confined.was_denied(status, output)
     why = [confined.explain()] if stopped_by else []
-    return HeldBack((*why, *confined.told), stopped_by)
+    return SandboxNotes((*why, *confined.told), stopped_by)

@@ -20,9 +20,9 @@ from tiller_daemon.tools.base import (
     ToolResult,
 )
 from tiller_daemon.tools.editing.file_change import (
-    naming,
+    encoding_failures,
     read_for_preview,
-    read_seen,
+    read_unchanged,
     show_change,
     store,
 )
@@ -34,10 +34,15 @@ from tiller_daemon.tools.editing.patch_format import (
     parse_patch,
 )
 from tiller_daemon.tools.editing.patch_lines import MissingHunk, apply_hunks, explain_missing_hunk
-from tiller_daemon.tools.encoding import text_in_place_of
-from tiller_daemon.tools.output import cut_text
-from tiller_daemon.tools.reach import files_requirements, reach, reach_as_judged, told
-from tiller_daemon.tools.similar import did_you_mean_path
+from tiller_daemon.tools.encoding import encode_like
+from tiller_daemon.tools.path_access import (
+    files_requirements,
+    resolve_approved_path,
+    resolve_path,
+    tool_failures,
+)
+from tiller_daemon.tools.suggestions import did_you_mean_path
+from tiller_daemon.tools.truncation import truncate
 
 FILES_MAX: Final = 200
 """How many files one patch may change. The directories of both names of each are open meanwhile:
@@ -86,7 +91,7 @@ def _requirements(arguments: ApplyPatchArguments, workspace: Path) -> tuple[Requ
     if len(changes) > FILES_MAX:
         raise ToolFailure(f"A patch changes at most {FILES_MAX} files; make several.")
     named = [path for change in changes for path in _paths(change)]
-    locations = {found.path: found for found in (reach(workspace, path) for path in named)}
+    locations = {found.path: found for found in (resolve_path(workspace, path) for path in named)}
     names = ", ".join(one.text for one in locations.values())
     detail = _preview(changes, workspace, arguments.patch)
     return files_requirements(
@@ -95,20 +100,20 @@ def _requirements(arguments: ApplyPatchArguments, workspace: Path) -> tuple[Requ
 
 
 def _check(arguments: ApplyPatchArguments, workspace: Path, files: FileVersions) -> None:
-    with told():
-        _patched(arguments, partial(reach, workspace), files)
+    with tool_failures():
+        _patched(arguments, partial(resolve_path, workspace), files)
 
 
 async def _run(arguments: ApplyPatchArguments, environment: ToolEnvironment) -> ToolResult:
     def locate(path: str) -> Location:
-        return reach_as_judged(environment, path)
+        return resolve_approved_path(environment, path)
 
     def apply() -> _Files:
         files = _patched(arguments, locate, environment.files)
         store(environment, files.changes())
         return files
 
-    with told():
+    with tool_failures():
         files = await trio.to_thread.run_sync(apply)
     done = "\n".join(files.done)
     return ToolResult(f"Changed:\n{done}", title=files.title(), diff=files.diff())
@@ -130,7 +135,7 @@ def _patched(
     arguments: ApplyPatchArguments, locate: Callable[[str], Location], seen: FileVersions
 ) -> "_Files":
     """Return the files as the patch leaves them. Raises `ToolFailure`, `PathProblem`."""
-    files = _Files(locate, partial(read_seen, seen))
+    files = _Files(locate, partial(read_unchanged, seen))
     try:
         for change in parse_patch(arguments.patch):
             files.apply(change)
@@ -158,8 +163,8 @@ class _Files:
         match change:
             case AddFile(content=content):
                 before = self._look(location)
-                with naming(location):
-                    self.after[location.path] = text_in_place_of(before, content)
+                with encoding_failures(location):
+                    self.after[location.path] = encode_like(before, content)
                 self.done.append(f"A {location.text}")
             case DeleteFile():
                 self._content(location)
@@ -180,7 +185,7 @@ class _Files:
 
     def diff(self) -> str:
         """What changes, for people."""
-        return cut_text(
+        return truncate(
             "".join(show_change(one.location, one.before, one.after) for one in self.changes())
         )
 
@@ -190,7 +195,7 @@ class _Files:
 
     def _update(self, change: UpdateFile, location: Location) -> None:
         before = self._content(location)
-        with naming(location):
+        with encoding_failures(location):
             after = apply_hunks(before, change.hunks, location.text)
         target = location if change.move_to is None else self.locate(change.move_to)
         if target.path == location.path:
@@ -227,11 +232,11 @@ def _paths(change: FileChange) -> tuple[str, ...]:
 
 def _preview(changes: Sequence[FileChange], workspace: Path, patch: str) -> str:
     """Return the change as it would be; where that can't be said, the patch itself."""
-    files = _Files(lambda path: reach(workspace, path), read_for_preview)
+    files = _Files(lambda path: resolve_path(workspace, path), read_for_preview)
     try:
         for change in changes:
             files.apply(change)
     except ToolFailure:
         # An earlier call of the same response may put the text there yet.
-        return cut_text(patch)
+        return truncate(patch)
     return files.diff()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final
 
-from tiller_daemon.tools.output import cut_text
+from tiller_daemon.tools.truncation import truncate
 
 CONTEXT_LINES: Final = 3
 MATCHED_LINES_MAX: Final = 4000
@@ -20,7 +20,7 @@ Opcode = tuple[str, int, int, int, int]
 def unified_diff(before: str | None, after: str | None, name: str) -> str:
     """Return the change of file `name` as a unified diff; None stands for no file.
 
-    Empty when nothing changes; a diff beyond what `cut_text` allows lacks its middle.
+    Empty when nothing changes; a diff beyond what `truncate` allows lacks its middle.
     """
     old, new = _lines(before or ""), _lines(after or "")
     hunks = "".join(_hunk(group, old, new) for group in _groups(old, new))
@@ -28,7 +28,7 @@ def unified_diff(before: str | None, after: str | None, name: str) -> str:
         return ""
     source = "/dev/null" if before is None else f"a/{name}"
     target = "/dev/null" if after is None else f"b/{name}"
-    return cut_text(f"--- {source}\n+++ {target}\n{hunks}")
+    return truncate(f"--- {source}\n+++ {target}\n{hunks}")
 
 
 def _lines(text: str) -> list[str]:

@@ -22,9 +22,9 @@ from tiller_daemon.tools.base import (
 )
 from tiller_daemon.tools.editing.diff import unified_diff
 from tiller_daemon.tools.editing.file_change import (
-    naming,
+    encoding_failures,
     read_for_preview,
-    read_seen,
+    read_unchanged,
     show_change,
     store,
 )
@@ -36,9 +36,14 @@ from tiller_daemon.tools.editing.substitute import (
     substitute,
 )
 from tiller_daemon.tools.editing.substitute_lines import substitute_lines
-from tiller_daemon.tools.encoding import shown
-from tiller_daemon.tools.reach import file_requirements, reach, reach_as_judged, told
-from tiller_daemon.tools.similar import did_you_mean_path, show_lines
+from tiller_daemon.tools.encoding import printable_text
+from tiller_daemon.tools.path_access import (
+    file_requirements,
+    resolve_approved_path,
+    resolve_path,
+    tool_failures,
+)
+from tiller_daemon.tools.suggestions import did_you_mean_path, show_lines
 
 TIMEOUT_S: Final = 30.0
 
@@ -53,25 +58,25 @@ class EditArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _requirements(arguments: EditArguments, workspace: Path) -> tuple[Requirement, ...]:
-    location = reach(workspace, arguments.path)
+    location = resolve_path(workspace, arguments.path)
     detail = _preview(location, arguments)
     return file_requirements("write", location, title=f"Edit {location.text}", detail=detail)
 
 
 def _check(arguments: EditArguments, workspace: Path, files: FileVersions) -> None:
-    with told():
-        _change(arguments, reach(workspace, arguments.path), files)
+    with tool_failures():
+        _change(arguments, resolve_path(workspace, arguments.path), files)
 
 
 async def _run(arguments: EditArguments, environment: ToolEnvironment) -> ToolResult:
-    location = reach_as_judged(environment, arguments.path)
+    location = resolve_approved_path(environment, arguments.path)
 
     def edit() -> tuple[str, str]:
         change, done = _change(arguments, location, environment.files)
         store(environment, [change])
         return done, show_change(location, change.before, change.after)
 
-    with told():
+    with tool_failures():
         done, diff = await trio.to_thread.run_sync(edit)
     return ToolResult(done, title=location.text, diff=diff)
 
@@ -96,11 +101,11 @@ def _change(
     arguments: EditArguments, location: Location, files: FileVersions
 ) -> tuple[Change, str]:
     """Return the change, and what to tell the model. Raises `ToolFailure`, `PathProblem`."""
-    before = read_seen(files, location)
+    before = read_unchanged(files, location)
     if before is None:
         raise ToolFailure(f"{location.text} does not exist.{did_you_mean_path(location)}")
     try:
-        with naming(location):
+        with encoding_failures(location):
             after, done = _edit(before, arguments, location)
     except MissingText as missing:
         raise ToolFailure(explain_missing(before, arguments.old)) from missing
@@ -134,7 +139,7 @@ def _preview(location: Location, arguments: EditArguments) -> str:
         except ToolFailure:
             # An earlier call of the same response may put the text there yet.
             pass
-    return unified_diff(shown(arguments.old), shown(arguments.new), location.text)
+    return unified_diff(printable_text(arguments.old), printable_text(arguments.new), location.text)
 
 
 def _done(location: Location, after: Substituted) -> str:

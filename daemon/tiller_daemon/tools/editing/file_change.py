@@ -9,13 +9,13 @@ from tiller_daemon.files.paths import Location, PathProblem
 from tiller_daemon.files.whole_files import fingerprint, read_whole, size_of
 from tiller_daemon.tools.base import FileVersions, ToolEnvironment, ToolFailure
 from tiller_daemon.tools.editing.diff import unified_diff
-from tiller_daemon.tools.encoding import EncodingProblem, shown, text_of
+from tiller_daemon.tools.encoding import EncodingProblem, decode_text, printable_text
 
 PREVIEW_BYTES_MAX: Final = 1024**2
 """The largest file whose change is shown before it is approved: some 10 ms."""
 
 
-def read_seen(files: FileVersions, location: Location) -> bytes | None:
+def read_unchanged(files: FileVersions, location: Location) -> bytes | None:
     """Return the bytes of a file, which the model must have seen as they are; None without a file.
 
     Raises `ToolFailure` and `PathProblem`.
@@ -26,10 +26,10 @@ def read_seen(files: FileVersions, location: Location) -> bytes | None:
         if isinstance(problem.__cause__, FileNotFoundError):
             return None
         raise
-    seen = files.seen.get(location.path)
-    if seen is None:
+    digest = files.fingerprints.get(location.path)
+    if digest is None:
         raise ToolFailure(f"{location.text} is there and was not read yet. Read it first.")
-    if seen != fingerprint(data):
+    if digest != fingerprint(data):
         raise ToolFailure(
             f"{location.text} has changed since it was last read, and was left as it is. "
             "Read it again, then repeat the change."
@@ -47,7 +47,7 @@ def read_for_preview(location: Location) -> bytes | None:
 
 
 @contextmanager
-def naming(location: Location) -> Generator[None]:
+def encoding_failures(location: Location) -> Generator[None]:
     """Name the file that has an `EncodingProblem`, in a sentence for the model."""
     try:
         yield
@@ -63,12 +63,12 @@ def store(environment: ToolEnvironment, changes: Sequence[Change]) -> None:
     Blocks for as long as the disk takes. Raises `PathProblem`.
     """
     change_all(changes, environment.journals)
-    seen = environment.files.seen
+    fingerprints = environment.files.fingerprints
     for change in changes:
         if change.after is None:
-            seen.pop(change.location.path, None)
+            fingerprints.pop(change.location.path, None)
         else:
-            seen[change.location.path] = fingerprint(change.after)
+            fingerprints[change.location.path] = fingerprint(change.after)
 
 
 def show_change(location: Location, before: bytes | None, after: bytes | None) -> str:
@@ -80,4 +80,4 @@ def show_change(location: Location, before: bytes | None, after: bytes | None) -
 
 
 def _text(data: bytes | None) -> str | None:
-    return None if data is None else shown(text_of(data).text)
+    return None if data is None else printable_text(decode_text(data).text)

@@ -6,7 +6,7 @@ Pure. The encoding (`encoding`), line ends and a missing last one are kept.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tiller_daemon.tools.encoding import Encoding, bytes_of, text_of
+from tiller_daemon.tools.encoding import Encoding, decode_text, encode_text
 
 
 class Line(NamedTuple):
@@ -24,9 +24,9 @@ class Text(NamedTuple):
     is_ended: bool
 
 
-def split_text(data: bytes) -> Text:
+def split_lines(data: bytes) -> Text:
     """Return the lines of a file. Raises `EncodingProblem`."""
-    text, encoding = text_of(data)
+    text, encoding = decode_text(data)
     parts = text.split("\n")
     last = parts.pop()
     lines = [
@@ -37,7 +37,7 @@ def split_text(data: bytes) -> Text:
     return Text(encoding, lines, not last)
 
 
-def join_text(text: Text, lines: Sequence[Line]) -> bytes:
+def join_lines(text: Text, lines: Sequence[Line]) -> bytes:
     """Return the bytes of a file that has `lines` now and was `text`.
 
     Raises `EncodingProblem` for a character that its encoding has not.
@@ -45,9 +45,9 @@ def join_text(text: Text, lines: Sequence[Line]) -> bytes:
     joined = "".join(line + end for line, end in lines)
     if lines and not text.is_ended:
         joined = joined.removesuffix(lines[-1].end)
-    return bytes_of(joined, text.encoding)
+    return encode_text(joined, text.encoding)
 
 
-def end_at(lines: Sequence[Line], place: int) -> str:
+def line_end_at(lines: Sequence[Line], place: int) -> str:
     """How lines end at this place: like the one there, else like the last."""
     return lines[min(place, len(lines) - 1)].end if lines else "\n"

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from tiller_daemon.tools.base import ToolFailure
-from tiller_daemon.tools.encoding import require_text
+from tiller_daemon.tools.encoding import require_characters
 
 BEGIN: Final = "*** Begin Patch"
 END: Final = "*** End Patch"
@@ -74,7 +74,7 @@ class BadPatch(ToolFailure):
 
 def parse_patch(text: str) -> tuple[FileChange, ...]:
     """Return what a patch says, in its order. Raises `BadPatch` and `ToolFailure`."""
-    require_text(text, "The patch")
+    require_characters(text, "The patch")
     lines = _Lines(text)
     changes: list[FileChange] = []
     while (line := lines.next()) is not None:

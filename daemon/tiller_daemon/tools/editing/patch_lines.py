@@ -10,10 +10,10 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from tiller_daemon.tools.base import ToolFailure
-from tiller_daemon.tools.editing.lines import Line, end_at, join_text, split_text
+from tiller_daemon.tools.editing.lines import Line, join_lines, line_end_at, split_lines
 from tiller_daemon.tools.editing.patch_format import Hunk, Mark
-from tiller_daemon.tools.encoding import shown
-from tiller_daemon.tools.similar import show_lines, similar_lines
+from tiller_daemon.tools.encoding import printable_text
+from tiller_daemon.tools.suggestions import show_lines, similar_lines
 
 _PLAIN: Final = str.maketrans(
     {
@@ -47,8 +47,8 @@ class MissingHunk(ToolFailure):
     """A hunk whose lines are not in the file; `explain_missing_hunk` says what there is instead."""
 
     def __init__(self, said: str, wanted: str, lines: Sequence[str], place: int) -> None:
-        shown = "\n".join(f"       \t{line}" for line in wanted.split("\n"))
-        super().__init__(f"{said}\n{shown}\nwhich are not there")
+        quoted = "\n".join(f"       \t{line}" for line in wanted.split("\n"))
+        super().__init__(f"{said}\n{quoted}\nwhich are not there")
         self.wanted, self.lines, self.place = wanted, lines, place
 
 
@@ -57,9 +57,9 @@ def apply_hunks(data: bytes, hunks: Sequence[Hunk], name: str) -> bytes:
 
     Raises `MissingHunk` for one that is not there, and `EncodingProblem`.
     """
-    text = split_text(data)
+    text = split_lines(data)
     found = _find_all([line for line, _ in text.lines], hunks, name)
-    return join_text(text, _replaced(text.lines, found))
+    return join_lines(text, _replaced(text.lines, found))
 
 
 def explain_missing_hunk(missing: MissingHunk) -> str:
@@ -73,7 +73,7 @@ def explain_missing_hunk(missing: MissingHunk) -> str:
             f"{missing} behind line {place}, but before it: put hunks in the order of the file, "
             "and do not let them overlap."
         )
-    near = similar_lines(missing.wanted, shown("\n".join(lines)))
+    near = similar_lines(missing.wanted, printable_text("\n".join(lines)))
     if not near:
         return f"{missing}. Nothing in the file is like that; read it again."
     return f"{missing}. The likest lines are:\n{show_lines(near)}"
@@ -138,7 +138,9 @@ def _replaced(lines: Sequence[Line], found: Sequence[_Replacement]) -> list[Line
         after += lines[place:start]
         # A line ends like the one whose place it takes.
         last = max(gone - 1, 0)
-        after += [Line(text, end_at(lines, start + min(i, last))) for i, text in enumerate(added)]
+        after += [
+            Line(text, line_end_at(lines, start + min(i, last))) for i, text in enumerate(added)
+        ]
         place = start + gone
     return [*after, *lines[place:]]
 

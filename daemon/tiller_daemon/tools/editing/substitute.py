@@ -9,8 +9,13 @@ from typing import Final, NamedTuple
 
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.editing.diff import unified_diff
-from tiller_daemon.tools.encoding import bytes_of, require_text, shown, text_of
-from tiller_daemon.tools.similar import show_lines, similar_lines
+from tiller_daemon.tools.encoding import (
+    decode_text,
+    encode_text,
+    printable_text,
+    require_characters,
+)
+from tiller_daemon.tools.suggestions import show_lines, similar_lines
 
 PLACES_SHOWN_MAX: Final = 10
 
@@ -37,11 +42,11 @@ def substitute(data: bytes, old: str, new: str, *, every: bool) -> Substituted:
     if not old:
         raise ToolFailure("`old` is empty. Name the text to replace, or use `write`.")
     for one, what in ((old, "`old`"), (new, "`new`")):
-        require_text(one, what)
+        require_characters(one, what)
     wanted, given = _plain(old), _plain(new)
     if wanted == given:
         raise ToolFailure("`old` and `new` are the same text: nothing would change.")
-    text, encoding = text_of(data)
+    text, encoding = decode_text(data)
     pattern = re.compile(r"\r?\n".join(re.escape(part) for part in wanted.split("\n")))
     matches = list(pattern.finditer(text))
     if not matches:
@@ -51,7 +56,7 @@ def substitute(data: bytes, old: str, new: str, *, every: bool) -> Substituted:
     if again and not every:
         raise ToolFailure(_ambiguous(lines))
     replaced = pattern.sub(lambda match: _in_style(given, match), text)
-    return Substituted(bytes_of(replaced, encoding), lines)
+    return Substituted(encode_text(replaced, encoding), lines)
 
 
 def explain_missing(data: bytes, old: str) -> str:
@@ -63,7 +68,7 @@ def explain_missing(data: bytes, old: str) -> str:
     if _NUMBERED.match(old):
         return f"{said} Leave out the line numbers that `read` puts before each line."
     plain = _plain(old).removesuffix("\n")
-    near = similar_lines(plain, _plain(shown(text_of(data).text)))
+    near = similar_lines(plain, _plain(printable_text(decode_text(data).text)))
     if not near:
         return f"{said} Nothing in it is like it; read the file again."
     first = "\n".join(near[0][1])

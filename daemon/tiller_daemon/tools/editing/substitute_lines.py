@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from tiller_daemon.tools.base import ToolFailure
-from tiller_daemon.tools.editing.lines import Line, end_at, join_text, split_text
-from tiller_daemon.tools.encoding import shown
+from tiller_daemon.tools.editing.lines import Line, join_lines, line_end_at, split_lines
+from tiller_daemon.tools.encoding import printable_text
 
 PLACES_SHOWN_MAX: Final = 10
 
@@ -31,7 +31,7 @@ def substitute_lines(data: bytes, old: str, new: str) -> SubstitutedLines | None
     asked, given = _split(old), _split(new)
     if old.endswith("\n") and new and not new.endswith("\n"):
         return None
-    text = split_text(data)
+    text = split_lines(data)
     wanted = [_words(line) for line in asked]
     if not any(wanted):
         return None
@@ -46,8 +46,8 @@ def substitute_lines(data: bytes, old: str, new: str) -> SubstitutedLines | None
     if now is None:
         return None
     lines = [*text.lines[:place], *now, *text.lines[place + len(asked) :]]
-    after = join_text(text, lines)
-    return SubstitutedLines(after, place + 1, [shown(line.text) for line in now])
+    after = join_lines(text, lines)
+    return SubstitutedLines(after, place + 1, [printable_text(line.text) for line in now])
 
 
 def _split(text: str) -> list[str]:
@@ -78,7 +78,7 @@ def _indented(old: Sequence[str], new: Sequence[str], there: Sequence[Line]) -> 
     indents = _indents(old, there)
     changed: list[Line] = []
     for number, line in enumerate(new[first : len(new) - last], start=first):
-        end = end_at(there, number)
+        end = line_end_at(there, number)
         if not line.strip():
             changed.append(Line(line, end))
             continue
@@ -119,9 +119,9 @@ def _indent(line: str) -> str:
 
 
 def _ambiguous(places: Sequence[int]) -> str:
-    shown = ", ".join(str(place + 1) for place in places[:PLACES_SHOWN_MAX])
+    numbers = ", ".join(str(place + 1) for place in places[:PLACES_SHOWN_MAX])
     more = ", ..." if len(places) > PLACES_SHOWN_MAX else ""
     return (
         f"`old` is nowhere exactly, and but for white space it is there {len(places)} times, at "
-        f"lines {shown}{more}. Give it exactly, with surrounding lines to make it one place."
+        f"lines {numbers}{more}. Give it exactly, with surrounding lines to make it one place."
     )

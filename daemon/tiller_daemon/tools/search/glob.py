@@ -18,9 +18,14 @@ from tiller_daemon.tools.base import (
     ToolResult,
     always,
 )
-from tiller_daemon.tools.reach import directory_requirements, reach, reach_as_judged, told
+from tiller_daemon.tools.path_access import (
+    directory_requirements,
+    resolve_approved_path,
+    resolve_path,
+    tool_failures,
+)
 from tiller_daemon.tools.search.path_pattern import PathPattern
-from tiller_daemon.tools.search.recheck import files_there
+from tiller_daemon.tools.search.recheck import existing_files
 from tiller_daemon.tools.search.ripgrep import SEARCH_S_MAX, Extent, Query, run_search
 
 FILES_SHOWN_MAX: Final = 200
@@ -38,14 +43,14 @@ class GlobArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _requirements(arguments: GlobArguments, workspace: Path) -> tuple[Requirement, ...]:
-    location = reach(workspace, arguments.path)
+    location = resolve_path(workspace, arguments.path)
     return directory_requirements(
         "read", location, title=f"Find {arguments.pattern} in {location.text}"
     )
 
 
 async def _run(arguments: GlobArguments, environment: ToolEnvironment) -> ToolResult:
-    location = reach_as_judged(environment, arguments.path)
+    location = resolve_approved_path(environment, arguments.path)
     if not location.path.is_dir():
         raise ToolFailure(f"{location.text} is no directory; give the one to look in.")
     pattern = PathPattern(arguments.pattern)
@@ -57,19 +62,19 @@ async def _run(arguments: GlobArguments, environment: ToolEnvironment) -> ToolRe
             found.append(path)
         return len(found) < FILES_FOUND_MAX
 
-    with told(), opened_beneath(location) as beneath:
+    with tool_failures(), opened_beneath(location) as beneath:
         extent = await run_search(
             Query("./", ignore_lines=pattern.ignore_lines),
             directory=beneath.directory,
             variables=environment.variables,
             take=take,
         )
-        there = await trio.to_thread.run_sync(files_there, beneath, found)
+        there = await trio.to_thread.run_sync(existing_files, beneath, found)
     newest = sorted(there, key=lambda one: (-one.changed, one.path))
     within = "" if location.text == "." else f"{location.text.rstrip('/')}/"
-    shown = [f"{within}{one.path.decode(errors='replace')}" for one in newest[:FILES_SHOWN_MAX]]
+    lines = [f"{within}{one.path.decode(errors='replace')}" for one in newest[:FILES_SHOWN_MAX]]
     note = _note(len(newest), extent)
-    return ToolResult("\n".join([*shown, note] if note else shown), title=arguments.pattern)
+    return ToolResult("\n".join([*lines, note] if note else lines), title=arguments.pattern)
 
 
 GLOB: Final = Tool(

@@ -20,12 +20,17 @@ from tiller_daemon.tools.base import (
     ToolResult,
     always,
 )
-from tiller_daemon.tools.encoding import shown_line
-from tiller_daemon.tools.output import cut_text
-from tiller_daemon.tools.reach import directory_requirements, reach, reach_as_judged, told
+from tiller_daemon.tools.encoding import printable_line
+from tiller_daemon.tools.path_access import (
+    directory_requirements,
+    resolve_approved_path,
+    resolve_path,
+    tool_failures,
+)
 from tiller_daemon.tools.search.path_pattern import PathPattern, ignore_lines_without
-from tiller_daemon.tools.search.recheck import Line, files_there, lines_there
+from tiller_daemon.tools.search.recheck import Line, confirmed_lines, existing_files
 from tiller_daemon.tools.search.ripgrep import SEARCH_S_MAX, Extent, Query, run_search
+from tiller_daemon.tools.truncation import truncate
 
 MATCHES_SHOWN_MAX: Final = 200
 MATCHES_FOUND_MAX: Final = 2000
@@ -47,15 +52,15 @@ class GrepArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _requirements(arguments: GrepArguments, workspace: Path) -> tuple[Requirement, ...]:
-    location = reach(workspace, arguments.path)
+    location = resolve_path(workspace, arguments.path)
     title = f"Search {arguments.pattern} in {location.text}"
     return directory_requirements("read", location, title=title)
 
 
 async def _run(arguments: GrepArguments, environment: ToolEnvironment) -> ToolResult:
-    location = reach_as_judged(environment, arguments.path)
+    location = resolve_approved_path(environment, arguments.path)
     include = PathPattern(arguments.include) if arguments.include else None
-    with told():
+    with tool_failures():
         if _is_directory(location):
             with opened_beneath(location) as beneath:
                 within = "" if location.text == "." else f"{location.text.rstrip('/')}/"
@@ -127,12 +132,12 @@ async def _search(
         variables=environment.variables,
         take=take,
     )
-    seen = await trio.to_thread.run_sync(lines_there, place.beneath, found)
+    seen = await trio.to_thread.run_sync(confirmed_lines, place.beneath, found)
     shown = _by_file(seen.lines[:MATCHES_SHOWN_MAX], place.within)
     notes = [_note(len(seen.lines), extent), _note_of_protected(protected)]
     if not seen.whole:
         notes.append("(Not all was looked at: the files are too large. Give a path.)")
-    output = cut_text("\n".join([*shown, *filter(None, notes)]))
+    output = truncate("\n".join([*shown, *filter(None, notes)]))
     return ToolResult(output, title=arguments.pattern)
 
 
@@ -153,15 +158,15 @@ async def _count_protected(
             found.append(path)
         return len(found) < PROTECTED_COUNTED_MAX
 
-    marks = place.check.marks
-    in_all = any(mark in place.within for mark in marks)
+    fragments = place.check.path_fragments
+    in_all = any(fragment in place.within for fragment in fragments)
     await run_search(
-        Query("./", ignore_lines=() if in_all else ignore_lines_without(marks)),
+        Query("./", ignore_lines=() if in_all else ignore_lines_without(fragments)),
         directory=place.beneath.directory,
         variables=environment.variables,
         take=take,
     )
-    return len(await trio.to_thread.run_sync(files_there, place.beneath, found))
+    return len(await trio.to_thread.run_sync(existing_files, place.beneath, found))
 
 
 def _is_directory(location: Location) -> bool:
@@ -194,7 +199,7 @@ def _by_file(lines: list[Line], within: str) -> list[str]:
     for path, ones in groupby(lines, key=lambda line: line.path):
         shown.append(f"{within}{_text(path)}")
         for one in ones:
-            text = shown_line(one.text.rstrip(b"\r"))
+            text = printable_line(one.text.rstrip(b"\r"))
             shown.append(f"{one.number:>6}\t{text}")
     return shown
 

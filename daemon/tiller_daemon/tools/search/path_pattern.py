@@ -69,12 +69,12 @@ class PathPattern:
         return [one for parts in self._patterns for one in _last_names(parts, names)]
 
 
-def ignore_lines_without(marks: Iterable[str]) -> tuple[str, ...]:
+def ignore_lines_without(fragments: Iterable[str]) -> tuple[str, ...]:
     """Lines of an ignore file that leaves out most of what has none of these texts in its path.
 
     And nothing else. No text holds a slash.
     """
-    plain = {_NOT_PLAIN.sub("*", mark) for mark in marks}
+    plain = {_NOT_PLAIN.sub("*", fragment) for fragment in fragments}
     return (
         "*",
         "!*/",

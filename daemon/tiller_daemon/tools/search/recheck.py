@@ -53,7 +53,7 @@ class Seen(NamedTuple):
     whole: bool
 
 
-def files_there(beneath: Beneath, paths: Iterable[bytes]) -> list[File]:
+def existing_files(beneath: Beneath, paths: Iterable[bytes]) -> list[File]:
     """Return those of the files that are there, by path. Blocks; call it in a thread."""
     there: list[File] = []
     for path in sorted(paths):
@@ -63,7 +63,7 @@ def files_there(beneath: Beneath, paths: Iterable[bytes]) -> list[File]:
     return there
 
 
-def lines_there(beneath: Beneath, found: Iterable[Line]) -> Seen:
+def confirmed_lines(beneath: Beneath, found: Iterable[Line]) -> Seen:
     """Return those of the lines that are there. Blocks; call it in a thread."""
     there: list[Line] = []
     left_bytes = READ_BYTES_MAX

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from tiller_daemon.processes.command import CommandProblem, run_command
 from tiller_daemon.tools.base import ToolFailure
-from tiller_daemon.tools.reach import told
+from tiller_daemon.tools.path_access import tool_failures
 
 SEARCH_S_MAX: Final = 30.0
 """A search that takes longer is stopped, and its results so far are shown."""
@@ -91,7 +91,7 @@ async def run_search(
     when no ripgrep runs.
     """
     problem = "ripgrep was not found"
-    with told(), _ignore_file(query.ignore_lines) as ignore_file:
+    with tool_failures(), _ignore_file(query.ignore_lines) as ignore_file:
         for program in find_ripgrep():
             arguments = _arguments(query, ignore_file)
             try:

@@ -107,7 +107,7 @@ def is_public(address: IpAddress) -> bool:
     return address.is_global and (address.version == 4 or address in _PUBLIC_V6)
 
 
-def is_any(address: IpAddress) -> bool:  # noqa: ARG001
+def any_address(address: IpAddress) -> bool:  # noqa: ARG001
     """Say yes to all addresses."""
     return True
 

@@ -16,8 +16,8 @@ import trio
 from msgspec import Meta, Struct
 
 from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolFailure, ToolResult
-from tiller_daemon.tools.spill import cut_to_fit
-from tiller_daemon.tools.web.address import is_any, is_public, parse_address
+from tiller_daemon.tools.spilling import truncate_to_fit
+from tiller_daemon.tools.web.address import any_address, is_public, parse_address
 from tiller_daemon.tools.web.markdown import to_markdown
 
 if TYPE_CHECKING:
@@ -68,12 +68,12 @@ async def _run(arguments: FetchArguments, environment: ToolEnvironment) -> ToolR
     if any(secret in arguments.url for secret in environment.secrets):
         raise ToolFailure("The URL holds a key and is not fetched.")
     http = await trio.to_thread.run_sync(_load)
-    may_reach = is_any if environment.private_addresses else is_public
+    may_reach = any_address if environment.private_addresses else is_public
     page: Page = await http.get_page(address, environment.proxies, may_reach)
     text = await _text(page, environment)
     if page.status >= HTTPStatus.BAD_REQUEST:
         raise ToolFailure(_refusal(page, text))
-    output, spill_path = await cut_to_fit(f"{_about(page)}\n\n{text}", environment)
+    output, spill_path = await truncate_to_fit(f"{_about(page)}\n\n{text}", environment)
     return ToolResult(output, title=str(page.address), spill_path=spill_path)
 
 

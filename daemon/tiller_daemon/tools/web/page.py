@@ -57,13 +57,13 @@ class Page(NamedTuple):
     whole: bool
 
 
-class _Elsewhere(NamedTuple):
+class _Redirect(NamedTuple):
     """A redirect."""
 
     location: str
 
 
-class _Manner(NamedTuple):
+class _RequestOptions(NamedTuple):
     """What is said with a request, and how long its answer is waited for.
 
     A server may say nothing for `silence_s`; of a body there is taken what comes within `body_s`.
@@ -74,7 +74,7 @@ class _Manner(NamedTuple):
     body_s: float
 
 
-_PAGE: Final = _Manner(HEADERS, SILENCE_S, math.inf)
+_PAGE_OPTIONS: Final = _RequestOptions(HEADERS, SILENCE_S, math.inf)
 
 
 async def get_page(
@@ -110,7 +110,7 @@ async def get_stream(
 
     `headers` may say who asks, `proxies` are variables that name them. Raises `ToolFailure`.
     """
-    found = await _ask(address, proxies, may_reach, _Manner(headers, body_s, body_s))
+    found = await _ask(address, proxies, may_reach, _RequestOptions(headers, body_s, body_s))
     if isinstance(found, Page):
         return found
     target = redirected(address, found.location)
@@ -121,8 +121,8 @@ async def _ask(
     address: WebAddress,
     proxies: Mapping[str, str],
     may_reach: Callable[[IpAddress], bool],
-    manner: _Manner = _PAGE,
-) -> Page | _Elsewhere:
+    options: _RequestOptions = _PAGE_OPTIONS,
+) -> Page | _Redirect:
     try:
         proxy = proxy_of_environment(address.scheme, address.host, address.port, proxies)
     except ValueError as error:
@@ -136,9 +136,9 @@ async def _ask(
     opened = _Opened()
     try:
         async with httpcore2.AsyncConnectionPool(
-            ssl_context=context, proxy=proxy and _way(proxy), network_backend=backend
+            ssl_context=context, proxy=proxy and _proxy(proxy), network_backend=backend
         ) as pool:
-            return await _exchange(pool, address, manner, opened)
+            return await _exchange(pool, address, options, opened)
     except _PrivateAddress as private:
         raise ToolFailure(_private(str(private))) from None
     except httpcore2.ProxyError as error:
@@ -153,25 +153,28 @@ async def _ask(
 
 
 async def _exchange(
-    pool: httpcore2.AsyncConnectionPool, address: WebAddress, manner: _Manner, opened: "_Opened"
-) -> Page | _Elsewhere:
+    pool: httpcore2.AsyncConnectionPool,
+    address: WebAddress,
+    options: _RequestOptions,
+    opened: "_Opened",
+) -> Page | _Redirect:
     host = b"[%s]" % address.host.encode() if ":" in address.host else address.host.encode()
     url = httpcore2.URL(
         scheme=address.scheme.encode(), host=host, port=address.port, target=address.target.encode()
     )
-    silence_s = manner.silence_s
+    silence_s = options.silence_s
     limits = {"connect": CONNECT_S, "read": silence_s, "write": silence_s, "pool": CONNECT_S}
-    headers = [("Host", address.authority), *manner.headers]
+    headers = [("Host", address.authority), *options.headers]
     how = {"timeout": limits, "trace": opened.note}
     async with pool.stream("GET", url, headers=headers, extensions=how) as answer:
         fields = {name.lower(): value for name, value in answer.headers}
         location = fields.get(b"location", b"").decode(errors="replace")
         if answer.status in _REDIRECTS and location:
-            return _Elsewhere(location)
+            return _Redirect(location)
         packing = fields.get(b"content-encoding", b"identity").decode(errors="replace").lower()
         pieces = answer.aiter_stream()
         try:
-            body, whole = await _body(pieces, packing, address, manner.body_s)
+            body, whole = await _body(pieces, packing, address, options.body_s)
         finally:
             await _end(pieces)
         kind = fields.get(b"content-type", b"").decode(errors="replace")
@@ -212,7 +215,7 @@ def _reason(error: BaseException) -> str:
     return str(cause or type(error).__name__)
 
 
-def _way(proxy: Proxy) -> httpcore2.Proxy:
+def _proxy(proxy: Proxy) -> httpcore2.Proxy:
     auth = (proxy.user, proxy.password) if proxy.user else None
     return httpcore2.Proxy(str(proxy), auth=auth)
 

@@ -17,8 +17,8 @@ from msgspec import Meta, Struct
 
 from tiller_daemon.redaction.stream import TAKEN_OUT
 from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolFailure, ToolResult
-from tiller_daemon.tools.output import cut_text
-from tiller_daemon.tools.web.address import WebAddress, is_any, parse_address
+from tiller_daemon.tools.truncation import truncate
+from tiller_daemon.tools.web.address import WebAddress, any_address, parse_address
 from tiller_daemon.tools.web.fetch import PERMISSION
 from tiller_daemon.tools.web.sourcegraph_stream import MATCHES_MAX, read_stream
 
@@ -106,7 +106,7 @@ async def _run(
         key = await access.read()
         page = await _ask(http, address, key, environment)
     try:
-        output = cut_text(_said(page, access))
+        output = truncate(_said(page, access))
     except ToolFailure as failure:
         raise ToolFailure(_without(key, str(failure))) from None
     return ToolResult(_without(key, output), title=arguments.query)
@@ -117,7 +117,7 @@ async def _ask(
 ) -> "Page":
     headers = [("Accept", EVENT_STREAM), ("User-Agent", "tiller")]
     headers += [("Authorization", f"token {key}")] if key else []
-    return await http.get_stream(address, environment.proxies, is_any, headers, SEARCH_S_MAX)
+    return await http.get_stream(address, environment.proxies, any_address, headers, SEARCH_S_MAX)
 
 
 def _load() -> ModuleType:

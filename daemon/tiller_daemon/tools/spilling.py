@@ -7,10 +7,10 @@ from pathlib import Path
 from tiller_daemon.processes.capture import Capture
 from tiller_daemon.redaction.stream import TAKEN_OUT
 from tiller_daemon.tools.base import ToolEnvironment
-from tiller_daemon.tools.output import cut_parts, fits
+from tiller_daemon.tools.truncation import fits, truncate_parts
 
 
-async def cut_to_fit(text: str, environment: ToolEnvironment) -> tuple[str, str]:
+async def truncate_to_fit(text: str, environment: ToolEnvironment) -> tuple[str, str]:
     """Return the text as a model gets it, and the file with the whole if it was cut."""
     if fits(text):
         return text, ""
@@ -19,19 +19,19 @@ async def cut_to_fit(text: str, environment: ToolEnvironment) -> tuple[str, str]
     capture = Capture(spill_path(environment))
     try:
         await capture.add(text.encode(errors="replace"))
-        return await shown_to_model(capture), capture.spill_path()
+        return await truncated_output(capture), capture.spill_path()
     finally:
         capture.close()
 
 
-async def shown_to_model(capture: Capture) -> str:
+async def truncated_output(capture: Capture) -> str:
     """The captured output as a model gets it; what is too long for that is kept whole in a file."""
     kept = capture.result()
     if not kept.tail and fits(kept.head):
         return kept.head
     await capture.spill()
     kept = capture.result()
-    return cut_parts(
+    return truncate_parts(
         kept.head, kept.tail, lines=kept.lines, size_bytes=kept.size_bytes, where=kept.where
     )
 

@@ -13,16 +13,16 @@ tokens, as the agents of the field have it."""
 CHARACTER_BYTES_MAX: Final = 4
 
 
-def cut_text(text: str, *, where: str = "") -> str:
+def truncate(text: str, *, where: str = "") -> str:
     """Return `text`, or its beginning and end within `LINES_MAX` and `BYTES_MAX`.
 
     `where` says in half a sentence where the whole is.
     """
     size_bytes = len(text.encode())
-    return cut_parts(text, "", lines=text.count("\n"), size_bytes=size_bytes, where=where)
+    return truncate_parts(text, "", lines=text.count("\n"), size_bytes=size_bytes, where=where)
 
 
-def cut_parts(head: str, tail: str, *, lines: int, size_bytes: int, where: str = "") -> str:
+def truncate_parts(head: str, tail: str, *, lines: int, size_bytes: int, where: str = "") -> str:
     """Cut what is known by its beginning and its end; `head` is all of it if `tail` is empty.
 
     `lines` and `size_bytes` count the whole, of which the parts may be only the ends.

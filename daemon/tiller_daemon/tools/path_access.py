@@ -11,7 +11,7 @@ from tiller_daemon.tools.base import Requirement, ToolEnvironment, ToolFailure
 
 
 @contextmanager
-def told() -> Generator[None]:
+def tool_failures() -> Generator[None]:
     """Turn the workspace's refusals into failures that the model is told."""
     try:
         yield
@@ -19,16 +19,16 @@ def told() -> Generator[None]:
         raise ToolFailure(str(problem)) from problem
 
 
-def reach(workspace: Path, path: str) -> Location:
+def resolve_path(workspace: Path, path: str) -> Location:
     """Return where `path` leads; raises `ToolFailure` for text that is no path."""
-    with told():
+    with tool_failures():
         return locate(workspace, path)
 
 
-def reach_as_judged(environment: ToolEnvironment, path: str) -> Location:
+def resolve_approved_path(environment: ToolEnvironment, path: str) -> Location:
     """Return where `path` leads, of a call that runs: only to what was judged before it ran."""
-    location = reach(environment.workspace, path)
-    if all(location.text not in need.subjects for need in environment.requirements):
+    location = resolve_path(environment.workspace, path)
+    if all(location.text not in requirement.subjects for requirement in environment.requirements):
         raise ToolFailure(
             f"{path} leads somewhere else than when this call was judged, and was left alone. "
             "Look again, then call it again."

@@ -20,7 +20,7 @@ from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.sandbox.known_paths import is_protected
 from tiller_daemon.tools.base import Requirement
 
-OF_ITS_OWN = re.compile(r"/(?:(?:proc|dev|sys)(?:/|\Z)|\Z)")
+_KERNEL_PATHS = re.compile(r"/(?:(?:proc|dev|sys)(?:/|\Z)|\Z)")
 """Places of the kernel: an enclosure has its own, and this process looks at its own."""
 
 _PARTS = re.compile(r"[=:]")
@@ -31,7 +31,12 @@ def further_requirements(
     requirements: Sequence[Requirement], workspace: Path
 ) -> tuple[Requirement, ...]:
     """What a call needs besides: to see what is hidden, and to write what is executed."""
-    lines = [text for need in requirements if need.kind == "command" for text in need.subjects]
+    lines = [
+        text
+        for requirement in requirements
+        if requirement.kind == "command"
+        for text in requirement.subjects
+    ]
     reading = [line for line in lines if needed_enclosure(line) < Enclosure.SESSION]
     return (
         *_outside_requirements(reading, workspace),
@@ -41,14 +46,19 @@ def further_requirements(
 
 
 def requirements_without_sandbox(
-    requirements: Iterable[Requirement], *, reads_are_held: bool
+    requirements: Iterable[Requirement], *, reads_are_confined: bool
 ) -> tuple[Requirement, ...]:
     """What the commands among `requirements` need where no sandbox can hold them: they ask."""
-    lines = [text for need in requirements if need.kind == "command" for text in need.subjects]
+    lines = [
+        text
+        for requirement in requirements
+        if requirement.kind == "command"
+        for text in requirement.subjects
+    ]
     return tuple(
         unsandboxed_requirement(line, f"Run without a sandbox: {' '.join(line.split())}")
         for line in lines
-        if not (reads_are_held and seems_to_read(line))
+        if not (reads_are_confined and seems_to_read(line))
     )
 
 
@@ -71,7 +81,7 @@ def _protected_path_requirements(requirements: Iterable[Requirement]) -> tuple[R
     write in the workspace is no leave to get out of the sandbox.
     """
     written = (n for n in requirements if n.permission == "write" and n.kind == "path")
-    found = [text for need in written for text in need.subjects if is_protected(text)]
+    found = [text for requirement in written for text in requirement.subjects if is_protected(text)]
     if not found:
         return ()
     title = f"Write what may make other programs run something: {', '.join(found)}"
@@ -82,7 +92,7 @@ def _protected_path_requirements(requirements: Iterable[Requirement]) -> tuple[R
 def _outside_requirements(lines: Sequence[str], workspace: Path) -> tuple[Requirement, ...]:
     found: dict[str, None] = {}
     for path in _paths(lines, names_too=True):
-        if OF_ITS_OWN.match(os.path.normpath(path)):
+        if _KERNEL_PATHS.match(os.path.normpath(path)):
             continue
         try:
             location = locate(workspace, path)
