@@ -1,4 +1,4 @@
-"""The tool `diagnostics`: what language servers find wrong in files."""
+"""The tool `diagnostics`: errors that language servers find in files."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -18,11 +18,11 @@ TIMEOUT_S: Final = 30.0
 
 
 class DiagnosticsArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `diagnostics`."""
 
     path: Annotated[
         str | None,
-        Meta(description="The file; if left out, every file that was changed or looked at so far"),
+        Meta(description="The file; by default, every file changed or checked so far"),
     ] = None
 
 
@@ -46,8 +46,8 @@ DIAGNOSTICS: Final = Tool(
     name="diagnostics",
     description=(
         "Errors and warnings that a language server finds in a file, without running anything. "
-        "New errors are told after each change of a file anyway; use this to see the old ones too, "
-        "or those that a change has caused elsewhere."
+        "New errors are reported after each change of a file anyway. Use this to see older errors "
+        "too, or those that a change caused in other files."
     ),
     arguments=DiagnosticsArguments,
     effect="read",

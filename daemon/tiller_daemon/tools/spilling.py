@@ -1,4 +1,4 @@
-"""A result that is too long for a model: its ends, and a file with the whole of it."""
+"""Results that are too long for a model: truncated, with the complete text in a spill file."""
 
 import hashlib
 import re
@@ -11,7 +11,7 @@ from tiller_daemon.tools.truncation import fits, truncate_parts
 
 
 async def truncate_to_fit(text: str, environment: ToolEnvironment) -> tuple[str, str]:
-    """Return the text as a model gets it, and the file with the whole if it was cut."""
+    """Return the text for a model, and the path of the spill file; empty if nothing was cut."""
     if fits(text):
         return text, ""
     for secret in environment.secrets:
@@ -25,7 +25,7 @@ async def truncate_to_fit(text: str, environment: ToolEnvironment) -> tuple[str,
 
 
 async def truncated_output(capture: Capture) -> str:
-    """The captured output as a model gets it; what is too long for that is kept whole in a file."""
+    """Return captured output for a model; if it is too long, all of it goes to the spill file."""
     kept = capture.result()
     if not kept.tail and fits(kept.head):
         return kept.head
@@ -37,8 +37,8 @@ async def truncated_output(capture: Capture) -> str:
 
 
 def spill_path(environment: ToolEnvironment) -> Path:
-    """The file for the whole of what a call says."""
-    # A call's id comes from the provider: as a name of a file it must not lead anywhere else.
+    """Return the file for the complete output of a call."""
+    # The id of a call comes from the provider, so it must not be able to name another directory.
     safe = re.sub(r"[^A-Za-z0-9_-]", "_", environment.call_id)[:64]
     digest = hashlib.sha256(environment.call_id.encode(errors="replace")).hexdigest()[:8]
     return environment.spill_directory / f"{safe}-{digest}.txt"
