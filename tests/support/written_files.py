@@ -146,7 +146,7 @@ def meet_refusal(work: Path, seen: FileVersions) -> None:
         said = str(failure)
     else:
         said = ""
-    assert "Windows-1252, its encoding, has no `→`" in said
+    assert "its encoding, Windows-1252, has no `→`" in said
     assert (work / "f").read_bytes() == before
 
 

@@ -61,7 +61,7 @@ async def test_files_of_windows_are_read_and_said_to_be_so(bench):
     )
     bench.put("old.c", b"/* caf\xe9 */\n")
     assert (await bench.call("read", path="old.c")).output == (
-        "     1\t/* café */\n(End of file, 1 lines, not UTF-8 but Windows-1252 as it seems.)"
+        "     1\t/* café */\n(End of file, 1 lines, not UTF-8 but probably Windows-1252.)"
     )
 
 
@@ -91,8 +91,8 @@ async def test_a_character_that_the_file_can_not_have_is_named_and_nothing_is_ch
         with pytest.raises(ToolFailure) as failure:
             await bench.call(name, **arguments)
         assert str(failure.value) == (
-            "old.c can't be changed like this: Windows-1252, its encoding, has no `→`. Write that "
-            "in another way, or make it UTF-8 first with `iconv -f WINDOWS-1252 -t UTF-8`. "
+            "old.c can't be changed like this: its encoding, Windows-1252, has no `→`. Avoid "
+            "that character, or convert the file first with `iconv -f WINDOWS-1252 -t UTF-8`. "
             "No file was changed."
         )
     assert file.read_bytes() == b"/* caf\xe9 */\n"

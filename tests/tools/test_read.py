@@ -130,7 +130,7 @@ async def test_b58_a_huge_file_is_read_from_its_beginning_and_not_whole(bench):
     assert result.output.startswith("     1\tline\n     2\tline\n(The file goes on.")
     with file.open("r+b") as opened:
         opened.write(b"\xff\xfe" + b"x\0" * 8000)
-    with pytest.raises(ToolFailure, match=r"huge\.txt is too large for UTF-16 LE; use `iconv`"):
+    with pytest.raises(ToolFailure, match=r"huge\.txt is in UTF-16 LE and too large .* `iconv`"):
         await bench.call("read", path="huge.txt")
     with file.open("r+b") as opened:
         opened.write(b"\xef\xbb\xbf1" + b"\n" * 20_000)
@@ -191,7 +191,7 @@ async def test_reading_remembers_what_the_model_saw(bench):
 async def test_an_image_is_shown_whatever_its_name_and_may_then_be_replaced(bench):
     bench.put("shot.txt", picture("GIF"))
     result = await bench.call("read", path="shot.txt")
-    assert result.output == ("shot.txt is an image of 120 x 80 pixels. It comes with this result.")
+    assert result.output == ("shot.txt is an image of 120 x 80 pixels. It is attached.")
     assert [image.media_type for image in result.images] == ["image/png"]
     assert "Replaced" in (await bench.call("write", path="shot.txt", content="x")).output
 

@@ -28,7 +28,7 @@ from tiller_daemon.tools.base import (
     always,
 )
 from tiller_daemon.tools.encoding import (
-    NUL_LOOK,
+    NUL_CHECKED_CHARS,
     UTF_8,
     EncodingProblem,
     FileText,
@@ -46,13 +46,13 @@ from tiller_daemon.tools.suggestions import did_you_mean_path
 from tiller_daemon.tools.truncation import BYTES_MAX, LINES_MAX
 
 LINE_CHARS_MAX: Final = 2000
-"""A longer line is cut: minified code and data would fill the model's window."""
+"""A longer line is cut: minified code and data would fill the context window."""
 
 SCAN_BYTES_MAX: Final = 1024**3
-"""How far into a huge file a line is looked for: about a second."""
+"""How far into a huge file the search for a line goes: about a second."""
 
 NOTE_BYTES_MAX: Final = 256
-"""Room for the last line, which says where the file goes on."""
+"""Reserved for the last line, which tells where to read on."""
 
 TIMEOUT_S: Final = 30.0
 
@@ -60,7 +60,7 @@ _BLOCK_BYTES: Final = 1024**2
 
 
 class ReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `read`."""
 
     path: Annotated[str, Meta(description="The file, relative to the workspace or absolute")]
     offset: Annotated[int, Meta(ge=1, description="The first line to show, from 1")] = 1
@@ -94,9 +94,9 @@ async def _run(arguments: ReadArguments, environment: ToolEnvironment) -> ToolRe
 READ: Final = Tool(
     name="read",
     description=(
-        "Read a text file, or look at an image (PNG, JPEG, GIF, WebP). Each line of a text comes "
-        "with its number and a tab, which are not part of the file. At most "
-        f"{LINES_MAX} lines or {BYTES_MAX // 1024} KiB at once: read on with `offset`. Read a file "
+        "Read a text file, or look at an image (PNG, JPEG, GIF, WebP). Each line of text is "
+        "prefixed with its number and a tab, which are not part of the file. Returns at most "
+        f"{LINES_MAX} lines or {BYTES_MAX // 1024} KiB; use `offset` to read on. Read a file "
         "before you edit or overwrite it. Use `ls` for a directory."
     ),
     arguments=ReadArguments,
@@ -109,7 +109,7 @@ READ: Final = Tool(
 
 
 def _beginning(location: Location) -> bytes:
-    """The first bytes, which tell what kind of file it is."""
+    """Return the first bytes, which identify the type of a file."""
     with os.fdopen(open_regular(location), "rb") as stream:
         try:
             return stream.read(BEGINNING_BYTES)
@@ -125,19 +125,22 @@ async def _show_image(location: Location, files: FileVersions) -> ToolResult:
         raise ToolFailure(f"{location.text} can't be shown: {problem}.") from None
     files.fingerprints[location.path] = fingerprint(data)
     width, height = image.before
-    output = f"{location.text} is an image of {width} x {height} pixels. It comes with this result"
+    output = f"{location.text} is an image of {width} x {height} pixels. It is attached"
     if (image.width, image.height) != image.before:
-        output += f", as {image.width} x {image.height}"
+        output += f", scaled to {image.width} x {image.height}"
     return ToolResult(f"{output}.", title=location.text, images=(image.image,))
 
 
 def _show(location: Location, size_bytes: int, arguments: ReadArguments) -> tuple[str, str]:
-    """Return the numbered lines, and the fingerprint of a file that may be edited."""
+    """Return the numbered lines, and the fingerprint; empty for a file too large to be edited."""
     if size_bytes > EDITABLE_BYTES_MAX:
         with os.fdopen(open_regular(location), "rb") as stream:
-            _, encoding = _text(stream.read(NUL_LOOK), location)
+            _, encoding = _text(stream.read(NUL_CHECKED_CHARS), location)
             if encoding.is_utf_16:
-                raise ToolFailure(f"{location.text} is too large for {encoding.name}; use `iconv`.")
+                raise ToolFailure(
+                    f"{location.text} is in {encoding.name} and too large to be converted here. "
+                    "Convert it to UTF-8 with `iconv` first."
+                )
             stream.seek(len(encoding.bom))
             return _page(stream, location, arguments, ""), ""
     data = read_whole(location)
@@ -153,26 +156,26 @@ def _text(data: bytes, location: Location) -> FileText:
         return decode_text(data)
     except EncodingProblem as problem:
         raise ToolFailure(
-            f"{location.text} can't be shown: {problem}. Look at it with a command such as `file` "
-            "or `xxd`."
+            f"{location.text} can't be shown: {problem}. Use a command such as `file` or `xxd` to "
+            "look at it."
         ) from None
 
 
 def _page(stream: BinaryIO, location: Location, arguments: ReadArguments, encoding: str) -> str:
-    """Return lines of a file in UTF-8; `encoding` is what to say of the one that it is in."""
+    """Return numbered lines of a UTF-8 stream; `encoding` describes that of the file, if other."""
     last = arguments.offset + min(arguments.limit, LINES_MAX) - 1
-    room_bytes = BYTES_MAX - NOTE_BYTES_MAX
+    bytes_left = BYTES_MAX - NOTE_BYTES_MAX
     numbered: list[str] = []
     number, line = 0, b""
-    for number, found in enumerate(_lines(stream), start=1):
-        if found is None:
+    for number, next_line in enumerate(_lines(stream), start=1):
+        if next_line is None:
             return _beyond_scan(numbered, number, location)
-        line = found
+        line = next_line
         if number < arguments.offset:
             continue
         text = f"{number:>6}\t{_printed(line)}\n"
-        room_bytes -= len(text.encode())
-        if number > last or room_bytes < 0:
+        bytes_left -= len(text.encode())
+        if number > last or bytes_left < 0:
             return f"{''.join(numbered)}(The file goes on. Read on with offset={number}.)"
         numbered.append(text)
     if number == 0:
@@ -185,7 +188,7 @@ def _page(stream: BinaryIO, location: Location, arguments: ReadArguments, encodi
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
-    """Give each line with its end, of a long one the beginning; None when it went too far."""
+    """Yield each line with its line end, cut if very long; None after `SCAN_BYTES_MAX`."""
     scanned_bytes = 0
     while line := stream.readline(_BLOCK_BYTES):
         scanned_bytes += len(line)
@@ -225,8 +228,8 @@ def _beyond_scan(numbered: list[str], number: int, location: Location) -> str:
     scanned = f"{SCAN_BYTES_MAX // 1024**3} GiB"
     if not numbered:
         raise ToolFailure(
-            f"{location.text} is too large: {scanned} were read and only {number - 1} lines were "
-            "found. Use a command such as `sed -n` or `tail`."
+            f"{location.text} is too large: its first {scanned} have only {number - 1} lines. "
+            "Use a command such as `sed -n` or `tail`."
         )
     shown = "".join(numbered)
     return f"{shown}(The rest is beyond the first {scanned}; use a command such as `tail`.)"

@@ -35,7 +35,7 @@ async def test_ls_marks_directories_and_links(tree):
 
 
 async def test_ls_says_what_it_can_not_list(tree):
-    with pytest.raises(ToolFailure, match=r"src/a\.py is no directory; use `read`"):
+    with pytest.raises(ToolFailure, match=r"src/a\.py is not a directory; use `read`"):
         await tree.call("ls", path="src/a.py")
     with pytest.raises(ToolFailure, match="nowhere does not exist"):
         await tree.call("ls", path="nowhere")
@@ -65,7 +65,7 @@ async def test_glob_finds_by_name_at_any_depth_and_leaves_out_what_git_ignores(t
 async def test_glob_takes_paths_braces_and_a_directory(tree):
     assert (await tree.call("glob", pattern="src/**/*.{ts,tsx}")).output == "src/deep/b.ts"
     assert (await tree.call("glob", pattern="*/b.ts", path="src")).output == "src/deep/b.ts"
-    with pytest.raises(ToolFailure, match=r"src/a\.py is no directory"):
+    with pytest.raises(ToolFailure, match=r"src/a\.py is not a directory"):
         await tree.call("glob", pattern="*", path="src/a.py")
 
 

@@ -1,4 +1,4 @@
-"""What its sandbox did to a command that has ended, in words for the model."""
+"""What the sandbox did to a command that has ended, as notes for the model."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from tiller_daemon.sandbox.confinement import Confined
 
 
 class SandboxNotes(NamedTuple):
-    """What there is to say to the model; `stopped_by` is the line of output that tells, if any."""
+    """Notes for the model, and the line of output that shows that the sandbox stopped a command."""
 
     notes: tuple[str, ...] = ()
     stopped_by: str = ""
@@ -16,9 +16,9 @@ NO_SANDBOX_NOTES = SandboxNotes()
 
 
 def sandbox_notes(confined: Confined | None, status: int, output: str) -> SandboxNotes:
-    """What to say of a command that ended with `status` and has printed `output`."""
+    """Return the notes on a command that ended with `status` after printing `output`."""
     if confined is None:
         return NO_SANDBOX_NOTES
     stopped_by = confined.was_denied(status, output)
-    why = [confined.explain()] if stopped_by else []
-    return SandboxNotes((*why, *confined.told), stopped_by)
+    explanation = [confined.explain()] if stopped_by else []
+    return SandboxNotes((*explanation, *confined.told), stopped_by)

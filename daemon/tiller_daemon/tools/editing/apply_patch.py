@@ -79,7 +79,7 @@ begins with `+`."""
 
 
 class ApplyPatchArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `apply_patch`."""
 
     patch: Annotated[
         str, Meta(description="From `*** Begin Patch` to `*** End Patch`, paths as for `edit`")

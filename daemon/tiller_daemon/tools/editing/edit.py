@@ -49,7 +49,7 @@ TIMEOUT_S: Final = 30.0
 
 
 class EditArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `edit`."""
 
     path: Annotated[str, Meta(description="The file, relative to the workspace or absolute")]
     old: Annotated[str, Meta(description="The text to replace, exactly as it is in the file")]

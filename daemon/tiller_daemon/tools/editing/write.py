@@ -28,7 +28,7 @@ TIMEOUT_S: Final = 30.0
 
 
 class WriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `write`."""
 
     path: Annotated[str, Meta(description="The file, relative to the workspace or absolute")]
     content: Annotated[str, Meta(description="All that the file is to hold")]

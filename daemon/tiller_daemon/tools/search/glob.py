@@ -36,7 +36,7 @@ TIMEOUT_S: Final = SEARCH_S_MAX + 10.0
 
 
 class GlobArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `glob`."""
 
     pattern: Annotated[str, Meta(description="Such as `*.py` or `src/**/*.{ts,tsx}`")]
     path: Annotated[str, Meta(description="Where to look; the workspace if left out")] = "."
@@ -52,7 +52,7 @@ def _requirements(arguments: GlobArguments, workspace: Path) -> tuple[Requiremen
 async def _run(arguments: GlobArguments, environment: ToolEnvironment) -> ToolResult:
     location = resolve_approved_path(environment, arguments.path)
     if not location.path.is_dir():
-        raise ToolFailure(f"{location.text} is no directory; give the one to look in.")
+        raise ToolFailure(f"{location.text} is not a directory; give the one to look in.")
     pattern = PathPattern(arguments.pattern)
     found: list[bytes] = []
 

@@ -44,7 +44,7 @@ TIMEOUT_S: Final = 2 * SEARCH_S_MAX + 10.0
 
 
 class GrepArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `grep`."""
 
     pattern: Annotated[str, Meta(description="A regular expression, as ripgrep takes it")]
     path: Annotated[str, Meta(description="Where to look: a directory or one file")] = "."

@@ -51,7 +51,7 @@ _NO_CHARSETS: Final = frozenset(
 
 
 class FetchArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `fetch`."""
 
     url: Annotated[str, Meta(description="An address that begins with https:// or http://")]
 

@@ -57,7 +57,7 @@ class Access(Protocol):
 
 
 class SourcegraphArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `sourcegraph`."""
 
     query: Annotated[
         str,
