@@ -85,8 +85,8 @@ def test_what_is_not_certain_is_not_changed(data, old, new):
 
 
 def test_more_than_one_place_is_refused_with_the_lines():
-    with pytest.raises(ToolFailure, match="is there 2 times, at lines 1, 4"):
+    with pytest.raises(ToolFailure, match="2 times with other white space, at lines 1, 4"):
         substitute_lines(b"  x = 1\n\ny\n\tx = 1\n", "x = 1", "x = 2")
     many = b" x\n" * 30
-    with pytest.raises(ToolFailure, match=r"30 times, at lines 1, 2, .*10, \.\.\."):
+    with pytest.raises(ToolFailure, match=r"30 times with other white space, at lines 1, 2, .*10, \.\.\."):
         substitute_lines(many, "x\t", "y")

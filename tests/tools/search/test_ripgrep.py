@@ -62,7 +62,7 @@ async def test_a_search_that_takes_too_long_shows_what_it_has_found(bench, use, 
     use(f"#!/bin/sh\n{only_lines}\nprintf './a.py\\0001:needle\\n'\nsleep 60\n")
     monkeypatch.setattr(ripgrep, "SEARCH_S_MAX", 1.0)
     found = (await bench.call("grep", pattern="needle")).output
-    assert found.startswith("a.py\n     1\tneedle\n(The search was ended after")
+    assert found.startswith("a.py\n     1\tneedle\n(The search was stopped after")
 
 
 async def test_an_interrupt_ends_a_search_at_once(bench, use):

@@ -58,8 +58,8 @@ async def test_ls_is_bounded(bench, monkeypatch):
 async def test_glob_finds_by_name_at_any_depth_and_leaves_out_what_git_ignores(tree):
     found = (await tree.call("glob", pattern="*.py")).output
     assert sorted(found.split("\n")) == [".hidden/a.py", "binary.py", "src/a.py"]
-    assert (await tree.call("glob", pattern="*.log")).output.startswith("No file fits.")
-    assert (await tree.call("glob", pattern="built/*.py")).output.startswith("No file fits.")
+    assert (await tree.call("glob", pattern="*.log")).output.startswith("No file matches.")
+    assert (await tree.call("glob", pattern="built/*.py")).output.startswith("No file matches.")
 
 
 async def test_glob_takes_paths_braces_and_a_directory(tree):

@@ -1,7 +1,7 @@
-"""The tool `edit`: one replacement in a file that the model has read.
+"""The tool `edit`: a replacement in a file that the model has read.
 
-`old` is looked for as it is; when it is nowhere, as whole lines that are the same but for white
-space, which must be one place; when those are nowhere either the model is shown the likest lines.
+It looks for the exact text first, then for whole lines that differ only in white space, in one
+place. If there are none either, the model gets the most similar lines.
 """
 
 from pathlib import Path
@@ -53,8 +53,8 @@ class EditArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
     path: Annotated[str, Meta(description="The file, relative to the workspace or absolute")]
     old: Annotated[str, Meta(description="The text to replace, exactly as it is in the file")]
-    new: Annotated[str, Meta(description="What takes its place")]
-    all: Annotated[bool, Meta(description="Replace each place where `old` is")] = False
+    new: Annotated[str, Meta(description="The text to put in its place")]
+    all: Annotated[bool, Meta(description="Replace every occurrence of `old`")] = False
 
 
 def _requirements(arguments: EditArguments, workspace: Path) -> tuple[Requirement, ...]:
@@ -84,9 +84,9 @@ async def _run(arguments: EditArguments, environment: ToolEnvironment) -> ToolRe
 EDIT: Final = Tool(
     name="edit",
     description=(
-        "Replace a piece of text in a file that was read before. Give `old` exactly as it is "
-        "there, white space included, without line numbers. It must be there once: give some lines "
-        "around it, or set `all`. Line ends and encoding of the file are kept."
+        "Replace a piece of text in a file that was read before. Give `old` exactly as it is in "
+        "the file, including white space, without line numbers. It must occur once: add lines "
+        "around it, or set `all`. The file keeps its line ends and encoding."
     ),
     arguments=EditArguments,
     effect="write",
@@ -100,7 +100,7 @@ EDIT: Final = Tool(
 def _change(
     arguments: EditArguments, location: Location, files: FileVersions
 ) -> tuple[Change, str]:
-    """Return the change, and what to tell the model. Raises `ToolFailure`, `PathProblem`."""
+    """Return the change, and a message for the model. Raises `ToolFailure`, `PathProblem`."""
     before = read_unchanged(files, location)
     if before is None:
         raise ToolFailure(f"{location.text} does not exist.{did_you_mean_path(location)}")
@@ -113,7 +113,7 @@ def _change(
 
 
 def _edit(before: bytes, arguments: EditArguments, location: Location) -> tuple[bytes, str]:
-    """Return the new bytes, and what to tell the model. Raises `MissingText`, `ToolFailure`."""
+    """Return the new bytes, and a message for the model. Raises `MissingText`, `ToolFailure`."""
     old, new = arguments.old, arguments.new
     try:
         after = substitute(before, old, new, every=arguments.all)
@@ -123,21 +123,21 @@ def _edit(before: bytes, arguments: EditArguments, location: Location) -> tuple[
             raise
         now = show_lines([(lines.line, lines.now)]) if lines.now else "(none)"
         return lines.data, (
-            f"Edited {location.text} at line {lines.line}, where `old` was but for white space. "
-            f"What is there now, indented as the file is:\n{now}"
+            f"Edited {location.text} at line {lines.line}, which differed from `old` in white "
+            f"space. These lines are there now, with the indentation of the file:\n{now}"
         )
     return after.data, _done(location, after)
 
 
 def _preview(location: Location, arguments: EditArguments) -> str:
-    """Return the change as it would be; where that can't be said, the two texts themselves."""
+    """Return the diff of the change; a diff of the two texts if `old` is not in the file now."""
     before = read_for_preview(location)
     if before is not None:
         try:
             after, _ = _edit(before, arguments, location)
             return show_change(location, before, after)
         except ToolFailure:
-            # An earlier call of the same response may put the text there yet.
+            # An earlier call of the same response may still add the missing text.
             pass
     return unified_diff(printable_text(arguments.old), printable_text(arguments.new), location.text)
 

@@ -1,6 +1,6 @@
-"""The bytes of a text file as lines, and back: what is not changed stays to the byte.
+"""Splits the bytes of a text file into lines, and joins them; unchanged lines keep their bytes.
 
-Pure. The encoding (`encoding`), line ends and a missing last one are kept.
+Pure. The encoding, the line ends, and a missing line end at the end of the file stay as they are.
 """
 
 from collections.abc import Sequence
@@ -10,14 +10,14 @@ from tiller_daemon.tools.encoding import Encoding, decode_text, encode_text
 
 
 class Line(NamedTuple):
-    """A line and how it ends. The last one of a file, too, has an end: that of the one before."""
+    """A line and its line end; a last line without one gets that of the line before."""
 
     text: str
     end: str
 
 
 class Text(NamedTuple):
-    """A file's lines, how it is written, and whether the last one has its end in the file."""
+    """The lines of a file, its encoding, and whether the file ends with a line end."""
 
     encoding: Encoding
     lines: list[Line]
@@ -38,9 +38,9 @@ def split_lines(data: bytes) -> Text:
 
 
 def join_lines(text: Text, lines: Sequence[Line]) -> bytes:
-    """Return the bytes of a file that has `lines` now and was `text`.
+    """Return the bytes of the file `text` with `lines` in place of its own.
 
-    Raises `EncodingProblem` for a character that its encoding has not.
+    Raises `EncodingProblem` for a character that the encoding of the file lacks.
     """
     joined = "".join(line + end for line, end in lines)
     if lines and not text.is_ended:
@@ -49,5 +49,5 @@ def join_lines(text: Text, lines: Sequence[Line]) -> bytes:
 
 
 def line_end_at(lines: Sequence[Line], place: int) -> str:
-    """How lines end at this place: like the one there, else like the last."""
+    """Return the line end for a line at `place`: that of the line there, else of the last."""
     return lines[min(place, len(lines) - 1)].end if lines else "\n"

@@ -1,4 +1,4 @@
-"""The tool `write`: a whole file, new or in place of one that the model has read."""
+"""The tool `write`: writes a whole file, a new one or one that the model has read."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -31,7 +31,7 @@ class WriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """The arguments of `write`."""
 
     path: Annotated[str, Meta(description="The file, relative to the workspace or absolute")]
-    content: Annotated[str, Meta(description="All that the file is to hold")]
+    content: Annotated[str, Meta(description="The complete content of the file")]
 
 
 def _requirements(arguments: WriteArguments, workspace: Path) -> tuple[Requirement, ...]:
@@ -54,9 +54,9 @@ async def _run(arguments: WriteArguments, environment: ToolEnvironment) -> ToolR
     def write() -> tuple[str, str]:
         before, after = _change(arguments, location, environment.files)
         store(environment, [Change(location, before, after)])
-        done = "Made" if before is None else "Replaced"
-        said = f"{done} {location.text}: {len(after)} bytes{describe_format(after)}."
-        return said, show_change(location, before, after)
+        done = "Created" if before is None else "Replaced"
+        output = f"{done} {location.text}: {len(after)} bytes{describe_format(after)}."
+        return output, show_change(location, before, after)
 
     with tool_failures():
         output, diff = await trio.to_thread.run_sync(write)
@@ -66,9 +66,9 @@ async def _run(arguments: WriteArguments, environment: ToolEnvironment) -> ToolR
 WRITE: Final = Tool(
     name="write",
     description=(
-        "Write a whole file; directories on the way are made. A file that is there already must "
-        "have been read, and must not have changed since; its encoding and line ends are kept. To "
-        "change a part, use `edit`."
+        "Write a whole file; missing directories are created. A file that exists must have been "
+        "read and must not have changed since. It keeps its encoding and line ends. To change a "
+        "part, use `edit`."
     ),
     arguments=WriteArguments,
     effect="write",
