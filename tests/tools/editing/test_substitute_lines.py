@@ -88,5 +88,7 @@ def test_more_than_one_place_is_refused_with_the_lines():
     with pytest.raises(ToolFailure, match="2 times with other white space, at lines 1, 4"):
         substitute_lines(b"  x = 1\n\ny\n\tx = 1\n", "x = 1", "x = 2")
     many = b" x\n" * 30
-    with pytest.raises(ToolFailure, match=r"30 times with other white space, at lines 1, 2, .*10, \.\.\."):
+    with pytest.raises(
+        ToolFailure, match=r"30 times with other white space, at lines 1, 2, .*10, \.\.\."
+    ):
         substitute_lines(many, "x\t", "y")

@@ -1,8 +1,8 @@
-"""What a command line names that its enclosure hides: then it asks, and may see it.
+"""Permissions for files that a command line names and that its enclosure hides.
 
-That is a courtesy: the enclosure hides these files whatever the line says. But a command that could
-only fail, or find nothing, had better be asked about first. Only words that stand in the line as
-they are count, and only as paths of files that are there.
+Protection does not depend on this: the enclosure hides these files whatever the line names. But a
+command that could only fail should ask first, and may see them once the user approves. Only literal
+words of the line count, and for protected files only paths of files that exist.
 """
 
 import os
@@ -21,23 +21,17 @@ from tiller_daemon.sandbox.known_paths import is_protected
 from tiller_daemon.tools.base import Requirement
 
 _KERNEL_PATHS = re.compile(r"/(?:(?:proc|dev|sys)(?:/|\Z)|\Z)")
-"""Places of the kernel: an enclosure has its own, and this process looks at its own."""
+"""Paths that an enclosure provides itself, and that mean something else in this process."""
 
 _PARTS = re.compile(r"[=:]")
-"""What stands before a path in a word: `--file=.env`, `HEAD:.env`."""
+"""Separators before a path in a word: `--file=.env`, `HEAD:.env`."""
 
 
 def further_requirements(
     requirements: Sequence[Requirement], workspace: Path
 ) -> tuple[Requirement, ...]:
-    """What a call needs besides: to see what is hidden, and to write what is executed."""
-    lines = [
-        text
-        for requirement in requirements
-        if requirement.kind == "command"
-        for text in requirement.subjects
-    ]
-    reading = [line for line in lines if needed_enclosure(line) < Enclosure.SESSION]
+    """Return further permissions for a call: to see hidden files, and to write executed ones."""
+    reading = [line for line in _lines(requirements) if needed_enclosure(line) < Enclosure.SESSION]
     return (
         *_outside_requirements(reading, workspace),
         *_file_requirements(reading, workspace),
@@ -48,22 +42,19 @@ def further_requirements(
 def requirements_without_sandbox(
     requirements: Iterable[Requirement], *, reads_are_confined: bool
 ) -> tuple[Requirement, ...]:
-    """What the commands among `requirements` need where no sandbox can hold them: they ask."""
-    lines = [
-        text
-        for requirement in requirements
-        if requirement.kind == "command"
-        for text in requirement.subjects
-    ]
+    """Return the permission to run without a sandbox, for each command line that will do so.
+
+    With `reads_are_confined`, a sandbox is available for lines that seem to read.
+    """
     return tuple(
         unsandboxed_requirement(line, f"Run without a sandbox: {' '.join(line.split())}")
-        for line in lines
+        for line in _lines(requirements)
         if not (reads_are_confined and seems_to_read(line))
     )
 
 
 def unsandboxed_requirement(command: str, title: str) -> Requirement:
-    """The need to run a command outside of the sandbox, or where there is none."""
+    """Return the permission to run a command outside the sandbox, or where there is none."""
     return Requirement(
         UNSANDBOXED,
         (command,),
@@ -74,23 +65,27 @@ def unsandboxed_requirement(command: str, title: str) -> Requirement:
     )
 
 
-def _protected_path_requirements(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
-    """A file that makes git, tiller, another agent or an editor run something is not like others.
+def _lines(requirements: Iterable[Requirement]) -> list[str]:
+    commands = (each for each in requirements if each.kind == "command")
+    return [line for requirement in commands for line in requirement.subjects]
 
-    No command in a sandbox can write it; for a tool it is a question of its own, so that leave to
-    write in the workspace is no leave to get out of the sandbox.
+
+def _protected_path_requirements(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
+    """Return the permission to write files that make git, an editor or an agent run something.
+
+    No command in a sandbox can write them. Tools ask a separate question, so that the permission to
+    write in the workspace is no way out of the sandbox.
     """
-    written = (n for n in requirements if n.permission == "write" and n.kind == "path")
-    found = [text for requirement in written for text in requirement.subjects if is_protected(text)]
-    if not found:
-        return ()
-    title = f"Write what may make other programs run something: {', '.join(found)}"
-    always = tuple(globs.escape(text) for text in found)
-    return (Requirement(PROTECTED_PATH, tuple(found), always, "path", title),)
+    written = (each for each in requirements if each.permission == "write" and each.kind == "path")
+    protected = [
+        text for requirement in written for text in requirement.subjects if is_protected(text)
+    ]
+    title = f"Write files that may make other programs run something: {', '.join(protected)}"
+    return _path_requirements(PROTECTED_PATH, protected, title)
 
 
 def _outside_requirements(lines: Sequence[str], workspace: Path) -> tuple[Requirement, ...]:
-    found: dict[str, None] = {}
+    outside: dict[str, None] = {}
     for path in _paths(lines, names_too=True):
         if _KERNEL_PATHS.match(os.path.normpath(path)):
             continue
@@ -99,30 +94,31 @@ def _outside_requirements(lines: Sequence[str], workspace: Path) -> tuple[Requir
         except PathProblem:
             continue
         if not location.inside:
-            found[printable(location.path)] = None
-    return _requirements(
-        "external_directory", found, f"Look outside the workspace: {_shown(lines)}"
+            outside[printable(location.path)] = None
+    return _path_requirements(
+        "external_directory", outside, f"Look outside the workspace: {_shown(lines)}"
     )
 
 
 def _file_requirements(lines: Sequence[str], workspace: Path) -> tuple[Requirement, ...]:
-    """The files that a line names, whatever rules say of them: that is looked up when it counts."""
-    found: dict[str, None] = {}
+    """Return the permission to read the files that lines name; rules decide about it later."""
+    files: dict[str, None] = {}
     for path in _paths(lines, names_too=False):
         try:
             location = locate(workspace, path)
         except PathProblem:
             continue
         if location.inside and location.path.is_file():
-            found[printable(location.path.relative_to(workspace.resolve()))] = None
-    return _requirements("read", found, f"Show what is in files: {_shown(lines)}")
+            files[printable(location.path.relative_to(workspace.resolve()))] = None
+    return _path_requirements("read", files, f"Show the content of files: {_shown(lines)}")
 
 
-def _requirements(permission: str, subjects: Iterable[str], title: str) -> tuple[Requirement, ...]:
-    found = tuple(subjects)
-    # In the patterns of rules a backslash takes the meaning from a star.
-    always = tuple(globs.escape(subject) for subject in found)
-    return (Requirement(permission, found, always, "path", title),) if found else ()
+def _path_requirements(
+    permission: str, subjects: Iterable[str], title: str
+) -> tuple[Requirement, ...]:
+    paths = tuple(subjects)
+    always = tuple(map(globs.escape, paths))
+    return (Requirement(permission, paths, always, "path", title),) if paths else ()
 
 
 def _shown(lines: Sequence[str]) -> str:
@@ -130,15 +126,19 @@ def _shown(lines: Sequence[str]) -> str:
 
 
 def _paths(lines: Sequence[str], *, names_too: bool) -> Iterator[str]:
-    """The words of command lines that may be paths, relative to where the line has gone."""
+    """Yield the words of command lines that may be paths, relative to the last `cd` of the line.
+
+    With `names_too`, those that may lead out of the workspace, of all commands. Without it, all
+    words of commands that may show the content of a file.
+    """
     for line in lines:
-        place = ""
+        directory = ""
         for command in parse(line).commands:
             for word in _words(command, names_too=names_too):
                 path = os.path.expanduser(word)  # noqa: PTH111 - may be no path
-                yield os.path.join(place, path)  # noqa: PTH118 - likewise
+                yield os.path.join(directory, path)  # noqa: PTH118 - likewise
             if command.name == "cd" and len(command.words) > 1 and command.words[1].fixed:
-                place = os.path.join(place, os.path.expanduser(command.words[1].text))  # noqa: PTH111, PTH118
+                directory = os.path.join(directory, os.path.expanduser(command.words[1].text))  # noqa: PTH111, PTH118
 
 
 def _words(command: SimpleCommand, *, names_too: bool) -> Iterator[str]:
@@ -152,7 +152,7 @@ def _words(command: SimpleCommand, *, names_too: bool) -> Iterator[str]:
     for word in operands:
         text = word.text
         if names_too:
-            # A slash leads elsewhere, or two dots, or the home.
+            # Only these can lead out of the workspace.
             text = text.partition("=")[2] if text.startswith("-") else text
             if text.startswith(("/", "~")) or ".." in text.split("/"):
                 yield text
