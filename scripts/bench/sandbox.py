@@ -26,7 +26,7 @@ from tiller_daemon.sandbox.confinement import WrappedCommand  # noqa: E402
 from tiller_daemon.sandbox.confiner import Confiner  # noqa: E402
 from tiller_daemon.sandbox.detect import bubblewrap_program, find_sandbox  # noqa: E402
 from tiller_daemon.sandbox.enclosure import Enclosure  # noqa: E402
-from tiller_daemon.session.calls.command_reach import further_requirements  # noqa: E402
+from tiller_daemon.session.calls.command_paths import further_requirements  # noqa: E402
 from tiller_daemon.tools.commands.bash import BASH, BashArguments  # noqa: E402
 
 COMMAND = "git status --short && ls -la src | head -20"

@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """What `grep` and `glob` take in a tree of many files, beside ripgrep run alone, in turns.
 
-And what the same search takes by Python, where there is no ripgrep (fewer runs of it).
-
     .venv/bin/python scripts/bench/search.py [--files 50000] [--runs 20]
 
 The tree is made anew in a temporary directory: folders of 100 small files each, every tenth of
@@ -14,7 +12,6 @@ import argparse
 import os
 import resource
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Generator
@@ -30,13 +27,11 @@ from table import Row, print_rows
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.tools.base import FileVersions, Tool, ToolEnvironment
-from tiller_daemon.tools.search import search_plain
 from tiller_daemon.tools.search.glob import GLOB
 from tiller_daemon.tools.search.grep import GREP
 from tiller_daemon.tools.search.ripgrep import ALWAYS, find_ripgrep
 
 FILES_PER_FOLDER = 100
-PLAIN_RUNS = 3
 LINES = "".join(f"line {number} of an ordinary file\n" for number in range(40))
 
 SEARCHES: dict[str, tuple[Tool, dict[str, object], tuple[str, ...]]] = {
@@ -72,24 +67,17 @@ def make_tree(workspace: Path, files: int) -> None:
 
 
 async def measure(workspace: Path, runs: int) -> list[Row]:
-    """Each search by the tool, by ripgrep alone and by Python alone, in turns."""
+    """Each search by the tool, and by ripgrep alone, in turns."""
     environment = make_environment(workspace)
     rows: list[Row] = []
     for name, (tool, given, alone) in SEARCHES.items():
         ripgrep = [find_ripgrep()[0], *ALWAYS, *alone]
-        kind = "files" if tool is GLOB else "lines"
-        # All files are listed: the pattern is looked at by the tool.
-        pattern = str(given["pattern"]) if kind == "lines" else ""
-        plain = [sys.executable, "-I", search_plain.__file__, kind, "", "./", pattern]
         taken: dict[str, list[tuple[float, float]]] = {}
-        for number in range(runs):
+        for _ in range(runs):
             with _timed(taken, name):
                 await _search(tool, given, environment)
             with _timed(taken, "  ripgrep alone"):
                 _run(ripgrep, workspace)
-            if number < PLAIN_RUNS:
-                with _timed(taken, "  without ripgrep"):
-                    _run(plain, workspace)
         for row, figures in taken.items():
             wall, cpu = zip(*figures, strict=True)
             rows.append(Row(row, "ms", wall, sum(cpu) / len(cpu)))

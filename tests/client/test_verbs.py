@@ -325,7 +325,7 @@ def test_config_show_is_the_file_under_its_name(places: Places, tiller: Tiller) 
     assert tiller("config")[1] == f'# {path}\nmodel = "p/m"\n'
 
 
-def test_doctor_says_by_what_is_searched(
+def test_doctor_says_whether_the_search_tools_work(
     tiller: Tiller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert re.search(r"ok    rg +ripgrep \d+", tiller("doctor")[1])
@@ -337,8 +337,9 @@ def test_doctor_says_by_what_is_searched(
     # The one beside Python is taken instead, as the daemon takes it.
     assert re.search(r"ok    rg +ripgrep \d+", tiller("doctor")[1])
     monkeypatch.setattr(sys, "executable", str(broken.parent / "python"))
-    said = tiller("doctor")[1]
-    assert re.search(rf"warn  rg +{broken} does not run: .*; searches go without ripgrep", said)
+    status, out, _ = tiller("doctor")
+    assert status == 1
+    assert re.search(rf"fail  rg +{broken} does not run: .*; glob and grep need it: pip", out)
 
 
 def test_doctor_names_what_is_wrong_and_ends_with_1(places: Places, tiller: Tiller) -> None:

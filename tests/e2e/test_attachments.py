@@ -114,9 +114,9 @@ async def test_reading_an_image_shows_it_to_the_model(frontend: Frontend, worksp
     await frontend.turn_ended(session_id)
     small, large, cut, greeting = calls_in(frontend.requests(session_id)[1].items)
     assert small.images == (Image("image/png", picture()),)
-    assert "an image of 120 x 80 pixels. It comes with this result." in small.output
+    assert "an image of 120 x 80 pixels. It is attached." in small.output
     assert decode(large.images[0].data).size == (2000, 500)
-    assert "with this result, as 2000 x 500." in large.output
+    assert "It is attached, scaled to 2000 x 500." in large.output
     assert (cut.error_kind, cut.images) == ("failed", ())
     assert "cut.png can't be shown: it is broken" in cut.output
     assert "hello" in greeting.output

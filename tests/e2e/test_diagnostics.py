@@ -70,7 +70,7 @@ async def test_an_edit_that_breaks_a_file_says_so_in_its_result(
     assert "Edited sum.py" in broken.output
     assert "New errors in sum.py (ruff):\n  3:1 error: unexpected EOF" in broken.output
     assert "error" not in repaired.output
-    assert "Made new.py" in new.output
+    assert "Created new.py" in new.output
     assert "New errors in new.py (ruff):\n  1:7 error: Undefined name `unknown`" in new.output
     assert looked.effect == "read"
     assert "1:7 error: Undefined name `unknown`" in looked.output
@@ -88,7 +88,7 @@ async def test_a_server_that_is_missing_or_dies_is_no_error_of_a_turn(
     assert (await frontend.turn_ended(session_id)).outcome == "completed"
     for call in frontend.completed_calls(session_id):
         assert call.state == "completed"
-        assert call.output.startswith("Made ")
+        assert call.output.startswith("Created ")
         assert "\n" not in call.output
     catalog = await frontend.must(Catalog())
     assert isinstance(catalog, CatalogResult)

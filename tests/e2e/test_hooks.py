@@ -134,11 +134,11 @@ async def test_a_hook_adds_what_the_model_is_told(frontend: Frontend, workspace:
     careful, written = await made(frontend, session_id)
     assert careful.output.startswith("careful")
     assert careful.output.endswith("\n\nThe user's hook `guard` says: be careful")
-    assert written.output == "Made a.txt: 1 bytes.\n\nThe user's hook `format` says: formatted"
+    assert written.output == "Created a.txt: 1 bytes.\n\nThe user's hook `format` says: formatted"
     after = json.loads((workspace / "after.json").read_text())
     assert after["on"] == "tool_after"
     assert after["tool"]["arguments"] == {"path": "a.txt", "content": "x"}
-    assert after["tool"]["output"] == "Made a.txt: 1 bytes."
+    assert after["tool"]["output"] == "Created a.txt: 1 bytes."
     assert after["tool"]["failed"] is False
     assert after["workspace"] == str(workspace)
 

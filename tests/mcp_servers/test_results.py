@@ -10,7 +10,7 @@ import pytest
 from mcp_servers.conftest import Room
 from support.pictures import SIZE, decode, picture
 from tiller_daemon.mcp.results import IMAGES_MAX, make_result
-from tiller_daemon.tools.output import BYTES_MAX
+from tiller_daemon.tools.truncation import BYTES_MAX
 
 
 def text(words: str) -> types.TextContent:

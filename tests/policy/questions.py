@@ -10,7 +10,7 @@ from msgspec import structs
 
 from tiller_daemon.policy.rules import Verdict, decide
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.session.calls.command_reach import further_requirements
+from tiller_daemon.session.calls.command_paths import further_requirements
 from tiller_daemon.tools.commands.bash import BASH, BashArguments
 
 HARMLESS = ("reads", "works")

@@ -51,4 +51,4 @@ def test_it_says_what_the_tool_read_would_be_told(rules, path):
 def test_a_mark_is_in_a_name_of_every_file_that_is_protected(rules, path):
     readable = Readable(rules)
     if not readable(path):
-        assert any(mark in name for mark in readable.marks for name in path.split("/"))
+        assert any(mark in name for mark in readable.path_fragments for name in path.split("/"))

@@ -9,8 +9,8 @@ from tiller_daemon.policy.rules import (
     BUILT_IN,
     decide,
     evaluate,
-    patterns_of_always,
-    rules_of_always,
+    patterns_for_always,
+    rules_for_always,
 )
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.tools.base import Requirement
@@ -105,7 +105,7 @@ def test_approve_never_says_that_nobody_is_asked():
 
 def test_b36_always_allows_other_requests_that_now_match():
     first, second, other = (command(text) for text in ("npm test", "npm test -- -k x", "npm run x"))
-    rules = rules_of_always([first])
+    rules = rules_for_always([first])
     assert rules == (bash("npm test *", "allow"),)
     assert decide([second], rules, "ask").action == "allow"
     assert decide([other], rules, "ask").action == "ask"
@@ -113,8 +113,8 @@ def test_b36_always_allows_other_requests_that_now_match():
 
 def test_b36_always_for_paths_takes_the_patterns_of_the_tool():
     need = Requirement("write", ("src/a.py",), always=("src/*",), kind="path")
-    assert patterns_of_always(need) == ("src/*",)
-    rules = rules_of_always([need])
+    assert patterns_for_always(need) == ("src/*",)
+    rules = rules_for_always([need])
     assert (
         decide([Requirement("write", ("src/b.py",), kind="path")], rules, "ask").action == "allow"
     )
@@ -169,7 +169,7 @@ def test_a_reading_command_now_asks_where_nothing_can_hold_it_to_reading():
 
 
 def test_a_reading_command_is_no_longer_asked_about_for_its_words_as_it_is_given_an_enclosure():
-    """What it names that is hidden there is asked about in `session.calls.command_reach`."""
+    """What it names that is hidden there is asked about in `session.calls.command_paths`."""
     for text in ("cat .env", "head -1 < .env", "git show HEAD:.env", "ls .env"):
         verdict = decide([command(text)], [Rule("read", "*", "deny")], "ask")
         assert (verdict.action, verdict.enclosure) == ("allow", Enclosure.READ_ONLY), text

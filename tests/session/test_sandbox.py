@@ -6,7 +6,7 @@ from msgspec import structs
 from support.world import World
 from tiller_daemon.config import Agent, SandboxPolicy
 from tiller_daemon.models.scripted import CallPart, ScriptStep, TextPart
-from tiller_daemon.policy.shell.enclosures import may_leave
+from tiller_daemon.policy.shell.enclosures import may_run_outside
 from tiller_protocol.answers import SessionResult
 from tiller_protocol.events import RequestOpened, TurnStarted, WarningRaised
 from tiller_protocol.items import ToolCall
@@ -153,11 +153,11 @@ def test_only_what_rules_name_all_of_leaves_the_sandbox(
     leaves: bool,  # noqa: FBT001
 ) -> None:
     rules = (Rule("*", "*", "allow"), Rule("unsandboxed", "git push*", "allow"))
-    assert may_leave(command, rules) == leaves
+    assert may_run_outside(command, rules) == leaves
 
 
 def test_a_rule_for_everything_does_not_mean_to_leave_the_sandbox() -> None:
-    assert not may_leave("make", (Rule("*", "*", "allow"), Rule("bash", "*", "allow")))
+    assert not may_run_outside("make", (Rule("*", "*", "allow"), Rule("bash", "*", "allow")))
 
 
 def _with(world: World, sandbox: SandboxPolicy, **fields: object):

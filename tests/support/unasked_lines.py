@@ -13,7 +13,7 @@ from support.jail import AUTHOR, NOTES, PYTHON, SECRET, Jail
 from tiller_daemon.policy.rules import BUILT_IN
 from tiller_daemon.policy.shell.command_line import parse
 from tiller_daemon.policy.shell.enclosures import judge_line
-from tiller_daemon.policy.shell.programs import purpose_of
+from tiller_daemon.policy.shell.purposes import purpose_of
 from tiller_daemon.processes.command import run_command
 from tiller_daemon.sandbox.confinement import SandboxSearchResult
 from tiller_daemon.sandbox.enclosure import Enclosure

@@ -114,7 +114,7 @@ def meet(one: Case, root: Path) -> None:
     seen = FileVersions()
     shown = said_by(READ, {"path": "f"}, work, seen)
     assert f"{one.place + 1:>6}\t{OLD}\n" in shown, shown
-    assert seen.seen == {file: fingerprint(one.file())}
+    assert seen.fingerprints == {file: fingerprint(one.file())}
     if one.encoding.name == "windows-1252":
         meet_refusal(work, seen)
     if one.way == "write":
@@ -146,7 +146,7 @@ def meet_refusal(work: Path, seen: FileVersions) -> None:
         said = str(failure)
     else:
         said = ""
-    assert "Windows-1252, its encoding, has no `→`" in said
+    assert "its encoding, Windows-1252, has no `→`" in said
     assert (work / "f").read_bytes() == before
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from support.written_files import case, meet
 from tiller_daemon.tools.base import ToolFailure
-from tiller_daemon.tools.encoding import EncodingProblem, bytes_of, shown, text_of
+from tiller_daemon.tools.encoding import EncodingProblem, decode_text, encode_text, printable_text
 
 CASES = 150
 
@@ -17,15 +17,15 @@ def test_one_changed_line_leaves_all_other_bytes_and_the_mode(tmp_path):
 
 
 @given(st.binary(max_size=60), st.sampled_from([b"", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff"]))
-def test_any_bytes_are_the_same_again_or_binary(data, mark):
-    data = mark + data
+def test_any_bytes_are_the_same_again_or_binary(data, bom):
+    data = bom + data
     try:
-        text, encoding = text_of(data)
+        text, encoding = decode_text(data)
     except EncodingProblem:
         assert b"\0" in data or len(data) % 2 == 1
     else:
-        assert bytes_of(text, encoding) == data
-        assert len(shown(text).encode()) >= len(text)
+        assert encode_text(text, encoding) == data
+        assert len(printable_text(text).encode()) >= len(text)
 
 
 @pytest.mark.parametrize(
@@ -42,15 +42,15 @@ def test_any_bytes_are_the_same_again_or_binary(data, mark):
     ],
 )  # fmt: skip
 def test_which_encoding_a_file_has(data, text, name):
-    found = text_of(data)
+    found = decode_text(data)
     assert (found.text, found.encoding.name) == (text, name)
-    assert bytes_of(*found) == data
+    assert encode_text(*found) == data
 
 
 @pytest.mark.parametrize("data", [b"a\0b", b"\xff\xfe\0\0a\0\0\0", b"\xff\xfea", b"\x7fELF\0"])
 def test_what_is_no_text(data):
     with pytest.raises(EncodingProblem, match=r"binary and begins with the bytes [0-9a-f ]+$"):
-        text_of(data)
+        decode_text(data)
 
 
 async def test_files_of_windows_are_read_and_said_to_be_so(bench):
@@ -61,7 +61,7 @@ async def test_files_of_windows_are_read_and_said_to_be_so(bench):
     )
     bench.put("old.c", b"/* caf\xe9 */\n")
     assert (await bench.call("read", path="old.c")).output == (
-        "     1\t/* café */\n(End of file, 1 lines, not UTF-8 but Windows-1252 as it seems.)"
+        "     1\t/* café */\n(End of file, 1 lines, not UTF-8 but probably Windows-1252.)"
     )
 
 
@@ -91,8 +91,8 @@ async def test_a_character_that_the_file_can_not_have_is_named_and_nothing_is_ch
         with pytest.raises(ToolFailure) as failure:
             await bench.call(name, **arguments)
         assert str(failure.value) == (
-            "old.c can't be changed like this: Windows-1252, its encoding, has no `→`. Write that "
-            "in another way, or make it UTF-8 first with `iconv -f WINDOWS-1252 -t UTF-8`. "
+            "old.c can't be changed like this: its encoding, Windows-1252, has no `→`. Avoid "
+            "that character, or convert the file first with `iconv -f WINDOWS-1252 -t UTF-8`. "
             "No file was changed."
         )
     assert file.read_bytes() == b"/* caf\xe9 */\n"

@@ -11,10 +11,8 @@ ONE = "(1 protected file was not searched: reading one needs an approval. Give i
 NO_LINE = "No line matches. Files that git ignores and binary files are left out."
 
 
-@pytest.fixture(params=["by ripgrep", "without ripgrep"])
-def tree(request, bench, monkeypatch):
-    if request.param == "without ripgrep":
-        monkeypatch.setattr(search, "find_ripgrep", list)
+@pytest.fixture
+def tree(bench):
     bench.put(".env", "needle=1\n")
     bench.put("id_rsa", "needle\n")
     bench.put("deep/er/prod.env", "needle\n")
@@ -48,10 +46,7 @@ async def test_whether_something_in_it_fits_is_not_told(tree):
 async def test_nor_is_it_told_of_a_binary_file_when_something_else_failed(bench, tmp_path):
     bench.put("store.p12", b"needle\n" + b"x\n" * 100_000 + b"\0\n")
     program = tmp_path / "rg"
-    ripgrep = search.find_ripgrep()
-    if not ripgrep:
-        pytest.skip("there is none to fail")
-    program.write_text(f'#!/bin/sh\n{ripgrep[0]} "$@"\nexit 2\n')
+    program.write_text(f'#!/bin/sh\n{search.find_ripgrep()[0]} "$@"\nexit 2\n')
     program.chmod(0o755)
     outputs = []
     with pytest.MonkeyPatch.context() as patch:

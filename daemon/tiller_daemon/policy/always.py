@@ -1,66 +1,53 @@
-"""The patterns that the answer `always` would allow. Pure.
+"""The patterns that the answer `always` adds to the rules of a session. Pure.
 
-A pattern keeps the words that name what a program does, such as `npm test *`. A command that is not
+A pattern keeps the words that name what a program does, such as `npm test *`. A program that is not
 in the table, or that runs whatever it is given, is allowed by its exact text only.
 """
 
 import re
+from typing import Final
 
 from tiller_daemon.policy import globs
-from tiller_daemon.policy.shell.command_line import SimpleCommand, parse, word_set
-from tiller_daemon.policy.shell.programs import purpose_of
+from tiller_daemon.policy.shell.command_line import SimpleCommand, parse
+from tiller_daemon.policy.shell.programs import find_program, word_set
+from tiller_daemon.policy.shell.purposes import purpose_of
 
-_NAMED_BY = {
-    1: """pytest ruff mypy pyright basedpyright tsc eslint prettier black isort flake8 pylint jest
-    vitest ctest tox nox mkdir touch ls cat head tail wc grep rg find tree diff lint-imports""",
-    2: """git npm pnpm yarn bun npx cargo go make pip pip3 uv poetry dotnet gradle ./gradlew mvn gh
-    brew bundle rake mix terraform docker kubectl just deno composer swift flutter hatch""",
-    3: """npm.run pnpm.run yarn.run bun.run uv.run uv.pip poetry.run docker.compose bundle.exec
-    gh.pr gh.issue gh.run python.-m python3.-m hatch.run deno.task npm.exec git.stash git.worktree
-    git.remote""",
-}
-_WORDS_THAT_NAME = {
-    tuple(name.split(".") if not name.startswith(".") else [name]): count
-    for count, names in _NAMED_BY.items()
-    for name in names.split()
-}
-
-_RUNS_ANYTHING = word_set(
+_RUNS_ANYTHING: Final = word_set(
     """python python3 node ruby perl php lua sh bash dash zsh ksh deno bun sudo doas env xargs eval
-    run exec config rebase bisect filter-branch submodule git.config"""
+    run exec config rebase bisect filter-branch submodule"""
 )
-"""Words that make what follows them a program of its own, as the last of the naming words."""
+"""Programs and subcommands that may run anything; a pattern must not end in one of them."""
 
-_PLAIN = re.compile(r"[A-Za-z0-9_@:+./-]+\Z")
+_LITERAL_WORD: Final = re.compile(r"[A-Za-z0-9_@:+./-]+\Z")
 
 
 def always_patterns(line: str) -> tuple[str, ...]:
-    """A pattern for each command of a line that needs a rule to run.
+    """Return a pattern for each command of a line that needs a rule to run.
 
-    If all of it only reads, the exact commands; none if a rule could not cover the line.
+    If every command only reads, the patterns are the exact commands. Empty if no rule could cover
+    the line.
     """
     parsed = parse(line)
     if not parsed.plain or parsed.changes:
         return ()
     purposes = [(command, purpose_of(command)) for command in parsed.commands]
-    acting = [command for command, purpose in purposes if purpose not in ("reads", "passes_on")]
-    if not acting:
+    if all(purpose in ("reads", "passes_on") for _, purpose in purposes):
         return tuple(dict.fromkeys(globs.escape(command.text) for command, _ in purposes))
-    # A rule has to cover the whole line, but for what only passes something on.
+    # Rules have to cover every command of the line, except those that only pass on their input.
     needed = [command for command, purpose in purposes if purpose != "passes_on"]
-    return tuple(dict.fromkeys(_pattern_of(command) for command in needed))
+    return tuple(dict.fromkeys(map(_pattern_of, needed)))
 
 
 def _pattern_of(command: SimpleCommand) -> str:
-    """The pattern for one command."""
     words = [word.text if word.fixed else "" for word in command.words]
-    count = max(
-        (_WORDS_THAT_NAME.get(tuple(words[:length]), 0) for length in (1, 2)),
-        default=0,
-    )
+    # A rule compares the word as it is written: `/tmp/git` is not the program `git`.
+    program = find_program(words[0])
+    keeps_three = set(words[1:2]) & set(program.always_three.split())
+    count = 3 if keeps_three else program.always_words
     naming = words[:count]
-    known = count and len(naming) == count and all(_PLAIN.match(word) for word in naming)
+    is_named = count and len(naming) == count and all(map(_LITERAL_WORD.match, naming))
     options = [word for word in naming if word.startswith("-") and word != "-m"]
-    if not known or options or command.assigns or (count > 1 and naming[-1] in _RUNS_ANYTHING):
+    runs_anything = count > 1 and naming[-1] in _RUNS_ANYTHING
+    if not is_named or options or command.assigns or runs_anything:
         return globs.escape(command.text)
     return globs.escape(" ".join(naming)) + " *"

@@ -1,32 +1,32 @@
 r"""The globs of permission rules. Pure.
 
-`*` stands for any text, also none and also with slashes; `?` for one character; a backslash takes
-the meaning from a `*`, `?` or backslash after it and is itself before anything else. A pattern that
-ends in blank and `*` also matches without them: `git push *` matches `git push`. Case counts, and
-there are no character classes.
+`*` matches any text, including slashes and the empty text, and `?` matches one character. A
+backslash escapes a `*`, `?` or backslash; before anything else it is literal. A pattern that ends
+in blank and `*` also matches without them: `git push *` matches `git push`. Patterns are case
+sensitive and have no character classes.
 """
 
 import functools
 import re
 
 CACHED_PATTERNS = 4_096
-"""Compiled patterns kept; rules are few, the ones of `always` come on top."""
+"""How many compiled patterns are cached; rules are few, even with those of `always`."""
 
 _PIECE: re.Pattern[str] = re.compile(r"\\[*?\\]|\*+|\?|[^*?\\]+|\\", re.DOTALL)
 
 
 def matches(pattern: str, subject: str) -> bool:
-    """Whether the whole `subject` matches; in time linear in both for a pattern with one `*`."""
+    """Whether the whole `subject` matches, in linear time for a pattern with one `*`."""
     return _compiled(pattern).match(subject) is not None
 
 
 def escape(text: str) -> str:
-    """The pattern that matches `text` and nothing else."""
+    """Return the pattern that matches only `text`."""
     return re.sub(r"([*?\\])", r"\\\1", text)
 
 
 def longest_name(pattern: str) -> str:
-    """The longest text without a slash that is in every subject that matches; may be empty."""
+    """Return the longest text without a slash that all matching subjects contain; may be empty."""
     chunks = [""]
     for piece in _PIECE.findall(pattern.removesuffix(" *")):
         if piece[0] in "*?":
@@ -45,7 +45,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _expression(pattern: str) -> str:
-    r"""As a regular expression; `(?>.*?x)` keeps each `*` from being tried again, so no blow-up."""
+    r"""Return the regular expression; `(?>.*?x)` keeps `*` from backtracking, which may explode."""
     chunks: list[str] = [""]
     for piece in _PIECE.findall(pattern):
         if piece.startswith("*"):
@@ -62,5 +62,5 @@ def _expression(pattern: str) -> str:
 
 
 def _literal(piece: str) -> str:
-    """A piece that is no wildcard, without the backslash that took the meaning from one."""
+    """Return the text of a piece that is not a wildcard, without an escaping backslash."""
     return piece[1:] if len(piece) == 2 and piece[0] == "\\" else piece

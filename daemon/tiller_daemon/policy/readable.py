@@ -1,7 +1,7 @@
-"""Which files may be read without a question: one check for every way to a file's content. Pure.
+"""Which files may be read without a question: one check for everything that shows content. Pure.
 
-`read` asks about the others. Whatever else shows content (a search, instructions, a diff) leaves
-them out. Where a path leads is found out before, by `files.paths`.
+`read` asks about the others; searches, instructions and diffs leave them out. `files.paths`
+resolves the paths before.
 """
 
 from collections.abc import Sequence
@@ -15,21 +15,22 @@ _READ: Final = "read"
 
 
 class Readable:
-    """The check by the rules of a turn, which are the layers above the built-in one.
+    """The check by the built-in rules and those of a turn.
 
-    A consent that `approve` gives in the place of the user is none here: it answers a question
-    about one file, and here nobody asks one.
+    `approve` does not count: it answers a question about one file, and here no question is asked.
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:
-        """Choose the rules that are about reading."""
+        """Select the rules about reading; `rules` are the layers above the built-in one."""
         layers = (*BUILT_IN, *rules)
-        self._layers: Final = [one for one in layers if globs.matches(one.permission, _READ)]
+        self._layers: Final = [rule for rule in layers if globs.matches(rule.permission, _READ)]
         strict = (rule for rule in self._layers if rule.action != "allow")
-        self.marks: Final = tuple(dict.fromkeys(globs.longest_name(one.pattern) for one in strict))
-        """Texts without a slash, one of which is in the path of every protected file. An empty one
-        says nothing about the path."""
+        self.path_fragments: Final = tuple(
+            dict.fromkeys(globs.longest_name(one.pattern) for one in strict)
+        )
+        """Texts without a slash; the path of every protected file contains one of them. Every path
+        contains the empty text."""
 
     def __call__(self, subject: str) -> bool:
-        """Whether the file may be read: `subject` is its path, named as `read` names it."""
+        """Whether a file may be read; `subject` is its path in the form that `read` uses."""
         return evaluate(_READ, subject, self._layers) == "allow"

@@ -1,8 +1,8 @@
 """Permission rules: which calls are allowed, which are asked about, which are denied. Pure.
 
-Rules come in one sequence, weakest layer first: built in, user, project, agent, session. The last
-rule that matches wins, and what no rule matches is asked about. A command line is judged by each
-command in it (`enclosures`): all of them must be allowed, and one denial denies the whole.
+Rules are one sequence, the weakest layer first: built in, user, project, agent, session. The last
+matching rule wins; without one the user is asked. A command line is judged by each of its commands
+(`shell.enclosures`): all of them must be allowed, and one denial denies the line.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ def _built_in(permission: str, *patterns: str, action: Action) -> tuple[Rule, ..
 
 
 PROTECTED_PATH = "protected_path"
-"""To write a file that makes another program run something, such as a hook of git."""
+"""The permission to write a file that makes other programs run something, such as a git hook."""
 
 _OF_PACKAGES = tuple(f"{place}{name}/*" for name in sorted(PRUNED) for place in ("", "*/"))
 """Files of installed packages, such as the certificates of public authorities: no secrets."""
@@ -42,12 +42,12 @@ BUILT_IN: tuple[Rule, ...] = (
     *_built_in("doom_loop", "*", action="ask"),
     *_built_in("task", "*", action="allow"),
 )
-"""The weakest layer. It has no rule for `bash`: a command line that no rule matches is given an
-enclosure by what it seems to do, or asked about (`enclosures`)."""
+"""The weakest layer. It has no rule for `bash`: a command line that no rule matches gets an
+enclosure by what it seems to do, or a question (`shell.enclosures`)."""
 
 
-class Needed(Protocol):
-    """A permission that a call needs: `Requirement` of the tools has this shape."""
+class JudgedRequirement(Protocol):
+    """A permission that a call needs, in the shape of `tools.base.Requirement`."""
 
     @property
     def permission(self) -> str:
@@ -56,12 +56,12 @@ class Needed(Protocol):
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """To what: paths, command lines, addresses."""
+        """The paths, command lines or addresses that it is about."""
         ...
 
     @property
     def always(self) -> tuple[str, ...]:
-        """Patterns to allow when the user answers `always`."""
+        """Patterns that the answer `always` would allow."""
         ...
 
     @property
@@ -71,42 +71,51 @@ class Needed(Protocol):
 
     @property
     def most_unasked(self) -> Enclosure | None:
-        """For command lines, the loosest enclosure to be had for what nobody was asked about."""
+        """For command lines, the loosest enclosure available without a question; None if none."""
         ...
 
 
 class Verdict(Struct, frozen=True):
-    """What becomes of a call. `reason` is a sentence for the user and, of a denial, for the model.
-
-    `permission` and `subject` are what decided, `rule` the rule if it was one. An allowed command
-    line runs in `enclosure`.
-    """
+    """The decision about a call."""
 
     action: Action
+    """Whether it is allowed, asked about or denied."""
+
     reason: str
+    """A sentence for the user; the model gets it too if the call is denied."""
+
     permission: str = ""
+    """The permission that decided."""
+
     subject: str = ""
+    """The path, command or address that decided."""
+
     rule: Rule | None = None
+    """The rule that decided; None if no rule matched."""
+
     enclosure: Enclosure = Enclosure.SESSION
+    """Where an allowed command line runs."""
 
 
 def evaluate(permission: str, subject: str, layers: Sequence[Rule]) -> Action:
-    """What the rules say of one subject: the last match wins, no match asks."""
+    """Return what the rules say about one subject: the last match wins, no match asks."""
     rule = last_match(permission, subject, layers)
     return rule.action if rule else "ask"
 
 
-def decide(requirements: Sequence[Needed], rules: Sequence[Rule], approve: Approve) -> Verdict:
-    """What becomes of a call with all its needs; `rules` are the layers above the built-in one.
+def decide(
+    requirements: Sequence[JudgedRequirement], rules: Sequence[Rule], approve: Approve
+) -> Verdict:
+    """Decide about a call with all its requirements; `rules` are the layers above the built-in one.
 
-    Any denial denies, else any question asks, else it is allowed; no need at all is allowed. Then
-    `approve` turns a question into consent (`always`) or into a denial (`never`).
+    One denial denies the call, else one question asks; a call without requirements is allowed. Then
+    `approve` turns a question into an approval (`always`) or a denial (`never`).
     """
     layers = (*BUILT_IN, *rules)
     verdicts = [
-        _judge(need, subject, layers)
-        for need in requirements
-        for subject in (need.subjects or ("",))
+        _judge(requirement, subject, layers)
+        for requirement in requirements
+        for subject in (requirement.subjects or ("",))
     ]
     verdict = _strictest(verdicts)
     if verdict.action != "ask" or approve == "ask":
@@ -114,25 +123,25 @@ def decide(requirements: Sequence[Needed], rules: Sequence[Rule], approve: Appro
     if approve == "always":
         reason = f"{verdict.reason} It is allowed because `approve` is `always`."
         return structs.replace(verdict, action="allow", reason=reason)
-    reason = f"{verdict.reason} It is denied because `approve` is `never`: nobody is asked."
+    reason = f"{verdict.reason} It is denied because `approve` is `never`, so no one is asked."
     return structs.replace(verdict, action="deny", reason=reason)
 
 
-def rules_of_always(requirements: Sequence[Needed]) -> tuple[Rule, ...]:
-    """The rules that the answer `always` to a request about `requirements` adds to the session."""
+def rules_for_always(requirements: Sequence[JudgedRequirement]) -> tuple[Rule, ...]:
+    """Return the rules that the answer `always` to `requirements` adds to the session."""
     rules: dict[Rule, None] = {}
-    for need in requirements:
-        for pattern in patterns_of_always(need):
-            rules[Rule(need.permission, pattern, "allow")] = None
+    for requirement in requirements:
+        for pattern in patterns_for_always(requirement):
+            rules[Rule(requirement.permission, pattern, "allow")] = None
     return tuple(rules)
 
 
-def patterns_of_always(need: Needed) -> tuple[str, ...]:
-    """The patterns to show in a request: what `always` would allow, none when it can't be said."""
-    if need.kind != "command":
-        return need.always
-    found = (pattern for command in need.subjects for pattern in always_patterns(command))
-    return tuple(dict.fromkeys(found))
+def patterns_for_always(requirement: JudgedRequirement) -> tuple[str, ...]:
+    """Return the patterns that `always` would allow, for a request; empty if no rule can."""
+    if requirement.kind != "command":
+        return requirement.always
+    patterns = (each for command in requirement.subjects for each in always_patterns(command))
+    return tuple(dict.fromkeys(patterns))
 
 
 _STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
@@ -143,19 +152,19 @@ def _strictest(verdicts: Iterable[Verdict]) -> Verdict:
     return max(verdicts, key=lambda verdict: _STRICTNESS[verdict.action], default=allowed)
 
 
-def _judge(need: Needed, subject: str, layers: Sequence[Rule]) -> Verdict:
-    if need.kind == "command":
-        line = judge_line(subject, need.permission, layers, need.most_unasked)
+def _judge(requirement: JudgedRequirement, subject: str, layers: Sequence[Rule]) -> Verdict:
+    if requirement.kind == "command":
+        line = judge_line(subject, requirement.permission, layers, requirement.most_unasked)
         return Verdict(
             line.action,
             line.reason,
-            need.permission,
+            requirement.permission,
             line.command,
             line.rule,
             line.enclosure,
         )
-    rule = last_match(need.permission, subject, layers)
-    return _verdict(rule.action if rule else "ask", need.permission, subject, rule)
+    rule = last_match(requirement.permission, subject, layers)
+    return _verdict(rule.action if rule else "ask", requirement.permission, subject, rule)
 
 
 def _verdict(action: Action, permission: str, subject: str, rule: Rule | None) -> Verdict:

@@ -1,7 +1,7 @@
 """Capturing a command's output: head and tail in memory, all of it in a spill file.
 
 This is the only place that decodes the output of programs. How much the model sees is decided in
-`tools.output`.
+`tools.truncation`.
 """
 
 import codecs

@@ -301,7 +301,7 @@ class ActiveTurn:
 
     async def _emit(self, *bodies: AnyBody) -> None:
         if any(isinstance(body, HistoryCompacted) for body in bodies):
-            self._session.files.told.clear()
+            self._session.files.instructions_sent.clear()
         if self._sub_agent_run:
             self._sub_agent_run.saw(*bodies)
         await self._session.outbox.emit(*bodies, turn_id=self.turn_id)

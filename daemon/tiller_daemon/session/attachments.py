@@ -23,8 +23,8 @@ from tiller_daemon.session.reading import rules_at_rest
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, find_agent
 from tiller_daemon.session.trust import configuration_for
-from tiller_daemon.tools.reach import file_requirements
-from tiller_daemon.tools.similar import did_you_mean_path
+from tiller_daemon.tools.path_access import file_requirements
+from tiller_daemon.tools.suggestions import did_you_mean_path
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.errors import RejectionCode
 from tiller_protocol.items import Image

@@ -14,8 +14,8 @@ from msgspec import structs
 from tiller_daemon.processes.capture import Capture
 from tiller_daemon.processes.command import CommandInput, CommandProblem, run_command
 from tiller_daemon.session.outbox import Outbox
-from tiller_daemon.tools.base import BackgroundLook, BackgroundStart, ToolFailure
-from tiller_daemon.tools.commands.sandbox_notes import NOTHING_HELD_BACK, HeldBack, held_back
+from tiller_daemon.tools.base import BackgroundReport, BackgroundStart, ToolFailure
+from tiller_daemon.tools.commands.sandbox_notes import NO_SANDBOX_NOTES, SandboxNotes, sandbox_notes
 from tiller_protocol.events import BackgroundChanged
 from tiller_protocol.items import BackgroundCommand, BackgroundState
 from tiller_protocol.snapshot import Snapshot
@@ -51,7 +51,7 @@ class _Running:
     news: trio.Event = field(default_factory=trio.Event)
     unread: bytearray = field(default_factory=bytearray)
     dropped_bytes: int = 0
-    held: HeldBack = NOTHING_HELD_BACK
+    held: SandboxNotes = NO_SANDBOX_NOTES
 
 
 class Background:
@@ -74,7 +74,7 @@ class Background:
             self._nursery = nursery
             await trio.sleep_forever()
 
-    async def start(self, start: BackgroundStart) -> BackgroundLook:
+    async def start(self, start: BackgroundStart) -> BackgroundReport:
         """Start a command, and watch it for a moment; raises `ToolFailure`."""
         running = [one for one in self._commands.values() if not one.ended.is_set()]
         if len(running) >= RUNNING_MAX:
@@ -99,7 +99,7 @@ class Background:
 
     async def look(
         self, command_id: str, wait_s: float, *, until_end: bool = False
-    ) -> BackgroundLook:
+    ) -> BackgroundReport:
         """What a command has said since the last look; waits so long for it to say something.
 
         With `until_end` it waits for its end. Raises `ToolFailure`.
@@ -111,18 +111,18 @@ class Background:
         dropped_bytes, command.dropped_bytes = command.dropped_bytes, 0
         command.unread.clear()
         held = command.held
-        return BackgroundLook(
+        return BackgroundReport(
             command.known, text, dropped_bytes, notes=held.notes, stopped_by=held.stopped_by
         )
 
-    async def kill(self, command_id: str) -> BackgroundLook:
+    async def kill(self, command_id: str) -> BackgroundReport:
         """End a command and all its processes; returns its last words. Raises `ToolFailure`."""
         command = self._find(command_id)
         command.scope.cancel()
         await command.ended.wait()
         return await self.look(command_id, 0.0)
 
-    async def send(self, command_id: str, text: str, wait_s: float) -> BackgroundLook:
+    async def send(self, command_id: str, text: str, wait_s: float) -> BackgroundReport:
         """Send text to a command's standard input, and look; raises `ToolFailure`."""
         command = self._find(command_id)
         try:
@@ -194,7 +194,9 @@ class Background:
         finally:
             command.capture.close()
             printed = command.capture.result()
-            command.held = held_back(start.confined, status or 0, f"{printed.head}\n{printed.tail}")
+            command.held = sandbox_notes(
+                start.confined, status or 0, f"{printed.head}\n{printed.tail}"
+            )
             command.known = structs.replace(
                 command.known, state=state, exit_status=status, ended_at=self._time()
             )

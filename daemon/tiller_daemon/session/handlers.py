@@ -287,7 +287,7 @@ def _revert(state: SessionState, op: Revert, pending: Pending) -> AnyResult:
         before_turn=op.turn_id,
         before_step=op.step or 0,
     )
-    state.parts.files.told.clear()
+    state.parts.files.instructions_sent.clear()
     state.put(pending, reverted, *files_kept(pending.files))
     return pending.files
 

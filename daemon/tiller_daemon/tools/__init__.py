@@ -1,4 +1,4 @@
-"""The tools: one file each, and the table of those that are built in."""
+"""The tools, in one file each, and the table of the built-in ones."""
 
 from typing import Final
 
@@ -38,4 +38,4 @@ BUILT_IN: Final[tuple[Tool, ...]] = (
     QUESTION,
     TASK,
 )
-"""The tools that every agent may be given; a new one is a file and a line here."""
+"""The tools that an agent can have; `sourcegraph` and those of MCP servers join at run time."""

@@ -1,7 +1,7 @@
-"""What a tool is: a struct with a name, an argument struct, what it needs, and one function.
+"""What a tool is: a name, a struct of arguments, the permissions that it needs, and a function.
 
-The runtime (in `session`) validates arguments, asks the policy, holds the lock and cuts output;
-a tool only does its work in the `ToolEnvironment` that it is handed.
+`session.calls` validates the arguments, judges the permissions and runs the tool, which does only
+its own work in the `ToolEnvironment` that it gets.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -19,122 +19,167 @@ SubjectKind = Literal["path", "command", "plain"]
 
 
 class Requirement(Struct, frozen=True):
-    """A permission that a call needs before it may run.
-
-    `subjects` are matched against the rules: a path relative to the workspace (or absolute, when
-    outside), or a command line. `always` are the patterns to allow when the user answers `always`.
-    For command lines `most_unasked` is the loosest enclosure to be had here for what nobody was
-    asked about; None if there is none.
-    `detail` shows the user all of what the call would do, and `detail_kind` says what kind of text
-    that is.
-    """
+    """A permission that a call needs before it may run."""
 
     permission: str
+    """What kind of thing the call would do, such as `read` or `bash`."""
+
     subjects: tuple[str, ...]
+    """To what, as rules name it: a path relative to the workspace (absolute if outside), a command
+    line, an address."""
+
     always: tuple[str, ...] = ()
+    """Patterns that the answer `always` would allow."""
+
     kind: SubjectKind = "plain"
+    """How the subjects are judged."""
+
     title: str = ""
+    """What the call would do, in one line for the user."""
+
     detail: str = ""
+    """All of what the call would do, for the user."""
+
     most_unasked: Enclosure | None = None
+    """For command lines, the loosest enclosure available for a call that the user was not asked
+    about; None if there is none."""
+
     detail_kind: DetailKind = "text"
+    """What kind of text `detail` is."""
 
 
 class ToolResult(Struct, frozen=True):
-    """What a call gives back. `output` is for the model, already cut; `title` for people.
-
-    `failed` marks a result that the tool itself calls an error, such as a non-zero exit; the model
-    sees it like any other; with `rejected` the user said no while it ran. `spill_path` is the file
-    with the whole of a cut output. `stopped_by` is the line of the
-    output that says that its enclosure stopped it.
-    """
+    """What a call returns."""
 
     output: str
+    """For the model, already truncated."""
+
     title: str = ""
+    """For people, in one line."""
+
     failed: bool = False
+    """Whether the tool itself calls this an error, such as a non-zero exit status. The model sees
+    the output like any other."""
+
     diff: str = ""
+    """Changes of files as a unified diff, for people."""
+
     images: tuple[Image, ...] = ()
+    """Images for the model."""
+
     spill_path: str = ""
+    """The file with the complete output; empty if nothing was cut."""
+
     exit_status: int | None = None
+    """Of a command that ended; None for other calls and after a timeout."""
+
     sub_agent: SubAgent | None = None
+    """The sub-agent that did the work."""
+
     rejected: bool = False
+    """Whether the user said no while the call ran."""
+
     stopped_by: str = ""
+    """The line of output that shows that the enclosure stopped the command."""
 
 
 class UserAnswer(Struct, frozen=True):
-    """What the user said to a question: `text`, or `None` and perhaps the `reason` why not."""
+    """The user's answer to a question; `text` is None if they gave none, perhaps for a `reason`."""
 
     text: str | None
     reason: str = ""
 
 
 class BackgroundStart(Struct, frozen=True):
-    """A command for the background, as it is to be started."""
+    """A background command that is to be started."""
 
     command: str
+    """The command line, for people."""
+
     call_id: str
+    """The call that starts it."""
+
     arguments: tuple[str, ...]
+    """The program and its arguments."""
+
     directory: Path
+    """Where it starts."""
+
     variables: Mapping[str, str]
+    """Its whole environment."""
+
     spill_path: Path
+    """The file for its complete output."""
+
     terminal: bool
+    """Whether it gets a pseudo-terminal."""
+
     secrets: tuple[str, ...] = ()
+    """Removed from its output."""
+
     confined: CommandSandbox | None = None
+    """Its sandbox; None runs it without one."""
 
 
-class BackgroundLook(Struct, frozen=True):
-    """What a background command has said since the last look.
-
-    Of too much only the end is there: `dropped_bytes` were before it. `notes` say what its sandbox
-    did, once it has ended; `stopped_by` is the line that says that it was stopped by it.
-    """
+class BackgroundReport(Struct, frozen=True):
+    """The state of a background command, and its output since the last report."""
 
     command: BackgroundCommand
+    """The command as of now."""
+
     output: str
+    """If there was too much, only the end."""
+
     dropped_bytes: int = 0
+    """How much of the output came before `output` and is only in the spill file."""
+
     notes: tuple[str, ...] = ()
+    """What its sandbox did, once it has ended."""
+
     stopped_by: str = ""
+    """The line of output that shows that the enclosure stopped it."""
 
 
 class BackgroundCommands(Protocol):
     """The background commands of a session; every method raises `ToolFailure`."""
 
-    async def start(self, start: BackgroundStart) -> BackgroundLook:
+    async def start(self, start: BackgroundStart) -> BackgroundReport:
         """Start a command and watch it for a moment."""
         ...
 
-    async def look(self, command_id: str, wait_s: float) -> BackgroundLook:
-        """What it has said since the last look; waits so long for something."""
+    async def look(self, command_id: str, wait_s: float) -> BackgroundReport:
+        """Return new output; waits up to `wait_s` seconds if there is none yet."""
         ...
 
-    async def kill(self, command_id: str) -> BackgroundLook:
-        """End it and all its processes."""
+    async def kill(self, command_id: str) -> BackgroundReport:
+        """Kill a command and all its processes."""
         ...
 
-    async def send(self, command_id: str, text: str, wait_s: float) -> BackgroundLook:
-        """Type text to it, and look."""
+    async def send(self, command_id: str, text: str, wait_s: float) -> BackgroundReport:
+        """Type text to a command, then return new output like `look`."""
         ...
 
 
 class FileCheck(Protocol):
-    """Files that are about to change."""
+    """A check of files that a call is about to change."""
 
     async def new_errors(self) -> str:
-        """What is wrong in them now and was not before, as text that goes behind a result.
+        """Return the errors that the change caused, as text to append to the result.
 
-        Empty when that is nothing, or nobody can say. Waits for seconds at the most.
+        Empty if there are none, or if no server can tell. Waits a few seconds at most.
         """
         ...
 
 
 class Diagnostics(Protocol):
-    """Language servers, which find what is wrong in files. No method raises for want of one."""
+    """Language servers, which find errors in files. No method raises when a server is missing."""
 
     async def before_change(self, workspace: Path, files: Sequence[Path]) -> FileCheck | None:
-        """Note how files are that a call will change; `None` when no server is for them."""
+        """Record the state of files that a call will change; None if no server handles them."""
         ...
 
     async def all_of(self, workspace: Path, path: Path | None) -> str:
-        """What is wrong in a file, or in all that were looked at, as text."""
+        """Return the errors in a file, or in all files opened so far if `path` is None."""
         ...
 
 
@@ -142,41 +187,41 @@ class Readable(Protocol):
     """Which files may be read without a question, by the rules of the turn."""
 
     @property
-    def marks(self) -> tuple[str, ...]:
-        """Texts without a slash, one of which is in the path of every file that may not."""
+    def path_fragments(self) -> tuple[str, ...]:
+        """Texts without a slash; the path of every protected file contains one of them."""
         ...
 
     def __call__(self, subject: str) -> bool:
-        """Whether this one may; `subject` is its path as needs name it."""
+        """Whether this file may be read; `subject` is its path as a `Requirement` names it."""
         ...
 
 
 class ToolFailure(Exception):
-    """A call that could not do its work; the message goes to the model and says what to do."""
+    """A call that could not do its work; the message tells the model what to do."""
 
 
 @dataclass(frozen=True)
 class FileVersions:
-    """What the model last saw of each file: absolute resolved path to SHA-256 of its bytes.
+    """What the model knows of the files of a workspace."""
 
-    `told` is what it was told by instruction files below the workspace, by their paths: each once,
-    until history gets shorter.
-    """
+    fingerprints: dict[Path, str] = field(default_factory=dict[Path, str])
+    """By absolute resolved path, the SHA-256 of the bytes that the model saw last."""
 
-    seen: dict[Path, str] = field(default_factory=dict[Path, str])
-    told: dict[str, str] = field(default_factory=dict[str, str])
+    instructions_sent: dict[str, str] = field(default_factory=dict[str, str])
+    """By path, the SHA-256 of instruction files that are in the history; cleared when the history
+    gets shorter, so that they are sent again."""
 
     def remember(self) -> Callable[[], None]:
-        """Return what forgets all that is noted from now on: for calls that are dropped."""
-        seen, told = dict(self.seen), dict(self.told)
+        """Return a function that restores the current state, for calls that are dropped."""
+        fingerprints, instructions_sent = dict(self.fingerprints), dict(self.instructions_sent)
 
-        def forget() -> None:
-            self.seen.clear()
-            self.seen.update(seen)
-            self.told.clear()
-            self.told.update(told)
+        def restore() -> None:
+            self.fingerprints.clear()
+            self.fingerprints.update(fingerprints)
+            self.instructions_sent.clear()
+            self.instructions_sent.update(instructions_sent)
 
-        return forget
+        return restore
 
 
 def _nothing() -> None:
@@ -223,41 +268,55 @@ class ToolEnvironment:
 
 
 def always(arguments: Struct) -> bool:  # noqa: ARG001
-    """Say yes to all arguments."""
+    """Return True for all arguments."""
     return True
 
 
 def never(arguments: Struct) -> bool:  # noqa: ARG001
-    """Say no to all arguments."""
+    """Return False for all arguments."""
     return False
 
 
 @dataclass(frozen=True, eq=False)
 class Tool:
-    """One entry of the tool table.
-
-    `effect` is `read` for what may run beside other calls, `write` for what must run alone,
-    `command` when the policy judges the command line, and `agent` when it is that of an agent.
-    `timeout_s` may be infinite for a tool that waits for a person. `requirements` changes nothing:
-    it follows links, and reads what a preview shows. `check` says what keeps the call from doing
-    its work as files are, before a user is asked, and may block for as long as the disk takes.
-    These and `run` raise `ToolFailure`. On cancellation `run` leaves no process behind.
-    `repeatable` says of arguments that nobody but the model notices such a call: it may begin
-    before the response has ended, be dropped when that fails, and be made again. Calls of a tool
-    that `polls` may well be the same again and again. With a `schema` the arguments are a JSON
-    object that it describes, and `arguments` is `dict`; `server` names the MCP server that the tool
-    is of.
-    """
+    """One entry of the tool table. `requirements`, `check` and `run` raise `ToolFailure`."""
 
     name: str
+    """What the model calls it."""
+
     description: str
+    """What it does, for the model."""
+
     arguments: type[Struct] | type[dict[str, Any]]
+    """The struct that arguments are decoded to; `dict` for a tool with a `schema`."""
+
     effect: Effect | Literal["command", "agent"]
+    """`read` may run beside other calls, and `write` runs alone. The effect of `command` depends on
+    the judgement of its command line, and that of `agent` on the agent."""
+
     timeout_s: float
+    """Seconds after which a call is cancelled; infinite for a tool that waits for a person."""
+
     requirements: Callable[[Any, Path], tuple[Requirement, ...]]
+    """Returns the permissions that a call in a workspace needs. It follows links and reads what a
+    preview shows, but changes nothing."""
+
     run: Callable[[Any, ToolEnvironment], Awaitable[ToolResult]]
+    """Does the work. On cancellation it leaves no process behind."""
+
     repeatable: Callable[[Any], bool] = never
+    """Whether only the model notices a call with these arguments. Such a call may begin before the
+    response has ended, be dropped if the response fails, and be made again."""
+
     polls: bool = False
+    """Whether the same call again and again is normal, and no sign of a loop."""
+
     schema: dict[str, Any] | None = None
+    """The JSON schema of the arguments; None derives it from the struct."""
+
     server: str = ""
+    """The MCP server that offers it; empty for a tool of tiller."""
+
     check: Callable[[Any, Path, FileVersions], None] | None = None
+    """Raises if the call would fail on the files as they are, so that the user is not asked in
+    vain. It may block on the disk."""

@@ -1,4 +1,4 @@
-"""The tool `diagnostics`: what language servers find wrong in files."""
+"""The tool `diagnostics`: errors that language servers find in files."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -6,46 +6,48 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolResult, always
-from tiller_daemon.tools.output import cut_text
-from tiller_daemon.tools.reach import (
+from tiller_daemon.tools.path_access import (
     directory_requirements,
     file_requirements,
-    reach,
-    reach_as_judged,
+    resolve_approved_path,
+    resolve_path,
 )
+from tiller_daemon.tools.truncation import truncate
 
 TIMEOUT_S: Final = 30.0
 
 
 class DiagnosticsArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `diagnostics`."""
 
     path: Annotated[
         str | None,
-        Meta(description="The file; if left out, every file that was changed or looked at so far"),
+        Meta(description="The file; by default, every file changed or checked so far"),
     ] = None
 
 
 def _requirements(arguments: DiagnosticsArguments, workspace: Path) -> tuple[Requirement, ...]:
     if arguments.path is None:
-        return directory_requirements("read", reach(workspace, "."), title="Look for errors")
-    location = reach(workspace, arguments.path)
+        return directory_requirements("read", resolve_path(workspace, "."), title="Look for errors")
+    location = resolve_path(workspace, arguments.path)
     return file_requirements("read", location, title=f"Look for errors in {location.text}")
 
 
 async def _run(arguments: DiagnosticsArguments, environment: ToolEnvironment) -> ToolResult:
-    workspace = reach(environment.workspace, ".").path
-    path = None if arguments.path is None else reach_as_judged(environment, arguments.path).path
+    workspace = resolve_path(environment.workspace, ".").path
+    path = (
+        None if arguments.path is None else resolve_approved_path(environment, arguments.path).path
+    )
     found = await environment.diagnostics.all_of(workspace, path)
-    return ToolResult(cut_text(found), title=arguments.path or "")
+    return ToolResult(truncate(found), title=arguments.path or "")
 
 
 DIAGNOSTICS: Final = Tool(
     name="diagnostics",
     description=(
         "Errors and warnings that a language server finds in a file, without running anything. "
-        "New errors are told after each change of a file anyway; use this to see the old ones too, "
-        "or those that a change has caused elsewhere."
+        "New errors are reported after each change of a file anyway. Use this to see older errors "
+        "too, or those that a change caused in other files."
     ),
     arguments=DiagnosticsArguments,
     effect="read",

@@ -1,7 +1,7 @@
-"""The text that the bytes of a file stand for, and the bytes of a text: encodings are known here.
+"""Decodes the bytes of a file to text and encodes it again, in the encoding of the file. Pure.
 
-Pure. A text that is encoded again gives the same bytes, whatever they were; so what a tool leaves
-alone in the text stays to the byte.
+Decoding and encoding again gives the same bytes, whatever they were, so every part of a text that a
+tool does not change keeps its bytes.
 """
 
 import codecs
@@ -10,38 +10,38 @@ from typing import Final, NamedTuple
 
 from tiller_daemon.tools.base import ToolFailure
 
-NUL_LOOK: Final = 8192
+NUL_CHECKED_CHARS: Final = 8192
 """A NUL among so many first characters makes a file binary, as for git and grep."""
 
 BEGINNING_SHOWN_BYTES: Final = 8
 
 STRAYS_PER_CHANCE: Final = 10
-"""Beside so many bytes that are no UTF-8 one pair may look like it: in Windows-1252 an upper-case
-letter with an accent before a closing quotation mark is such a pair."""
+"""For each so many bytes of invalid UTF-8, one pair may be valid by chance: in Windows-1252, an
+accented upper-case letter before a closing quotation mark is such a pair."""
 
 _UNDEFINED: Final = "\x81\x8d\x8f\x90\x9d"
-"""What Windows-1252 leaves open; browsers take these bytes for the control characters."""
+"""Bytes that Windows-1252 leaves undefined; browsers decode them as control characters."""
 
-_HALVES = re.compile("[\ud800-\udfff]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class Encoding(NamedTuple):
-    """How text is written: its name for people, Python's codec, and the mark before the text."""
+    """An encoding: its name for people, Python's codec and error handler, and a byte order mark."""
 
     name: str
     codec: str
     errors: str
-    mark: bytes = b""
+    bom: bytes = b""
 
     @property
-    def is_wide(self) -> bool:
-        """Whether bytes of ASCII are other characters in it, so that no line is to be seen."""
+    def is_utf_16(self) -> bool:
+        """Whether a line feed is two bytes, so that lines can't be found in the bytes."""
         return self.codec.startswith("utf-16")
 
 
 UTF_8: Final = Encoding("UTF-8", "utf-8", "surrogateescape")
 WINDOWS_1252: Final = Encoding("Windows-1252", "cp1252", "tiller-undefined")
-MARKED: Final = (
+WITH_BOM: Final = (
     Encoding("UTF-8", "utf-8", "surrogateescape", codecs.BOM_UTF8),
     Encoding("UTF-16 LE", "utf-16-le", "surrogatepass", codecs.BOM_UTF16_LE),
     Encoding("UTF-16 BE", "utf-16-be", "surrogatepass", codecs.BOM_UTF16_BE),
@@ -49,103 +49,105 @@ MARKED: Final = (
 
 
 class FileText(NamedTuple):
-    """The text of a file without its mark. Bytes that its encoding has not are half surrogates."""
+    """The text of a file without the byte order mark; undecodable bytes are lone surrogates."""
 
     text: str
     encoding: Encoding
 
 
 class EncodingProblem(ToolFailure):
-    """Bytes that are no text, or text that can't be such bytes; the message is a clause on why."""
+    """Bytes that can't be decoded, or text that can't be encoded; the message is a clause."""
 
 
-def text_of(data: bytes) -> FileText:
-    """Return the text of a file. Raises `EncodingProblem`.
+def decode_text(data: bytes) -> FileText:
+    """Return the text of a file. Raises `EncodingProblem` for a binary one.
 
-    Without a mark it is UTF-8, and Windows-1252 when what is beyond ASCII is no UTF-8: then each
-    byte is a character, in files of western languages the right one.
+    Without a byte order mark the encoding is UTF-8, or Windows-1252 if the bytes beyond ASCII are
+    not UTF-8: it maps each byte to a character, in files of western languages to the right one.
     """
-    encoding = next((one for one in MARKED if data.startswith(one.mark)), UTF_8)
+    encoding = next((each for each in WITH_BOM if data.startswith(each.bom)), UTF_8)
     if encoding == UTF_8 and _is_western(data):
         encoding = WINDOWS_1252
     try:
-        text = data[len(encoding.mark) :].decode(encoding.codec, encoding.errors)
+        text = data[len(encoding.bom) :].decode(encoding.codec, encoding.errors)
     except UnicodeDecodeError:
         raise EncodingProblem(_binary(data)) from None
-    if "\0" in text[:NUL_LOOK]:
+    if "\0" in text[:NUL_CHECKED_CHARS]:
         raise EncodingProblem(_binary(data))
     return FileText(text, encoding)
 
 
-def bytes_of(text: str, encoding: Encoding) -> bytes:
-    """Return a text as a file has it. Raises `EncodingProblem` for a character that it lacks."""
+def encode_text(text: str, encoding: Encoding) -> bytes:
+    """Return the bytes of a file. Raises `EncodingProblem` for a character that it can't encode."""
     try:
-        return encoding.mark + text.encode(encoding.codec, encoding.errors)
+        return encoding.bom + text.encode(encoding.codec, encoding.errors)
     except UnicodeEncodeError as error:
         raise EncodingProblem(
-            f"{encoding.name}, its encoding, has no `{shown(text[error.start])}`. Write that in "
-            f"another way, or make it UTF-8 first with `iconv -f {encoding.name.upper()} -t UTF-8`"
+            f"its encoding, {encoding.name}, has no `{printable_text(text[error.start])}`. Avoid "
+            "that character, or convert the file first with "
+            f"`iconv -f {encoding.name.upper()} -t UTF-8`"
         ) from None
 
 
-def text_in_place_of(before: bytes | None, content: str) -> bytes:
-    """Return `content` as the whole of a file that was `before`: in its encoding and line ends.
+def encode_like(before: bytes | None, content: str) -> bytes:
+    """Return the bytes of `content` with the encoding and line ends of the file `before`.
 
-    Raises `EncodingProblem` and `ToolFailure`.
+    UTF-8 if there was no file, or a binary one. Raises `EncodingProblem` and `ToolFailure`.
     """
-    require_text(content, "`content`")
+    require_characters(content, "`content`")
     try:
-        was = text_of(before or b"")
+        old = decode_text(before or b"")
     except EncodingProblem:
         return content.encode()
-    if was.encoding.mark:
+    if old.encoding.bom:
         content = content.removeprefix("\ufeff")
-    if "\r" not in content and _ends_in_crlf(was.text):
+    if "\r" not in content and _ends_in_crlf(old.text):
         content = content.replace("\n", "\r\n")
-    return bytes_of(content, was.encoding)
+    return encode_text(content, old.encoding)
 
 
-def describe(data: bytes) -> str:
-    """Return what is not to be seen of the text of a file, to be put behind `bytes`."""
+def describe_format(data: bytes) -> str:
+    """Return the encoding and line ends of a file if they are unusual, to follow a noun."""
     try:
-        text, encoding = text_of(data)
+        text, encoding = decode_text(data)
     except EncodingProblem:
         return ""
     return describe_encoding(encoding) + (", lines end in CRLF" if _ends_in_crlf(text) else "")
 
 
 def describe_encoding(encoding: Encoding) -> str:
-    """Return the name of an encoding that is not UTF-8, to be put behind a noun; else nothing."""
+    """Return the name of an encoding other than UTF-8, to follow a noun; empty for UTF-8."""
     if encoding == WINDOWS_1252:
-        return f", not UTF-8 but {encoding.name} as it seems"
+        return f", not UTF-8 but probably {encoding.name}"
     return "" if encoding.codec == UTF_8.codec else f", in {encoding.name}"
 
 
-def require_text(text: str, what: str) -> None:
-    """Raise `ToolFailure` when a text of the model is none: it would name bytes, not characters."""
-    if not _is_whole(text):
-        raise ToolFailure(f"{what} holds half a surrogate pair, which is no text.")
+def require_characters(text: str, argument: str) -> None:
+    """Raise `ToolFailure` for lone surrogates in an argument: they would stand for bytes."""
+    if not _is_encodable(text):
+        raise ToolFailure(f"{argument} contains half a surrogate pair, which is not a character.")
 
 
-def shown_line(data: bytes) -> str:
-    """Return a line of some file as text that can be stored and sent, judged by itself."""
+def printable_line(data: bytes) -> str:
+    """Return a line of a file as text that can be stored and sent; its encoding is guessed."""
     try:
-        return shown(text_of(data).text)
+        return printable_text(decode_text(data).text)
     except EncodingProblem:
         return data.decode(errors="replace")
 
 
-def shown(text: str) -> str:
-    """Return text that can be stored and sent: what was no character is a replacement character."""
-    return text if _is_whole(text) else _HALVES.sub("\ufffd", text)
+def printable_text(text: str) -> str:
+    """Return text that can be stored and sent, with replacement characters for surrogates."""
+    return text if _is_encodable(text) else _SURROGATES.sub("\ufffd", text)
 
 
 def _binary(data: bytes) -> str:
     return f"it is binary and begins with the bytes {data[:BEGINNING_SHOWN_BYTES].hex(' ')}"
 
 
-def _is_whole(text: str) -> bool:
-    """Whether there is no half of a surrogate pair in it; a hundredth of what a search takes."""
+def _is_encodable(text: str) -> bool:
+    """Whether a text has no lone surrogates."""
+    # This takes a hundredth of the time of a search with a regular expression.
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -154,12 +156,12 @@ def _is_whole(text: str) -> bool:
 
 
 def _ends_in_crlf(text: str) -> bool:
-    """Whether all lines that have an end have that of Windows, and there are some."""
+    """Whether there are line ends, and all of them are CRLF."""
     return 0 < text.count("\r\n") == text.count("\n")
 
 
 def _is_western(data: bytes) -> bool:
-    """Whether so little of what is beyond ASCII is UTF-8 that this is by chance."""
+    """Whether so few of the bytes beyond ASCII are valid UTF-8 that they are so by chance."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -171,7 +173,7 @@ def _is_western(data: bytes) -> bool:
 
 
 def _take_undefined(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Let the bytes that Windows-1252 leaves open be control characters, and the other way."""
+    """Map the bytes that Windows-1252 leaves undefined to control characters, and back."""
     match error:
         case UnicodeDecodeError():
             return error.object[error.start : error.end].decode("latin-1"), error.end

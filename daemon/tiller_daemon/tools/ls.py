@@ -1,4 +1,4 @@
-"""The tool `ls`: what is in one directory."""
+"""The tool `ls`: the entries of one directory."""
 
 import os
 from itertools import islice
@@ -17,41 +17,46 @@ from tiller_daemon.tools.base import (
     ToolResult,
     always,
 )
-from tiller_daemon.tools.reach import directory_requirements, reach, reach_as_judged, told
+from tiller_daemon.tools.path_access import (
+    directory_requirements,
+    resolve_approved_path,
+    resolve_path,
+    tool_failures,
+)
 
 ENTRIES_MAX: Final = 1000
-ENTRIES_LOOKED_AT: Final = 100_000
-"""How many entries of a directory are read and sorted: some 0.2 s."""
+ENTRIES_READ_MAX: Final = 100_000
+"""How many entries of a directory are read and sorted, in some 0.2 s."""
 
 TIMEOUT_S: Final = 30.0
 
 
 class LsArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `ls`."""
 
-    path: Annotated[str, Meta(description="The directory; the workspace if left out")] = "."
+    path: Annotated[str, Meta(description="The directory; by default the workspace")] = "."
 
 
 def _requirements(arguments: LsArguments, workspace: Path) -> tuple[Requirement, ...]:
-    location = reach(workspace, arguments.path)
+    location = resolve_path(workspace, arguments.path)
     return directory_requirements("read", location, title=f"List {location.text}")
 
 
 async def _run(arguments: LsArguments, environment: ToolEnvironment) -> ToolResult:
-    location = reach_as_judged(environment, arguments.path)
-    with told():
-        entries, more = await trio.to_thread.run_sync(_list, location, abandon_on_cancel=True)
+    location = resolve_approved_path(environment, arguments.path)
+    with tool_failures():
+        entries, omitted = await trio.to_thread.run_sync(_list, location, abandon_on_cancel=True)
     if not entries:
         return ToolResult("(The directory is empty.)", title=location.text)
-    note = f"\n(At least {more} more; use `glob` to find files by name.)" if more else ""
+    note = f"\n(At least {omitted} more; use `glob` to find files by name.)" if omitted else ""
     return ToolResult("\n".join(entries) + note, title=location.text)
 
 
 LS: Final = Tool(
     name="ls",
     description=(
-        "List one directory, hidden entries too; `/` marks a directory, `->` where a link leads. "
-        "To find files by name at any depth use `glob`."
+        "List one directory, including hidden entries. `/` marks a directory, and `->` the target "
+        "of a link. To find files by name at any depth, use `glob`."
     ),
     arguments=LsArguments,
     effect="read",
@@ -63,15 +68,15 @@ LS: Final = Tool(
 
 
 def _list(location: Location) -> tuple[list[str], int]:
-    """Return the first entries by name, and how many more there are at the least."""
+    """Return the first entries by name, and how many more there are at least."""
     try:
         with opened_directory(location, listed=True) as directory:
             with os.scandir(directory) as found:
-                entries = sorted(islice(found, ENTRIES_LOOKED_AT), key=lambda one: one.name)
-            shown = [_shown(one, directory) for one in entries[:ENTRIES_MAX]]
+                entries = sorted(islice(found, ENTRIES_READ_MAX), key=lambda entry: entry.name)
+            shown = [_shown(entry, directory) for entry in entries[:ENTRIES_MAX]]
     except PathProblem as problem:
         if isinstance(problem.__cause__, NotADirectoryError):
-            message = f"{location.text} is no directory; use `read` for a file."
+            message = f"{location.text} is not a directory; use `read` for a file."
             raise ToolFailure(message) from problem
         raise
     return shown, max(len(entries) - ENTRIES_MAX, 0)

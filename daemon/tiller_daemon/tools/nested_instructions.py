@@ -1,6 +1,6 @@
-"""Instructions of directories below the workspace, told with the first call that uses a file there.
+"""Instructions of directories below the workspace, sent with the first call that uses a file there.
 
-Those of the workspace itself, and above it, are in the system prompt.
+Those of the workspace and of the directories above it are in the system prompt.
 """
 
 from collections.abc import Iterable
@@ -12,22 +12,26 @@ from tiller_daemon.tools.base import FileVersions, Requirement, ToolEnvironment
 from tiller_daemon.workspace.instructions import Instructions, read_nested_instructions
 
 INTRODUCTION = """\
-The project has instructions for this directory and what is below it. There they count more than \
-those of the directories above; what the user says counts more than any of them."""
+The project has instructions for this directory and everything below it. There they take \
+precedence over those of the directories above; the user takes precedence over all of them."""
 
 
-def tell_instructions(requirements: Iterable[Requirement], environment: ToolEnvironment) -> str:
-    """Return what the model is to be told beside the result of a call that needed `requirements`.
+def new_instructions(requirements: Iterable[Requirement], environment: ToolEnvironment) -> str:
+    """Return instructions to append to the result of a call that needed `requirements`.
 
-    Empty when the call used no file in such a directory, or when the model was told already. Of
-    instructions that may not be read unasked it is told that they are there. A command tells
-    nothing: the files that it names are only part of what it uses. Reads a few small files.
+    Empty if the call used no file in such a directory, or if the model has the instructions.
+    Instructions that may not be read without a question are only mentioned. Commands get none: the
+    files that they name are only part of what they use. Reads a few small files.
     """
     requirements = tuple(requirements)
-    if any(need.kind == "command" for need in requirements):
+    if any(requirement.kind == "command" for requirement in requirements):
         return ""
     below = [
-        s for need in requirements if need.kind == "path" for s in need.subjects if _is_below(s)
+        s
+        for requirement in requirements
+        if requirement.kind == "path"
+        for s in requirement.subjects
+        if _is_below(s)
     ]
     if not below:
         return ""
@@ -36,37 +40,38 @@ def tell_instructions(requirements: Iterable[Requirement], environment: ToolEnvi
     def may_read(path: Path) -> bool:
         return environment.readable(text_of(root, path))
 
-    news = [
-        one
+    unsent = [
+        instructions
         for directory in _directories(below, root)
-        for one in read_nested_instructions(root, directory, may_read)
-        if _is_news(one, environment.files)
+        for instructions in read_nested_instructions(root, directory, may_read)
+        if _note_if_unsent(instructions, environment.files)
     ]
-    refused = [f"\n\n({one.path} was not read: {one.problem}.)" for one in news if one.problem]
-    told = [
+    refused = [f"\n\n({one.path} was not read: {one.problem}.)" for one in unsent if one.problem]
+    readable = [
         f'<instructions file="{one.path}">\n{one.text}\n</instructions>'
-        for one in news
+        for one in unsent
         if not one.problem
     ]
-    if not told:
+    if not readable:
         return "".join(refused)
-    return "".join(["\n\n", "\n".join([INTRODUCTION, *told]), *refused])
+    return "".join(["\n\n", "\n".join([INTRODUCTION, *readable]), *refused])
 
 
 def _is_below(subject: str) -> bool:
-    """Whether this is in a directory below the workspace: outside of it paths are absolute."""
+    """Whether a path is in a directory below the workspace; outside, paths are absolute."""
     return "/" in subject and not subject.startswith("/")
 
 
 def _directories(subjects: Iterable[str], root: Path) -> list[Path]:
-    """Where the files are that were used; a directory that was only looked through is none."""
+    """Return the directories of the files among the subjects; searched directories don't count."""
     paths = [Path(root, subject) for subject in subjects]
     return [path.parent for path in paths if path.is_file()]
 
 
-def _is_news(instructions: Instructions, files: FileVersions) -> bool:
-    mark = fingerprint((instructions.text or instructions.problem).encode())
-    if files.told.get(instructions.path) == mark:
+def _note_if_unsent(instructions: Instructions, files: FileVersions) -> bool:
+    """Note that the instructions are sent now; False if the model has them already."""
+    digest = fingerprint((instructions.text or instructions.problem).encode())
+    if files.instructions_sent.get(instructions.path) == digest:
         return False
-    files.told[instructions.path] = mark
+    files.instructions_sent[instructions.path] = digest
     return True

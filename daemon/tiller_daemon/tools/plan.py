@@ -1,4 +1,4 @@
-"""The tool `plan`: the list of what is to be done, shown to the user whole each time it changes."""
+"""The tool `plan`: the model's list of steps, shown to the user each time it changes."""
 
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -10,24 +10,27 @@ from tiller_protocol.items import PlanEntry
 
 ENTRIES_MAX: Final = 50
 ENTRY_CHARS_MAX: Final = 300
-"""A plan is for people to see at a glance; it is in every snapshot of the session."""
+"""People read a plan at a glance, and every snapshot of the session contains it."""
 
 TIMEOUT_S: Final = 30.0
 
 
 class PlannedArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """One entry, as the model writes it."""
+    """One entry of a plan."""
 
     text: Annotated[str, Meta(min_length=1, max_length=ENTRY_CHARS_MAX)]
     state: Literal["pending", "in_progress", "completed"]
 
 
 class PlanArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `plan`."""
 
     items: Annotated[
         tuple[PlannedArguments, ...],
-        Meta(max_length=ENTRIES_MAX, description="The whole plan, in order; it replaces the last"),
+        Meta(
+            max_length=ENTRIES_MAX,
+            description="The whole plan in order; it replaces the previous one",
+        ),
     ]
 
 
@@ -38,16 +41,17 @@ def _requirements(arguments: PlanArguments, workspace: Path) -> tuple[Requiremen
 async def _run(arguments: PlanArguments, environment: ToolEnvironment) -> ToolResult:
     await environment.show_plan(tuple(PlanEntry(i.text, i.state) for i in arguments.items))
     done = sum(item.state == "completed" for item in arguments.items)
-    said = f"{done} of {len(arguments.items)} done" if arguments.items else "no plan"
-    return ToolResult(f"The user sees the plan: {said}.", title=said)
+    progress = f"{done} of {len(arguments.items)} done" if arguments.items else "no plan"
+    return ToolResult(f"The user sees the plan: {progress}.", title=progress)
 
 
 PLAN: Final = Tool(
     name="plan",
     description=(
-        "Show the user what you are going to do and how far it is. For work of three steps and "
-        "more: give the whole plan before you begin and each time an entry changes, with one entry "
-        f"`in_progress` at a time. At most {ENTRIES_MAX} entries of {ENTRY_CHARS_MAX} characters."
+        "Show the user what you are going to do and how far you are. Use it for work of three or "
+        "more steps: give the whole plan before you begin and again each time an entry changes, "
+        "with one entry `in_progress` at a time. At most "
+        f"{ENTRIES_MAX} entries of {ENTRY_CHARS_MAX} characters."
     ),
     arguments=PlanArguments,
     effect="read",

@@ -1,6 +1,6 @@
 """The tool `question`: the model asks the user something and waits for the answer.
 
-How a request is opened, shown and answered is the session's business.
+The session opens, shows and resolves the request.
 """
 
 import math
@@ -14,20 +14,20 @@ from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolRes
 TEXT_CHARS_MAX: Final = 4_000
 CHOICES_MAX: Final = 20
 CHOICE_CHARS_MAX: Final = 300
-"""What a person can be expected to read before they answer."""
+"""What a person can be expected to read before answering."""
 
 
 class QuestionArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `question`."""
 
     text: Annotated[
-        str, Meta(min_length=1, max_length=TEXT_CHARS_MAX, description="The question, by itself")
+        str, Meta(min_length=1, max_length=TEXT_CHARS_MAX, description="The question alone")
     ]
     choices: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=CHOICE_CHARS_MAX)], ...],
         Meta(
             max_length=CHOICES_MAX,
-            description="Answers to choose from, the best first; the user may answer otherwise",
+            description="Answers to choose from, the best first; the user may also answer freely",
         ),
     ] = ()
 
@@ -39,8 +39,8 @@ def _requirements(arguments: QuestionArguments, workspace: Path) -> tuple[Requir
 async def _run(arguments: QuestionArguments, environment: ToolEnvironment) -> ToolResult:
     answer = await environment.ask(arguments.text, arguments.choices)
     if answer.text is None:
-        said = f" They said: {answer.reason}" if answer.reason else ""
-        return ToolResult(f"The user did not answer.{said}", title="not answered")
+        reason = f" They said: {answer.reason}" if answer.reason else ""
+        return ToolResult(f"The user did not answer.{reason}", title="not answered")
     return ToolResult(answer.text or "(The user's answer is empty.)", title="answered")
 
 
@@ -48,7 +48,7 @@ QUESTION: Final = Tool(
     name="question",
     description=(
         "Ask the user a question and wait for the answer. Use it when the answer changes what you "
-        "do and can't be found by looking. Ask one thing, and offer `choices` where you can."
+        "do and you can't find it out yourself. Ask one thing, and offer `choices` if you can."
     ),
     arguments=QuestionArguments,
     effect="read",

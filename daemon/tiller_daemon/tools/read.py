@@ -28,26 +28,31 @@ from tiller_daemon.tools.base import (
     always,
 )
 from tiller_daemon.tools.encoding import (
-    NUL_LOOK,
+    NUL_CHECKED_CHARS,
     UTF_8,
     EncodingProblem,
     FileText,
+    decode_text,
     describe_encoding,
-    shown,
-    text_of,
+    printable_text,
 )
-from tiller_daemon.tools.output import BYTES_MAX, LINES_MAX
-from tiller_daemon.tools.reach import file_requirements, reach, reach_as_judged, told
-from tiller_daemon.tools.similar import did_you_mean_path
+from tiller_daemon.tools.path_access import (
+    file_requirements,
+    resolve_approved_path,
+    resolve_path,
+    tool_failures,
+)
+from tiller_daemon.tools.suggestions import did_you_mean_path
+from tiller_daemon.tools.truncation import BYTES_MAX, LINES_MAX
 
 LINE_CHARS_MAX: Final = 2000
-"""A longer line is cut: minified code and data would fill the model's window."""
+"""A longer line is cut: minified code and data would fill the context window."""
 
 SCAN_BYTES_MAX: Final = 1024**3
-"""How far into a huge file a line is looked for: about a second."""
+"""How far into a huge file the search for a line goes: about a second."""
 
 NOTE_BYTES_MAX: Final = 256
-"""Room for the last line, which says where the file goes on."""
+"""Reserved for the last line, which tells where to read on."""
 
 TIMEOUT_S: Final = 30.0
 
@@ -55,7 +60,7 @@ _BLOCK_BYTES: Final = 1024**2
 
 
 class ReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `read`."""
 
     path: Annotated[str, Meta(description="The file, relative to the workspace or absolute")]
     offset: Annotated[int, Meta(ge=1, description="The first line to show, from 1")] = 1
@@ -63,35 +68,35 @@ class ReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _requirements(arguments: ReadArguments, workspace: Path) -> tuple[Requirement, ...]:
-    location = reach(workspace, arguments.path)
+    location = resolve_path(workspace, arguments.path)
     return file_requirements("read", location, title=f"Read {location.text}")
 
 
 async def _run(arguments: ReadArguments, environment: ToolEnvironment) -> ToolResult:
-    location = reach_as_judged(environment, arguments.path)
-    with told():
+    location = resolve_approved_path(environment, arguments.path)
+    with tool_failures():
         size_bytes = size_of(location)
         if size_bytes is None:
             raise ToolFailure(f"{location.text} does not exist.{did_you_mean_path(location)}")
         if is_image(_beginning(location)):
             return await _show_image(location, environment.files)
         if size_bytes <= SMALL_BYTES:
-            output, seen = _show(location, size_bytes, arguments)
+            output, digest = _show(location, size_bytes, arguments)
         else:
-            output, seen = await trio.to_thread.run_sync(
+            output, digest = await trio.to_thread.run_sync(
                 _show, location, size_bytes, arguments, abandon_on_cancel=True
             )
-    if seen:
-        environment.files.seen[location.path] = seen
+    if digest:
+        environment.files.fingerprints[location.path] = digest
     return ToolResult(output, title=location.text)
 
 
 READ: Final = Tool(
     name="read",
     description=(
-        "Read a text file, or look at an image (PNG, JPEG, GIF, WebP). Each line of a text comes "
-        "with its number and a tab, which are not part of the file. At most "
-        f"{LINES_MAX} lines or {BYTES_MAX // 1024} KiB at once: read on with `offset`. Read a file "
+        "Read a text file, or look at an image (PNG, JPEG, GIF, WebP). Each line of text is "
+        "prefixed with its number and a tab, which are not part of the file. Returns at most "
+        f"{LINES_MAX} lines or {BYTES_MAX // 1024} KiB; use `offset` to read on. Read a file "
         "before you edit or overwrite it. Use `ls` for a directory."
     ),
     arguments=ReadArguments,
@@ -104,7 +109,7 @@ READ: Final = Tool(
 
 
 def _beginning(location: Location) -> bytes:
-    """The first bytes, which tell what kind of file it is."""
+    """Return the first bytes, which identify the type of a file."""
     with os.fdopen(open_regular(location), "rb") as stream:
         try:
             return stream.read(BEGINNING_BYTES)
@@ -115,72 +120,75 @@ def _beginning(location: Location) -> bytes:
 async def _show_image(location: Location, files: FileVersions) -> ToolResult:
     data = await trio.to_thread.run_sync(read_whole, location)
     try:
-        shown = await fit_image(data)
+        image = await fit_image(data)
     except ImageProblem as problem:
         raise ToolFailure(f"{location.text} can't be shown: {problem}.") from None
-    files.seen[location.path] = fingerprint(data)
-    width, height = shown.before
-    output = f"{location.text} is an image of {width} x {height} pixels. It comes with this result"
-    if (shown.width, shown.height) != shown.before:
-        output += f", as {shown.width} x {shown.height}"
-    return ToolResult(f"{output}.", title=location.text, images=(shown.image,))
+    files.fingerprints[location.path] = fingerprint(data)
+    width, height = image.before
+    output = f"{location.text} is an image of {width} x {height} pixels. It is attached"
+    if (image.width, image.height) != image.before:
+        output += f", scaled to {image.width} x {image.height}"
+    return ToolResult(f"{output}.", title=location.text, images=(image.image,))
 
 
 def _show(location: Location, size_bytes: int, arguments: ReadArguments) -> tuple[str, str]:
-    """Return the numbered lines, and the fingerprint of a file that may be edited."""
+    """Return the numbered lines, and the fingerprint; empty for a file too large to be edited."""
     if size_bytes > EDITABLE_BYTES_MAX:
         with os.fdopen(open_regular(location), "rb") as stream:
-            _, encoding = _text(stream.read(NUL_LOOK), location)
-            if encoding.is_wide:
-                raise ToolFailure(f"{location.text} is too large for {encoding.name}; use `iconv`.")
-            stream.seek(len(encoding.mark))
+            _, encoding = _text(stream.read(NUL_CHECKED_CHARS), location)
+            if encoding.is_utf_16:
+                raise ToolFailure(
+                    f"{location.text} is in {encoding.name} and too large to be converted here. "
+                    "Convert it to UTF-8 with `iconv` first."
+                )
+            stream.seek(len(encoding.bom))
             return _page(stream, location, arguments, ""), ""
     data = read_whole(location)
     text, encoding = _text(data, location)
     is_utf_8 = encoding.codec == UTF_8.codec
-    in_utf_8 = data[len(encoding.mark) :] if is_utf_8 else shown(text).encode()
+    in_utf_8 = data[len(encoding.bom) :] if is_utf_8 else printable_text(text).encode()
     page = _page(io.BytesIO(in_utf_8), location, arguments, describe_encoding(encoding))
     return page, fingerprint(data)
 
 
 def _text(data: bytes, location: Location) -> FileText:
     try:
-        return text_of(data)
+        return decode_text(data)
     except EncodingProblem as problem:
         raise ToolFailure(
-            f"{location.text} can't be shown: {problem}. Look at it with a command such as `file` "
-            "or `xxd`."
+            f"{location.text} can't be shown: {problem}. Use a command such as `file` or `xxd` to "
+            "look at it."
         ) from None
 
 
 def _page(stream: BinaryIO, location: Location, arguments: ReadArguments, encoding: str) -> str:
-    """Return lines of a file in UTF-8; `encoding` is what to say of the one that it is in."""
+    """Return numbered lines of a UTF-8 stream; `encoding` describes that of the file, if other."""
     last = arguments.offset + min(arguments.limit, LINES_MAX) - 1
-    room_bytes = BYTES_MAX - NOTE_BYTES_MAX
-    shown: list[str] = []
+    bytes_left = BYTES_MAX - NOTE_BYTES_MAX
+    numbered: list[str] = []
     number, line = 0, b""
-    for number, found in enumerate(_lines(stream), start=1):
-        if found is None:
-            return _beyond_scan(shown, number, location)
-        line = found
+    for number, next_line in enumerate(_lines(stream), start=1):
+        if next_line is None:
+            return _beyond_scan(numbered, number, location)
+        line = next_line
         if number < arguments.offset:
             continue
         text = f"{number:>6}\t{_printed(line)}\n"
-        room_bytes -= len(text.encode())
-        if number > last or room_bytes < 0:
-            return f"{''.join(shown)}(The file goes on. Read on with offset={number}.)"
-        shown.append(text)
+        bytes_left -= len(text.encode())
+        if number > last or bytes_left < 0:
+            return f"{''.join(numbered)}(The file goes on. Read on with offset={number}.)"
+        numbered.append(text)
     if number == 0:
         return "(The file is empty.)"
-    if not shown:
+    if not numbered:
         raise ToolFailure(
             f"{location.text} has {number} lines; offset {arguments.offset} is beyond its end."
         )
-    return f"{''.join(shown)}(End of file, {number} lines{encoding}{_line_ends(line)}.)"
+    return f"{''.join(numbered)}(End of file, {number} lines{encoding}{_line_ends(line)}.)"
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
-    """Give each line with its end, of a long one the beginning; None when it went too far."""
+    """Yield each line with its line end, cut if very long; None after `SCAN_BYTES_MAX`."""
     scanned_bytes = 0
     while line := stream.readline(_BLOCK_BYTES):
         scanned_bytes += len(line)
@@ -216,13 +224,12 @@ def _line_ends(last: bytes) -> str:
     return "" if last.endswith(b"\n") else ", no line end after the last"
 
 
-def _beyond_scan(shown: list[str], number: int, location: Location) -> str:
+def _beyond_scan(numbered: list[str], number: int, location: Location) -> str:
     scanned = f"{SCAN_BYTES_MAX // 1024**3} GiB"
-    if not shown:
+    if not numbered:
         raise ToolFailure(
-            f"{location.text} is too large: {scanned} were read and only {number - 1} lines were "
-            "found. Use a command such as `sed -n` or `tail`."
+            f"{location.text} is too large: its first {scanned} have only {number - 1} lines. "
+            "Use a command such as `sed -n` or `tail`."
         )
-    return (
-        f"{''.join(shown)}(The rest is beyond the first {scanned}; use a command such as `tail`.)"
-    )
+    shown = "".join(numbered)
+    return f"{shown}(The rest is beyond the first {scanned}; use a command such as `tail`.)"

@@ -1,4 +1,4 @@
-"""The tool `task`: the model gives a piece of work to a sub-agent and gets its report.
+"""The tool `task`: a sub-agent does a piece of work and reports.
 
 `session.sub_agents` starts, watches and ends the sub-agent.
 """
@@ -13,25 +13,25 @@ from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolRes
 
 DEFAULT_AGENT: Final = "general"
 RESUMED: Final = "resume"
-"""What the permission is asked for when an earlier sub-agent goes on: its agent is known to it."""
+"""The subject of the permission to resume a sub-agent, whose agent only its session knows."""
 
 
 class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `task`."""
 
     prompt: Annotated[
         str,
         Meta(
             min_length=1,
-            description="The task, with all that is needed to do it: the sub-agent knows no more",
+            description="The task with everything needed to do it: the sub-agent sees only this",
         ),
     ]
     agent: Annotated[
-        str, Meta(description=f"Which agent does it; `{DEFAULT_AGENT}` if not given")
+        str, Meta(description=f"Which agent does it; by default `{DEFAULT_AGENT}`")
     ] = ""
     resume: Annotated[
         str,
-        Meta(description="The session of an earlier sub-agent, which then goes on from there"),
+        Meta(description="The session of an earlier sub-agent that should continue its work"),
     ] = ""
 
 
@@ -49,10 +49,10 @@ async def _run(arguments: TaskArguments, environment: ToolEnvironment) -> ToolRe
 TASK: Final = Tool(
     name="task",
     description=(
-        "Give a task to a sub-agent, which works by itself in the same directory and ends with a "
-        "report. Use it for work that can be described in full and whose details you do not need, "
-        "such as a broad search. Several that only look may go into one response; they run at the "
-        "same time."
+        "Give a task to a sub-agent, which works on its own in the same directory and ends with a "
+        "report. Use it for work that you can describe in full and whose details you do not need, "
+        "such as a broad search. Put several tasks that only read into one response to run them at "
+        "the same time."
     ),
     arguments=TaskArguments,
     effect="agent",

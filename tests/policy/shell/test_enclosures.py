@@ -12,7 +12,7 @@ from tiller_daemon.policy.rules import BUILT_IN
 from tiller_daemon.policy.shell.enclosures import (
     LineVerdict,
     judge_line,
-    may_leave,
+    may_run_outside,
     needed_enclosure,
     seems_to_read,
 )
@@ -68,7 +68,7 @@ def test_b38_a_narrow_rule_lets_no_line_out_that_it_does_not_cover(text):
 @pytest.mark.parametrize("text", WAYS_AROUND)
 def test_b38_a_narrow_rule_lets_no_line_leave_that_it_does_not_cover(text):
     rules = [Rule("unsandboxed", pattern, "allow") for pattern in NARROW]
-    assert not may_leave(text, rules) or text in {*COVERED, "git status", "ls > /dev/tty"}
+    assert not may_run_outside(text, rules) or text in {*COVERED, "git status", "ls > /dev/tty"}
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -98,7 +98,7 @@ def test_b38_without_a_rule_that_allows_no_line_gets_more_than_there_is_unasked(
 def test_no_rule_for_the_sandbox_lets_a_line_leave(text, rules, most):
     found = judged(text, *rules, most=most)
     assert found.action != "allow" or found.enclosure <= SESSION
-    assert not may_leave(text, [rule for rule in rules if rule.permission != "unsandboxed"])
+    assert not may_run_outside(text, [rule for rule in rules if rule.permission != "unsandboxed"])
 
 
 @given(LINES, RULES, STRICT, MOST)
@@ -233,11 +233,11 @@ def test_what_builds_asks_where_only_reading_can_be_held():
     ],
 )
 def test_a_line_leaves_only_when_a_rule_spells_all_of_it_out(text, pattern, leaves):
-    assert may_leave(text, [Rule("unsandboxed", pattern, "allow")]) == leaves
-    assert not may_leave(text, [Rule("*", pattern, "allow")])
+    assert may_run_outside(text, [Rule("unsandboxed", pattern, "allow")]) == leaves
+    assert not may_run_outside(text, [Rule("*", pattern, "allow")])
 
 
 def test_a_stricter_rule_keeps_a_line_from_leaving():
     rules = [Rule("unsandboxed", "*", "allow"), Rule("unsandboxed", "git push*", "ask")]
-    assert not may_leave("git push", rules)
-    assert not may_leave("eval x", rules)
+    assert not may_run_outside("git push", rules)
+    assert not may_run_outside("eval x", rules)

@@ -73,7 +73,7 @@ async def test_a_patch_that_fails_in_its_last_file_changes_none(bench):
 async def test_a_patch_of_a_file_that_was_not_read_or_has_changed_changes_none(bench):
     await put(bench, "a.py", "one\n")
     file = bench.put("b.py", "two\n")
-    assert "b.py is there and was not read yet" in await refused(bench, TWO)
+    assert "b.py exists and was not read yet" in await refused(bench, TWO)
     await bench.call("read", path="b.py")
     file.write_text("two\nby the user\n")
     assert "b.py has changed since it was last read" in await refused(bench, TWO)
@@ -91,7 +91,7 @@ async def test_a_patch_of_a_file_that_was_not_read_or_has_changed_changes_none(b
 async def test_no_part_of_a_patch_destroys_what_was_not_read(bench, body):
     await put(bench, "a.py", "one\n")
     bench.put("b.py", "two\n")
-    assert "b.py is there and was not read yet" in await refused(bench, body)
+    assert "b.py exists and was not read yet" in await refused(bench, body)
     assert tree(bench) == {"a.py": b"one\n", "b.py": b"two\n"}
 
 
@@ -100,7 +100,7 @@ async def test_what_a_patch_wrote_counts_as_seen_and_what_it_removed_does_not(be
     await applied(bench, "*** Update File: a.py\n*** Move to: b.py\n@@\n-one\n+two\n")
     await applied(bench, "*** Update File: b.py\n@@\n-two\n+three\n")
     bench.put("a.py", "somebody's\n")
-    assert "a.py is there and was not read yet" in await refused(bench, "*** Delete File: a.py\n")
+    assert "a.py exists and was not read yet" in await refused(bench, "*** Delete File: a.py\n")
     assert tree(bench)["b.py"] == b"three\n"
 
 
@@ -158,7 +158,7 @@ async def test_nested_contexts_narrow_where_a_hunk_is_looked_for(bench):
 async def test_a_hunk_that_is_not_there_is_shown_with_what_is(bench):
     await put(bench, "f", "import os\n\ndef connect(host):\n    return host\n")
     said = await refused(bench, "*** Update File: f\n@@\n-def connect(hots):\n+x\n")
-    assert "The likest lines are:\n     3\tdef connect(host):" in said
+    assert "The most similar lines are:\n     3\tdef connect(host):" in said
     said = await refused(bench, "*** Update File: f\n@@ class Elsewhere\n-import os\n")
     assert "Hunk 1 of f (line 3 of the patch) comes after the line\n       \tclass Else" in said
 
@@ -167,7 +167,7 @@ async def test_hunks_in_the_wrong_order_are_told_so(bench):
     await put(bench, "f", "a\nb\nc\n")
     said = await refused(bench, "*** Update File: f\n@@\n-c\n+C\n@@\n-a\n+A\n")
     assert "Hunk 2 of f (line 6 of the patch)" in said
-    assert "not there behind line 3, but before it: put hunks in the order of the file" in said
+    assert "not there after line 3, but before it: put hunks in the order of the file" in said
 
 
 async def test_nothing_but_text_is_patched(bench):
@@ -186,8 +186,8 @@ async def test_nothing_but_text_is_patched(bench):
         ("", "first line of a patch is `*** Begin Patch`, not ``"),
         ("*** Begin Patch\n*** Delete File: x", "last line of a patch is `*** End Patch`"),
         (patch(""), "changes no file"),
-        (patch("*** Frob File: x\n"), "Line 2 of the patch is `*** Frob File: x`; there should"),
-        (patch("*** Add File: x\n+a\nb\n"), "Line 4 of the patch is `b`; there should be one"),
+        (patch("*** Frob File: x\n"), "Line 2 of the patch is `*** Frob File: x`; it should"),
+        (patch("*** Add File: x\n+a\nb\n"), "Line 4 of the patch is `b`; it should begin with"),
         (patch("*** Update File: x\n"), "Line 2 of the patch names x, but no change of it"),
         (patch("*** Update File: x\n@@\n"), "Line 4 of the patch should be the first of a hunk"),
         (patch("*** Update File: x\n@@\n-a\nfoo\n"), "Line 5 of the patch is `foo`; a line of a"),
@@ -273,5 +273,5 @@ async def test_a_disk_that_fails_at_any_step_leaves_all_files(bench, monkeypatch
             await bench.call("read", path=name)
         (bench.workspace / "new/c.py").unlink()
         (bench.workspace / "new").rmdir()
-        bench.files.seen.pop(bench.workspace / "new/c.py")
+        bench.files.fingerprints.pop(bench.workspace / "new/c.py")
     assert failures >= 15

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.editing.substitute import MissingText, explain_missing, substitute
-from tiller_daemon.tools.encoding import text_of
+from tiller_daemon.tools.encoding import decode_text
 
 BOM = b"\xef\xbb\xbf"
 plain = st.text(st.sampled_from("abcé\n \t\U0001f600"), max_size=30)
@@ -21,7 +21,7 @@ def test_bytes_outside_the_match_are_identical(before, after, old, new, bom):
     before = BOM + before if bom else before
     data = before + b"<" + old.encode() + b">" + after
     assume(f"<{old}>" != f"<{new}>")
-    assume(text_of(data).encoding.codec == "utf-8")
+    assume(decode_text(data).encoding.codec == "utf-8")
     done = substitute(data, f"<{old}>", f"<{new}>", every=False)
     assert done.data.startswith(before + b"<")
     assert done.data.endswith(b">" + after)
@@ -60,7 +60,7 @@ def test_what_looks_like_an_expression_is_taken_as_it_is():
 
 
 def test_more_than_one_place_is_refused_with_the_lines():
-    with pytest.raises(ToolFailure, match=r"there 3 times, at lines 1, 2, 4\. .* `all`"):
+    with pytest.raises(ToolFailure, match=r"occurs 3 times, at lines 1, 2, 4\. .* `all`"):
         substitute(b"x\nx\n\nx\n", "x", "y", every=False)
     done = substitute(b"x\nx\n\nx\n", "x", "y", every=True)
     assert (done.data, done.lines) == (b"y\ny\n\ny\n", (1, 2, 4))
@@ -80,14 +80,14 @@ def test_nothing_to_do_is_refused():
         substitute(b"a", "\ud800", "a", every=False)
 
 
-def test_text_that_is_not_there_brings_the_likest_lines():
+def test_text_that_is_not_there_brings_the_most_similar_lines():
     data = b"import os\n\ndef connect(host):\n    return open_socket(host)\n"
     with pytest.raises(MissingText):
         substitute(data, "def connect(hots):", "x", every=False)
     said = explain_missing(data, "def connect(hots):")
     assert "     3\tdef connect(host):" in said
     assert said.endswith("@@ -1 +1 @@\n-def connect(hots):\n+def connect(host):\n")
-    assert "Nothing in it is like it" in explain_missing(data, "@@@@@")
+    assert "Nothing in it is similar" in explain_missing(data, "@@@@@")
 
 
 def test_line_numbers_in_the_text_are_recognised():

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.editing.substitute_lines import substitute_lines
-from tiller_daemon.tools.encoding import text_of
+from tiller_daemon.tools.encoding import decode_text
 
 WORDS = ["if x:", "return 1", "y = 2", "", "} else {", "é"]
 noise = st.lists(
@@ -40,7 +40,7 @@ def test_nothing_but_the_changed_line_changes(before, after, block, depths, ends
     given_[place + 1] = "    " * depths[(place + 1) % 6] + "CHANGED"
     middle = "\n".join(theirs).encode()
     end = b"\n" + after if after or last else b""
-    assume(text_of(before + middle + end).encoding.codec == "utf-8")
+    assume(decode_text(before + middle + end).encoding.codec == "utf-8")
     done = substitute_lines(before + middle + end, "\n".join(asked), "\n".join(given_))
     assert done is not None
     changed = [*theirs]
@@ -85,8 +85,10 @@ def test_what_is_not_certain_is_not_changed(data, old, new):
 
 
 def test_more_than_one_place_is_refused_with_the_lines():
-    with pytest.raises(ToolFailure, match="is there 2 times, at lines 1, 4"):
+    with pytest.raises(ToolFailure, match="2 times with other white space, at lines 1, 4"):
         substitute_lines(b"  x = 1\n\ny\n\tx = 1\n", "x = 1", "x = 2")
     many = b" x\n" * 30
-    with pytest.raises(ToolFailure, match=r"30 times, at lines 1, 2, .*10, \.\.\."):
+    with pytest.raises(
+        ToolFailure, match=r"30 times with other white space, at lines 1, 2, .*10, \.\.\."
+    ):
         substitute_lines(many, "x\t", "y")

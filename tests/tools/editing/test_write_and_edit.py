@@ -13,14 +13,14 @@ from tiller_daemon.tools.base import ToolFailure
 async def test_a_new_file_is_written_with_its_directories(bench):
     result = await bench.call("write", path="src/deep/a.py", content="é\n")
     assert (bench.workspace / "src/deep/a.py").read_bytes() == "é\n".encode()
-    assert result.output == "Made src/deep/a.py: 3 bytes."
+    assert result.output == "Created src/deep/a.py: 3 bytes."
     assert result.diff.endswith("@@ -0,0 +1 @@\n+é\n")
 
 
 async def test_a_file_that_was_never_read_is_not_overwritten(bench):
     bench.put("a.txt", "mine\n")
     for name, rest in {"write": {"content": "x"}, "edit": {"old": "mine", "new": "x"}}.items():
-        with pytest.raises(ToolFailure, match=r"a\.txt is there and was not read yet"):
+        with pytest.raises(ToolFailure, match=r"a\.txt exists and was not read yet"):
             await bench.call(name, path="a.txt", **rest)
     assert (bench.workspace / "a.txt").read_text() == "mine\n"
 
@@ -125,7 +125,9 @@ async def test_an_edit_says_where_and_shows_what(bench):
 async def test_an_edit_of_what_is_not_there_shows_what_is(bench):
     bench.put("a.py", "def connect(host):\n    pass\n")
     await bench.call("read", path="a.py")
-    with pytest.raises(ToolFailure, match=r"(?s)likest lines are:\n     1\tdef connect\(host\):"):
+    with pytest.raises(
+        ToolFailure, match=r"(?s)most similar lines are:\n     1\tdef connect\(host\):"
+    ):
         await bench.call("edit", path="a.py", old="def connect(hots):", new="x")
 
 
@@ -137,7 +139,9 @@ async def test_an_edit_that_is_right_but_for_white_space_is_made_and_shown(bench
     assert "-\t\treturn 1\n+\t\treturn 2\n+\treturn 3\n" in need.detail
     result = await bench.call("edit", path="a.py", old=old, new=new)
     assert (bench.workspace / "a.py").read_text() == "def f():\n\tif x:\n\t\treturn 2\n\treturn 3\n"
-    assert result.output.startswith("Edited a.py at line 2, where `old` was but for white space.")
+    assert result.output.startswith(
+        "Edited a.py at line 2, which differed from `old` in white space."
+    )
     assert result.output.endswith("     2\t\tif x:\n     3\t\t\treturn 2\n     4\t\treturn 3")
 
 

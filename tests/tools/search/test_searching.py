@@ -35,7 +35,7 @@ async def test_ls_marks_directories_and_links(tree):
 
 
 async def test_ls_says_what_it_can_not_list(tree):
-    with pytest.raises(ToolFailure, match=r"src/a\.py is no directory; use `read`"):
+    with pytest.raises(ToolFailure, match=r"src/a\.py is not a directory; use `read`"):
         await tree.call("ls", path="src/a.py")
     with pytest.raises(ToolFailure, match="nowhere does not exist"):
         await tree.call("ls", path="nowhere")
@@ -58,14 +58,14 @@ async def test_ls_is_bounded(bench, monkeypatch):
 async def test_glob_finds_by_name_at_any_depth_and_leaves_out_what_git_ignores(tree):
     found = (await tree.call("glob", pattern="*.py")).output
     assert sorted(found.split("\n")) == [".hidden/a.py", "binary.py", "src/a.py"]
-    assert (await tree.call("glob", pattern="*.log")).output.startswith("No file fits.")
-    assert (await tree.call("glob", pattern="built/*.py")).output.startswith("No file fits.")
+    assert (await tree.call("glob", pattern="*.log")).output.startswith("No file matches.")
+    assert (await tree.call("glob", pattern="built/*.py")).output.startswith("No file matches.")
 
 
 async def test_glob_takes_paths_braces_and_a_directory(tree):
     assert (await tree.call("glob", pattern="src/**/*.{ts,tsx}")).output == "src/deep/b.ts"
     assert (await tree.call("glob", pattern="*/b.ts", path="src")).output == "src/deep/b.ts"
-    with pytest.raises(ToolFailure, match=r"src/a\.py is no directory"):
+    with pytest.raises(ToolFailure, match=r"src/a\.py is not a directory"):
         await tree.call("glob", pattern="*", path="src/a.py")
 
 

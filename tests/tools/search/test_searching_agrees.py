@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from support.trees import fits, patterns, plant, trees
 from tiller_daemon.tools.search.ripgrep import ALWAYS, find_ripgrep
 
-NO_FILE = "No file fits. Files that git ignores are left out."
+NO_FILE = "No file matches. Files that git ignores are left out."
 NO_LINE = "No line matches. Files that git ignores and binary files are left out."
 
 

@@ -209,14 +209,17 @@ async def test_nothing_is_an_answer_and_an_error_is_none(asking):
     [
         (status(401, f"Invalid access token {KEY}".encode()), "does not accept the key. The user"),
         (status(403, b"no"), "Check the variable SRC_ACCESS_TOKEN"),
-        (status(429, b"slow down", Retry_After="60"), "wants no more searches for now.*slow down"),
+        (
+            status(429, b"slow down", Retry_After="60"),
+            "accepts no more searches for now.*slow down",
+        ),
         (status(500, b"broken"), "answers 500. It says: broken"),
         (status(404), "answers 404"),
-        (status(200, b"<html>sign in", Content_Type="text/html"), "text/html and no results"),
+        (status(200, b"<html>sign in", Content_Type="text/html"), "text/html instead of results"),
         (status(302, Location="https://elsewhere.example/x"), "redirects to elsewhere.example"),
-        (events(b"event: matches\ndata: [{]\n\n"), "can't be understood"),
-        (events(b'event: matches\ndata: {"type": 1}\n\n'), "can't be understood"),
-        (events(b"event: progress\ndata: " + b"[" * 9999 + b"\n\n"), "can't be understood"),
+        (events(b"event: matches\ndata: [{]\n\n"), "can't be decoded"),
+        (events(b'event: matches\ndata: {"type": 1}\n\n'), "can't be decoded"),
+        (events(b"event: progress\ndata: " + b"[" * 9999 + b"\n\n"), "can't be decoded"),
         (raw(b"no HTTP at all\r\n\r\n"), "can't be fetched"),
         (raw(b""), "can't be fetched"),
     ],
@@ -249,7 +252,7 @@ async def test_a_key_that_is_not_there_is_said(asking):
 
 async def test_g13_a_query_that_holds_a_key_is_not_sent(asking):
     async with serving(events(*WHOLE)) as server:
-        with pytest.raises(ToolFailure, match="holds a key"):
+        with pytest.raises(ToolFailure, match="contains a key"):
             await asking(server).ask("find of-a-provider")
     assert not server.received
 

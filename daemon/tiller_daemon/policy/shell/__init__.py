@@ -1,1 +1,1 @@
-"""What a shell command line does, as far as its text shows."""
+"""What a shell command line seems to do, judged by its text."""

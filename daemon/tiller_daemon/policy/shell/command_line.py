@@ -1,12 +1,12 @@
 """Splits a command line into its simple commands. Pure.
 
-The parser is tree-sitter's. Every command is found wherever it stands: in a pipe, a loop, a
-function, a substitution. What the split decides is small: which rule matches, and which enclosure a
-line runs in. A mistake in it costs a question, as the enclosure holds whatever the line does.
+The parser is tree-sitter. Commands are found wherever they are: in a pipe, a loop, a function, a
+substitution. The result decides which rules match and which enclosure a line gets. A mistake costs
+no more than a question, because the enclosure limits the line whatever it does.
 
-Only one answer has to be right: `plain`. A rule lets a line out of the read-only enclosure, so it
-may count only when the commands found are surely all that runs. A line is plain when every node of
-its syntax tree is on a short list and nothing lies between the nodes but blanks.
+Only `plain` must never be wrong: rules let a plain line out of the read-only enclosure, so the
+commands found must be all that run. A line is plain if every node of its syntax tree is on a short
+list and there are only blanks between the nodes.
 """
 
 import functools
@@ -19,38 +19,28 @@ from typing import Final, NamedTuple
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-
-def word_set(text: str) -> frozenset[str]:
-    """The words of a table that is written as text."""
-    return frozenset(text.split())
-
+from tiller_daemon.policy.shell.programs import find_program, word_set
 
 LINE_BYTES_MAX: Final = 20_000
-"""The longest line that is parsed; a longer one is not understood."""
+"""The longest line that is parsed."""
 
 NESTING_MAX: Final = 60
-"""The deepest node that is looked at; ordinary lines stay below 20."""
+"""The deepest node that is visited; ordinary lines stay below 20."""
 
 SCRIPTS_NESTED_MAX: Final = 5
-"""The deepest `sh -c 'sh -c …'` that is looked into."""
+"""The deepest `sh -c 'sh -c …'` that is parsed."""
 
 LINES_CACHED: Final = 64
-"""Parsed lines that are kept: one call asks for the same line several times, at 0.1 ms each."""
+"""One call parses the same line several times, at 0.1 ms each, so parsed lines are cached."""
 
 _LANGUAGE: Final = Language(tree_sitter_bash.language())
 
 SHELLS: Final = word_set("sh bash dash zsh ksh ash")
 
 _EVALUATE: Final = word_set("eval trap")
-"""Builtins that run what they are given as a line of its own."""
+"""Builtins that run their arguments as a command line."""
 
 _GIVES_SCRIPT: Final = re.compile(r"-[a-zA-Z]*c[a-zA-Z]*\Z")
-
-WRAPPERS: Final = word_set(
-    """builtin chroot chrt command doas env exec find ionice nice nohup setsid stdbuf sudo time
-    timeout watch xargs"""
-)
-"""Programs that run another command, which stands among their own words."""
 
 _PLAIN_NODES: Final = word_set(
     """program list pipeline command command_name redirected_statement word string raw_string
@@ -67,7 +57,7 @@ _WORDS: Final = word_set(
     translated_string extglob_pattern == =~"""
 )
 _BLANK: Final = re.compile(r"(?:(?:\\\n)*[ \t\n](?:[ \t\n]|\\\n)*)?\Z")
-"""What divides words; a line that goes on (`\\`) does not by itself."""
+"""What separates words; a line continuation (`\\`) alone does not."""
 
 _ON_ONE_LINE: Final = frozenset({"command", "redirected_statement", "file_redirect"})
 _END_OF_LINE: Final = re.compile(r"(?<!\\)\n")
@@ -79,7 +69,7 @@ _SPELLED: Final = {
 _INVISIBLE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]"
 )
-"""Characters on which parsers and shells disagree, or that a reader does not see."""
+"""Characters that parsers and shells treat differently, or that a reader does not see."""
 
 _UNSURE_WORD: Final = re.compile(r"\s|[{}]|\A[!#=~]|\A(?:time|coproc|function|select)\Z")
 """Unquoted words that a shell may take for something other than a plain word."""
@@ -88,62 +78,66 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_./+@:%-]+\Z|\[\[?\Z", re.ASCII)
 _HEREDOC_END: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 _NOWHERE: Final = re.compile(r"/dev/(?:null|stdout|stderr|tty)\Z")
 _TEMPORARY: Final = re.compile(r"/tmp/(?!.*\.\.)")  # noqa: S108
-"""Every enclosure has a `/tmp` of its own."""
+"""Every enclosure has a private `/tmp`."""
 
 
 class Word(NamedTuple):
-    """One word: its value when `fixed`, else its source, as only the run can tell its value."""
+    """A word: its value if `fixed`, else its source, as its value is known only at run time."""
 
     text: str
     fixed: bool = True
 
 
 class SimpleCommand(NamedTuple):
-    """A program or builtin and its arguments; the first word names it.
-
-    `assigns` says that variables are set for it (`X=1 make`), `fed` that it reads a file that the
-    line redirects to it.
-    """
+    """A program or builtin and its arguments; the first word names it."""
 
     words: tuple[Word, ...]
+
     assigns: bool = False
+    """Whether variables are set for it (`X=1 make`)."""
+
     fed: bool = False
+    """Whether its input is redirected from a file."""
 
     @property
     def text(self) -> str:
-        """What rules are matched against: the words without quotes, joined by a blank."""
+        """The text that rules match: the words without quotes, separated by blanks."""
         return " ".join(word.text for word in self.words if word.text)
 
     @property
     def name(self) -> str:
-        """The program without its directory; empty when only the run can tell."""
+        """The program without its directory; empty if it is known only at run time."""
         first = self.words[0]
         return os.path.basename(first.text) if first.fixed and _NAME.match(first.text) else ""  # noqa: PTH119
 
     def inner(self) -> Iterator["SimpleCommand"]:
-        """What a wrapper may run: each of its words may be where the inner command begins."""
-        if self.name in WRAPPERS:
+        """Yield the commands that a wrapper may run: one may begin at any of its words."""
+        if find_program(self.name).wraps:
             for start in range(1, len(self.words)):
                 yield SimpleCommand(self.words[start:])
 
 
 class CommandLine(NamedTuple):
-    """What was found in a line.
-
-    `writes` are files that it redirects output to. `functions` are the names that it defines.
-    `problem` says why the line was not understood, and is empty otherwise. When it is `plain`, the
-    `commands` are all that runs, with exactly these names.
-    """
+    """A parsed command line."""
 
     commands: tuple[SimpleCommand, ...]
+    """All simple commands in it."""
+
     writes: tuple[str, ...] = ()
+    """Files that it redirects output to."""
+
     functions: frozenset[str] = frozenset()
+    """Names of functions that it defines."""
+
     problem: str = ""
+    """Why it was not understood, as a clause; empty if it was."""
+
     plain: bool = False
+    """Whether `commands` are certainly all that run, with exactly these names."""
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """What it writes to that is not in `/tmp`."""
+        """The files outside `/tmp` that it redirects output to."""
         return tuple(path for path in self.writes if not _TEMPORARY.match(path))
 
 
@@ -179,12 +173,15 @@ def _parse(text: str, depth: int) -> CommandLine:
             writes += inner.writes
             functions |= inner.functions
     if not commands and not problem and not reader.evaluates:
-        problem = "it holds no command"
+        problem = "it contains no command"
     return CommandLine(tuple(commands), tuple(writes), frozenset(functions), problem, plain)
 
 
 def _script(command: SimpleCommand) -> str | None:
-    """The line that a command evaluates, as `sh -c` does; empty if only the run can tell."""
+    """Return the line that a command evaluates, as `sh -c` does; None if it evaluates none.
+
+    Empty if the line is known only at run time.
+    """
     for one in (command, *command.inner()):
         if one.name in _EVALUATE:
             words = one.words[1:]
@@ -197,7 +194,7 @@ def _script(command: SimpleCommand) -> str | None:
 
 
 class _Reader:
-    """Walks the syntax tree once and gathers."""
+    """Walks the syntax tree once and collects the commands, redirections and functions."""
 
     def __init__(self, data: bytes) -> None:
         self.commands: list[SimpleCommand] = []
@@ -212,7 +209,7 @@ class _Reader:
         return _BLANK.match(self._data[start:end].decode(errors="replace")) is not None
 
     def visit(self, node: Node, depth: int) -> None:
-        """Gather the commands in a node, and see whether it is plain."""
+        """Collect the commands in a node, and check whether it is plain."""
         if depth > NESTING_MAX:
             self.problem = self.problem or "it is nested too deeply"
             return
@@ -237,11 +234,11 @@ class _Reader:
             self.visit(child, depth + 1)
         if any(map(_feeds, node.children)):
             self.commands[first:] = [one._replace(fed=True) for one in self.commands[first:]]
-            # `$(< file)` reads one without a command.
+            # `$(< file)` reads a file without a command.
             self.plain = self.plain and len(self.commands) > first
 
     def _check_plain(self, node: Node) -> None:
-        """Nothing may lie between the children, and a token must be spelled as it is called."""
+        """Clear `plain` for an unknown node, text between children, or an oddly spelled token."""
         source = self._source(node)
         if node.is_named:
             known = node.type in _PLAIN_NODES
@@ -287,7 +284,7 @@ class _Reader:
         tokens = [child.type for child in node.children if not child.is_named]
         targets = [child for child in node.named_children if child.type != "file_descriptor"]
         if len(targets) != 1:
-            # `>&-`, or words of the command that stand behind the target of its redirection.
+            # `>&-`, or words of the command after the target of its redirection.
             self.plain = False
         for target in targets[:1]:
             word = self._word(target)
@@ -296,20 +293,20 @@ class _Reader:
                 self.writes.append(word.text)
 
     def _heredoc(self, node: Node) -> None:
-        """Plain when nothing in it is expanded and it ends where it seems to end."""
+        """Clear `plain` unless nothing in it is expanded and it ends where it seems to end."""
         start = next((self._source(c) for c in node.children if c.type == "heredoc_start"), "")
         body = next((c for c in node.children if c.type == "heredoc_body"), None)
         quoted = start[:1] in ("'", '"') and start[-1:] == start[:1] and len(start) > 2
         end = start[1:-1] if quoted else start
         lines = self._text(body.start_byte, node.end_byte).split("\n") if body else []
         as_seen = bool(lines) and lines[-1] == end and end not in lines[:-1]
-        # Words behind the mark are the command's.
+        # Words after the delimiter are arguments of the command.
         words = any(child.type in _WORDS for child in node.children)
         if words or not (quoted and as_seen and _HEREDOC_END.match(end)):
             self.plain = False
 
     def _word(self, node: Node) -> Word:
-        """The value of a word; the commands in it are gathered by `visit`."""
+        """Return the value of a word; `visit` collects the commands in it."""
         source = self._source(node)
         match node.type:
             case "command_name":

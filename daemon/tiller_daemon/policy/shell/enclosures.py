@@ -1,8 +1,8 @@
-"""How a command line is given an enclosure, or a question. Pure.
+"""Chooses the enclosure of a command line, or a question. Pure.
 
-A verdict chooses the enclosure, and the enclosure keeps the promise. What a line seems to do says
-where it has to run; rules and people say how far it may go. The line runs unasked where both meet,
-else somebody is asked.
+Each command has a required enclosure, by what it seems to do, and a limit, by rules and its
+purpose. The line runs without a question if every requirement is within every limit. The enclosure
+then enforces what this judgement only assumes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.shell.command_line import CommandLine, SimpleCommand, parse
-from tiller_daemon.policy.shell.programs import Purpose, purpose_of
+from tiller_daemon.policy.shell.purposes import Purpose, purpose_of
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_protocol.settings import Action, Rule
 
@@ -18,49 +18,57 @@ SANDBOXED: Final = "sandboxed"
 """The permission to run in the build enclosure without a question."""
 
 UNSANDBOXED: Final = "unsandboxed"
-"""The permission to run outside every enclosure, or where none can hold the command."""
+"""The permission to run outside every enclosure, or where no enclosure is available."""
 
 
 class LineVerdict(NamedTuple):
-    """What becomes of a command line, and where it runs if that is `allow`.
-
-    `reason` is a sentence; `command` is the part that decided, `rule` the rule if it was one.
-    """
+    """The decision about a command line."""
 
     action: Action
+    """Whether it is allowed, asked about or denied."""
+
     enclosure: Enclosure
+    """Where it runs if it is allowed."""
+
     reason: str = ""
+    """A sentence for the user."""
+
     command: str = ""
+    """The command that decided, or the whole line."""
+
     rule: Rule | None = None
+    """The rule that decided; None if no rule matched."""
 
 
 class _Part(NamedTuple):
-    """One simple command: where it has to run, and the most that it may have unasked."""
+    """A simple command, the enclosure that it needs, and the loosest that it may have unasked."""
 
     command: SimpleCommand
-    requirements: Enclosure
-    may: Enclosure
+    needed: Enclosure
+    limit: Enclosure
 
 
-_NEEDS: Final[dict[Purpose, Enclosure]] = {
+_REQUIRED_ENCLOSURE: Final[dict[Purpose, Enclosure]] = {
     "passes_on": Enclosure.READ_ONLY,
     "reads": Enclosure.READ_ONLY,
     "builds": Enclosure.BUILD,
     "unknown": Enclosure.SESSION,
 }
-_MAY: Final[dict[Purpose, Enclosure | None]] = {
+_UNASKED_LIMIT: Final[dict[Purpose, Enclosure | None]] = {
     "passes_on": Enclosure.SESSION,
     "reads": Enclosure.BUILD,
     "builds": Enclosure.BUILD,
     "unknown": None,
 }
-"""How far a command of a purpose may go unasked when no rule speaks of it."""
+"""The loosest enclosure in which a command runs unasked if no rule matches; None always asks.
 
-_NOT_HELD: Final = "no sandbox here holds it to what it seems to do"
+What only passes on its input can do no harm outside either, so it never limits the line."""
+
+_NOT_ENFORCED: Final = "no sandbox here can limit it to what it seems to do"
 
 
 def last_match(permission: str, subject: str, rules: Sequence[Rule]) -> Rule | None:
-    """The rule that decides: the last one that matches. Its permission may be a glob as well."""
+    """Return the last matching rule, which decides. Its permission may be a glob as well."""
     for rule in reversed(rules):
         if globs.matches(rule.permission, permission) and globs.matches(rule.pattern, subject):
             return rule
@@ -68,31 +76,34 @@ def last_match(permission: str, subject: str, rules: Sequence[Rule]) -> Rule | N
 
 
 def seems_to_read(line: str) -> bool:
-    """Whether a line can be tried where nothing can be written."""
+    """Whether a line seems to need no more than the read-only enclosure."""
     return needed_enclosure(line) == Enclosure.READ_ONLY
 
 
 def needed_enclosure(line: str) -> Enclosure:
-    """The strictest enclosure in which a line can do what it seems to be for."""
+    """Return the strictest enclosure in which a line can do what it seems to do."""
     parsed = parse(line)
     if parsed.problem or parsed.changes:
         return Enclosure.SESSION
-    requirements = (_NEEDS[purpose_of(command, parsed.functions)] for command in parsed.commands)
-    return max(requirements, default=Enclosure.READ_ONLY)
+    needed = (
+        _REQUIRED_ENCLOSURE[purpose_of(command, parsed.functions)] for command in parsed.commands
+    )
+    return max(needed, default=Enclosure.READ_ONLY)
 
 
 def judge_line(
     line: str, permission: str, rules: Sequence[Rule], most_unasked: Enclosure | None
 ) -> LineVerdict:
-    """What becomes of a command line under `rules`, the weakest first.
+    """Decide about a command line; `rules` come with the weakest first.
 
-    `most_unasked` is the loosest enclosure that this machine and the session have for what nobody
-    was asked about, READ_ONLY or BUILD; None when there is none, and then only rules allow.
+    `most_unasked` is the loosest enclosure available for a line that the user was not asked about,
+    READ_ONLY or BUILD; None if there is none, and then only rules allow a line.
     """
     verdict = _judge(line, permission, rules, most_unasked)
     if verdict.action != "ask" or verdict.rule:
         return verdict
-    # Rules that don't cover all of a line must not cause questions: what they allow may run alone.
+    # A rule that allows only a part of the line must not cause a question about a line that would
+    # run unasked without it.
     strict = [rule for rule in rules if rule.action != "allow" or rule.permission == SANDBOXED]
     unasked = _judge(line, permission, strict, most_unasked)
     return unasked if unasked.action == "allow" else verdict
@@ -114,22 +125,22 @@ def _judge(
         if isinstance(part, LineVerdict):
             return part
         parts.append(part)
-    requirements = max((part.requirements for part in parts), default=Enclosure.READ_ONLY)
-    may = min((part.may for part in parts), default=Enclosure.SESSION)
-    if problem := _problem(parsed, requirements, parts, most_unasked):
+    needed = max((part.needed for part in parts), default=Enclosure.READ_ONLY)
+    limit = min((part.limit for part in parts), default=Enclosure.SESSION)
+    if problem := _problem(parsed, needed, parts, most_unasked):
         return _judge_whole(line, permission, rules, most_unasked, problem)
-    if requirements > may:
-        short = min(parts, key=lambda part: part.may)
-        because = "it runs unasked only by itself, and the rest of the line may do more"
+    if needed > limit:
+        short = min(parts, key=lambda part: part.limit)
+        because = "it runs unasked only in a stricter sandbox than the rest of the line needs"
         return _ask(short.command.text, because)
-    return LineVerdict("allow", requirements, "Nothing in it needs a question.", line)
+    return LineVerdict("allow", needed, "Nothing in it needs a question.", line)
 
 
-def may_leave(line: str, rules: Sequence[Rule]) -> bool:
-    """Whether rules for `UNSANDBOXED`, by that very name, let all of a line run outside.
+def may_run_outside(line: str, rules: Sequence[Rule]) -> bool:
+    """Whether rules for the permission `UNSANDBOXED` (not a glob) let all of a line run outside.
 
-    Outside nothing holds a command, so a rule covers only a plain line that is wholly spelled out
-    by it: a `*` stands for no option, as options may run programs.
+    Outside nothing limits a command, so the rules must cover every command of a plain line, and
+    spell out its options: a `*` covers none, because options may run programs.
     """
     named = [rule for rule in rules if rule.permission == UNSANDBOXED]
     rule = _rule_for_everything(UNSANDBOXED, named)
@@ -159,44 +170,45 @@ def _part(
     rules: Sequence[Rule],
     most_unasked: Enclosure | None,
 ) -> _Part | LineVerdict:
-    """How far one command may go, or the question about it."""
+    """Return the part of one command, or the question about it."""
     purpose = purpose_of(command, parsed.functions)
-    requirements = _NEEDS[purpose]
+    needed = _REQUIRED_ENCLOSURE[purpose]
     rule = last_match(permission, command.text, rules)
     if rule:
-        # One that seems to read is tried as such; the rule lets it write once it wants to.
-        reads = requirements == Enclosure.READ_ONLY and most_unasked is not None
-        return _Part(command, requirements if reads else Enclosure.SESSION, Enclosure.SESSION)
-    may = _MAY[purpose]
-    if requirements > Enclosure.READ_ONLY and most_unasked == Enclosure.BUILD:
-        tuned = last_match(SANDBOXED, command.text, rules)
-        if tuned and tuned.action != "allow":
-            return _by_rule(tuned.action, tuned, command.text)
-        if tuned:
-            requirements = may = Enclosure.BUILD
-    if may is None:
+        # A command that seems to read starts in the read-only enclosure. If it tries to write, the
+        # rule lets it run again in a looser one.
+        reads = needed == Enclosure.READ_ONLY and most_unasked is not None
+        return _Part(command, needed if reads else Enclosure.SESSION, Enclosure.SESSION)
+    limit = _UNASKED_LIMIT[purpose]
+    if needed > Enclosure.READ_ONLY and most_unasked == Enclosure.BUILD:
+        sandboxed = last_match(SANDBOXED, command.text, rules)
+        if sandboxed and sandboxed.action != "allow":
+            return _by_rule(sandboxed.action, sandboxed, command.text)
+        if sandboxed:
+            needed = limit = Enclosure.BUILD
+    if limit is None:
         return _ask(command.text, "")
-    if purpose != "passes_on" and (most_unasked is None or requirements > most_unasked):
-        return _ask(command.text, _NOT_HELD)
-    return _Part(command, requirements, may)
+    if purpose != "passes_on" and (most_unasked is None or needed > most_unasked):
+        return _ask(command.text, _NOT_ENFORCED)
+    return _Part(command, needed, limit)
 
 
 def _problem(
     parsed: CommandLine,
-    requirements: Enclosure,
+    needed: Enclosure,
     parts: Sequence[_Part],
     most_unasked: Enclosure | None,
 ) -> str:
-    """Why the commands found don't decide about the line; empty if they do."""
+    """Return why the commands don't decide about the line, as a clause; empty if they do."""
     if parsed.problem:
         return parsed.problem
-    if requirements == Enclosure.READ_ONLY and most_unasked is None:
-        return _NOT_HELD
+    if needed == Enclosure.READ_ONLY and most_unasked is None:
+        return _NOT_ENFORCED
     if parsed.changes:
         return f"it writes to `{parsed.changes[0]}`"
-    if requirements == Enclosure.SESSION and not parsed.plain:
+    if needed == Enclosure.SESSION and not parsed.plain:
         return "it is not certain what else runs in it"
-    if requirements == Enclosure.SESSION and any(part.command.assigns for part in parts):
+    if needed == Enclosure.SESSION and any(part.command.assigns for part in parts):
         return "it sets variables for a command"
     return ""
 
@@ -208,23 +220,23 @@ def _judge_whole(
     most_unasked: Enclosure | None,
     problem: str,
 ) -> LineVerdict:
-    """A line that can't be judged by its commands: only a rule for everything allows it."""
+    """Judge a line that its commands don't decide about: only a rule for everything allows it."""
     rule = last_match(permission, line, rules)
     if rule and rule.action == "deny":
         return _by_rule("deny", rule, line)
     rule = _rule_for_everything(permission, rules)
     if rule and rule.action == "allow":
-        return LineVerdict("allow", Enclosure.SESSION, _said("allow", rule, line), line, rule)
+        return LineVerdict("allow", Enclosure.SESSION, _sentence("allow", rule, line), line, rule)
     rule = _rule_for_everything(SANDBOXED, rules) if most_unasked == Enclosure.BUILD else None
     if rule and rule.action == "allow" and _rule_for_everything(permission, rules) is None:
-        return LineVerdict("allow", Enclosure.BUILD, _said("allow", rule, line), line, rule)
+        return LineVerdict("allow", Enclosure.BUILD, _sentence("allow", rule, line), line, rule)
     return _ask(line, problem)
 
 
 def _rule_for_everything(permission: str, rules: Sequence[Rule]) -> Rule | None:
-    """The last rule for everything, or a later one that is stricter about something.
+    """Return the last rule for everything, or a later one that denies or asks about something.
 
-    What the stricter one is about may be in the line unseen.
+    The line may contain that something without showing it.
     """
     about = [rule for rule in rules if globs.matches(rule.permission, permission)]
     return next(
@@ -233,21 +245,21 @@ def _rule_for_everything(permission: str, rules: Sequence[Rule]) -> Rule | None:
 
 
 def _strict_rule(command: SimpleCommand, permission: str, rules: Sequence[Rule]) -> Rule | None:
-    """A rule that denies or asks about a command, in whatever dress: by a path, in a wrapper."""
-    found: list[Rule] = []
+    """Return a rule that denies or asks about a command, also if it is named by path or wrapped."""
+    strict: list[Rule] = []
     rule = last_match(permission, command.text, rules)
     if rule and rule.action != "allow":
-        found.append(rule)
+        strict.append(rule)
     named = [rule for rule in rules if rule.pattern != "*"]
     for spelling in _spellings(command):
         rule = last_match(permission, spelling, named)
         if rule and rule.action != "allow":
-            found.append(rule)
-    return next((rule for rule in found if rule.action == "deny"), next(iter(found), None))
+            strict.append(rule)
+    return next((rule for rule in strict if rule.action == "deny"), next(iter(strict), None))
 
 
 def _spellings(command: SimpleCommand) -> Iterator[str]:
-    """Other ways in which rules may name what a command runs."""
+    """Yield other texts by which rules may name what a command runs."""
     for one in (command, *command.inner()):
         if one is not command:
             yield one.text
@@ -256,15 +268,15 @@ def _spellings(command: SimpleCommand) -> Iterator[str]:
 
 
 def _is_about_syntax(rule: Rule) -> bool:
-    """Whether a pattern speaks of more than one command, such as `*| sh*`."""
+    """Whether a pattern is about more than one command, such as `*| sh*`."""
     return any(sign in rule.pattern for sign in "|&;<>()$`\n")
 
 
 def _by_rule(action: Action, rule: Rule, command: str) -> LineVerdict:
-    return LineVerdict(action, Enclosure.SESSION, _said(action, rule, command), command, rule)
+    return LineVerdict(action, Enclosure.SESSION, _sentence(action, rule, command), command, rule)
 
 
-def _said(action: Action, rule: Rule, command: str) -> str:
+def _sentence(action: Action, rule: Rule, command: str) -> str:
     what = {"allow": "is allowed", "ask": "needs an approval", "deny": "is denied"}[action]
     return f"`{command}` {what}. The rule is `{rule.permission}` `{rule.pattern}` {rule.action}."
 

@@ -1,242 +1,249 @@
-"""What programs are for: reading, or building and testing. Pure.
+"""The table of programs: everything that the judgement of a command line knows about each.
 
-A command that only seems to read runs unasked where nothing can be written; one that builds or
-tests runs unasked in the workspace without a network. So these tables prove nothing and name no
-options: a wrong entry costs a failed command or a question.
+To add a program, add a record here and lines in `tests/policy/agent_commands.txt`. What a record
+claims is not trusted: a command that only seems to read runs where nothing can be written, and one
+that builds or tests runs in the workspace without a network. So the table lists no options, and a
+wrong record costs a question or a failed command.
 """
 
-import re
-from collections.abc import Iterator, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
-from tiller_daemon.policy.shell.command_line import SHELLS, SimpleCommand, Word, word_set
+Use = Literal["passes_on", "reads", "builds", "runs_task", "runs_tool", "runs_command", "unknown"]
+"""What a program is for.
 
-Purpose = Literal["passes_on", "reads", "builds", "unknown"]
-"""`passes_on` is a command that reads no file, and that can't be made to write or run anything."""
-
-_PASSES_ON: Final = word_set(": cd echo false pwd true")
-
-_FILTERS: Final = re.compile(
-    r"(?:cat|wc)(?: -[A-Za-z]+)*\Z|(?:head|tail)(?: -[cn] ?[+-]?\d+| -\d+)*\Z", re.ASCII
-)
-"""What passes on as long as it is given no file."""
-
-_READS: Final = word_set(
-    """[ [[ ack actionlint ag alias apropos arch arp ast-grep awk b2sum base32 base64 basename bat
-    batcat bc black break bzcat cal cat cksum clang-format clang-tidy cloc cmp codespell
-    column comm continue csplit cut date declare df diff diffstat dig dir dirname dmesg
-    dotenv-linter dpkg-query du egrep eslint exit expand export expr factor fd fdfind fgrep
-    file find flake8 fmt fold free gawk getconf getent getopts git-grep gofmt grep groups
-    gunzip gzip hadolint hash head hexdump history hostname hostnamectl iconv id ifconfig
-    isort jobs join jq kill last ldconfig ldd less let local locale locate look ls
-    lsb_release lsblk lscpu lsof man mapfile markdownlint mawk md5 md5sum mdfind mlr more
-    mount nawk nl nm nproc ntpq numfmt objdump od otool paste pathchk pgrep pidof pr
-    prettier printenv printf ps pstree pt ptx pycodestyle pydocstyle pyflakes pylint read
-    readarray readelf readlink readonly realpath return rev rg ripgrep rubocop ruff rustfmt
-    sar scc sdiff sed seq set sha1sum sha224sum sha256sum sha384sum sha512sum shasum
-    shellcheck shfmt shift shopt size sleep sort ss stat strings stty stylelint sum sw_vers
-    sysctl tac tail tar tasklist test tldr tokei top tput tr tree tsort tty type typeset
-    ulimit umask uname unexpand uniq unset unzip uptime users vdir vmstat vulture w wait wc
-    whatis whereis which who whoami xmllint xq xxd xzcat yamllint yq zcat zgrep zipinfo
-    zstdcat"""
-)
-"""Programs that print, search, compare, or check a file's form. Formatters are among them: where
-nothing can be written they can only check."""
-
-_READS_BY_SUBCOMMAND: Final = word_set(
-    """bundle.list cargo.--list cargo.fmt cargo.help cargo.locate-project cargo.metadata cargo.pkgid
-    cargo.tree cargo.version composer.show composer.validate conda.list dart.format gem.list
-    git.annotate git.bisect.log git.blame git.branch git.cat-file git.check-attr
-    git.check-ignore git.cherry git.config git.count-objects git.describe git.diff
-    git.diff-files git.diff-index git.diff-tree git.for-each-ref git.fsck git.grep
-    git.hash-object git.help git.log git.ls-files git.ls-tree git.merge-base git.merge-tree
-    git.name-rev git.notes.list git.notes.show git.range-diff git.reflog git.remote
-    git.rev-list git.rev-parse git.shortlog git.show git.show-branch git.show-ref
-    git.stash.list git.stash.show git.status git.submodule.status git.symbolic-ref git.tag
-    git.var git.verify-commit git.version git.whatchanged git.worktree.list go.doc go.env
-    go.fmt go.help go.list go.mod.graph go.mod.verify go.mod.why go.version mix.format
-    node.--check npm.config.get npm.config.list npm.explain npm.list npm.ls npm.pkg.get
-    npm.prefix npm.root php.-l pip.check pip.config.get pip.config.list pip.freeze
-    pip.list pip.show pip3.freeze pip3.list pip3.show pnpm.list pnpm.ls pnpm.why poetry.check
-    poetry.env.info poetry.env.list poetry.show python.-V ruby.-c rustc.--print rustup.show
-    rustup.toolchain.list terraform.fmt terraform.validate uv.pip.check uv.pip.freeze
-    uv.pip.list uv.pip.show uv.pip.tree uv.python.find uv.python.list uv.tree uv.version
-    yarn.list yarn.why"""
-)
-
-_READS_ALONE: Final = frozenset({"git", "npm.run"})
-"""Without anything else they say what they can do."""
-
-_TARGET: Final = re.compile(
-    r"(?!.*(?:fix|write|update|deploy|publish|release|clean|install|format|push|migrate|drop))"
-    r"(?:(?:unit|type|e2e|integration|ci)[:_-]?)?(?:test|tests|check|checks|build|lint|all|compile"
-    r"|typecheck|type-check|types|tsc|unit|spec|verify|assemble|coverage)(?:[:_-][\w:-]+)?\Z"
-)
-"""What people call a task that builds or tests."""
-
-_BUILDS: Final = word_set(
-    """ant bandit basedpyright bats bazel.build bazel.test bun.test cargo.b cargo.bench cargo.build
-    cargo.c cargo.check cargo.clippy cargo.doc cargo.llvm-cov cargo.nextest cargo.t cargo.test
-    cc clang clang++ cmake.--build cmake.-B cmake.-S compileall composer.test coverage.report
-    coverage.run cppcheck ctest dart.analyze dart.test deno.check deno.lint deno.test doctest
-    dotnet.build dotnet.test flutter.analyze flutter.test g++ gcc go.build go.test go.vet
-    golangci-lint gotestsum hatch.test hspec jasmine javac jest json.tool lint-imports
-    meson.compile meson.test mix.compile mix.test mocha mypy node.--test nox npm.t npm.test
-    php.artisan.test phpunit pnpm.t pnpm.test py.test py_compile pyre pyrefly pyright pytest
-    python.manage.py.check python.manage.py.test rspec site staticcheck swift.build swift.test
-    sysconfig timeit tox tsc ty unittest vitest yarn.test zig.test"""
-)
-
-_RUN_TARGETS: Final = word_set(
-    """bun.run composer composer.run deno.task gmake gradle gradlew hatch.run invoke just mage make
-    mvn mvnw ninja npm.run npm.run-script nx pnpm pnpm.run poe rake sbt task tox.run turbo
-    turbo.run yarn yarn.run zig zig.build"""
-)
-"""Programs that run a task by its name; each of the names has to be that of a build or a test."""
-
-_RUN_DEFAULT_TARGET: Final = frozenset({"make", "gmake", "ninja", "just"})
-
-_RUNNERS: Final = word_set(
-    """bundle.exec bunx coverage.run hatch.run npm.exec npx pdm.run pipenv.run pnpm.dlx pnpm.exec
-    pnpx poetry.run python.-m rye.run uv.run uvx yarn.exec"""
-)
-"""Programs that run a tool of the project, which stands behind them."""
-
-_TRANSPARENT: Final = word_set(
-    """builtin command env exec ionice nice nohup setsid stdbuf time timeout xargs"""
-)
-"""Wrappers that only add how a command runs; what it is for is up to the command in it."""
-
-_OWN_ARGUMENT: Final = re.compile(r"-|\d+(?:\.\d+)?[smhd]?\Z|\w+=|\{\}\Z|\Z")
-"""Words of a wrapper, and not the name of the command in it."""
-
-_PLACED: Final = frozenset(
-    [
-        "-C",
-        "-c",
-        "--prefix",
-        "--cwd",
-        "--dir",
-        "--directory",
-        "--filter",
-        "-F",
-        "--workspace",
-        "--git-dir",
-        "--work-tree",
-        "-f",
-        "--file",
-    ]
-)
-"""Options that stand before a subcommand with a value of their own."""
-
-_ASKS_ABOUT_ITSELF: Final = word_set("--version -version -V --help -h version help")
-
-_IS_GIVEN_SCRIPT: Final = re.compile(r"-[a-z]*c\Z|-n\Z")
-"""A shell that is given its script as an argument, or that only checks one."""
-
-_CHANGES_SOURCES: Final = re.compile(r"--(?:fix|write|update|in-place|add-noqa|allow-dirty)|-u\Z")
-"""Options by which a check becomes a change."""
+- `passes_on`: reads no file, and can't be made to write or run anything.
+- `reads`: prints, searches, compares, or checks the form of a file.
+- `builds`: builds, tests or checks the project.
+- `runs_task`: runs tasks of the project by their names, such as `make` and `npm run`.
+- `runs_tool`: runs a tool of the project, whose name follows, such as `npx` and `python -m`.
+- `runs_command`: changes only how the command after it runs, such as `time` and `env`.
+"""
 
 
-def purpose_of(command: SimpleCommand, functions: frozenset[str] = frozenset()) -> Purpose:
-    """What a command is for; `functions` are names that the line itself defines."""
-    name = command.name
-    if not name:
-        return "unknown"
-    if name in functions:
-        return "reads"
-    if name in _TRANSPARENT and [word.text for word in command.words[1:2]] != ["-v"]:
-        inner = _inner(command)
-        return purpose_of(inner, functions) if inner else "reads"
-    if name == "command":
-        return "reads"
-    arguments = [word.text for word in command.words[1:]]
-    if arguments[:1] and (arguments[0] in _ASKS_ABOUT_ITSELF or arguments == ["-v"]):
-        return "reads"
-    if name in SHELLS and arguments and _IS_GIVEN_SCRIPT.match(arguments[0]):
-        return "reads"  # What is in the script counts by itself.
-    if _passes_on(name, command):
-        return "passes_on"
-    return _purpose_by_subcommand(name, command)
+class Program(NamedTuple):
+    """What is known about a program; the defaults are those of an unknown one.
 
-
-def _passes_on(name: str, command: SimpleCommand) -> bool:
-    return name in _PASSES_ON or (not command.fed and _FILTERS.match(command.text) is not None)
-
-
-def _inner(command: SimpleCommand) -> SimpleCommand | None:
-    """The command in a transparent wrapper."""
-    for one in command.inner():
-        if not _OWN_ARGUMENT.match(one.words[0].text):
-            return one
-    return None
-
-
-def _purpose_by_subcommand(name: str, command: SimpleCommand) -> Purpose:
-    for phrase, rest in _phrases(name, command.words[1:]):
-        if phrase in _RUN_TARGETS and _are_targets(phrase, rest):
-            return "builds"
-        if phrase in _RUNNERS and (inner := _tool(rest)):
-            return purpose_of(inner)
-        if phrase in _BUILDS:
-            changes = any(_CHANGES_SOURCES.match(word.text) for word in rest)
-            return "unknown" if changes else "builds"
-        if phrase in _READS_BY_SUBCOMMAND or (phrase in _READS_ALONE and not rest):
-            return "reads"
-    return "reads" if name in _READS else "unknown"
-
-
-def _phrases(name: str, arguments: Sequence[Word]) -> Iterator[tuple[str, Sequence[Word]]]:
-    """The name with its next words, the longest first, and what stands behind them.
-
-    Options between them are passed over, and tried as a word of their own (`node --test`).
+    Subcommands are separated by blanks, and the words of one subcommand by dots.
     """
-    if name.startswith(("python", "pypy")):
-        name = "python"
-    subcommands: list[tuple[str, Sequence[Word]]] = []
-    passed_over: list[tuple[str, Sequence[Word]]] = []
-    skip = False
-    for index, word in enumerate(arguments):
-        rest = arguments[index + 1 :]
-        if skip or not word.fixed:
-            skip = False
-            continue
-        if word.text.startswith("-"):
-            if not subcommands:
-                passed_over.append((f"{name}.{word.text}", rest))
-            skip = word.text in _PLACED
-            continue
-        before = subcommands[-1][0] if subcommands else name
-        subcommands.append((f"{before}.{word.text}", rest))
-        if len(subcommands) == 2:
-            break
-    yield from reversed(subcommands)
-    yield from passed_over
-    yield name, arguments
+
+    use: Use = "unknown"
+    """What it is for if no subcommand below says otherwise."""
+
+    reads: str = ""
+    """Subcommands that read."""
+
+    builds: str = ""
+    """Subcommands that build or test."""
+
+    tasks: str = ""
+    """Subcommands that run tasks by their names."""
+
+    tools: str = ""
+    """Subcommands that run a tool whose name follows."""
+
+    lists_alone: tuple[str, ...] = ()
+    """Subcommands that only print a list if nothing follows; "" stands for the program alone."""
+
+    default_task: bool = False
+    """Whether it builds when no task is named."""
+
+    filter_options: str | None = None
+    """A regular expression for all options with which it passes on its input if no file is named;
+    None if it never does."""
+
+    wraps: bool = False
+    """Whether it may run a command that stands among its own words."""
+
+    operands: Literal["files", "pattern_first", "names", "text"] = "files"
+    """What its operands are: files whose content it may show, the same after a pattern or program,
+    files of which it shows no more than names and dates, or text."""
+
+    always_words: int = 0
+    """How many of its first words name what it does, for the answer `always`; 0 if only its exact
+    text may be allowed."""
+
+    always_three: str = ""
+    """Subcommands after which three words name what it does."""
+
+    def uses_of(self, subcommand: str) -> tuple[Use, ...]:
+        """Return what a subcommand is for, the likeliest first; "" is the program itself."""
+        if not subcommand:
+            return (self.use,)
+        listed: tuple[tuple[Use, str], ...] = (
+            ("runs_task", self.tasks),
+            ("runs_tool", self.tools),
+            ("builds", self.builds),
+            ("reads", self.reads),
+        )
+        return tuple(use for use, subcommands in listed if subcommand in subcommands.split())
 
 
-def _tool(words: Sequence[Word]) -> SimpleCommand | None:
-    """The tool behind `npx`, `uv run` or `python -m`."""
-    for index, word in enumerate(words):
-        if not word.text.startswith("-"):
-            return SimpleCommand(tuple(words[index:]))
-        if word.text == "-m":
-            return SimpleCommand((Word("python"), *words[index:]))
-    return None
+# Formatters read as well: where nothing can be written they can only check.
+_READERS: Final = """
+    actionlint alias apropos arch arp ast-grep b2sum base32 base64 bat batcat bc break bzcat cal
+    cksum clang-format clang-tidy cloc cmp codespell column comm continue csplit cut date declare
+    df diffstat dig dir dmesg dotenv-linter dpkg-query du exit expand export expr factor fd fdfind
+    file fmt fold free gawk getconf getent getopts git-grep gofmt groups gunzip gzip hadolint hash
+    hexdump history hostname hostnamectl iconv id ifconfig jobs join kill last ldconfig ldd less
+    let local locale locate look lsb_release lsblk lscpu lsof man mapfile markdownlint mawk md5
+    md5sum mdfind mlr more mount nawk nl nm nproc ntpq numfmt objdump od otool paste pathchk pgrep
+    pidof pr printenv ps pstree pt ptx pycodestyle pydocstyle pyflakes read readarray readelf
+    readlink readonly realpath return rev ripgrep rubocop rustfmt sar scc sdiff seq set sha1sum
+    sha224sum sha256sum sha384sum sha512sum shasum shellcheck shfmt shift shopt size sleep sort ss
+    strings stty stylelint sum sw_vers sysctl tac tar tasklist tldr tokei top tput tr tsort tty
+    type typeset ulimit umask uname unexpand uniq unset unzip uptime users vdir vmstat vulture w
+    wait whatis whereis which who whoami xmllint xq xxd xzcat yamllint yq zcat zgrep zipinfo
+    zstdcat"""
+
+_BUILDERS: Final = """
+    ant bandit bats cc clang clang++ compileall cppcheck doctest g++ gcc golangci-lint gotestsum
+    hspec jasmine javac json.tool mocha phpunit py.test py_compile pyre pyrefly rspec site
+    staticcheck sysconfig timeit ty unittest"""
+
+_GIT_READS: Final = """
+    annotate bisect.log blame branch cat-file check-attr check-ignore cherry config count-objects
+    describe diff diff-files diff-index diff-tree for-each-ref fsck grep hash-object help log
+    ls-files ls-tree merge-base merge-tree name-rev notes.list notes.show range-diff reflog remote
+    rev-list rev-parse shortlog show show-branch show-ref stash.list stash.show status
+    submodule.status symbolic-ref tag var verify-commit version whatchanged worktree.list"""
+
+_LETTERS: Final = r"(?: -[A-Za-z]+)*"
+_COUNTS: Final = r"(?: -[cn] ?[+-]?[0-9]+| -[0-9]+)*"
+
+TABLE: Final[dict[str, Program]] = {
+    # What reads.
+    ": cd false pwd true": Program("passes_on"),
+    "echo": Program("passes_on", operands="text"),
+    "printf": Program("reads", operands="text"),
+    "[ [[ basename dirname stat test": Program("reads", operands="names"),
+    "ls": Program("reads", operands="names", always_words=1),
+    "ack ag awk egrep fgrep jq sed": Program("reads", operands="pattern_first"),
+    "grep rg": Program("reads", operands="pattern_first", always_words=1),
+    "cat wc": Program("reads", filter_options=_LETTERS, always_words=1),
+    "head tail": Program("reads", filter_options=_COUNTS, always_words=1),
+    "find": Program("reads", wraps=True, always_words=1),
+    "black diff eslint flake8 isort prettier pylint ruff tree": Program("reads", always_words=1),
+    _READERS: Program("reads"),
+    # What builds and tests.
+    "basedpyright ctest jest lint-imports mypy nox pyright pytest tsc vitest": Program(
+        "builds", always_words=1
+    ),
+    "tox": Program("builds", tasks="run", always_words=1),
+    _BUILDERS: Program("builds"),
+    # What runs tasks and tools of the project.
+    "just make": Program("runs_task", default_task=True, always_words=2),
+    "gmake ninja": Program("runs_task", default_task=True),
+    "gradle mvn rake": Program("runs_task", always_words=2),
+    "gradlew invoke mage mvnw nx poe sbt task": Program("runs_task"),
+    "./gradlew": Program(always_words=2),  # A rule needs the path as it is written.
+    "turbo": Program("runs_task", tasks="run"),
+    "zig": Program("runs_task", tasks="build", builds="test"),
+    "npx": Program("runs_tool", always_words=2),
+    "bunx pnpx uvx": Program("runs_tool"),
+    "pdm pipenv rye": Program(tools="run"),
+    # What runs other commands.
+    "builtin command env exec ionice nice nohup setsid stdbuf time timeout xargs": Program(
+        "runs_command", wraps=True
+    ),
+    "chroot chrt doas sudo watch": Program(wraps=True),
+    # What depends on the subcommand.
+    "git": Program(
+        reads=_GIT_READS,
+        lists_alone=("",),
+        always_words=2,
+        always_three="remote stash worktree",
+    ),
+    "npm": Program(
+        reads="config.get config.list explain list ls pkg.get prefix root",
+        builds="t test",
+        tasks="run run-script",
+        tools="exec",
+        lists_alone=("run",),
+        always_words=2,
+        always_three="exec run",
+    ),
+    "pnpm": Program(
+        "runs_task",
+        reads="list ls why",
+        builds="t test",
+        tasks="run",
+        tools="dlx exec",
+        always_words=2,
+        always_three="run",
+    ),
+    "yarn": Program(
+        "runs_task",
+        reads="list why",
+        builds="test",
+        tasks="run",
+        tools="exec",
+        always_words=2,
+        always_three="run",
+    ),
+    "bun": Program(builds="test", tasks="run", always_words=2, always_three="run"),
+    "deno": Program(builds="check lint test", tasks="task", always_words=2, always_three="task"),
+    "node": Program(reads="--check", builds="--test"),
+    "python python3": Program(
+        reads="-V", builds="manage.py.check manage.py.test", tools="-m", always_three="-m"
+    ),
+    "pip pip3": Program(reads="check config.get config.list freeze list show", always_words=2),
+    "uv": Program(
+        reads="pip.check pip.freeze pip.list pip.show pip.tree python.find python.list tree "
+        "version",
+        tools="run",
+        always_words=2,
+        always_three="pip run",
+    ),
+    "poetry": Program(
+        reads="check env.info env.list show", tools="run", always_words=2, always_three="run"
+    ),
+    "hatch": Program(builds="test", tasks="run", tools="run", always_words=2, always_three="run"),
+    "coverage": Program(builds="report run", tools="run"),
+    "conda gem": Program(reads="list"),
+    "cargo": Program(
+        reads="--list fmt help locate-project metadata pkgid tree version",
+        builds="b bench build c check clippy doc llvm-cov nextest t test",
+        always_words=2,
+    ),
+    "rustc": Program(reads="--print"),
+    "rustup": Program(reads="show toolchain.list"),
+    "go": Program(
+        reads="doc env fmt help list mod.graph mod.verify mod.why version",
+        builds="build test vet",
+        always_words=2,
+    ),
+    "bazel": Program(builds="build test"),
+    "cmake": Program(builds="--build -B -S"),
+    "meson": Program(builds="compile test"),
+    "dotnet swift": Program(builds="build test", always_words=2),
+    "mix": Program(reads="format", builds="compile test", always_words=2),
+    "dart": Program(reads="format", builds="analyze test"),
+    "flutter": Program(builds="analyze test", always_words=2),
+    "php": Program(reads="-l", builds="artisan.test"),
+    "composer": Program(
+        "runs_task", reads="show validate", builds="test", tasks="run", always_words=2
+    ),
+    "ruby": Program(reads="-c"),
+    "bundle": Program(reads="list", tools="exec", always_words=2, always_three="exec"),
+    "terraform": Program(reads="fmt validate", always_words=2),
+    # What asks, and is named by more than its first word in a rule.
+    "mkdir touch": Program(always_words=1),
+    "brew kubectl": Program(always_words=2),
+    "docker": Program(always_words=2, always_three="compose"),
+    "gh": Program(always_words=2, always_three="issue pr run"),
+}
+"""The record of each program, or of each group of programs that share one."""
+
+UNKNOWN: Final = Program()
+
+_PROGRAMS: Final = {name: program for names, program in TABLE.items() for name in names.split()}
 
 
-def _are_targets(phrase: str, words: Sequence[Word]) -> bool:
-    """Whether the operands are all names of tasks that build or test."""
-    operands: list[str] = []
-    skip = False
-    for word in words:
-        if word.text == "--":
-            break
-        if skip or word.text.startswith("-") or "=" in word.text:
-            skip = word.text in _PLACED and not skip
-        elif not word.text.isdecimal():
-            operands.append(word.text)
-    if not operands:
-        return phrase in _RUN_DEFAULT_TARGET
-    changes = any(_CHANGES_SOURCES.match(word.text) for word in words)
-    return not changes and all(_TARGET.match(one.rpartition(":")[2] or one) for one in operands)
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of a table that is written as text."""
+    return frozenset(text.split())
+
+
+def find_program(name: str) -> Program:
+    """Return the record of a program, or that of an unknown one."""
+    return _PROGRAMS.get(name, UNKNOWN)

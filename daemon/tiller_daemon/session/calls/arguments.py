@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from tiller_daemon.tools.base import Tool
-from tiller_daemon.tools.similar import did_you_mean
+from tiller_daemon.tools.suggestions import did_you_mean
 from tiller_daemon.turn.output_schema import value_problem
 
 _UNKNOWN_FIELD = re.compile("contains unknown field `([^`]*)`")

@@ -14,7 +14,7 @@ import trio
 from tiller_daemon.files.paths import printable
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.rules import BUILT_IN, decide, evaluate
-from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_leave
+from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_run_outside
 from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.enclosure import Enclosure
@@ -72,7 +72,7 @@ class Enclosing:
         """Where a permitted call runs: where nobody had to be asked, else as the session has it."""
         commands = [need for need in requirements if need.kind == "command"]
         lines = [line for need in commands for line in need.subjects]
-        if not lines or all(may_leave(line, self.rules()) for line in lines):
+        if not lines or all(may_run_outside(line, self.rules()) for line in lines):
             mode = self.context.permissions.sandbox.mode
             return Enclosure.SESSION if mode == "read_only" else Enclosure.OUTSIDE
         by_rules = [need for need in commands if need.permission != UNSANDBOXED]

@@ -11,7 +11,7 @@ from msgspec import structs
 from tiller_daemon.policy.rules import BUILT_IN
 from tiller_daemon.policy.shell.enclosures import judge_line
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.session.calls.command_reach import unsandboxed_requirement
+from tiller_daemon.session.calls.command_paths import unsandboxed_requirement
 from tiller_daemon.session.calls.enclosing import Enclosing
 from tiller_daemon.session.calls.permission import Permission, one_line
 from tiller_daemon.tools.base import Requirement, ToolResult

@@ -8,7 +8,7 @@ import msgspec
 from tiller_daemon.models.base import ToolSpec
 from tiller_daemon.session.calls.arguments import parameters
 from tiller_daemon.tools.base import Tool
-from tiller_daemon.tools.similar import did_you_mean
+from tiller_daemon.tools.suggestions import did_you_mean
 from tiller_daemon.turn.context import SubAgentOffered
 
 SPECS_KEPT_MAX = 256

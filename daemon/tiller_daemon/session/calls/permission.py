@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from tiller_daemon.policy.rules import Verdict, decide, patterns_of_always
-from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_leave
+from tiller_daemon.policy.rules import Verdict, decide, patterns_for_always
+from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_run_outside
 from tiller_daemon.session.requests import IsAllowed, Reply
 from tiller_daemon.tools.base import Requirement, ToolFailure, UserAnswer
 from tiller_daemon.turn.ports import Refusal
@@ -99,7 +99,7 @@ class Permission:
         """Whether rules that the user granted meanwhile make the question needless."""
         outside = [need for need in requirements if need.permission == UNSANDBOXED]
         commands = [command for need in outside for command in need.subjects]
-        if not all(may_leave(command, self.rules()) for command in commands):
+        if not all(may_run_outside(command, self.rules()) for command in commands):
             return False
         others = [need for need in requirements if need not in outside]
         return decide(others, self.rules(), "ask").action == "allow"
@@ -120,7 +120,7 @@ class Permission:
             item_id=call.id,
             permission=need.permission,
             subjects=need.subjects,
-            always=patterns_of_always(need),
+            always=patterns_for_always(need),
             detail=shown.detail,
             detail_kind=shown.detail_kind,
         )

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, seems_to_read
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.session.calls.command_reach import (
+from tiller_daemon.session.calls.command_paths import (
     further_requirements,
     requirements_without_sandbox,
 )
@@ -30,8 +30,8 @@ from tiller_daemon.tools.base import (
     ToolFailure,
     ToolResult,
 )
-from tiller_daemon.tools.nested_instructions import tell_instructions
-from tiller_daemon.tools.similar import did_you_mean
+from tiller_daemon.tools.nested_instructions import new_instructions
+from tiller_daemon.tools.suggestions import did_you_mean
 from tiller_daemon.tools.task import RESUMED
 from tiller_daemon.turn.context import TurnContext
 from tiller_daemon.turn.ports import Output, Refusal
@@ -71,7 +71,7 @@ class TurnTools:
         if self.enclosing.asks:
             requirements = (
                 *requirements,
-                *requirements_without_sandbox(requirements, reads_are_held=most is not None),
+                *requirements_without_sandbox(requirements, reads_are_confined=most is not None),
             )
         if most and _runs_in_background(tool, arguments):
             # A build's repositories are looked for when it has ended, and this one goes on.
@@ -198,7 +198,7 @@ class PreparedToolCall:
         try:
             check = await self._check_of_changes()
             result = await self._run_tool(environment)
-            more = tell_instructions(self._requirements, environment)
+            more = new_instructions(self._requirements, environment)
             more += await turn.enclosing.disable_new_repositories(enclosed)
             if check:
                 more += await or_output(check.new_errors, result, environment.output)

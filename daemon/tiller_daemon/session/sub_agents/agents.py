@@ -12,7 +12,7 @@ from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.reading import may_read
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.trust import trusted_place
-from tiller_daemon.tools.similar import did_you_mean
+from tiller_daemon.tools.suggestions import did_you_mean
 from tiller_daemon.turn.prompt import DEFAULT_PROMPT, EXPLORE_PROMPT, GENERAL_PROMPT, PLAN_PROMPT
 from tiller_daemon.workspace.agents import AgentDefinition, project_agents, user_agents
 

@@ -13,7 +13,7 @@ from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.sub_agents.sub_agent_run import Inherited, Owner, SubAgentRun
 from tiller_daemon.store.base import LogError
 from tiller_daemon.tools.base import ToolFailure, ToolResult
-from tiller_daemon.tools.output import cut_text
+from tiller_daemon.tools.truncation import truncate
 from tiller_daemon.turn.budget import Spent, least, left_of
 from tiller_protocol.settings import Budget, Settings, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
@@ -188,5 +188,5 @@ def _report(sub_agent_run: SubAgentRun) -> ToolResult:
     failed = body is None or body.outcome != "completed"
     # A no to a sub-agent is a no to what it was to do: it is the user's turn to speak.
     rejected = body is not None and body.outcome == "blocked"
-    output = f"{cut_text(said)}\n\n{footer}"
+    output = f"{truncate(said)}\n\n{footer}"
     return ToolResult(output, failed=failed, rejected=rejected, sub_agent=sums)

@@ -1,36 +1,36 @@
-"""What the tools about background commands say of one: its state, and what it has printed."""
+"""The result of the tools for background commands: the state of a command and its new output."""
 
-from tiller_daemon.tools.base import BackgroundLook, ToolResult
-from tiller_daemon.tools.output import cut_text
+from tiller_daemon.tools.base import BackgroundReport, ToolResult
+from tiller_daemon.tools.truncation import truncate
 
 
-def report(look: BackgroundLook) -> ToolResult:
-    """Return what a look at a background command shows."""
-    command = look.command
+def result_of(report: BackgroundReport) -> ToolResult:
+    """Return the report on a background command as a result for the model."""
+    command = report.command
     where = command.output_path
-    output = cut_text(look.output, where=f"the whole is in {where}")
-    if look.dropped_bytes:
-        output = f"[... {look.dropped_bytes} bytes before this are in {where} ...]\n{output}"
+    output = truncate(report.output, where=f"the complete output is in {where}")
+    if report.dropped_bytes:
+        output = f"[... {report.dropped_bytes} bytes before this are in {where} ...]\n{output}"
     if output and not output.endswith("\n"):
         output += "\n"
     failed = command.state == "exited" and command.exit_status != 0
     return ToolResult(
-        f"{output}[{'. '.join((_state(look), *look.notes))}]",
+        f"{output}[{'. '.join((_state(report), *report.notes))}]",
         title=f"{command.id}: {command.command}",
         failed=failed,
         exit_status=command.exit_status,
-        stopped_by=look.stopped_by,
+        stopped_by=report.stopped_by,
     )
 
 
-def _state(look: BackgroundLook) -> str:
-    command = look.command
+def _state(report: BackgroundReport) -> str:
+    command = report.command
     match command.state:
         case "running":
-            nothing = "" if look.output else " and has printed nothing new"
+            nothing_new = "" if report.output else " and has printed nothing new"
             return (
-                f"{command.id} runs in the background{nothing}. Look with bash_output, "
-                "end it with bash_kill"
+                f"{command.id} runs in the background{nothing_new}. Read its output with "
+                "bash_output, end it with bash_kill"
             )
         case "exited":
             return f"{command.id} {_ended(command.exit_status)}"

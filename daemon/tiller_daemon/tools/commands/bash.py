@@ -1,6 +1,6 @@
-"""The tool `bash`: one shell command in the workspace, its output as it comes, its whole end.
+"""The tool `bash`: one shell command in the workspace, with live output.
 
-How processes are started and ended is in `processes.command`; what may run at all is the policy's.
+`processes.command` starts and ends the processes; `policy` decides what may run.
 """
 
 import shutil
@@ -12,40 +12,40 @@ from msgspec import Meta, Struct
 from tiller_daemon.processes.capture import Capture
 from tiller_daemon.processes.command import CommandEnd, CommandInput, run_command
 from tiller_daemon.tools.base import BackgroundStart, Requirement, Tool, ToolEnvironment, ToolResult
-from tiller_daemon.tools.commands.background import report
-from tiller_daemon.tools.commands.sandbox_notes import held_back
-from tiller_daemon.tools.reach import told
-from tiller_daemon.tools.spill import shown_to_model, spill_path
+from tiller_daemon.tools.commands.background import result_of
+from tiller_daemon.tools.commands.sandbox_notes import sandbox_notes
+from tiller_daemon.tools.path_access import tool_failures
+from tiller_daemon.tools.spilling import spill_path, truncated_output
 
 TIMEOUT_S: Final = 120.0
 TIMEOUT_S_MAX: Final = 600.0
-"""What a command gets when the model names no time, and the most it can ask for."""
+"""The default timeout of a command, and the longest that the model can ask for."""
 
 ENDING_S: Final = 10.0
-"""What ending a command may take beyond its own time, before the runtime loses patience."""
+"""How long ending a command may take after its timeout, before the call itself is cancelled."""
 
 TITLE_CHARS_MAX: Final = 100
 
 
 class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `bash`."""
 
     command: Annotated[str, Meta(min_length=1, description="The command line, for `bash -c`")]
     timeout_s: Annotated[
-        float, Meta(gt=0, le=TIMEOUT_S_MAX, description="Seconds after which it is ended")
+        float, Meta(gt=0, le=TIMEOUT_S_MAX, description="Seconds after which it is killed")
     ] = TIMEOUT_S
     background: Annotated[
-        bool, Meta(description="Let it go on by itself; look at it with bash_output")
+        bool, Meta(description="Run it in the background; read its output with bash_output")
     ] = False
     pty: Annotated[
-        bool, Meta(description="Give it a terminal of its own, for programs that want one")
+        bool, Meta(description="Run it in a pseudo-terminal, for programs that need one")
     ] = False
 
 
 def _requirements(arguments: BashArguments, _: Path) -> tuple[Requirement, ...]:
     command = arguments.command
     title = f"Run {_title(command)}"
-    need = Requirement(
+    requirement = Requirement(
         "bash",
         (command,),
         kind="command",
@@ -53,7 +53,7 @@ def _requirements(arguments: BashArguments, _: Path) -> tuple[Requirement, ...]:
         detail=command,
         detail_kind="command",
     )
-    return (need,)
+    return (requirement,)
 
 
 async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolResult:
@@ -66,7 +66,7 @@ async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolRe
             await environment.output(shown)
 
     try:
-        with told():
+        with tool_failures():
             end = await run_command(
                 [_shell(), "-c", arguments.command],
                 directory=environment.workspace,
@@ -77,25 +77,26 @@ async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolRe
                 secrets=environment.secrets,
                 confined=environment.confined,
             )
-        # A terminal ends its lines with two characters.
-        output = (await shown_to_model(capture)).replace("\r\n", "\n" if arguments.pty else "\r\n")
+        # A terminal ends lines with CR LF.
+        output = (await truncated_output(capture)).replace(
+            "\r\n", "\n" if arguments.pty else "\r\n"
+        )
     finally:
         capture.close()
-    notes = _notes(end, arguments.timeout_s)
-    held = held_back(environment.confined, end.status, output)
-    notes += held.notes
+    sandbox = sandbox_notes(environment.confined, end.status, output)
+    notes = [*_notes(end, arguments.timeout_s), *sandbox.notes]
     return ToolResult(
         _with_notes(output, notes),
         title=_title(arguments.command),
         failed=end.timed_out or end.status != 0,
         spill_path=capture.spill_path(),
         exit_status=None if end.timed_out else end.status,
-        stopped_by=held.stopped_by,
+        stopped_by=sandbox.stopped_by,
     )
 
 
 async def _start(arguments: BashArguments, environment: ToolEnvironment) -> ToolResult:
-    """Start it in the background; it belongs to the session from then on."""
+    """Start a command in the background, where the session owns it."""
     start = BackgroundStart(
         command=arguments.command,
         call_id=environment.call_id,
@@ -107,7 +108,7 @@ async def _start(arguments: BashArguments, environment: ToolEnvironment) -> Tool
         secrets=environment.secrets,
         confined=environment.confined,
     )
-    return report(await environment.background.start(start))
+    return result_of(await environment.background.start(start))
 
 
 def _is_over_with_its_call(arguments: BashArguments) -> bool:
@@ -118,11 +119,11 @@ BASH: Final = Tool(
     name="bash",
     description=(
         "Run a command with bash in the workspace. Standard input is empty and there is no "
-        "terminal. Output and errors come together; long output is cut in the middle and kept "
-        f"whole in a file. After {TIMEOUT_S:.0f} s (`timeout_s`, at most {TIMEOUT_S_MAX:.0f}) the "
-        "command is ended. Processes that are left when the shell exits are ended too: what has to "
-        "go on, such as a server, is started with `background`. Use the "
-        "tools `read`, `grep`, `glob` and `edit` rather than cat, grep, find and sed."
+        "terminal. Output and errors are combined. The middle of long output is left out, and a "
+        f"file has all of it. The command is killed after {TIMEOUT_S:.0f} s (`timeout_s`, at most "
+        f"{TIMEOUT_S_MAX:.0f}), and processes that are left when the shell exits are killed too: "
+        "use `background` for what has to keep running, such as a server. Use the tools `read`, "
+        "`grep`, `glob` and `edit` rather than cat, grep, find and sed."
     ),
     arguments=BashArguments,
     effect="command",
@@ -145,16 +146,16 @@ def _title(command: str) -> str:
 def _notes(end: CommandEnd, timeout_s: float) -> list[str]:
     notes: list[str] = []
     if end.timed_out:
-        notes.append(f"Ended after {timeout_s:g} s: the time was up. Ask for more with timeout_s.")
+        notes.append(f"Killed after {timeout_s:g} s: it timed out. Ask for more with timeout_s.")
     elif end.status < 0:
         notes.append(f"Ended by signal {-end.status}.")
     elif end.status > 0:
         notes.append(f"Exit status {end.status}.")
     if end.leftovers:
-        what = "process" if end.leftovers == 1 else "processes"
-        notes.append(f"{end.leftovers} {what} still running then: ended.")
+        were = "process was" if end.leftovers == 1 else "processes were"
+        notes.append(f"{end.leftovers} {were} still running then, and killed.")
     if end.survivors:
-        notes.append(f"{end.survivors} could not be ended (stuck, or another user's).")
+        notes.append(f"{end.survivors} could not be killed (stuck, or another user's).")
     return notes
 
 

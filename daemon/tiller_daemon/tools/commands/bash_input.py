@@ -1,6 +1,6 @@
-"""The tool `bash_input`: types something to a background command.
+"""The tool `bash_input`: types text to a background command.
 
-What a program does with its input nobody can judge beforehand, so the user is asked.
+What a program does with its input can't be judged beforehand, so the user is asked.
 """
 
 from pathlib import Path
@@ -9,22 +9,22 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolResult
-from tiller_daemon.tools.commands.background import report
+from tiller_daemon.tools.commands.background import result_of
 from tiller_daemon.tools.commands.bash_output import WAIT_S_MAX
 
 ANSWER_S: Final = 1.0
-"""How long to watch for what the program says to it."""
+"""How long to wait for a reaction of the program."""
 
 
 class BashInputArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `bash_input`."""
 
     id: Annotated[str, Meta(description="The name that bash gave the command, such as b1")]
     text: Annotated[
-        str, Meta(min_length=1, description="What is typed; end a line with a line break")
+        str, Meta(min_length=1, description="What to type; end a line with a line break")
     ]
     wait_s: Annotated[
-        float, Meta(ge=0, le=WAIT_S_MAX, description="Seconds to wait for what it says to that")
+        float, Meta(ge=0, le=WAIT_S_MAX, description="Seconds to wait for output")
     ] = ANSWER_S
 
 
@@ -34,15 +34,15 @@ def _requirements(arguments: BashInputArguments, workspace: Path) -> tuple[Requi
 
 
 async def _run(arguments: BashInputArguments, environment: ToolEnvironment) -> ToolResult:
-    look = await environment.background.send(arguments.id, arguments.text, arguments.wait_s)
-    return report(look)
+    report = await environment.background.send(arguments.id, arguments.text, arguments.wait_s)
+    return result_of(report)
 
 
 BASH_INPUT: Final = Tool(
     name="bash_input",
     description=(
-        "Type text to the standard input of a background command, and show what it says to that. "
-        "A control character such as Ctrl-C works in a command that was started with `pty`."
+        "Type text to the standard input of a background command, and show its output. "
+        "Control characters such as Ctrl-C work in a command that was started with `pty`."
     ),
     arguments=BashInputArguments,
     effect="write",

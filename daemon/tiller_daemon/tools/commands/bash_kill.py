@@ -1,4 +1,4 @@
-"""The tool `bash_kill`: ends a background command, with every process that it has started."""
+"""The tool `bash_kill`: kills a background command with every process that it has started."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -6,14 +6,14 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolResult
-from tiller_daemon.tools.commands.background import report
+from tiller_daemon.tools.commands.background import result_of
 
 KILL_S: Final = 15.0
-"""What ending a tree of processes may take; each that is deaf gets SIGKILL after a moment."""
+"""How long killing all processes may take; those that ignore SIGTERM soon get SIGKILL."""
 
 
 class BashKillArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `bash_kill`."""
 
     id: Annotated[str, Meta(description="The name that bash gave the command, such as b1")]
 
@@ -23,12 +23,12 @@ def _requirements(arguments: BashKillArguments, workspace: Path) -> tuple[Requir
 
 
 async def _run(arguments: BashKillArguments, environment: ToolEnvironment) -> ToolResult:
-    return report(await environment.background.kill(arguments.id))
+    return result_of(await environment.background.kill(arguments.id))
 
 
 BASH_KILL: Final = Tool(
     name="bash_kill",
-    description="End a background command and every process that it has started.",
+    description="Kill a background command and every process that it has started.",
     arguments=BashKillArguments,
     effect="read",
     timeout_s=KILL_S,

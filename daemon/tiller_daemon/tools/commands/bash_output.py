@@ -1,4 +1,4 @@
-"""The tool `bash_output`: what a background command has printed since it was last looked at."""
+"""The tool `bash_output`: new output of a background command."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -6,18 +6,18 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolResult
-from tiller_daemon.tools.commands.background import report
+from tiller_daemon.tools.commands.background import result_of
 
 WAIT_S_MAX: Final = 60.0
-"""A model that wants to wait longer looks again."""
+"""To wait longer, the model calls the tool again."""
 
 
 class BashOutputArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `bash_output`."""
 
     id: Annotated[str, Meta(description="The name that bash gave the command, such as b1")]
     wait_s: Annotated[
-        float, Meta(ge=0, le=WAIT_S_MAX, description="Seconds to wait for something new")
+        float, Meta(ge=0, le=WAIT_S_MAX, description="Seconds to wait for new output")
     ] = 0.0
 
 
@@ -26,14 +26,15 @@ def _requirements(arguments: BashOutputArguments, workspace: Path) -> tuple[Requ
 
 
 async def _run(arguments: BashOutputArguments, environment: ToolEnvironment) -> ToolResult:
-    return report(await environment.background.look(arguments.id, arguments.wait_s))
+    return result_of(await environment.background.look(arguments.id, arguments.wait_s))
 
 
 BASH_OUTPUT: Final = Tool(
     name="bash_output",
     description=(
-        "Show what a background command has printed since you last looked, and whether it still "
-        f"runs. With `wait_s` (at most {WAIT_S_MAX:.0f}) wait until it prints something or ends."
+        "Show what a background command has printed since you last looked, and whether it is still "
+        f"running. With `wait_s` (at most {WAIT_S_MAX:.0f}), wait until it prints something or "
+        "ends."
     ),
     arguments=BashOutputArguments,
     effect="read",

@@ -1,24 +1,24 @@
-"""What its sandbox did to a command that has ended, in words for the model."""
+"""What the sandbox did to a command that has ended, as notes for the model."""
 
 from typing import NamedTuple
 
 from tiller_daemon.sandbox.confinement import CommandSandbox
 
 
-class HeldBack(NamedTuple):
-    """What there is to say to the model; `stopped_by` is the line of output that tells, if any."""
+class SandboxNotes(NamedTuple):
+    """Notes for the model, and the line of output that shows that the sandbox stopped a command."""
 
     notes: tuple[str, ...] = ()
     stopped_by: str = ""
 
 
-NOTHING_HELD_BACK = HeldBack()
+NO_SANDBOX_NOTES = SandboxNotes()
 
 
-def held_back(confined: CommandSandbox | None, status: int, output: str) -> HeldBack:
-    """What to say of a command that ended with `status` and has printed `output`."""
+def sandbox_notes(confined: CommandSandbox | None, status: int, output: str) -> SandboxNotes:
+    """Return the notes on a command that ended with `status` after printing `output`."""
     if confined is None:
-        return NOTHING_HELD_BACK
+        return NO_SANDBOX_NOTES
     stopped_by = confined.was_denied(status, output)
-    why = [confined.explain()] if stopped_by else []
-    return HeldBack((*why, *confined.notices), stopped_by)
+    explanation = [confined.explain()] if stopped_by else []
+    return SandboxNotes((*explanation, *confined.notices), stopped_by)

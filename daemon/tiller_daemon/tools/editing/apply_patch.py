@@ -1,4 +1,4 @@
-"""The tool `apply_patch`: changes of several files in codex's format, all of them or none."""
+"""The tool `apply_patch`: changes several files with a patch in codex's format, all or none."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,9 +20,9 @@ from tiller_daemon.tools.base import (
     ToolResult,
 )
 from tiller_daemon.tools.editing.file_change import (
-    naming,
+    encoding_failures,
     read_for_preview,
-    read_seen,
+    read_unchanged,
     show_change,
     store,
 )
@@ -34,20 +34,25 @@ from tiller_daemon.tools.editing.patch_format import (
     parse_patch,
 )
 from tiller_daemon.tools.editing.patch_lines import MissingHunk, apply_hunks, explain_missing_hunk
-from tiller_daemon.tools.encoding import text_in_place_of
-from tiller_daemon.tools.output import cut_text
-from tiller_daemon.tools.reach import files_requirements, reach, reach_as_judged, told
-from tiller_daemon.tools.similar import did_you_mean_path
+from tiller_daemon.tools.encoding import encode_like
+from tiller_daemon.tools.path_access import (
+    files_requirements,
+    resolve_approved_path,
+    resolve_path,
+    tool_failures,
+)
+from tiller_daemon.tools.suggestions import did_you_mean_path
+from tiller_daemon.tools.truncation import truncate
 
 FILES_MAX: Final = 200
-"""How many files one patch may change. The directories of both names of each are open meanwhile:
-at the worst two fifths of the 1,024 that a process may usually open."""
+"""How many files one patch may change. The directories of both names of each file are open during
+the change: at worst two fifths of the 1,024 files that a process may usually open."""
 
 TIMEOUT_S: Final = 60.0
 
 DESCRIPTION: Final = """\
-Change several files in one step: all of it is done or none. Files that change must have been read \
-before. `patch` is a text like this:
+Change several files in one step, all or none. Existing files must have been read before. `patch` \
+is text like this:
 
 *** Begin Patch
 *** Update File: src/shop.py
@@ -66,15 +71,15 @@ before. `patch` is a text like this:
 *** Delete File: src/unused.py
 *** End Patch
 
-In an update each line begins with a blank (it is there and stays), `-` (it goes) or `+` (it \
-comes). Show three lines before and after a change. Where those are there more than once, name \
-lines above them with `@@ LINE`: what follows is looked for behind it. Changes come in the order \
-of the file; `*** End of File` behind one says that it is at the end. Each line of a new file \
-begins with `+`."""
+In an update each line begins with a blank (it stays), `-` (it is removed) or `+` (it is added). \
+Show three lines before and after a change. If those lines occur more than once, name lines above \
+them with `@@ LINE`: the search for the change starts after them. Put changes in the order of the \
+file; `*** End of File` after a change anchors it to the end. Each line of a new file begins with \
+`+`."""
 
 
 class ApplyPatchArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `apply_patch`."""
 
     patch: Annotated[
         str, Meta(description="From `*** Begin Patch` to `*** End Patch`, paths as for `edit`")
@@ -84,9 +89,9 @@ class ApplyPatchArguments(Struct, frozen=True, forbid_unknown_fields=True):
 def _requirements(arguments: ApplyPatchArguments, workspace: Path) -> tuple[Requirement, ...]:
     changes = parse_patch(arguments.patch)
     if len(changes) > FILES_MAX:
-        raise ToolFailure(f"A patch changes at most {FILES_MAX} files; make several.")
+        raise ToolFailure(f"A patch may change at most {FILES_MAX} files. Use several patches.")
     named = [path for change in changes for path in _paths(change)]
-    locations = {found.path: found for found in (reach(workspace, path) for path in named)}
+    locations = {found.path: found for found in (resolve_path(workspace, path) for path in named)}
     names = ", ".join(one.text for one in locations.values())
     detail = _preview(changes, workspace, arguments.patch)
     return files_requirements(
@@ -95,20 +100,20 @@ def _requirements(arguments: ApplyPatchArguments, workspace: Path) -> tuple[Requ
 
 
 def _check(arguments: ApplyPatchArguments, workspace: Path, files: FileVersions) -> None:
-    with told():
-        _patched(arguments, partial(reach, workspace), files)
+    with tool_failures():
+        _patched(arguments, partial(resolve_path, workspace), files)
 
 
 async def _run(arguments: ApplyPatchArguments, environment: ToolEnvironment) -> ToolResult:
     def locate(path: str) -> Location:
-        return reach_as_judged(environment, path)
+        return resolve_approved_path(environment, path)
 
     def apply() -> _Files:
         files = _patched(arguments, locate, environment.files)
         store(environment, files.changes())
         return files
 
-    with told():
+    with tool_failures():
         files = await trio.to_thread.run_sync(apply)
     done = "\n".join(files.done)
     return ToolResult(f"Changed:\n{done}", title=files.title(), diff=files.diff())
@@ -129,8 +134,8 @@ APPLY_PATCH: Final = Tool(
 def _patched(
     arguments: ApplyPatchArguments, locate: Callable[[str], Location], seen: FileVersions
 ) -> "_Files":
-    """Return the files as the patch leaves them. Raises `ToolFailure`, `PathProblem`."""
-    files = _Files(locate, partial(read_seen, seen))
+    """Return the files with the patch applied. Raises `ToolFailure`, `PathProblem`."""
+    files = _Files(locate, partial(read_unchanged, seen))
     try:
         for change in parse_patch(arguments.patch):
             files.apply(change)
@@ -141,25 +146,36 @@ def _patched(
 
 @dataclass
 class _Files:
-    """The files of a patch as its parts leave them, one after the other; none is changed here."""
+    """The files of a patch in memory, to which its parts are applied one after the other."""
 
     locate: Callable[[str], Location]
+    """Resolves a path in the patch."""
+
     read: Callable[[Location], bytes | None]
+    """Returns the bytes of a file; None if there is none."""
+
     before: dict[Path, tuple[Location, bytes | None]] = field(
         default_factory=dict[Path, tuple[Location, bytes | None]]
     )
+    """The files on the disk."""
+
     after: dict[Path, bytes | None] = field(default_factory=dict[Path, bytes | None])
+    """The files after the parts applied so far; None for a deleted one."""
+
     like: dict[Path, Location] = field(default_factory=dict[Path, Location])
+    """For a moved file, the one whose mode it takes."""
+
     done: list[str] = field(default_factory=list[str])
+    """A line about each part, for the model."""
 
     def apply(self, change: FileChange) -> None:
-        """Do what one part says. Raises `ToolFailure` and `PathProblem`."""
+        """Apply one part. Raises `ToolFailure` and `PathProblem`."""
         location = self.locate(change.path)
         match change:
             case AddFile(content=content):
-                before = self._look(location)
-                with naming(location):
-                    self.after[location.path] = text_in_place_of(before, content)
+                before = self._read(location)
+                with encoding_failures(location):
+                    self.after[location.path] = encode_like(before, content)
                 self.done.append(f"A {location.text}")
             case DeleteFile():
                 self._content(location)
@@ -171,7 +187,7 @@ class _Files:
                 assert_never(change)
 
     def changes(self) -> list[Change]:
-        """All that is to be done to the disk."""
+        """Return the changes to make on the disk."""
         return [
             Change(location, before, self.after[path], self.like.get(path))
             for path, (location, before) in self.before.items()
@@ -179,37 +195,40 @@ class _Files:
         ]
 
     def diff(self) -> str:
-        """What changes, for people."""
-        return cut_text(
-            "".join(show_change(one.location, one.before, one.after) for one in self.changes())
+        """Return the changes as a diff for people."""
+        return truncate(
+            "".join(
+                show_change(change.location, change.before, change.after)
+                for change in self.changes()
+            )
         )
 
     def title(self) -> str:
-        """The files."""
+        """Return the names of the files."""
         return " ".join(location.text for location, _ in self.before.values())
 
     def _update(self, change: UpdateFile, location: Location) -> None:
         before = self._content(location)
-        with naming(location):
+        with encoding_failures(location):
             after = apply_hunks(before, change.hunks, location.text)
         target = location if change.move_to is None else self.locate(change.move_to)
         if target.path == location.path:
             self.after[location.path] = after
             self.done.append(f"M {location.text}")
             return
-        self._look(target)
+        self._read(target)
         self.after[location.path], self.after[target.path] = None, after
         self.like[target.path] = self.like.get(location.path, location)
         self.done.append(f"M {location.text} -> {target.text}")
 
     def _content(self, location: Location) -> bytes:
-        content = self._look(location)
+        content = self._read(location)
         if content is None:
             near = did_you_mean_path(location)
             raise ToolFailure(f"{location.text} does not exist.{near} No file was changed.")
         return content
 
-    def _look(self, location: Location) -> bytes | None:
+    def _read(self, location: Location) -> bytes | None:
         if location.path not in self.before:
             content = self.read(location)
             self.before[location.path] = location, content
@@ -226,12 +245,12 @@ def _paths(change: FileChange) -> tuple[str, ...]:
 
 
 def _preview(changes: Sequence[FileChange], workspace: Path, patch: str) -> str:
-    """Return the change as it would be; where that can't be said, the patch itself."""
-    files = _Files(lambda path: reach(workspace, path), read_for_preview)
+    """Return the diff of the patch; the patch itself if it does not apply now."""
+    files = _Files(lambda path: resolve_path(workspace, path), read_for_preview)
     try:
         for change in changes:
             files.apply(change)
     except ToolFailure:
-        # An earlier call of the same response may put the text there yet.
-        return cut_text(patch)
+        # An earlier call of the same response may still add the missing text.
+        return truncate(patch)
     return files.diff()

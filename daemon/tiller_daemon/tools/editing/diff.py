@@ -1,14 +1,14 @@
-"""Showing a change of a file as a unified diff, within bounds.
+"""The change of a file as a unified diff of limited size. Pure.
 
-Pure. The standard library's matcher finds the hunks; what is equal at both ends is left out of
-its work, so that a small change of a large file is cheap.
+`difflib` finds the hunks. It does not get the lines that are equal at both ends, so a small change
+of a large file is cheap.
 """
 
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final
 
-from tiller_daemon.tools.output import cut_text
+from tiller_daemon.tools.truncation import truncate
 
 CONTEXT_LINES: Final = 3
 MATCHED_LINES_MAX: Final = 4000
@@ -18,9 +18,9 @@ Opcode = tuple[str, int, int, int, int]
 
 
 def unified_diff(before: str | None, after: str | None, name: str) -> str:
-    """Return the change of file `name` as a unified diff; None stands for no file.
+    """Return the change of file `name` as a unified diff; None stands for a missing file.
 
-    Empty when nothing changes; a diff beyond what `cut_text` allows lacks its middle.
+    Empty if nothing changes; the middle of a long diff is left out.
     """
     old, new = _lines(before or ""), _lines(after or "")
     hunks = "".join(_hunk(group, old, new) for group in _groups(old, new))
@@ -28,7 +28,7 @@ def unified_diff(before: str | None, after: str | None, name: str) -> str:
         return ""
     source = "/dev/null" if before is None else f"a/{name}"
     target = "/dev/null" if after is None else f"b/{name}"
-    return cut_text(f"--- {source}\n+++ {target}\n{hunks}")
+    return truncate(f"--- {source}\n+++ {target}\n{hunks}")
 
 
 def _lines(text: str) -> list[str]:
@@ -37,7 +37,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _groups(old: Sequence[str], new: Sequence[str]) -> Iterator[list[Opcode]]:
-    """Give each hunk: what changes, and up to `CONTEXT_LINES` equal lines around it."""
+    """Yield each hunk: the changes, and up to `CONTEXT_LINES` equal lines around them."""
     group: list[Opcode] = []
     for tag, i, j, k, m in _opcodes(old, new):
         if tag == "equal" and j - i > CONTEXT_LINES * (2 if group else 1):
@@ -85,7 +85,7 @@ def _hunk(group: list[Opcode], old: Sequence[str], new: Sequence[str]) -> str:
 
 
 def _span(start: int, end: int) -> str:
-    # A span without lines is named by the line before it, as `diff -u` and `patch` have it.
+    # `diff -u` and `patch` number an empty span by the line before it.
     first = start + 1 if end > start else start
     return str(first) if end - start == 1 else f"{first},{end - start}"
 

@@ -1,7 +1,7 @@
-"""The tool `edit`: one replacement in a file that the model has read.
+"""The tool `edit`: a replacement in a file that the model has read.
 
-`old` is looked for as it is; when it is nowhere, as whole lines that are the same but for white
-space, which must be one place; when those are nowhere either the model is shown the likest lines.
+It looks for the exact text first, then for whole lines that differ only in white space, in one
+place. If there are none either, the model gets the most similar lines.
 """
 
 from pathlib import Path
@@ -22,9 +22,9 @@ from tiller_daemon.tools.base import (
 )
 from tiller_daemon.tools.editing.diff import unified_diff
 from tiller_daemon.tools.editing.file_change import (
-    naming,
+    encoding_failures,
     read_for_preview,
-    read_seen,
+    read_unchanged,
     show_change,
     store,
 )
@@ -36,42 +36,47 @@ from tiller_daemon.tools.editing.substitute import (
     substitute,
 )
 from tiller_daemon.tools.editing.substitute_lines import substitute_lines
-from tiller_daemon.tools.encoding import shown
-from tiller_daemon.tools.reach import file_requirements, reach, reach_as_judged, told
-from tiller_daemon.tools.similar import did_you_mean_path, show_lines
+from tiller_daemon.tools.encoding import printable_text
+from tiller_daemon.tools.path_access import (
+    file_requirements,
+    resolve_approved_path,
+    resolve_path,
+    tool_failures,
+)
+from tiller_daemon.tools.suggestions import did_you_mean_path, show_lines
 
 TIMEOUT_S: Final = 30.0
 
 
 class EditArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `edit`."""
 
     path: Annotated[str, Meta(description="The file, relative to the workspace or absolute")]
     old: Annotated[str, Meta(description="The text to replace, exactly as it is in the file")]
-    new: Annotated[str, Meta(description="What takes its place")]
-    all: Annotated[bool, Meta(description="Replace each place where `old` is")] = False
+    new: Annotated[str, Meta(description="The text to put in its place")]
+    all: Annotated[bool, Meta(description="Replace every occurrence of `old`")] = False
 
 
 def _requirements(arguments: EditArguments, workspace: Path) -> tuple[Requirement, ...]:
-    location = reach(workspace, arguments.path)
+    location = resolve_path(workspace, arguments.path)
     detail = _preview(location, arguments)
     return file_requirements("write", location, title=f"Edit {location.text}", detail=detail)
 
 
 def _check(arguments: EditArguments, workspace: Path, files: FileVersions) -> None:
-    with told():
-        _change(arguments, reach(workspace, arguments.path), files)
+    with tool_failures():
+        _change(arguments, resolve_path(workspace, arguments.path), files)
 
 
 async def _run(arguments: EditArguments, environment: ToolEnvironment) -> ToolResult:
-    location = reach_as_judged(environment, arguments.path)
+    location = resolve_approved_path(environment, arguments.path)
 
     def edit() -> tuple[str, str]:
         change, done = _change(arguments, location, environment.files)
         store(environment, [change])
         return done, show_change(location, change.before, change.after)
 
-    with told():
+    with tool_failures():
         done, diff = await trio.to_thread.run_sync(edit)
     return ToolResult(done, title=location.text, diff=diff)
 
@@ -79,9 +84,9 @@ async def _run(arguments: EditArguments, environment: ToolEnvironment) -> ToolRe
 EDIT: Final = Tool(
     name="edit",
     description=(
-        "Replace a piece of text in a file that was read before. Give `old` exactly as it is "
-        "there, white space included, without line numbers. It must be there once: give some lines "
-        "around it, or set `all`. Line ends and encoding of the file are kept."
+        "Replace a piece of text in a file that was read before. Give `old` exactly as it is in "
+        "the file, including white space, without line numbers. It must occur once: add lines "
+        "around it, or set `all`. The file keeps its line ends and encoding."
     ),
     arguments=EditArguments,
     effect="write",
@@ -95,12 +100,12 @@ EDIT: Final = Tool(
 def _change(
     arguments: EditArguments, location: Location, files: FileVersions
 ) -> tuple[Change, str]:
-    """Return the change, and what to tell the model. Raises `ToolFailure`, `PathProblem`."""
-    before = read_seen(files, location)
+    """Return the change, and a message for the model. Raises `ToolFailure`, `PathProblem`."""
+    before = read_unchanged(files, location)
     if before is None:
         raise ToolFailure(f"{location.text} does not exist.{did_you_mean_path(location)}")
     try:
-        with naming(location):
+        with encoding_failures(location):
             after, done = _edit(before, arguments, location)
     except MissingText as missing:
         raise ToolFailure(explain_missing(before, arguments.old)) from missing
@@ -108,7 +113,7 @@ def _change(
 
 
 def _edit(before: bytes, arguments: EditArguments, location: Location) -> tuple[bytes, str]:
-    """Return the new bytes, and what to tell the model. Raises `MissingText`, `ToolFailure`."""
+    """Return the new bytes, and a message for the model. Raises `MissingText`, `ToolFailure`."""
     old, new = arguments.old, arguments.new
     try:
         after = substitute(before, old, new, every=arguments.all)
@@ -118,23 +123,23 @@ def _edit(before: bytes, arguments: EditArguments, location: Location) -> tuple[
             raise
         now = show_lines([(lines.line, lines.now)]) if lines.now else "(none)"
         return lines.data, (
-            f"Edited {location.text} at line {lines.line}, where `old` was but for white space. "
-            f"What is there now, indented as the file is:\n{now}"
+            f"Edited {location.text} at line {lines.line}, which differed from `old` in white "
+            f"space. These lines are there now, with the indentation of the file:\n{now}"
         )
     return after.data, _done(location, after)
 
 
 def _preview(location: Location, arguments: EditArguments) -> str:
-    """Return the change as it would be; where that can't be said, the two texts themselves."""
+    """Return the diff of the change; a diff of the two texts if `old` is not in the file now."""
     before = read_for_preview(location)
     if before is not None:
         try:
             after, _ = _edit(before, arguments, location)
             return show_change(location, before, after)
         except ToolFailure:
-            # An earlier call of the same response may put the text there yet.
+            # An earlier call of the same response may still add the missing text.
             pass
-    return unified_diff(shown(arguments.old), shown(arguments.new), location.text)
+    return unified_diff(printable_text(arguments.old), printable_text(arguments.new), location.text)
 
 
 def _done(location: Location, after: Substituted) -> str:

@@ -1,4 +1,4 @@
-"""What the tools that change files share: the check before, the change, and how it is shown."""
+"""What the tools that change files share: the check before, the change, and its diff."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -9,16 +9,16 @@ from tiller_daemon.files.paths import Location, PathProblem
 from tiller_daemon.files.whole_files import fingerprint, read_whole, size_of
 from tiller_daemon.tools.base import FileVersions, ToolEnvironment, ToolFailure
 from tiller_daemon.tools.editing.diff import unified_diff
-from tiller_daemon.tools.encoding import EncodingProblem, shown, text_of
+from tiller_daemon.tools.encoding import EncodingProblem, decode_text, printable_text
 
 PREVIEW_BYTES_MAX: Final = 1024**2
-"""The largest file whose change is shown before it is approved: some 10 ms."""
+"""The largest file whose change is shown before it is approved, at a cost of some 10 ms."""
 
 
-def read_seen(files: FileVersions, location: Location) -> bytes | None:
-    """Return the bytes of a file, which the model must have seen as they are; None without a file.
+def read_unchanged(files: FileVersions, location: Location) -> bytes | None:
+    """Return the bytes of a file; None if there is no file.
 
-    Raises `ToolFailure` and `PathProblem`.
+    Raises `ToolFailure` if they are not what the model read last, and `PathProblem`.
     """
     try:
         data = read_whole(location)
@@ -26,19 +26,19 @@ def read_seen(files: FileVersions, location: Location) -> bytes | None:
         if isinstance(problem.__cause__, FileNotFoundError):
             return None
         raise
-    seen = files.seen.get(location.path)
-    if seen is None:
-        raise ToolFailure(f"{location.text} is there and was not read yet. Read it first.")
-    if seen != fingerprint(data):
+    digest = files.fingerprints.get(location.path)
+    if digest is None:
+        raise ToolFailure(f"{location.text} exists and was not read yet. Read it first.")
+    if digest != fingerprint(data):
         raise ToolFailure(
-            f"{location.text} has changed since it was last read, and was left as it is. "
+            f"{location.text} has changed since it was last read, so it was not changed. "
             "Read it again, then repeat the change."
         )
     return data
 
 
 def read_for_preview(location: Location) -> bytes | None:
-    """Return the bytes of a file that is there and small enough for a preview, else None."""
+    """Return the bytes of a file that exists and is small enough for a preview, else None."""
     with suppress(PathProblem):
         size_bytes = size_of(location)
         if size_bytes is not None and size_bytes <= PREVIEW_BYTES_MAX:
@@ -47,8 +47,8 @@ def read_for_preview(location: Location) -> bytes | None:
 
 
 @contextmanager
-def naming(location: Location) -> Generator[None]:
-    """Name the file that has an `EncodingProblem`, in a sentence for the model."""
+def encoding_failures(location: Location) -> Generator[None]:
+    """Turn an `EncodingProblem` into a failure that names the file."""
     try:
         yield
     except EncodingProblem as problem:
@@ -58,21 +58,21 @@ def naming(location: Location) -> Generator[None]:
 
 
 def store(environment: ToolEnvironment, changes: Sequence[Change]) -> None:
-    """Make all changes or none, and what they leave what the model last saw.
+    """Make all changes or none, and note the new content as known to the model.
 
     Blocks for as long as the disk takes. Raises `PathProblem`.
     """
     change_all(changes, environment.journals)
-    seen = environment.files.seen
+    fingerprints = environment.files.fingerprints
     for change in changes:
         if change.after is None:
-            seen.pop(change.location.path, None)
+            fingerprints.pop(change.location.path, None)
         else:
-            seen[change.location.path] = fingerprint(change.after)
+            fingerprints[change.location.path] = fingerprint(change.after)
 
 
 def show_change(location: Location, before: bytes | None, after: bytes | None) -> str:
-    """Return the change as a diff for people; None stands for no file."""
+    """Return the change as a diff for people; None stands for a missing file."""
     try:
         return unified_diff(_text(before), _text(after), location.text)
     except EncodingProblem:
@@ -80,4 +80,4 @@ def show_change(location: Location, before: bytes | None, after: bytes | None) -
 
 
 def _text(data: bytes | None) -> str | None:
-    return None if data is None else shown(text_of(data).text)
+    return None if data is None else printable_text(decode_text(data).text)

@@ -1,32 +1,32 @@
-"""The bytes of a text file as lines, and back: what is not changed stays to the byte.
+"""Splits the bytes of a text file into lines, and joins them; unchanged lines keep their bytes.
 
-Pure. The encoding (`encoding`), line ends and a missing last one are kept.
+Pure. The encoding, the line ends, and a missing line end at the end of the file stay as they are.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tiller_daemon.tools.encoding import Encoding, bytes_of, text_of
+from tiller_daemon.tools.encoding import Encoding, decode_text, encode_text
 
 
 class Line(NamedTuple):
-    """A line and how it ends. The last one of a file, too, has an end: that of the one before."""
+    """A line and its line end; a last line without one gets that of the line before."""
 
     text: str
     end: str
 
 
 class Text(NamedTuple):
-    """A file's lines, how it is written, and whether the last one has its end in the file."""
+    """The lines of a file, its encoding, and whether the file ends with a line end."""
 
     encoding: Encoding
     lines: list[Line]
     is_ended: bool
 
 
-def split_text(data: bytes) -> Text:
+def split_lines(data: bytes) -> Text:
     """Return the lines of a file. Raises `EncodingProblem`."""
-    text, encoding = text_of(data)
+    text, encoding = decode_text(data)
     parts = text.split("\n")
     last = parts.pop()
     lines = [
@@ -37,17 +37,17 @@ def split_text(data: bytes) -> Text:
     return Text(encoding, lines, not last)
 
 
-def join_text(text: Text, lines: Sequence[Line]) -> bytes:
-    """Return the bytes of a file that has `lines` now and was `text`.
+def join_lines(text: Text, lines: Sequence[Line]) -> bytes:
+    """Return the bytes of the file `text` with `lines` in place of its own.
 
-    Raises `EncodingProblem` for a character that its encoding has not.
+    Raises `EncodingProblem` for a character that the encoding of the file lacks.
     """
     joined = "".join(line + end for line, end in lines)
     if lines and not text.is_ended:
         joined = joined.removesuffix(lines[-1].end)
-    return bytes_of(joined, text.encoding)
+    return encode_text(joined, text.encoding)
 
 
-def end_at(lines: Sequence[Line], place: int) -> str:
-    """How lines end at this place: like the one there, else like the last."""
+def line_end_at(lines: Sequence[Line], place: int) -> str:
+    """Return the line end for a line at `place`: that of the line there, else of the last."""
     return lines[min(place, len(lines) - 1)].end if lines else "\n"

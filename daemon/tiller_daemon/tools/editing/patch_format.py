@@ -1,6 +1,6 @@
-"""The format of `apply_patch`, which is that of codex: what a patch says, file by file.
+"""Parses the patches of `apply_patch`, whose format is that of codex. Pure.
 
-Pure. Where a file is and what is in it is not known here; `apply_patch_lines` applies a hunk.
+`patch_lines` applies the hunks to a file.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from tiller_daemon.tools.base import ToolFailure
-from tiller_daemon.tools.encoding import require_text
+from tiller_daemon.tools.encoding import require_characters
 
 BEGIN: Final = "*** Begin Patch"
 END: Final = "*** End Patch"
@@ -23,16 +23,16 @@ CONTEXT: Final = "@@"
 LINE_SHOWN_CHARS_MAX: Final = 120
 
 _QUOTED_BEGINNINGS: Final = ("<<EOF", "<<'EOF'", '<<"EOF"')
-"""How a shell's here-document begins, which some models put around a patch."""
+"""First lines of a here-document, which some models put around a patch."""
 
 Mark = Literal[" ", "-", "+"]
 
 
 class Hunk(Struct, frozen=True):
-    """One change of a file: lines that are there (` ` and `-`) and lines that will be (`+`).
+    """One change of a file: lines of the file (` ` and `-`) and new lines (`+`).
 
-    It is looked for behind the lines of `context`; `at_end` is for one at the end of the file.
-    `number` is the line of the patch that it begins at.
+    It is looked for after the lines of `context`, or with `at_end` at the end of the file. `number`
+    is the line of the patch where it begins.
     """
 
     number: int
@@ -42,7 +42,7 @@ class Hunk(Struct, frozen=True):
 
 
 class AddFile(Struct, frozen=True):
-    """A file with its whole content."""
+    """A new file with its content."""
 
     number: int
     path: str
@@ -50,14 +50,14 @@ class AddFile(Struct, frozen=True):
 
 
 class DeleteFile(Struct, frozen=True):
-    """A file that goes away."""
+    """A file to delete."""
 
     number: int
     path: str
 
 
 class UpdateFile(Struct, frozen=True):
-    """A file that changes, and perhaps gets another name."""
+    """A file to change, and perhaps to move."""
 
     number: int
     path: str
@@ -69,12 +69,12 @@ FileChange = AddFile | DeleteFile | UpdateFile
 
 
 class BadPatch(ToolFailure):
-    """A text that is no patch; the message says which line of it, and what should be there."""
+    """Text that is not a patch; the message names the line and what should be there."""
 
 
 def parse_patch(text: str) -> tuple[FileChange, ...]:
-    """Return what a patch says, in its order. Raises `BadPatch` and `ToolFailure`."""
-    require_text(text, "The patch")
+    """Return the parts of a patch in order. Raises `BadPatch` and `ToolFailure`."""
+    require_characters(text, "The patch")
     lines = _Lines(text)
     changes: list[FileChange] = []
     while (line := lines.next()) is not None:
@@ -85,9 +85,9 @@ def parse_patch(text: str) -> tuple[FileChange, ...]:
 
 
 class _Lines:
-    """The lines between the first and the last one, and how far they are read.
+    """A reader of the lines between the first and the last.
 
-    `number` is that of the line that was read last, counted in the text as it came.
+    `number` is that of the line read last, counted in the original text.
     """
 
     def __init__(self, text: str) -> None:
@@ -104,11 +104,11 @@ class _Lines:
         self._read = 0
 
     def peek(self) -> str | None:
-        """The next line; None behind the last one."""
+        """Return the next line without reading it; None at the end."""
         return self._lines[self._read] if self._read < len(self._lines) else None
 
     def next(self) -> str | None:
-        """The next line, which is read by that."""
+        """Read the next line; None at the end."""
         line = self.peek()
         if line is not None:
             self._read += 1
@@ -124,8 +124,8 @@ def _file_change(header: str, lines: _Lines) -> FileChange:
             break
     else:
         raise BadPatch(
-            f"Line {number} of the patch is `{_shown(header)}`; there should be one that begins "
-            f"with `{ADD}`, `{UPDATE}` or `{DELETE}`."
+            f"Line {number} of the patch is `{_shown(header)}`; it should begin with `{ADD}`, "
+            f"`{UPDATE}` or `{DELETE}`."
         )
     match beginning:
         case "*** Add File: ":
@@ -163,15 +163,15 @@ def _update(number: int, path: str, lines: _Lines) -> UpdateFile:
 def _hunk(lines: _Lines, *, is_first: bool) -> Hunk:
     number = lines.number + 1
     context: list[str] = []
-    said = False
+    has_marker = False
     while (line := lines.peek()) is not None and (
         line.rstrip() == CONTEXT or line.startswith(f"{CONTEXT} ")
     ):
         lines.next()
-        said = True
+        has_marker = True
         if line.rstrip() != CONTEXT:
             context.append(line.removeprefix(f"{CONTEXT} "))
-    if not said and not is_first:
+    if not has_marker and not is_first:
         raise BadPatch(
             f"Line {number} of the patch is `{_shown(line or '')}`; a line of a hunk begins with a "
             f"blank, `-` or `+`, and a further hunk with `{CONTEXT}`."

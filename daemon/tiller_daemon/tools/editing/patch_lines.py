@@ -1,8 +1,8 @@
-"""Applying the hunks of a patch to the bytes of one file; lines that no hunk changes stay.
+"""Applies the hunks of a patch to the bytes of one file. Pure.
 
-Pure. A hunk is looked for behind the one before it: exactly, then without the blanks at line ends,
-then without those around lines, then with typographic characters taken for plain ones. Lines of
-context keep what they are in the file. So do encoding, line ends, and a missing last one.
+Each hunk is looked for after the one before it: exactly, then ignoring blanks at the ends of lines,
+then at their beginnings too, then taking typographic characters for plain ones. Lines of context
+stay as they are in the file, and so do its encoding, line ends, and a missing line end at the end.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,10 +10,10 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from tiller_daemon.tools.base import ToolFailure
-from tiller_daemon.tools.editing.lines import Line, end_at, join_text, split_text
+from tiller_daemon.tools.editing.lines import Line, join_lines, line_end_at, split_lines
 from tiller_daemon.tools.editing.patch_format import Hunk, Mark
-from tiller_daemon.tools.encoding import shown
-from tiller_daemon.tools.similar import show_lines, similar_lines
+from tiller_daemon.tools.encoding import printable_text
+from tiller_daemon.tools.suggestions import show_lines, similar_lines
 
 _PLAIN: Final = str.maketrans(
     {
@@ -24,7 +24,7 @@ _PLAIN: Final = str.maketrans(
         **dict.fromkeys("\u202f\u205f\u3000", " "),
     }
 )
-"""What word processors and models make of plain characters."""
+"""Characters that word processors and models write in place of plain ones."""
 
 _LOOKS: Final[tuple[Callable[[str], str], ...]] = (
     str,
@@ -32,11 +32,11 @@ _LOOKS: Final[tuple[Callable[[str], str], ...]] = (
     str.strip,
     lambda line: line.strip().translate(_PLAIN),
 )
-"""How lines are compared, the strictest way first."""
+"""Lines are compared after each of these normalizations, the strictest first."""
 
 
 class _Replacement(NamedTuple):
-    """From line `start` on, `lines` are replaced; a mark and a new line each."""
+    """`length` lines of the file from index `start` on, and the lines of the hunk for them."""
 
     start: int
     length: int
@@ -44,11 +44,11 @@ class _Replacement(NamedTuple):
 
 
 class MissingHunk(ToolFailure):
-    """A hunk whose lines are not in the file; `explain_missing_hunk` says what there is instead."""
+    """A hunk whose lines are not in the file; `explain_missing_hunk` finds similar lines."""
 
-    def __init__(self, said: str, wanted: str, lines: Sequence[str], place: int) -> None:
-        shown = "\n".join(f"       \t{line}" for line in wanted.split("\n"))
-        super().__init__(f"{said}\n{shown}\nwhich are not there")
+    def __init__(self, what: str, wanted: str, lines: Sequence[str], place: int) -> None:
+        quoted = "\n".join(f"       \t{line}" for line in wanted.split("\n"))
+        super().__init__(f"{what}\n{quoted}\nwhich are not there")
         self.wanted, self.lines, self.place = wanted, lines, place
 
 
@@ -57,26 +57,26 @@ def apply_hunks(data: bytes, hunks: Sequence[Hunk], name: str) -> bytes:
 
     Raises `MissingHunk` for one that is not there, and `EncodingProblem`.
     """
-    text = split_text(data)
+    text = split_lines(data)
     found = _find_all([line for line, _ in text.lines], hunks, name)
-    return join_text(text, _replaced(text.lines, found))
+    return join_lines(text, _replaced(text.lines, found))
 
 
 def explain_missing_hunk(missing: MissingHunk) -> str:
-    """Return what to tell the model: where the lines are instead, or what is most like them.
+    """Return a message for the model: where the lines are instead, or the most similar ones.
 
     Takes up to 0.2 s.
     """
     lines, place = missing.lines, missing.place
     if place and _seek(lines, missing.wanted.split("\n"), 0, at_end=False) is not None:
         return (
-            f"{missing} behind line {place}, but before it: put hunks in the order of the file, "
+            f"{missing} after line {place}, but before it: put hunks in the order of the file, "
             "and do not let them overlap."
         )
-    near = similar_lines(missing.wanted, shown("\n".join(lines)))
+    near = similar_lines(missing.wanted, printable_text("\n".join(lines)))
     if not near:
-        return f"{missing}. Nothing in the file is like that; read it again."
-    return f"{missing}. The likest lines are:\n{show_lines(near)}"
+        return f"{missing}. Nothing in the file is similar; read it again."
+    return f"{missing}. The most similar lines are:\n{show_lines(near)}"
 
 
 def _find_all(lines: Sequence[str], hunks: Sequence[Hunk], name: str) -> list[_Replacement]:
@@ -89,27 +89,27 @@ def _find_all(lines: Sequence[str], hunks: Sequence[Hunk], name: str) -> list[_R
             if at is None:
                 raise MissingHunk(f"{where} comes after the line", context, lines, place)
             place = at + 1
-        one = _find(lines, hunk, place)
-        if one is None:
+        replacement = _find(lines, hunk, place)
+        if replacement is None:
             wanted = "\n".join(text for mark, text in hunk.lines if mark != "+")
             raise MissingHunk(f"{where} changes the lines", wanted, lines, place)
-        if one.length:
-            place = one.start + one.length
-        found.append(one)
+        if replacement.length:
+            place = replacement.start + replacement.length
+        found.append(replacement)
     return found
 
 
 def _find(lines: Sequence[str], hunk: Hunk, place: int) -> _Replacement | None:
     wanted = [text for mark, text in hunk.lines if mark != "+"]
     if not wanted:
-        # As codex has it: what only adds, adds to the end of the file.
+        # As in codex, a hunk that only adds lines adds them at the end of the file.
         return _Replacement(len(lines), 0, hunk.lines)
     at = _seek(lines, wanted, place, at_end=hunk.at_end)
     if at is not None:
         return _Replacement(at, len(wanted), hunk.lines)
     if wanted[-1]:
         return None
-    # An empty line at its end stands for the end of the last line.
+    # An empty last line may stand for the line end of the line before.
     last = max(i for i, (mark, _) in enumerate(hunk.lines) if mark != "+")
     rest = tuple(line for i, line in enumerate(hunk.lines) if i != last)
     at = _seek(lines, wanted[:-1], place, at_end=hunk.at_end)
@@ -117,13 +117,13 @@ def _find(lines: Sequence[str], hunk: Hunk, place: int) -> _Replacement | None:
 
 
 def _seek(lines: Sequence[str], wanted: Sequence[str], place: int, *, at_end: bool) -> int | None:
-    """Return where `wanted` is at `place` or behind it, in the strictest way that finds it."""
+    """Return the first place of `wanted` from `place` on, by the strictest comparison."""
     last = len(lines) - len(wanted)
     first = max(last, place) if at_end else place
     for look in _LOOKS:
-        asked = [look(line) for line in wanted]
+        normalized = [look(line) for line in wanted]
         for at in range(first, last + 1):
-            if all(look(lines[at + i]) == line for i, line in enumerate(asked)):
+            if all(look(lines[at + i]) == line for i, line in enumerate(normalized)):
                 return at
     return None
 
@@ -131,20 +131,22 @@ def _seek(lines: Sequence[str], wanted: Sequence[str], place: int, *, at_end: bo
 def _replaced(lines: Sequence[Line], found: Sequence[_Replacement]) -> list[Line]:
     after: list[Line] = []
     place = 0
-    # What two hunks add at one place, the end of the file, comes in the order of the patch.
+    # Sorting is stable: lines that several hunks add at the end of the file keep their order.
     for start, new in sorted(_changes(found), key=lambda change: change[0]):
         added = [text for mark, text in new if mark == "+"]
         gone = len(new) - len(added)
         after += lines[place:start]
-        # A line ends like the one whose place it takes.
+        # A new line gets the line end of the line that it replaces.
         last = max(gone - 1, 0)
-        after += [Line(text, end_at(lines, start + min(i, last))) for i, text in enumerate(added)]
+        after += [
+            Line(text, line_end_at(lines, start + min(i, last))) for i, text in enumerate(added)
+        ]
         place = start + gone
     return [*after, *lines[place:]]
 
 
 def _changes(found: Sequence[_Replacement]) -> Iterator[tuple[int, list[tuple[Mark, str]]]]:
-    """Give each run of lines that go or come, and where it begins."""
+    """Yield each run of removed and added lines, and the place where it begins."""
     for replacement in found:
         place = replacement.start
         for is_context, run in groupby(replacement.lines, key=lambda line: line[0] == " "):

@@ -1,7 +1,6 @@
-"""Replacing a piece of text in a file's bytes; nothing outside the piece changes.
+"""Replaces a piece of text in the bytes of a file; all other bytes stay as they are. Pure.
 
-Pure. The encoding (`encoding`) and a missing last line end stay as they are. A line end in what the
-model wrote stands for the file's own, LF or CRLF.
+A line end in the text of the model stands for that of the file, LF or CRLF.
 """
 
 import re
@@ -9,8 +8,13 @@ from typing import Final, NamedTuple
 
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.editing.diff import unified_diff
-from tiller_daemon.tools.encoding import bytes_of, require_text, shown, text_of
-from tiller_daemon.tools.similar import show_lines, similar_lines
+from tiller_daemon.tools.encoding import (
+    decode_text,
+    encode_text,
+    printable_text,
+    require_characters,
+)
+from tiller_daemon.tools.suggestions import show_lines, similar_lines
 
 PLACES_SHOWN_MAX: Final = 10
 
@@ -18,58 +22,59 @@ _NUMBERED = re.compile(r"^ *\d+\t", re.MULTILINE)
 
 
 class MissingText(ToolFailure):
-    """`old` is nowhere in the file; `explain_missing` says what there is instead."""
+    """`old` is not in the file; `explain_missing` finds similar lines."""
 
 
 class Substituted(NamedTuple):
-    """The new bytes, and the numbers of the lines where replacements begin (in the old ones)."""
+    """The new bytes, and the numbers of the old lines where replacements begin."""
 
     data: bytes
     lines: tuple[int, ...]
 
 
 def substitute(data: bytes, old: str, new: str, *, every: bool) -> Substituted:
-    """Replace `old` by `new`: the one place where it is, or `every` place.
+    """Replace the only occurrence of `old` by `new`, or `every` occurrence.
 
-    Raises `EncodingProblem`, and `ToolFailure` that tells the model what to do when `old` is not
-    there, or is there more than once and `every` is False, or when nothing would change.
+    Raises `MissingText` if there is none, `ToolFailure` if there are several and `every` is False
+    or if nothing would change, and `EncodingProblem`.
     """
     if not old:
         raise ToolFailure("`old` is empty. Name the text to replace, or use `write`.")
-    for one, what in ((old, "`old`"), (new, "`new`")):
-        require_text(one, what)
+    for text, argument in ((old, "`old`"), (new, "`new`")):
+        require_characters(text, argument)
     wanted, given = _plain(old), _plain(new)
     if wanted == given:
         raise ToolFailure("`old` and `new` are the same text: nothing would change.")
-    text, encoding = text_of(data)
+    text, encoding = decode_text(data)
     pattern = re.compile(r"\r?\n".join(re.escape(part) for part in wanted.split("\n")))
     matches = list(pattern.finditer(text))
     if not matches:
         raise MissingText("`old` was not found in the file.")
     lines = tuple(text.count("\n", 0, match.start()) + 1 for match in matches)
-    again = pattern.search(text, matches[0].start() + 1)
-    if again and not every:
+    # Unlike `finditer`, this finds a second occurrence that overlaps the first.
+    second = pattern.search(text, matches[0].start() + 1)
+    if second and not every:
         raise ToolFailure(_ambiguous(lines))
     replaced = pattern.sub(lambda match: _in_style(given, match), text)
-    return Substituted(bytes_of(replaced, encoding), lines)
+    return Substituted(encode_text(replaced, encoding), lines)
 
 
 def explain_missing(data: bytes, old: str) -> str:
-    """Return what to tell the model when `old` is not in `data`: the lines that are most like it.
+    """Return a message for the model if `old` is not in `data`: the most similar lines.
 
     Takes up to 0.2 s.
     """
-    said = "`old` was not found in the file."
+    not_found = "`old` was not found in the file."
     if _NUMBERED.match(old):
-        return f"{said} Leave out the line numbers that `read` puts before each line."
+        return f"{not_found} Leave out the line numbers that `read` puts before each line."
     plain = _plain(old).removesuffix("\n")
-    near = similar_lines(plain, _plain(shown(text_of(data).text)))
+    near = similar_lines(plain, _plain(printable_text(decode_text(data).text)))
     if not near:
-        return f"{said} Nothing in it is like it; read the file again."
+        return f"{not_found} Nothing in it is similar; read the file again."
     first = "\n".join(near[0][1])
     change = unified_diff(f"{plain}\n", f"{first}\n", "").split("\n", 2)[2]
     return (
-        f"{said} The likest lines are:\n{show_lines(near)}\n"
+        f"{not_found} The most similar lines are:\n{show_lines(near)}\n"
         f"From `old` to the first of them (`-` is only in `old`, `+` only in the file):\n{change}"
     )
 
@@ -79,7 +84,7 @@ def _plain(text: str) -> str:
 
 
 def _in_style(given: str, match: re.Match[str]) -> str:
-    """Return the replacement with the line ends that are used where the match is."""
+    """Return the replacement with the line ends that the file has around the match."""
     return given.replace("\n", "\r\n") if _has_crlf(match) else given
 
 
@@ -93,10 +98,10 @@ def _has_crlf(match: re.Match[str]) -> bool:
 
 def _ambiguous(lines: tuple[int, ...]) -> str:
     if len(lines) == 1:
-        return f"`old` overlaps itself at line {lines[0]}. Add surrounding lines to make it one."
+        return f"`old` overlaps itself at line {lines[0]}. Add surrounding lines to make it unique."
     places = ", ".join(map(str, lines[:PLACES_SHOWN_MAX]))
     more = ", ..." if len(lines) > PLACES_SHOWN_MAX else ""
     return (
-        f"`old` is there {len(lines)} times, at lines {places}{more}. Add surrounding lines to "
-        "make it one place, or set `all` to replace each."
+        f"`old` occurs {len(lines)} times, at lines {places}{more}. Add surrounding lines to make "
+        "it unique, or set `all` to replace every occurrence."
     )

@@ -1,22 +1,22 @@
-"""Replacing lines that are in a file but for white space: models often get indentation wrong.
+"""Replaces lines that differ from `old` only in white space: models often get indentation wrong.
 
-Pure. Only whole lines match, only in one place, and only where it can be said what indentation the
-new lines must have. Lines at the beginning and the end of both texts that do not change stay as
-they are in the file.
+Pure. Only whole lines match, only in one place, and only if the indentation of the new lines can be
+derived. Lines that are equal at the beginning or the end of `old` and `new` stay as they are in the
+file.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from tiller_daemon.tools.base import ToolFailure
-from tiller_daemon.tools.editing.lines import Line, end_at, join_text, split_text
-from tiller_daemon.tools.encoding import shown
+from tiller_daemon.tools.editing.lines import Line, join_lines, line_end_at, split_lines
+from tiller_daemon.tools.encoding import printable_text
 
 PLACES_SHOWN_MAX: Final = 10
 
 
 class SubstitutedLines(NamedTuple):
-    """The new bytes, the number of the first line that was replaced, and what is there now."""
+    """The new bytes, the number of the first replaced line, and the lines there now."""
 
     data: bytes
     line: int
@@ -24,15 +24,15 @@ class SubstitutedLines(NamedTuple):
 
 
 def substitute_lines(data: bytes, old: str, new: str) -> SubstitutedLines | None:
-    """Replace the lines that are `old` but for white space; None when there are none such.
+    """Replace the lines that differ from `old` only in white space; None if there are none.
 
-    Raises `ToolFailure` when they are there more than once.
+    Raises `ToolFailure` if they occur more than once.
     """
-    asked, given = _split(old), _split(new)
+    old_lines, new_lines = _split(old), _split(new)
     if old.endswith("\n") and new and not new.endswith("\n"):
         return None
-    text = split_text(data)
-    wanted = [_words(line) for line in asked]
+    text = split_lines(data)
+    wanted = [_words(line) for line in old_lines]
     if not any(wanted):
         return None
     found = _places([_words(line.text) for line in text.lines], wanted)
@@ -41,17 +41,17 @@ def substitute_lines(data: bytes, old: str, new: str) -> SubstitutedLines | None
     if not found:
         return None
     place = found[0]
-    there = text.lines[place : place + len(asked)]
-    now = _indented(asked, given, there)
+    end = place + len(old_lines)
+    now = _indented(old_lines, new_lines, text.lines[place:end])
     if now is None:
         return None
-    lines = [*text.lines[:place], *now, *text.lines[place + len(asked) :]]
-    after = join_text(text, lines)
-    return SubstitutedLines(after, place + 1, [shown(line.text) for line in now])
+    lines = [*text.lines[:place], *now, *text.lines[end:]]
+    after = join_lines(text, lines)
+    return SubstitutedLines(after, place + 1, [printable_text(line.text) for line in now])
 
 
 def _split(text: str) -> list[str]:
-    """The lines of a text from a model; an empty text has none."""
+    """Return the lines of a text from a model; an empty text has none."""
     plain = text.replace("\r\n", "\n").removesuffix("\n")
     return plain.split("\n") if text else []
 
@@ -70,7 +70,10 @@ def _places(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
 
 
 def _indented(old: Sequence[str], new: Sequence[str], there: Sequence[Line]) -> list[Line] | None:
-    """The new lines as they are to be in the file; None when that can't be said."""
+    """Return the new lines with the indentation of the file; None if it can't be derived.
+
+    `there` are the lines of the file that `old` matches.
+    """
     shorter = min(len(old), len(new))
     first = next((i for i in range(shorter) if old[i] != new[i]), shorter)
     left = shorter - first
@@ -78,7 +81,7 @@ def _indented(old: Sequence[str], new: Sequence[str], there: Sequence[Line]) -> 
     indents = _indents(old, there)
     changed: list[Line] = []
     for number, line in enumerate(new[first : len(new) - last], start=first):
-        end = end_at(there, number)
+        end = line_end_at(there, number)
         if not line.strip():
             changed.append(Line(line, end))
             continue
@@ -90,25 +93,29 @@ def _indented(old: Sequence[str], new: Sequence[str], there: Sequence[Line]) -> 
 
 
 def _indents(old: Sequence[str], there: Sequence[Line]) -> Callable[[str], str | None]:
-    """How an indentation of the model's text is written in the file, as the old lines show it."""
+    """Return a function from an indentation of the model to that of the file.
+
+    It follows the old lines: each known indentation is mapped, and a new one gets the same prefix
+    added or removed as all old lines.
+    """
     pairs = {
-        (_indent(line), _indent(found.text))
-        for line, found in zip(old, there, strict=True)
+        (_indent(line), _indent(actual.text))
+        for line, actual in zip(old, there, strict=True)
         if line.strip()
     }
     known = dict(pairs)
-    more = {found.removesuffix(said) if found.endswith(said) else None for said, found in pairs}
-    less = {said.removesuffix(found) if said.endswith(found) else None for said, found in pairs}
+    added = {real.removesuffix(model) if real.endswith(model) else None for model, real in pairs}
+    removed = {model.removesuffix(real) if model.endswith(real) else None for model, real in pairs}
 
-    def indent(said: str) -> str | None:
+    def indent(model: str) -> str | None:
         if len(known) < len(pairs):
-            return None
-        if said in known:
-            return known[said]
-        if len(more) == 1 and (added := next(iter(more))) is not None:
-            return added + said
-        if len(less) == 1 and (left := next(iter(less))) and said.startswith(left):
-            return said.removeprefix(left)
+            return None  # One indentation of the model stands for several of the file.
+        if model in known:
+            return known[model]
+        if len(added) == 1 and (prefix := next(iter(added))) is not None:
+            return prefix + model
+        if len(removed) == 1 and (prefix := next(iter(removed))) and model.startswith(prefix):
+            return model.removeprefix(prefix)
         return None
 
     return indent
@@ -119,9 +126,9 @@ def _indent(line: str) -> str:
 
 
 def _ambiguous(places: Sequence[int]) -> str:
-    shown = ", ".join(str(place + 1) for place in places[:PLACES_SHOWN_MAX])
+    numbers = ", ".join(str(place + 1) for place in places[:PLACES_SHOWN_MAX])
     more = ", ..." if len(places) > PLACES_SHOWN_MAX else ""
     return (
-        f"`old` is nowhere exactly, and but for white space it is there {len(places)} times, at "
-        f"lines {shown}{more}. Give it exactly, with surrounding lines to make it one place."
+        f"`old` does not occur exactly, but {len(places)} times with other white space, at lines "
+        f"{numbers}{more}. Give it exactly, with surrounding lines to make it unique."
     )

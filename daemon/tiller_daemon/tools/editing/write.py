@@ -1,4 +1,4 @@
-"""The tool `write`: a whole file, new or in place of one that the model has read."""
+"""The tool `write`: writes a whole file, a new one or one that the model has read."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -10,50 +10,55 @@ from tiller_daemon.files.changes import Change
 from tiller_daemon.files.paths import Location
 from tiller_daemon.tools.base import FileVersions, Requirement, Tool, ToolEnvironment, ToolResult
 from tiller_daemon.tools.editing.file_change import (
-    naming,
+    encoding_failures,
     read_for_preview,
-    read_seen,
+    read_unchanged,
     show_change,
     store,
 )
-from tiller_daemon.tools.encoding import describe, text_in_place_of
-from tiller_daemon.tools.reach import file_requirements, reach, reach_as_judged, told
+from tiller_daemon.tools.encoding import describe_format, encode_like
+from tiller_daemon.tools.path_access import (
+    file_requirements,
+    resolve_approved_path,
+    resolve_path,
+    tool_failures,
+)
 
 TIMEOUT_S: Final = 30.0
 
 
 class WriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `write`."""
 
     path: Annotated[str, Meta(description="The file, relative to the workspace or absolute")]
-    content: Annotated[str, Meta(description="All that the file is to hold")]
+    content: Annotated[str, Meta(description="The complete content of the file")]
 
 
 def _requirements(arguments: WriteArguments, workspace: Path) -> tuple[Requirement, ...]:
-    location = reach(workspace, arguments.path)
+    location = resolve_path(workspace, arguments.path)
     before = read_for_preview(location)
-    with naming(location):
-        after = text_in_place_of(before, arguments.content)
+    with encoding_failures(location):
+        after = encode_like(before, arguments.content)
     detail = show_change(location, before, after)
     return file_requirements("write", location, title=f"Write {location.text}", detail=detail)
 
 
 def _check(arguments: WriteArguments, workspace: Path, files: FileVersions) -> None:
-    with told():
-        _change(arguments, reach(workspace, arguments.path), files)
+    with tool_failures():
+        _change(arguments, resolve_path(workspace, arguments.path), files)
 
 
 async def _run(arguments: WriteArguments, environment: ToolEnvironment) -> ToolResult:
-    location = reach_as_judged(environment, arguments.path)
+    location = resolve_approved_path(environment, arguments.path)
 
     def write() -> tuple[str, str]:
         before, after = _change(arguments, location, environment.files)
         store(environment, [Change(location, before, after)])
-        done = "Made" if before is None else "Replaced"
-        said = f"{done} {location.text}: {len(after)} bytes{describe(after)}."
-        return said, show_change(location, before, after)
+        done = "Created" if before is None else "Replaced"
+        output = f"{done} {location.text}: {len(after)} bytes{describe_format(after)}."
+        return output, show_change(location, before, after)
 
-    with told():
+    with tool_failures():
         output, diff = await trio.to_thread.run_sync(write)
     return ToolResult(output, title=location.text, diff=diff)
 
@@ -61,9 +66,9 @@ async def _run(arguments: WriteArguments, environment: ToolEnvironment) -> ToolR
 WRITE: Final = Tool(
     name="write",
     description=(
-        "Write a whole file; directories on the way are made. A file that is there already must "
-        "have been read, and must not have changed since; its encoding and line ends are kept. To "
-        "change a part, use `edit`."
+        "Write a whole file; missing directories are created. A file that exists must have been "
+        "read and must not have changed since. It keeps its encoding and line ends. To change a "
+        "part, use `edit`."
     ),
     arguments=WriteArguments,
     effect="write",
@@ -78,6 +83,6 @@ def _change(
     arguments: WriteArguments, location: Location, files: FileVersions
 ) -> tuple[bytes | None, bytes]:
     """Return the bytes before and after. Raises `ToolFailure`, `PathProblem`."""
-    before = read_seen(files, location)
-    with naming(location):
-        return before, text_in_place_of(before, arguments.content)
+    before = read_unchanged(files, location)
+    with encoding_failures(location):
+        return before, encode_like(before, arguments.content)

@@ -1,6 +1,6 @@
-"""The tool `glob`: files whose paths fit a pattern, the newest first.
+"""The tool `glob`: files whose paths match a pattern, the newest first.
 
-Names are shown of protected files too: what is in them is what rules about reading protect.
+It shows the names of protected files too: rules about reading protect only the content.
 """
 
 from pathlib import Path
@@ -18,36 +18,41 @@ from tiller_daemon.tools.base import (
     ToolResult,
     always,
 )
-from tiller_daemon.tools.reach import directory_requirements, reach, reach_as_judged, told
+from tiller_daemon.tools.path_access import (
+    directory_requirements,
+    resolve_approved_path,
+    resolve_path,
+    tool_failures,
+)
 from tiller_daemon.tools.search.path_pattern import PathPattern
-from tiller_daemon.tools.search.recheck import files_there
+from tiller_daemon.tools.search.recheck import existing_files
 from tiller_daemon.tools.search.ripgrep import SEARCH_S_MAX, Extent, Query, run_search
 
 FILES_SHOWN_MAX: Final = 200
 FILES_FOUND_MAX: Final = 10_000
-"""How many files are looked at for their age: some 50 ms."""
+"""How many files are sorted by age, in some 50 ms."""
 
 TIMEOUT_S: Final = SEARCH_S_MAX + 10.0
 
 
 class GlobArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `glob`."""
 
     pattern: Annotated[str, Meta(description="Such as `*.py` or `src/**/*.{ts,tsx}`")]
-    path: Annotated[str, Meta(description="Where to look; the workspace if left out")] = "."
+    path: Annotated[str, Meta(description="The directory; by default the workspace")] = "."
 
 
 def _requirements(arguments: GlobArguments, workspace: Path) -> tuple[Requirement, ...]:
-    location = reach(workspace, arguments.path)
+    location = resolve_path(workspace, arguments.path)
     return directory_requirements(
         "read", location, title=f"Find {arguments.pattern} in {location.text}"
     )
 
 
 async def _run(arguments: GlobArguments, environment: ToolEnvironment) -> ToolResult:
-    location = reach_as_judged(environment, arguments.path)
+    location = resolve_approved_path(environment, arguments.path)
     if not location.path.is_dir():
-        raise ToolFailure(f"{location.text} is no directory; give the one to look in.")
+        raise ToolFailure(f"{location.text} is not a directory; name the one to search.")
     pattern = PathPattern(arguments.pattern)
     found: list[bytes] = []
 
@@ -57,27 +62,27 @@ async def _run(arguments: GlobArguments, environment: ToolEnvironment) -> ToolRe
             found.append(path)
         return len(found) < FILES_FOUND_MAX
 
-    with told(), pinned_directory(location) as beneath:
+    with tool_failures(), pinned_directory(location) as beneath:
         extent = await run_search(
-            Query("./", only=pattern.only),
+            Query("./", ignore_lines=pattern.ignore_lines),
             directory=beneath.directory,
             variables=environment.variables,
             take=take,
         )
-        there = await trio.to_thread.run_sync(files_there, beneath, found)
-    newest = sorted(there, key=lambda one: (-one.changed, one.path))
+        files = await trio.to_thread.run_sync(existing_files, beneath, found)
+    newest = sorted(files, key=lambda file: (-file.changed, file.path))
     within = "" if location.text == "." else f"{location.text.rstrip('/')}/"
-    shown = [f"{within}{one.path.decode(errors='replace')}" for one in newest[:FILES_SHOWN_MAX]]
+    lines = [f"{within}{file.path.decode(errors='replace')}" for file in newest[:FILES_SHOWN_MAX]]
     note = _note(len(newest), extent)
-    return ToolResult("\n".join([*shown, note] if note else shown), title=arguments.pattern)
+    return ToolResult("\n".join([*lines, note] if note else lines), title=arguments.pattern)
 
 
 GLOB: Final = Tool(
     name="glob",
     description=(
-        "Find files by a pattern of their path, the newest first. `*` stays within a name, `**` "
-        "goes through directories, `{a,b}` means either; without a slash the pattern is for the "
-        "name at any depth. Files that git ignores are left out."
+        "Find files by a pattern for their paths, the newest first. `*` matches within a name, "
+        "`**` matches any directories, `{a,b}` matches either. A pattern without a slash matches "
+        "names at any depth. Files that git ignores are left out."
     ),
     arguments=GlobArguments,
     effect="read",
@@ -89,10 +94,10 @@ GLOB: Final = Tool(
 
 
 def _note(found: int, extent: Extent) -> str:
-    if extent == "late":
-        return f"(The search was ended after {SEARCH_S_MAX:.0f} s; there may be more.)"
+    if extent == "timeout":
+        return f"(The search was stopped after {SEARCH_S_MAX:.0f} s; there may be more.)"
     if found == 0:
-        return "No file fits. Files that git ignores are left out."
+        return "No file matches. Files that git ignores are left out."
     if found > FILES_SHOWN_MAX:
         more = "at least " if extent == "enough" else ""
         return f"({FILES_SHOWN_MAX} of {more}{found} files. Narrow the pattern.)"

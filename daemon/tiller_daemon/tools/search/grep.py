@@ -20,61 +20,68 @@ from tiller_daemon.tools.base import (
     ToolResult,
     always,
 )
-from tiller_daemon.tools.encoding import shown_line
-from tiller_daemon.tools.output import cut_text
-from tiller_daemon.tools.reach import directory_requirements, reach, reach_as_judged, told
-from tiller_daemon.tools.search.path_pattern import PathPattern, only_with
-from tiller_daemon.tools.search.recheck import Line, files_there, lines_there
+from tiller_daemon.tools.encoding import printable_line
+from tiller_daemon.tools.path_access import (
+    directory_requirements,
+    resolve_approved_path,
+    resolve_path,
+    tool_failures,
+)
+from tiller_daemon.tools.search.path_pattern import PathPattern, ignore_lines_without
+from tiller_daemon.tools.search.recheck import Line, confirmed_lines, existing_files
 from tiller_daemon.tools.search.ripgrep import SEARCH_S_MAX, Extent, Query, run_search
+from tiller_daemon.tools.truncation import truncate
 
 MATCHES_SHOWN_MAX: Final = 200
 MATCHES_FOUND_MAX: Final = 2000
-"""Where a search stops. Up to here the first ones by path are shown, the same each time."""
+"""Where a search stops. With fewer matches, the ones shown are always the first by path."""
 
 PROTECTED_COUNTED_MAX: Final = 1000
-"""How many of the files are counted that a search leaves out."""
+"""How far the protected files that a search leaves out are counted."""
 
 TIMEOUT_S: Final = 2 * SEARCH_S_MAX + 10.0
-"""Files are listed to count the protected ones, and then searched."""
+"""Time for two searches: files are first listed, to count the protected ones."""
 
 
 class GrepArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `grep`."""
 
-    pattern: Annotated[str, Meta(description="A regular expression, as ripgrep takes it")]
-    path: Annotated[str, Meta(description="Where to look: a directory or one file")] = "."
-    include: Annotated[str, Meta(description="Only files like this, such as `*.{ts,tsx}`")] = ""
+    pattern: Annotated[str, Meta(description="A regular expression in the syntax of ripgrep")]
+    path: Annotated[str, Meta(description="Where to search: a directory or one file")] = "."
+    include: Annotated[
+        str, Meta(description="Search only files that match this, such as `*.{ts,tsx}`")
+    ] = ""
 
 
 def _requirements(arguments: GrepArguments, workspace: Path) -> tuple[Requirement, ...]:
-    location = reach(workspace, arguments.path)
+    location = resolve_path(workspace, arguments.path)
     title = f"Search {arguments.pattern} in {location.text}"
     return directory_requirements("read", location, title=title)
 
 
 async def _run(arguments: GrepArguments, environment: ToolEnvironment) -> ToolResult:
-    location = reach_as_judged(environment, arguments.path)
+    location = resolve_approved_path(environment, arguments.path)
     include = PathPattern(arguments.include) if arguments.include else None
-    with told():
+    with tool_failures():
         if _is_directory(location):
             with pinned_directory(location) as beneath:
                 within = "" if location.text == "." else f"{location.text.rstrip('/')}/"
-                place = _Place(beneath, within, "./", environment.readable)
-                return await _search(arguments, include, place, environment)
+                scope = _Scope(beneath, within, "./", environment.readable)
+                return await _search(arguments, include, scope, environment)
         with pinned_parent(location) as beneath:
-            # The file was named, and reading it was judged for this call.
+            # The model named the file, so reading it was judged for this call.
             within, name = location.text.removesuffix(location.path.name), location.path.name
-            place = _Place(beneath, within, f"./{name}", None)
-            return await _search(arguments, include, place, environment)
+            scope = _Scope(beneath, within, f"./{name}", None)
+            return await _search(arguments, include, scope, environment)
 
 
 GREP: Final = Tool(
     name="grep",
     description=(
-        "Search file contents with a regular expression (Rust syntax; `\\b`, `|`, `(?i)`; escape "
-        "`(`, `[`, `{`, `.` to mean themselves). Shows the matching lines with their numbers, by "
-        "file. Files that git ignores, binary files and files whose reading needs an approval are "
-        "left out."
+        "Search file contents with a regular expression (Rust syntax: `\\b`, `|`, `(?i)`; escape "
+        "`(`, `[`, `{` and `.` to match them literally). Shows matching lines with their numbers, "
+        "grouped by file. Files that git ignores, binary files, and files that need an approval to "
+        "be read are left out."
     ),
     arguments=GrepArguments,
     effect="read",
@@ -85,19 +92,22 @@ GREP: Final = Tool(
 )
 
 
-class _Place(NamedTuple):
-    """Where to search: `target` is what is given to the program, `within` goes before paths.
-
-    So `read` takes the paths of the result as they are. Without a check the call may show whatever
-    it finds: it was judged for that very file.
-    """
+class _Scope(NamedTuple):
+    """Where to search, and what may be shown."""
 
     beneath: PinnedDirectory
-    within: str
-    target: str
-    check: Readable | None
+    """The directory, held open."""
 
-    def is_open(self, path: bytes) -> bool:
+    within: str
+    """A prefix that makes the paths of the result valid for `read`."""
+
+    target: str
+    """What ripgrep searches."""
+
+    check: Readable | None
+    """Which files may be shown; None for the one file that the call was judged for."""
+
+    def may_show(self, path: bytes) -> bool:
         """Whether the content of this file may be shown."""
         return self.check is None or self.check(self.within + _text(path))
 
@@ -105,14 +115,14 @@ class _Place(NamedTuple):
 async def _search(
     arguments: GrepArguments,
     include: PathPattern | None,
-    place: _Place,
+    scope: _Scope,
     environment: ToolEnvironment,
 ) -> ToolResult:
     found: list[Line] = []
 
     @cache
     def is_shown(path: bytes) -> bool:
-        return _is_wanted(path, include) and place.is_open(path)
+        return _is_included(path, include) and scope.may_show(path)
 
     def take(record: bytes) -> bool:
         line = _parse(record)
@@ -120,52 +130,53 @@ async def _search(
             found.append(line)
         return len(found) < MATCHES_FOUND_MAX
 
-    protected = await _count_protected(include, place, environment)
+    protected = await _count_protected(include, scope, environment)
     extent = await run_search(
-        Query(place.target, arguments.pattern, include.only if include else ()),
-        directory=place.beneath.directory,
+        Query(scope.target, arguments.pattern, include.ignore_lines if include else ()),
+        directory=scope.beneath.directory,
         variables=environment.variables,
         take=take,
     )
-    seen = await trio.to_thread.run_sync(lines_there, place.beneath, found)
-    shown = _by_file(seen.lines[:MATCHES_SHOWN_MAX], place.within)
-    notes = [_note(len(seen.lines), extent), _note_of_protected(protected)]
-    if not seen.whole:
-        notes.append("(Not all was looked at: the files are too large. Give a path.)")
-    output = cut_text("\n".join([*shown, *filter(None, notes)]))
+    confirmed = await trio.to_thread.run_sync(confirmed_lines, scope.beneath, found)
+    shown = _by_file(confirmed.lines[:MATCHES_SHOWN_MAX], scope.within)
+    notes = [_note(len(confirmed.lines), extent), _note_on_protected(protected)]
+    if not confirmed.complete:
+        notes.append("(Some matches are missing: the files are too large. Give a path.)")
+    output = truncate("\n".join([*shown, *filter(None, notes)]))
     return ToolResult(output, title=arguments.pattern)
 
 
 async def _count_protected(
-    include: PathPattern | None, place: _Place, environment: ToolEnvironment
+    include: PathPattern | None, scope: _Scope, environment: ToolEnvironment
 ) -> int:
-    """How many of the files are left out as they may not be read.
+    """Return how many files are left out because they may not be read.
 
-    They are counted by their names alone: whether something in them fits must not be told.
+    They are counted by name only: whether they contain a match must not leak.
     """
-    if place.check is None:
+    if scope.check is None:
         return 0
     found: list[bytes] = []
 
     def take(record: bytes) -> bool:
         path = record.removeprefix(b"./")
-        if _is_wanted(path, include) and not place.is_open(path):
+        if _is_included(path, include) and not scope.may_show(path):
             found.append(path)
         return len(found) < PROTECTED_COUNTED_MAX
 
-    marks = place.check.marks
-    in_all = any(mark in place.within for mark in marks)
+    fragments = scope.check.path_fragments
+    # If the directory itself contains a fragment, every file in it may be protected.
+    in_all = any(fragment in scope.within for fragment in fragments)
     await run_search(
-        Query("./", only=() if in_all else only_with(marks)),
-        directory=place.beneath.directory,
+        Query("./", ignore_lines=() if in_all else ignore_lines_without(fragments)),
+        directory=scope.beneath.directory,
         variables=environment.variables,
         take=take,
     )
-    return len(await trio.to_thread.run_sync(files_there, place.beneath, found))
+    return len(await trio.to_thread.run_sync(existing_files, scope.beneath, found))
 
 
 def _is_directory(location: Location) -> bool:
-    """Whether it is one and no file; raises `PathProblem` for what is neither."""
+    """Whether it is a directory; False for a regular file. Raises `PathProblem` for others."""
     state = state_of(location)
     if state is None:
         raise explain(FileNotFoundError(), location)
@@ -175,7 +186,7 @@ def _is_directory(location: Location) -> bool:
     return False
 
 
-def _is_wanted(path: bytes, include: PathPattern | None) -> bool:
+def _is_included(path: bytes, include: PathPattern | None) -> bool:
     return include is None or include.matches(_text(path))
 
 
@@ -191,17 +202,17 @@ def _text(path: bytes) -> str:
 
 def _by_file(lines: list[Line], within: str) -> list[str]:
     shown: list[str] = []
-    for path, ones in groupby(lines, key=lambda line: line.path):
+    for path, matches in groupby(lines, key=lambda line: line.path):
         shown.append(f"{within}{_text(path)}")
-        for one in ones:
-            text = shown_line(one.text.rstrip(b"\r"))
-            shown.append(f"{one.number:>6}\t{text}")
+        for line in matches:
+            text = printable_line(line.text.rstrip(b"\r"))
+            shown.append(f"{line.number:>6}\t{text}")
     return shown
 
 
 def _note(found: int, extent: Extent) -> str:
-    if extent == "late":
-        return f"(The search was ended after {SEARCH_S_MAX:.0f} s; there may be more.)"
+    if extent == "timeout":
+        return f"(The search was stopped after {SEARCH_S_MAX:.0f} s; there may be more.)"
     if found == 0:
         return "No line matches. Files that git ignores and binary files are left out."
     if found > MATCHES_SHOWN_MAX:
@@ -210,9 +221,9 @@ def _note(found: int, extent: Extent) -> str:
     return ""
 
 
-def _note_of_protected(count: int) -> str:
+def _note_on_protected(count: int) -> str:
     if count == 0:
         return ""
-    many = "at least " if count == PROTECTED_COUNTED_MAX else ""
-    were = "1 protected file was" if count == 1 else f"{many}{count} protected files were"
+    at_least = "at least " if count == PROTECTED_COUNTED_MAX else ""
+    were = "1 protected file was" if count == 1 else f"{at_least}{count} protected files were"
     return f"({were} not searched: reading one needs an approval. Give its path to ask for it.)"

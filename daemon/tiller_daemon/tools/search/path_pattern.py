@@ -1,7 +1,7 @@
-"""Patterns for paths as models write them: `*.py`, `src/**/*.{ts,tsx}`, `[a-c]?.txt`.
+"""Patterns for paths as models write them: `*.py`, `src/**/*.{ts,tsx}`, `[a-c]?.txt`. Pure.
 
-Pure. A pattern without a slash is for the name alone, at any depth, as in a `.gitignore`; `**`
-stands for any number of directories, also none; a star does not cross a slash.
+A pattern without a slash matches names at any depth, as in a `.gitignore`. `**` matches any number
+of directories, including none; `*` does not match a slash.
 """
 
 import fnmatch
@@ -13,88 +13,89 @@ from typing import Final
 from tiller_daemon.tools.base import ToolFailure
 
 ALTERNATIVES_MAX: Final = 64
-"""How many patterns the braces of one may stand for."""
+"""How many patterns the braces of one may expand to."""
 
 PARTS_MAX: Final = 32
-"""How many slashes a pattern may have."""
+"""How many parts between slashes a pattern may have."""
 
-DIRECTORIES_KNOWN_MAX: Final = 4096
-"""For how many directories is kept what a file in them must be called: some 1 MiB."""
+DIRECTORIES_CACHED_MAX: Final = 4096
+"""For how many directories the patterns of the names in them are cached: some 1 MiB."""
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _NOT_PLAIN = re.compile(r"(\[.*\]|[^A-Za-z0-9._-])+", re.DOTALL)
-"""What has, or may have, a meaning in an ignore file."""
+"""Text that has, or may have, a special meaning in an ignore file."""
 
 Part = re.Pattern[str] | None
-"""What one name of a path must match; None for `**`."""
+"""What one part of a path must match; None for `**`."""
 
 Name = re.Pattern[str] | None
-"""What a file's name must match; None for any."""
+"""What the name of a file must match; None for any name."""
 
 
 class PathPattern:
-    """A pattern, ready to be compared with many paths."""
+    """A pattern, compiled to be matched with many paths."""
 
     def __init__(self, pattern: str) -> None:
-        """Raise `ToolFailure` for a pattern that can't match any path below a directory."""
+        """Raise `ToolFailure` for a pattern that can match no path below a directory."""
         plain = pattern.removeprefix("./")
         if not plain or plain.startswith(("/", "../")) or "\0" in plain:
             raise ToolFailure(
                 f"The pattern {pattern!r} must be relative; name the directory with `path`."
             )
-        alternatives = [_parts(one) for one in _alternatives(plain)]
-        # The standard library's translation never tries a star twice: no pattern takes for ever.
+        alternatives = [_parts(expanded) for expanded in _alternatives(plain)]
+        # `fnmatch.translate` gives stars that don't backtrack, so no pattern takes for ever.
         self._patterns: Final = [
             [None if part == "**" else re.compile(fnmatch.translate(part)) for part in parts]
             for parts in alternatives
         ]
-        self._known: Final[dict[str, list[Name]]] = {}
-        self.only: Final = tuple(dict.fromkeys(chain.from_iterable(map(_only, alternatives))))
-        """Lines of an ignore file that leaves out most of what the pattern can't match, and
-        nothing else."""
+        self._names_in: Final[dict[str, list[Name]]] = {}
+        lines = chain.from_iterable(map(_ignore_lines, alternatives))
+        self.ignore_lines: Final = tuple(dict.fromkeys(lines))
+        """Lines of an ignore file that skips most files that the pattern can't match, and no
+        others."""
 
     def matches(self, path: str) -> bool:
-        """Whether `path`, relative and with slashes, is meant by the pattern."""
+        """Whether the pattern matches `path`, which is relative and uses slashes."""
         directory, _, name = path.rpartition("/")
-        wanted = self._known.get(directory)
+        wanted = self._names_in.get(directory)
         if wanted is None:
-            if len(self._known) >= DIRECTORIES_KNOWN_MAX:
-                self._known.clear()
-            wanted = self._known[directory] = self._wanted_in(directory)
-        return any(one is None or one.match(name) for one in wanted)
+            if len(self._names_in) >= DIRECTORIES_CACHED_MAX:
+                self._names_in.clear()
+            wanted = self._names_in[directory] = self._find_names(directory)
+        return any(pattern is None or pattern.match(name) for pattern in wanted)
 
-    def _wanted_in(self, directory: str) -> list[Name]:
+    def _find_names(self, directory: str) -> list[Name]:
         names = directory.split("/") if directory else []
-        return [one for parts in self._patterns for one in _last_names(parts, names)]
+        return [name for parts in self._patterns for name in _last_names(parts, names)]
 
 
-def only_with(marks: Iterable[str]) -> tuple[str, ...]:
-    """Lines of an ignore file that leaves out most of what has none of these texts in its path.
+def ignore_lines_without(fragments: Iterable[str]) -> tuple[str, ...]:
+    """Return lines of an ignore file that skips most paths without any of `fragments`.
 
-    And nothing else. No text holds a slash.
+    It skips no others. A fragment contains no slash.
     """
-    plain = {_NOT_PLAIN.sub("*", mark) for mark in marks}
+    plain = {_NOT_PLAIN.sub("*", fragment) for fragment in fragments}
     return (
         "*",
         "!*/",
-        *(line for one in sorted(plain) for line in (f"!*{one}*", f"!**/*{one}*/**")),
+        *(line for text in sorted(plain) for line in (f"!*{text}*", f"!**/*{text}*/**")),
     )
 
 
 def _alternatives(pattern: str) -> list[str]:
-    """Return what the braces stand for; a pair without a comma stands for itself."""
+    """Expand braces; a pair without a comma is literal."""
     done: list[str] = []
     waiting = [pattern]
     while waiting:
-        one = waiting.pop()
-        braces = next((found for found in _BRACES.finditer(one) if "," in found[1]), None)
+        current = waiting.pop()
+        braces = next((found for found in _BRACES.finditer(current) if "," in found[1]), None)
         if braces is None:
-            done.append(one)
+            done.append(current)
         else:
-            before, after = one[: braces.start()], one[braces.end() :]
+            before, after = current[: braces.start()], current[braces.end() :]
             waiting.extend(f"{before}{choice}{after}" for choice in braces[1].split(","))
         if len(done) + len(waiting) > ALTERNATIVES_MAX:
-            raise ToolFailure(f"The pattern stands for more than {ALTERNATIVES_MAX} others.")
+            raise ToolFailure(f"The pattern expands to more than {ALTERNATIVES_MAX} patterns.")
     return done
 
 
@@ -111,10 +112,10 @@ def _parts(pattern: str) -> list[str]:
     ]
 
 
-def _only(parts: list[str]) -> Iterator[str]:
-    """Lines that let files like this be found, and the directories on the way to them.
+def _ignore_lines(parts: list[str]) -> Iterator[str]:
+    """Yield lines that let matching files be found, and the directories that lead to them.
 
-    What is more than a plain name becomes a star: that finds more, but never less.
+    Special characters become a star, which finds more files but never fewer.
     """
     yield "*"
     plain = [part if part == "**" else _NOT_PLAIN.sub("*", part) for part in parts]
@@ -128,8 +129,8 @@ def _only(parts: list[str]) -> Iterator[str]:
 
 
 def _last_names(parts: list[Part], directory: list[str]) -> Iterator[Name]:
-    """What the name of a file in `directory` must match one of; any name will do for None."""
-    # The numbers of parts that may come next.
+    """Yield the patterns of which the name of a file in `directory` must match one."""
+    # Simulate the pattern on the directory: `reached` are the indexes of parts that may come next.
     reached = _after_stars({0}, parts)
     for name in directory:
         passed: set[int] = set()
@@ -148,7 +149,7 @@ def _last_names(parts: list[Part], directory: list[str]) -> Iterator[Name]:
 
 
 def _after_stars(numbers: set[int], parts: list[Part]) -> set[int]:
-    """Add the parts that come next when a `**` stands for no directory at all."""
+    """Add the parts that come next if a `**` matches no directory."""
     reached = set(numbers)
     for number in sorted(numbers):
         after = number

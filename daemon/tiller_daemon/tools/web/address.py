@@ -1,7 +1,7 @@
-"""Addresses of the web that a model names: what of them may be asked, and of which machines.
+"""Web addresses that a model names: which URLs may be fetched, and from which machines. Pure.
 
-Pure. Only `http` and `https`, no names and passwords in it, and by default no machine that is not
-on the public internet: what runs on this machine or in its network trusts whoever can reach it.
+Only `http` and `https` without user names and passwords, and by default only from the public
+internet: services on this machine or in its network trust whoever can reach them.
 """
 
 import ipaddress
@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 from tiller_daemon.tools.base import ToolFailure
 
 URL_CHARS_MAX: Final = 8_000
-"""The longest URL that servers must take, by RFC 9110."""
+"""The longest URL that servers should accept, by RFC 9110."""
 
 PORTS: Final = {"http": 80, "https": 443}
 
@@ -24,29 +24,29 @@ _NOT_PUBLIC: Final = tuple(
         "2001::/23", "2001:db8::/32", "3fff::/20",
     )
 )  # fmt: skip
-"""What IANA's registries of special-purpose addresses do not call globally reachable; multicast.
+"""Addresses that are not globally reachable by IANA's special-purpose registries, and multicast.
 
-Python has such a table too (`is_global`), but not the same one in each of its releases.
+Python's own table (`is_global`) differs between its releases.
 """
 
 _PUBLIC_V6: Final = ipaddress.IPv6Network("2000::/3")
-"""All that IANA has given out as global unicast; site-local `fec0::/10` is not in it."""
+"""All global unicast addresses that IANA has assigned; site-local `fec0::/10` is not among them."""
 
 _METADATA: Final = frozenset({ipaddress.ip_address("168.63.129.16")})
-"""Where clouds tell a machine its secrets, as far as it is no special-purpose address: Azure.
+"""Metadata services of clouds at public addresses: Azure. They give a machine its secrets.
 
 The others use link-local, shared, unique local or protocol addresses, which are not public anyway.
 """
 
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _SAFE: Final = "%/:=&?~#+!$,;'@()*[]|"
-"""What stays as it is in a path and a query: signs that mean something, and what is escaped."""
+"""Characters that stay as they are in a path and a query: delimiters, and `%` of escapes."""
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class WebAddress(NamedTuple):
-    """Where a page is: `target` is its path and query."""
+    """The address of a page; `target` is its path and query."""
 
     scheme: str
     host: str
@@ -55,7 +55,7 @@ class WebAddress(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """The server: its name, and its port if that says something."""
+        """The name of the server, and its port if it is not the default one."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -64,41 +64,44 @@ class WebAddress(NamedTuple):
 
 
 def parse_address(text: str) -> WebAddress:
-    """Return what a URL means; raises `ToolFailure` for one that is not asked."""
+    """Parse a URL. Raises `ToolFailure` for one that must not be fetched."""
     if len(text) > URL_CHARS_MAX:
         raise ToolFailure(f"The URL has more than {URL_CHARS_MAX} characters.")
     try:
         url = urlsplit(text.strip())
         host, port = _host(url.hostname or ""), url.port
     except (ValueError, UnicodeError):
-        raise ToolFailure(f"{_shown(text)} is no URL.") from None
+        raise ToolFailure(f"{_shown(text)} is not a URL.") from None
     if url.scheme not in PORTS or not host:
-        raise ToolFailure(f"{_shown(text)} is no URL that begins with http:// or https://.")
+        raise ToolFailure(f"{_shown(text)} is not a URL that begins with http:// or https://.")
     if url.username is not None or url.password is not None:
-        raise ToolFailure("A URL with a user's name or password in it is not fetched.")
+        raise ToolFailure("A URL with a user name or password is not fetched.")
     if port == 0:
-        raise ToolFailure(f"{_shown(text)} names the port 0, which no server has.")
+        raise ToolFailure(f"{_shown(text)} has the port 0, which no server can use.")
     return WebAddress(url.scheme, host, port or PORTS[url.scheme], _target(url))
 
 
 def redirected(address: WebAddress, location: str) -> WebAddress:
-    """Return where a redirect leads; raises `ToolFailure`."""
+    """Return the address that a redirect leads to. Raises `ToolFailure`."""
     try:
         return parse_address(urljoin(str(address), location))
     except ValueError:
-        raise ToolFailure(f"{address} redirects to {_shown(location)}, which is no URL.") from None
+        message = f"{address} redirects to {_shown(location)}, which is not a URL."
+        raise ToolFailure(message) from None
 
 
-def is_same_server(one: WebAddress, other: WebAddress) -> bool:
-    """Whether leave to ask `one` is leave to ask `other`: the same host and port, no less safe.
+def is_same_server(first: WebAddress, second: WebAddress) -> bool:
+    """Whether the permission to fetch from the first server covers the second.
 
-    The usual ports of http and https are one server, as they are to who was asked.
+    They need the same host and port, and https must not become http. The default ports of http and
+    https count as the same, because the question to the user shows no default port.
     """
-    return one.authority == other.authority and (one.scheme, other.scheme) != ("https", "http")
+    secure = (first.scheme, second.scheme) != ("https", "http")
+    return first.authority == second.authority and secure
 
 
 def is_public(address: IpAddress) -> bool:
-    """Whether a machine with this address is on the public internet, so far as can be told."""
+    """Whether an address is on the public internet, as far as the address shows."""
     inner = _embedded(address)
     if inner is not None:
         return is_public(inner)
@@ -107,13 +110,13 @@ def is_public(address: IpAddress) -> bool:
     return address.is_global and (address.version == 4 or address in _PUBLIC_V6)
 
 
-def is_any(address: IpAddress) -> bool:  # noqa: ARG001
-    """Say yes to all addresses."""
+def any_address(address: IpAddress) -> bool:  # noqa: ARG001
+    """Return True for all addresses."""
     return True
 
 
 def address_in(host: str) -> IpAddress | None:
-    """Return the address that a host's name is; None for a name."""
+    """Return the address if the host is a literal one; None for a name."""
     try:
         return ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -121,7 +124,7 @@ def address_in(host: str) -> IpAddress | None:
 
 
 def _embedded(address: IpAddress) -> ipaddress.IPv4Address | None:
-    """The IPv4 address that an IPv6 address stands for."""
+    """Return the IPv4 address that an IPv6 address embeds, if any."""
     if isinstance(address, ipaddress.IPv4Address):
         return None
     if address in _NAT64:
@@ -130,11 +133,11 @@ def _embedded(address: IpAddress) -> ipaddress.IPv4Address | None:
 
 
 def _host(name: str) -> str:
-    """A name as it is sent and matched against rules: in ASCII, so that none looks like another."""
+    """Return a host name in ASCII, for requests and rules, so that no name looks like another."""
     if not name or address_in(name):
         return name
     plain = name.rstrip(".").encode("idna").decode()
-    if any(not (sign.isalnum() or sign in "-._") for sign in plain):
+    if any(not (character.isalnum() or character in "-._") for character in plain):
         raise ValueError(name)
     return plain.lower()
 

@@ -1,6 +1,6 @@
-"""The tool `fetch`: a page of the web as text, HTML as Markdown.
+"""The tool `fetch`: a web page as text, with HTML converted to Markdown.
 
-What gets the page is in `fetch_http`, and imported with the first one.
+`page` makes the request, and is imported with the first one.
 """
 
 import codecs
@@ -16,8 +16,8 @@ import trio
 from msgspec import Meta, Struct
 
 from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolFailure, ToolResult
-from tiller_daemon.tools.spill import cut_to_fit
-from tiller_daemon.tools.web.address import is_any, is_public, parse_address
+from tiller_daemon.tools.spilling import truncate_to_fit
+from tiller_daemon.tools.web.address import any_address, is_public, parse_address
 from tiller_daemon.tools.web.markdown import to_markdown
 
 if TYPE_CHECKING:
@@ -26,14 +26,16 @@ if TYPE_CHECKING:
 PERMISSION: Final = "fetch"
 
 TIMEOUT_S: Final = 60.0
-"""Twice what a page may take: making Markdown of it takes time as well."""
+"""Twice the time for a page, as the conversion to Markdown takes time too."""
 
 REASON_CHARS_MAX: Final = 1_000
-"""How much of an error page the model is shown."""
+"""How much of an error page the model gets."""
 
-NUL_LOOK_BYTES: Final = 8192
-CHARSET_LOOK_BYTES: Final = 1024
-"""Where HTML says its character set, by its standard."""
+NUL_CHECKED_BYTES: Final = 8192
+"""A NUL among so many first bytes makes a page binary."""
+
+CHARSET_BYTES_MAX: Final = 1024
+"""HTML declares its character set within so many first bytes, by its standard."""
 
 HTML_KINDS: Final = frozenset({"text/html", "application/xhtml+xml"})
 TEXT_KINDS: Final = re.compile(
@@ -47,11 +49,11 @@ _CHARSET: Final = re.compile(
 _NO_CHARSETS: Final = frozenset(
     {"idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape"}
 )
-"""What Python knows as encodings, and no page is in; some take very long."""
+"""Python's codecs that are no character sets of pages; some take very long."""
 
 
 class FetchArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `fetch`."""
 
     url: Annotated[str, Meta(description="An address that begins with https:// or http://")]
 
@@ -66,22 +68,23 @@ def _requirements(arguments: FetchArguments, workspace: Path) -> tuple[Requireme
 async def _run(arguments: FetchArguments, environment: ToolEnvironment) -> ToolResult:
     address = parse_address(arguments.url)
     if any(secret in arguments.url for secret in environment.secrets):
-        raise ToolFailure("The URL holds a key and is not fetched.")
+        raise ToolFailure("The URL contains a key, so it is not fetched.")
     http = await trio.to_thread.run_sync(_load)
-    may_reach = is_any if environment.private_addresses else is_public
+    may_reach = any_address if environment.private_addresses else is_public
     page: Page = await http.get_page(address, environment.proxies, may_reach)
     text = await _text(page, environment)
     if page.status >= HTTPStatus.BAD_REQUEST:
         raise ToolFailure(_refusal(page, text))
-    output, spill_path = await cut_to_fit(f"{_about(page)}\n\n{text}", environment)
+    output, spill_path = await truncate_to_fit(f"{_about(page)}\n\n{text}", environment)
     return ToolResult(output, title=str(page.address), spill_path=spill_path)
 
 
 FETCH: Final = Tool(
     name="fetch",
     description=(
-        "Get a page of the web: HTML comes as Markdown, other text as it is. Nothing but the "
-        "address is sent, and no page behind a login is there. For files to keep, use a command."
+        "Get a web page: HTML is converted to Markdown, other text is returned as it is. Only the "
+        "address is sent, so pages behind a login are not available. To download a file, use a "
+        "command."
     ),
     arguments=FetchArguments,
     effect="read",
@@ -92,7 +95,7 @@ FETCH: Final = Tool(
 
 
 def _load() -> ModuleType:
-    """Import what gets a page: some 100 ms, so not on the loop."""
+    """Import the HTTP client. It takes some 100 ms, so this runs in a thread."""
     return importlib.import_module("tiller_daemon.tools.web.page")
 
 
@@ -100,22 +103,22 @@ async def _text(page: "Page", environment: ToolEnvironment) -> str:
     kind, charset = _kind(page)
     is_text = TEXT_KINDS.fullmatch(kind) or not kind
     if kind in HTML_KINDS:
-        declared = _CHARSET.search(page.body[:CHARSET_LOOK_BYTES])
+        declared = _CHARSET.search(page.body[:CHARSET_BYTES_MAX])
         html = _decode(page.body, charset or (declared[1].decode() if declared else ""))
         text = await to_markdown(html, str(page.address), environment.variables)
         return html if text is None else text or "(The page has no text.)"
     if page.status >= HTTPStatus.BAD_REQUEST and not is_text:
         return ""
-    if not is_text or (not charset and b"\0" in page.body[:NUL_LOOK_BYTES]):
-        named = f"of the type {kind}" if kind else "binary"
+    if not is_text or (not charset and b"\0" in page.body[:NUL_CHECKED_BYTES]):
+        content = "binary" if is_text else kind
         raise ToolFailure(
-            f"{page.address} is {named} and no text. Get it with a command such as `curl -o`."
+            f"{page.address} is {content}, not text. Download it with a command such as `curl -o`."
         )
     return _decode(page.body, charset)
 
 
 def _kind(page: "Page") -> tuple[str, str]:
-    """The type of a page and its character set, as the server says."""
+    """Return the media type and the character set of a page, by its header."""
     fields = Message()
     fields["Content-Type"] = page.kind
     kind = page.kind.partition(";")[0].strip().lower()
@@ -135,7 +138,7 @@ def _decode(data: bytes, charset: str) -> str:
 def _about(page: "Page") -> str:
     kind, _ = _kind(page)
     beginning = "" if page.whole else f", the first {len(page.body) // 1024**2} MiB of it"
-    return f"{page.address} ({kind or 'of no stated type'}{beginning}):"
+    return f"{page.address} ({kind or 'of unknown type'}{beginning}):"
 
 
 def _refusal(page: "Page", text: str) -> str:
@@ -143,5 +146,5 @@ def _refusal(page: "Page", text: str) -> str:
         phrase = f" {HTTPStatus(page.status).phrase}"
     except ValueError:
         phrase = ""
-    said = f" It says:\n{text[:REASON_CHARS_MAX]}" if text else ""
-    return f"{page.address} answers {page.status}{phrase}.{said}"
+    reason = f" It says:\n{text[:REASON_CHARS_MAX]}" if text else ""
+    return f"{page.address} answers {page.status}{phrase}.{reason}"

@@ -1,8 +1,8 @@
-"""One GET of a page: connections only to machines that may be asked, within bounds.
+"""GET requests for pages, limited in time and size, and only to permitted machines.
 
-A name is looked up once and the connection goes to an address that was found good, so that a name
-which means another machine a moment later leads nowhere else. With a page nothing is sent that says
-who asks: no cookie, no key, no name. Imported with the first page, as the HTTP library is.
+A name is resolved once, and the connection goes to an address that passed the check, so that DNS
+rebinding leads nowhere else. `get_page` sends nothing that identifies the user, such as cookies.
+This module imports the HTTP library, so it is imported with the first page.
 """
 
 import math
@@ -28,13 +28,13 @@ from tiller_daemon.tools.web.address import (
 REDIRECTS_MAX: Final = 5
 CONNECT_S: Final = 10.0
 SILENCE_S: Final = 15.0
-"""How long a server may say nothing."""
+"""How long a server may send nothing."""
 
 TOTAL_S: Final = 30.0
-"""How long one page may take, redirects included: a slow server is not worth a turn's time."""
+"""How long one page may take, including redirects; a turn should not wait for a slow server."""
 
 BODY_BYTES_MAX: Final = 5 * 1024 * 1024
-"""How much of a page is read; a hundred times what a model is shown of it."""
+"""How much of a page is read; a hundred times what the model gets."""
 
 HEADERS: Final = (
     ("User-Agent", "tiller"),
@@ -44,29 +44,38 @@ HEADERS: Final = (
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _UNPACK_BITS: Final = 32 + zlib.MAX_WBITS
-"""What tells zlib to find out itself whether it is gzip or zlib."""
+"""Makes zlib detect the gzip and zlib formats."""
 
 
 class Page(NamedTuple):
-    """What a server answered; `whole` is False when `body` is only the beginning."""
+    """The response of a server."""
 
     address: WebAddress
+    """Where it came from, after redirects."""
+
     status: int
+    """The status of HTTP."""
+
     kind: str
+    """The header Content-Type; may be empty."""
+
     body: bytes
+    """The unpacked body, or its beginning."""
+
     whole: bool
+    """Whether `body` is complete."""
 
 
-class _Elsewhere(NamedTuple):
+class _Redirect(NamedTuple):
     """A redirect."""
 
     location: str
 
 
-class _Manner(NamedTuple):
-    """What is said with a request, and how long its answer is waited for.
+class _RequestOptions(NamedTuple):
+    """Headers and timeouts of a request.
 
-    A server may say nothing for `silence_s`; of a body there is taken what comes within `body_s`.
+    The server may send nothing for `silence_s`; the body is cut off after `body_s`.
     """
 
     headers: Sequence[tuple[str, str]]
@@ -74,7 +83,7 @@ class _Manner(NamedTuple):
     body_s: float
 
 
-_PAGE: Final = _Manner(HEADERS, SILENCE_S, math.inf)
+_PAGE_OPTIONS: Final = _RequestOptions(HEADERS, SILENCE_S, math.inf)
 
 
 async def get_page(
@@ -82,9 +91,9 @@ async def get_page(
     proxies: Mapping[str, str],
     may_reach: Callable[[IpAddress], bool],
 ) -> Page:
-    """Return the page at `address`; redirects are followed as long as the server is the same.
+    """Return the page at `address`; redirects are followed on the same server only.
 
-    `proxies` are variables that name them. Raises `ToolFailure` with what to do instead.
+    `proxies` are environment variables. Raises `ToolFailure` with what to do instead.
     """
     with trio.move_on_after(TOTAL_S):
         for _ in range(REDIRECTS_MAX + 1):
@@ -93,10 +102,10 @@ async def get_page(
                 return found
             target = redirected(address, found.location)
             if not is_same_server(address, target):
-                raise ToolFailure(f"{address} redirects to {target}. Fetch that if it is wanted.")
+                raise ToolFailure(f"{address} redirects to {target}. Fetch that if you need it.")
             address = target
         raise ToolFailure(f"{address} redirects more than {REDIRECTS_MAX} times.")
-    raise ToolFailure(f"{address} was not there within {TOTAL_S:g} s.")
+    raise ToolFailure(f"{address} did not arrive within {TOTAL_S:g} s.")
 
 
 async def get_stream(
@@ -106,23 +115,25 @@ async def get_stream(
     headers: Sequence[tuple[str, str]],
     body_s: float,
 ) -> Page:
-    """Return what `address` answers, or as much as came within `body_s`; no redirect is followed.
+    """Return the response, or what came of it within `body_s` seconds; follows no redirects.
 
-    `headers` may say who asks, `proxies` are variables that name them. Raises `ToolFailure`.
+    `headers` may contain credentials; `proxies` are environment variables. Raises `ToolFailure`.
     """
-    found = await _ask(address, proxies, may_reach, _Manner(headers, body_s, body_s))
+    found = await _ask(address, proxies, may_reach, _RequestOptions(headers, body_s, body_s))
     if isinstance(found, Page):
         return found
     target = redirected(address, found.location)
-    raise ToolFailure(f"{address.authority} redirects to {target.authority}, which is not asked.")
+    raise ToolFailure(
+        f"{address.authority} redirects to {target.authority}. Redirects are not followed here."
+    )
 
 
 async def _ask(
     address: WebAddress,
     proxies: Mapping[str, str],
     may_reach: Callable[[IpAddress], bool],
-    manner: _Manner = _PAGE,
-) -> Page | _Elsewhere:
+    options: _RequestOptions = _PAGE_OPTIONS,
+) -> Page | _Redirect:
     try:
         proxy = proxy_of_environment(address.scheme, address.host, address.port, proxies)
     except ValueError as error:
@@ -136,16 +147,17 @@ async def _ask(
     opened = _Opened()
     try:
         async with httpcore2.AsyncConnectionPool(
-            ssl_context=context, proxy=proxy and _way(proxy), network_backend=backend
+            ssl_context=context, proxy=proxy and _proxy(proxy), network_backend=backend
         ) as pool:
-            return await _exchange(pool, address, manner, opened)
+            return await _exchange(pool, address, options, opened)
     except _PrivateAddress as private:
         raise ToolFailure(_private(str(private))) from None
     except httpcore2.ProxyError as error:
-        said = hide(str(error), secrets)
-        raise ToolFailure(f"{address} can't be fetched: the proxy {proxy} says: {said}.") from None
+        reason = hide(str(error), secrets)
+        message = f"{address} can't be fetched: the proxy {proxy} answers: {reason}."
+        raise ToolFailure(message) from None
     except httpcore2.TimeoutException:
-        raise ToolFailure(f"{address} says nothing.") from None
+        raise ToolFailure(f"{address} does not answer.") from None
     except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError, zlib.error) as error:
         raise ToolFailure(f"{address} can't be fetched: {hide(_reason(error), secrets)}.") from None
     finally:
@@ -153,25 +165,28 @@ async def _ask(
 
 
 async def _exchange(
-    pool: httpcore2.AsyncConnectionPool, address: WebAddress, manner: _Manner, opened: "_Opened"
-) -> Page | _Elsewhere:
+    pool: httpcore2.AsyncConnectionPool,
+    address: WebAddress,
+    options: _RequestOptions,
+    opened: "_Opened",
+) -> Page | _Redirect:
     host = b"[%s]" % address.host.encode() if ":" in address.host else address.host.encode()
     url = httpcore2.URL(
         scheme=address.scheme.encode(), host=host, port=address.port, target=address.target.encode()
     )
-    silence_s = manner.silence_s
+    silence_s = options.silence_s
     limits = {"connect": CONNECT_S, "read": silence_s, "write": silence_s, "pool": CONNECT_S}
-    headers = [("Host", address.authority), *manner.headers]
+    headers = [("Host", address.authority), *options.headers]
     how = {"timeout": limits, "trace": opened.note}
     async with pool.stream("GET", url, headers=headers, extensions=how) as answer:
         fields = {name.lower(): value for name, value in answer.headers}
         location = fields.get(b"location", b"").decode(errors="replace")
         if answer.status in _REDIRECTS and location:
-            return _Elsewhere(location)
+            return _Redirect(location)
         packing = fields.get(b"content-encoding", b"identity").decode(errors="replace").lower()
         pieces = answer.aiter_stream()
         try:
-            body, whole = await _body(pieces, packing, address, manner.body_s)
+            body, whole = await _body(pieces, packing, address, options.body_s)
         finally:
             await _end(pieces)
         kind = fields.get(b"content-type", b"").decode(errors="replace")
@@ -182,22 +197,24 @@ async def _body(
     pieces: AsyncIterator[bytes], packing: str, address: WebAddress, body_s: float
 ) -> tuple[bytes, bool]:
     if packing not in ("identity", "gzip", "x-gzip", "deflate"):
-        raise ToolFailure(f"{address} answers packed as {packing!r}, which was not asked for.")
+        raise ToolFailure(
+            f"{address} answers with the encoding {packing!r}, which was not requested."
+        )
     unpacker = None if packing == "identity" else zlib.decompressobj(_UNPACK_BITS)
     body = bytearray()
     with trio.move_on_after(body_s) as limit:
         async for piece in pieces:
-            room = BODY_BYTES_MAX + 1 - len(body)
-            body += unpacker.decompress(piece, room) if unpacker else piece
+            bytes_left = BODY_BYTES_MAX + 1 - len(body)
+            body += unpacker.decompress(piece, bytes_left) if unpacker else piece
             if len(body) > BODY_BYTES_MAX:
                 return bytes(body[:BODY_BYTES_MAX]), False
             if unpacker and unpacker.eof:
-                break  # zlib would keep all that follows
+                break  # zlib would collect all data after the end.
     return bytes(body), not limit.cancelled_caught
 
 
 async def _end(pieces: AsyncIterator[bytes]) -> None:
-    """End the library's generators from the innermost one: it closes only the outermost."""
+    """Close the generators of the library from the innermost one; it closes only the outermost."""
     with trio.CancelScope() as scope:
         scope.cancel()
         async for _ in pieces:
@@ -205,14 +222,14 @@ async def _end(pieces: AsyncIterator[bytes]) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """What a failure says, or what it came from: the library's own often say nothing."""
+    """Return the message of a failure, or of its cause, as the library's own are often empty."""
     cause: BaseException | None = error
     while cause and not str(cause):
         cause = cause.__cause__ or cause.__context__
     return str(cause or type(error).__name__)
 
 
-def _way(proxy: Proxy) -> httpcore2.Proxy:
+def _proxy(proxy: Proxy) -> httpcore2.Proxy:
     auth = (proxy.user, proxy.password) if proxy.user else None
     return httpcore2.Proxy(str(proxy), auth=auth)
 
@@ -220,33 +237,34 @@ def _way(proxy: Proxy) -> httpcore2.Proxy:
 def _private(host: str) -> str:
     return (
         f"{host} is not on the public internet and is not fetched. The user can allow it in the "
-        "configuration: `fetch.private_addresses = true`. A command such as curl asks on its own."
+        "configuration: `fetch.private_addresses = true`. A command such as curl can fetch it if "
+        "the user approves."
     )
 
 
 class _Opened:
-    """The connections of one request: the library forgets one on which a SOCKS proxy said no."""
+    """The connections of one request. The library leaks one if a SOCKS proxy refuses."""
 
     def __init__(self) -> None:
         self._streams: list[httpcore2.AsyncNetworkStream] = []
 
     async def note(self, name: str, info: dict[str, Any]) -> None:
-        """Listen to what the library says it does."""
+        """Receive trace events of the library."""
         if name.endswith("connect_tcp.complete"):
             self._streams.append(info["return_value"])
 
     async def close(self) -> None:
-        """Close those that are still open."""
+        """Close the connections that are still open."""
         for stream in self._streams:
             await stream.aclose()
 
 
 class _PrivateAddress(Exception):
-    """A name that means a machine which may not be asked."""
+    """A name that resolves only to addresses that are not permitted."""
 
 
 class _Backend(httpcore2.AsyncNetworkBackend):
-    """Connects to addresses that may be reached, and to no other."""
+    """Connects only to permitted addresses."""
 
     def __init__(self, may_reach: Callable[[IpAddress], bool]) -> None:
         self._may_reach = may_reach
@@ -260,7 +278,7 @@ class _Backend(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Look the name up, choose, and connect to what was chosen."""
+        """Resolve the name, and connect to one of its permitted addresses."""
         failure: Exception = httpcore2.ConnectError(f"{host} has no address")
         with trio.move_on_after(timeout or CONNECT_S):
             for address in await self._addresses(host, port):
@@ -281,7 +299,7 @@ class _Backend(httpcore2.AsyncNetworkBackend):
         try:
             rows = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_STREAM)
         except OSError as error:
-            reason = error.strerror or "it is not known"
+            reason = error.strerror or "the name is unknown"
             raise httpcore2.ConnectError(f"{host} can't be found: {reason}") from None
         found: dict[IpAddress, Any] = {}
         for *_, place in rows:

@@ -1,7 +1,7 @@
-"""The tool `sourcegraph`: code of many repositories, through a server of the configuration.
+"""The tool `sourcegraph`: searches the code of many repositories, on a configured server.
 
-Made only when there is one. What its stream says is read in `sourcegraph_stream`, and got by
-`fetch_http`, which is imported with the first search. The key comes from the caller.
+Without a server there is no such tool. `sourcegraph_stream` reads the results, and `page` makes the
+request; it is imported with the first search. The key comes from the caller.
 """
 
 import importlib
@@ -17,8 +17,8 @@ from msgspec import Meta, Struct
 
 from tiller_daemon.redaction.stream import TAKEN_OUT
 from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolFailure, ToolResult
-from tiller_daemon.tools.output import cut_text
-from tiller_daemon.tools.web.address import WebAddress, is_any, parse_address
+from tiller_daemon.tools.truncation import truncate
+from tiller_daemon.tools.web.address import WebAddress, any_address, parse_address
 from tiller_daemon.tools.web.fetch import PERMISSION
 from tiller_daemon.tools.web.sourcegraph_stream import MATCHES_MAX, read_stream
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 PATH: Final = "/.api/search/stream"
 
 SEARCH_S_MAX: Final = 30.0
-"""How long the server may search; what it has said until then is shown."""
+"""How long the server may search; the results so far are shown then."""
 
 TIMEOUT_S: Final = 120.0
-"""A key may have to be got first, from a command that asks a person."""
+"""Includes getting a key from a command that may ask a person."""
 
-SAID_CHARS_MAX: Final = 1_000
-"""How much of a refusal the model is shown."""
+REASON_CHARS_MAX: Final = 1_000
+"""How much of an error message of the server the model gets."""
 
 EVENT_STREAM: Final = "text/event-stream"
 
@@ -43,21 +43,21 @@ class Access(Protocol):
     """The key for the server."""
 
     async def read(self) -> str:
-        """The key, empty if none is needed; raises `ToolFailure`."""
+        """Return the key; empty if none is needed. Raises `ToolFailure`."""
         ...
 
     async def renew(self, refused: str) -> bool:
-        """Get the key again after `refused` was not accepted; returns whether there is another."""
+        """Get the key again after the server refused one; returns whether it is another."""
         ...
 
     @property
     def advice(self) -> str:
-        """A sentence for the user when the server does not accept it."""
+        """What the user can do if the server refuses the key; a sentence."""
         ...
 
 
 class SourcegraphArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model says."""
+    """The arguments of `sourcegraph`."""
 
     query: Annotated[
         str,
@@ -70,10 +70,10 @@ def make_sourcegraph(endpoint: str, access: Access) -> Tool:
     return Tool(
         name="sourcegraph",
         description=(
-            "Search the code of many repositories on the user's Sourcegraph. The query is in its "
+            "Search the code of many repositories on the user's Sourcegraph. The query uses its "
             "language: words, `/regular expressions/`, and filters such as `repo:`, `file:`, "
-            "`lang:`, `type:symbol|path|commit|diff`, `count:`. Shows repository and path of each "
-            "file, and the matching lines with their numbers."
+            "`lang:`, `type:symbol|path|commit|diff`, `count:`. Shows the repository and path of "
+            "each file, and the matching lines with their numbers."
         ),
         arguments=SourcegraphArguments,
         effect="read",
@@ -98,7 +98,7 @@ async def _run(
 ) -> ToolResult:
     address = _address(endpoint, arguments.query)
     if any(secret in arguments.query for secret in environment.secrets):
-        raise ToolFailure("The query holds a key and is not sent.")
+        raise ToolFailure("The query contains a key, so it is not sent.")
     http = await trio.to_thread.run_sync(_load)
     key = await access.read()
     page = await _ask(http, address, key, environment)
@@ -106,7 +106,7 @@ async def _run(
         key = await access.read()
         page = await _ask(http, address, key, environment)
     try:
-        output = cut_text(_said(page, access))
+        output = truncate(_results(page, access))
     except ToolFailure as failure:
         raise ToolFailure(_without(key, str(failure))) from None
     return ToolResult(_without(key, output), title=arguments.query)
@@ -117,35 +117,35 @@ async def _ask(
 ) -> "Page":
     headers = [("Accept", EVENT_STREAM), ("User-Agent", "tiller")]
     headers += [("Authorization", f"token {key}")] if key else []
-    return await http.get_stream(address, environment.proxies, is_any, headers, SEARCH_S_MAX)
+    return await http.get_stream(address, environment.proxies, any_address, headers, SEARCH_S_MAX)
 
 
 def _load() -> ModuleType:
-    """Import what asks: some 100 ms, so not on the loop."""
+    """Import the HTTP client. It takes some 100 ms, so this runs in a thread."""
     return importlib.import_module("tiller_daemon.tools.web.page")
 
 
 def _address(endpoint: str, query: str) -> WebAddress:
-    asked = urlencode({"q": query, "v": "V3", "display": MATCHES_MAX})
-    return parse_address(f"{endpoint.rstrip('/')}{PATH}?{asked}")
+    parameters = urlencode({"q": query, "v": "V3", "display": MATCHES_MAX})
+    return parse_address(f"{endpoint.rstrip('/')}{PATH}?{parameters}")
 
 
-def _said(page: "Page", access: Access) -> str:
-    """What the server answers, as text; raises `ToolFailure` when that is no answer."""
+def _results(page: "Page", access: Access) -> str:
+    """Return the results as text. Raises `ToolFailure` if the server gave none."""
     server = page.address.authority
-    said = page.body.decode(errors="replace").strip()[:SAID_CHARS_MAX]
+    reason = page.body.decode(errors="replace").strip()[:REASON_CHARS_MAX]
     if page.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        raise ToolFailure(f"{server} does not accept the key. {access.advice} It says: {said}")
+        raise ToolFailure(f"{server} does not accept the key. {access.advice} It says: {reason}")
     if page.status == HTTPStatus.TOO_MANY_REQUESTS:
-        raise ToolFailure(f"{server} wants no more searches for now. It says: {said}")
+        raise ToolFailure(f"{server} accepts no more searches for now. It says: {reason}")
     if page.status != HTTPStatus.OK:
-        raise ToolFailure(f"{server} answers {page.status}. It says: {said}")
+        raise ToolFailure(f"{server} answers {page.status}. It says: {reason}")
     kind = page.kind.partition(";")[0].strip().lower()
     if kind != EVENT_STREAM:
-        named = kind or "something of no stated type"
         raise ToolFailure(
-            f"{server} answers {named} and no results: it is no Sourcegraph, or wants a key. "
-            "The user can see to `sourcegraph.endpoint` in the configuration."
+            f"{server} answers with {kind or 'unknown data'} instead of results: it is not a "
+            "Sourcegraph server, or it needs a key. The user can check `sourcegraph.endpoint` in "
+            "the configuration."
         )
     return read_stream(page.body, whole=page.whole)
 

@@ -1,7 +1,7 @@
-"""What Sourcegraph's stream of a search says, as text for a model. Pure.
+"""Converts the event stream of a Sourcegraph search to text for a model. Pure.
 
 Events have a name and one line of JSON: `matches`, `progress`, `alert`, `error`, `done`, and others
-that are of no interest here. Fields and kinds of matches that are not known are passed over.
+that are not needed here. Unknown fields and kinds of matches are ignored.
 Format: https://sourcegraph.com/docs/api/stream_api
 """
 
@@ -14,15 +14,15 @@ from msgspec import Struct
 from tiller_daemon.tools.base import ToolFailure
 
 MATCHES_MAX: Final = 100
-"""How many the server is asked to tell."""
+"""How many matches the server is asked for."""
 
 LINES_SHOWN_MAX: Final = 200
 LINE_CHARS_MAX: Final = 400
-"""A longer line is cut: one match in minified code must not fill the model's window."""
+"""A longer line is cut: one match in minified code must not fill the context window."""
 
 MESSAGE_CHARS_MAX: Final = 200
 ID_CHARS: Final = 7
-"""How much of a commit's id is shown, as git does."""
+"""How much of a commit id is shown, as in git."""
 
 
 class _Camel(Struct, frozen=True, rename="camel"):
@@ -51,21 +51,46 @@ class _Symbol(_Camel, frozen=True):
 
 
 class _Match(_Camel, frozen=True):
-    """A match of any kind: it has the fields of its own."""
+    """A match of any type; each type has only some of the fields."""
 
     type: str = ""
+    """`content`, `path`, `symbol`, `repo` or `commit`."""
+
     repository: str = ""
+    """Of all types."""
+
     path: str = ""
+    """Of `content`, `path` and `symbol`."""
+
     commit: str = ""
+    """The revision of the file that was searched."""
+
     description: str = ""
+    """Of a `repo`."""
+
     line_matches: tuple[_LineMatch, ...] | None = None
+    """Of `content`: the lines that match."""
+
     chunk_matches: tuple[_ChunkMatch, ...] | None = None
+    """Of `content`: passages that contain matches."""
+
     symbols: tuple[_Symbol, ...] | None = None
+    """Of `symbol`."""
+
     oid: str = ""
+    """The id of a `commit`."""
+
     message: str = ""
+    """The message of a `commit`."""
+
     author_name: str = ""
+    """The author of a `commit`."""
+
     author_date: str = ""
+    """When a `commit` was made."""
+
     content: str = ""
+    """The matching part of the message or diff of a `commit`."""
 
 
 class _Skipped(_Camel, frozen=True):
@@ -96,10 +121,10 @@ _Event = TypeVar("_Event")
 
 
 def read_stream(data: bytes, *, whole: bool) -> str:
-    """Return what was found, and what there is to say of it.
+    """Return the matches with notes on the search.
 
-    `whole` is False for a stream that was cut off. Raises `ToolFailure` when it is none, or when
-    the server only says what is wrong.
+    `whole` is False for a stream that was cut off. Raises `ToolFailure` for data that is no such
+    stream, and for an error of the server without any matches.
     """
     matches: list[_Match] = []
     progress = _Progress()
@@ -115,7 +140,7 @@ def read_stream(data: bytes, *, whole: bool) -> str:
             case "alert":
                 notes.append(_of_alert(_decode(body, _Alert)))
             case "error":
-                failure = _decode(body, _Error).message or "it does not say why"
+                failure = _decode(body, _Error).message or "the server gives no reason"
             case "done":
                 done = True
             case _:
@@ -128,7 +153,7 @@ def read_stream(data: bytes, *, whole: bool) -> str:
 
 
 def _events(data: bytes, *, whole: bool) -> Iterator[tuple[str, bytes]]:
-    """The name and the data of each event; one that was cut off is left out."""
+    """Yield the name and data of each event; one that was cut off is left out."""
     *events, last = data.replace(b"\r\n", b"\n").split(b"\n\n")
     if whole:
         events.append(last)
@@ -148,17 +173,17 @@ def _decode(body: bytes, kind: type[_Event]) -> _Event:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ToolFailure(f"The server says what can't be understood: {error}") from None
+        raise ToolFailure(f"The answer of the server can't be decoded: {error}") from None
 
 
 def _lines(match: _Match) -> Iterator[str]:
-    """A line that says where it is, and those that match in it, with their numbers from 1."""
+    """Yield a line with the place of a match, then its matching lines, numbered from 1."""
     where = match.repository + (f"@{match.commit[:ID_CHARS]}" if match.commit else "")
     match match.type:
         case "content" | "path" | "symbol":
             yield f"{where} {match.path}"
-            for one in match.line_matches or ():
-                yield f"{one.line_number + 1:>6}\t{one.line}"
+            for found in match.line_matches or ():
+                yield f"{found.line_number + 1:>6}\t{found.line}"
             for chunk in match.chunk_matches or ():
                 numbered = enumerate(chunk.content.split("\n"), chunk.content_start.line + 1)
                 yield from (f"{number:>6}\t{line}" for number, line in numbered)
@@ -192,12 +217,12 @@ def _notes(
         yield f"(The search broke off: {failure[:LINE_CHARS_MAX]})"
     elif not done:
         yield "(The search was cut off; there may be more. Narrow the query.)"
-    for one in progress.skipped or ():
-        yield f"(Not searched: {_cut(f'{one.title}. {one.message}')})"
+    for skipped in progress.skipped or ():
+        yield f"(Not searched: {_cut(f'{skipped.title}. {skipped.message}')})"
     yield from (_cut(f"({note})") for note in notes)
 
 
 def _of_alert(alert: _Alert) -> str:
-    said = f"{alert.title}. {alert.description or ''}".strip()
-    proposed = [one.query for one in alert.proposed_queries or () if one.query]
-    return said + (f" Perhaps: {' | '.join(proposed)}" if proposed else "")
+    text = f"{alert.title}. {alert.description or ''}".strip()
+    proposed = [each.query for each in alert.proposed_queries or () if each.query]
+    return text + (f" Perhaps: {' | '.join(proposed)}" if proposed else "")

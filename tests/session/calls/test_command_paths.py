@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tiller_daemon.policy.rules import BUILT_IN, decide, evaluate, rules_of_always
+from tiller_daemon.policy.rules import BUILT_IN, decide, evaluate, rules_for_always
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.session.calls.command_reach import (
+from tiller_daemon.session.calls.command_paths import (
     further_requirements,
     requirements_without_sandbox,
 )
@@ -67,7 +67,7 @@ def test_a_literal_path_outside_is_asked_about(text, subjects, workspace: Path) 
     assert beyond(text, workspace) == [("external_directory", named)]
     requirements = (command(text), *further_requirements([command(text)], workspace))
     assert decide(requirements, [], "ask").action == "ask"
-    assert decide(requirements, rules_of_always(requirements), "ask").action == "allow"
+    assert decide(requirements, rules_for_always(requirements), "ask").action == "allow"
 
 
 def test_the_home_is_outside(workspace: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_command_that_asks_anyway_is_asked_about_as_a_whole(text, workspace: P
 @pytest.mark.parametrize("held", [True, False])
 def test_without_a_sandbox_every_command_that_is_not_held_needs_leave(held) -> None:
     for text in ("ls", "rm x", "pytest"):
-        found = requirements_without_sandbox([command(text)], reads_are_held=held)
+        found = requirements_without_sandbox([command(text)], reads_are_confined=held)
         asks = text != "ls" or not held
         assert [need.subjects for need in found] == ([(text,)] if asks else [])
         assert all(need.permission == "unsandboxed" for need in found)
@@ -174,5 +174,5 @@ def test_b60_leave_to_write_is_no_leave_to_write_what_makes_programs_run(path, a
     assert verdict.action == ("ask" if asks else "allow")
     if asks:
         assert verdict.permission == "protected_path"
-        granted = (*rules, *rules_of_always(requirements))
+        granted = (*rules, *rules_for_always(requirements))
         assert decide(requirements, granted, "ask").action == "allow"

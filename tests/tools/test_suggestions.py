@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from tiller_daemon.tools import BUILT_IN
-from tiller_daemon.tools.similar import close_names, did_you_mean, similar_lines
+from tiller_daemon.tools.suggestions import close_names, did_you_mean, similar_lines
 
 TOOLS = [tool.name for tool in BUILT_IN]
 FILES = ["connection.py", "README.md", "main.py", "config.yaml", "user_service.py", "Dockerfile"]

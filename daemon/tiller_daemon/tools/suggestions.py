@@ -1,6 +1,6 @@
-"""What somebody may have meant: names and lines like the ones that were asked for.
+"""Suggestions for failures: names and lines that resemble the missing ones.
 
-Only for the text of failures; nothing is ever changed on a guess. `rapidfuzz` is imported with the
+They only appear in messages; nothing is ever changed on a guess. `rapidfuzz` is imported with the
 first failure.
 """
 
@@ -13,48 +13,48 @@ from typing import Final
 from tiller_daemon.files.paths import Location, PathProblem, opened_parent, printable
 
 NAMES_MAX: Final = 3
-NAMES_LOOKED_AT: Final = 5000
-"""How many entries of a directory are compared: some 15 ms."""
+NAMES_COMPARED_MAX: Final = 5000
+"""Entries of a directory that are compared, in some 15 ms."""
 
 CHARS_PER_MISTAKE: Final = 3
-"""One mistyped, missing, added or swapped character for so many, as rustc and git allow; with more
-of them the suggestion would only mislead."""
+"""Allow one mistyped, missing, added or swapped character for each of so many, as rustc and git
+do. More mistakes would give misleading suggestions."""
 
 WORD_CHARS_MIN: Final = 3
-"""A shorter word in common says nothing."""
+"""Shorter words in common are chance."""
 
 WINDOWS_MAX: Final = 2
-LINES_LOOKED_AT: Final = 20_000
-LINES_COMPARED: Final = 40
-"""How many lines of a text that was not found are compared, and of how large a file: 0.2 s."""
+FILE_LINES_MAX: Final = 20_000
+LINES_COMPARED_MAX: Final = 40
+"""How many lines of a missing text are compared with how many of the file, in 0.2 s."""
 
 LINES_SCORE_MIN: Final = 75.0
-"""Likeness in percent below which lines are others, not the wanted ones with a slip in them:
-any two lines of one program are alike to some 50."""
+"""Similarity in percent that lines need for a suggestion. Any two lines of one program reach some
+50."""
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a question with the known names that are close to `name`, else an empty text.
+    """Return a question with the known names that resemble `name`; empty if none does.
 
-    It begins with a blank, to be put behind a sentence.
+    It begins with a blank, to follow a sentence.
     """
     return _question(close_names(name, known))
 
 
 def close_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names that may be meant by `name`, the likest first.
+    """Return the known names that `name` may mean, the most similar first.
 
-    Such a one differs by few characters, or has all the words of the other: `read` and `read_file`.
+    They differ by few characters, or one has all the words of the other: `read` and `read_file`.
     """
-    found = ((_distance(name, one), one) for one in known)
-    near = sorted((distance, one) for distance, one in found if distance is not None)
-    return [one for _, one in near[:NAMES_MAX]]
+    distances = ((_distance(name, candidate), candidate) for candidate in known)
+    near = sorted((distance, each) for distance, each in distances if distance is not None)
+    return [candidate for _, candidate in near[:NAMES_MAX]]
 
 
 def did_you_mean_path(location: Location) -> str:
-    """Return a question with the paths beside a missing one that have a name like its own."""
+    """Return a question with similar names in the directory of a missing file; may be empty."""
     try:
         with opened_parent(location) as (parent, _):
             names = _names(parent)
@@ -66,35 +66,35 @@ def did_you_mean_path(location: Location) -> str:
 
 
 def similar_lines(wanted: str, text: str) -> list[tuple[int, list[str]]]:
-    """Return places in `text` that are like `wanted`: the number of the first line, the lines."""
+    """Return passages of `text` that resemble `wanted`: the number of the first line, the lines."""
     from rapidfuzz import fuzz, process
 
-    asked = wanted.strip("\n").split("\n")[:LINES_COMPARED]
-    lines = text.split("\n")[:LINES_LOOKED_AT]
-    windows = ["\n".join(lines[i : i + len(asked)]) for i in range(len(lines) - len(asked) + 1)]
+    missing = wanted.strip("\n").split("\n")[:LINES_COMPARED_MAX]
+    lines = text.split("\n")[:FILE_LINES_MAX]
+    windows = ["\n".join(lines[i : i + len(missing)]) for i in range(len(lines) - len(missing) + 1)]
     near = process.extract(
-        "\n".join(asked),
+        "\n".join(missing),
         windows,
         scorer=fuzz.ratio,
         limit=WINDOWS_MAX,
         score_cutoff=LINES_SCORE_MIN,
     )
-    return [(place + 1, window.split("\n")) for window, _, place in near]
+    return [(index + 1, window.split("\n")) for window, _, index in near]
 
 
-def show_lines(places: Iterable[tuple[int, list[str]]]) -> str:
-    """Return lines with their numbers, as `read` shows them."""
+def show_lines(passages: Iterable[tuple[int, list[str]]]) -> str:
+    """Return lines with their numbers, in the format of `read`."""
     return "\n...\n".join(
         "\n".join(f"{first + i:>6}\t{line}" for i, line in enumerate(lines))
-        for first, lines in places
+        for first, lines in passages
     )
 
 
 def _names(directory: int) -> list[str]:
     opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
     try:
-        with os.scandir(opened) as found:
-            return [one.name for one in islice(found, NAMES_LOOKED_AT)]
+        with os.scandir(opened) as entries:
+            return [entry.name for entry in islice(entries, NAMES_COMPARED_MAX)]
     finally:
         os.close(opened)
 
@@ -104,10 +104,10 @@ def _question(names: list[str]) -> str:
 
 
 def _distance(asked: str, known: str) -> int | None:
-    """How far apart two names are; None for names that nobody would take for each other.
+    """Return how far apart two names are; None if they are not similar.
 
-    What stands behind the last dot is no reason to allow more mistakes, and if it is all that
-    differs it is none.
+    The extension does not count for how many mistakes are allowed. Names that differ only in the
+    extension are always similar.
     """
     from rapidfuzz.distance import OSA
 

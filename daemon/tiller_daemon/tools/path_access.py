@@ -1,4 +1,4 @@
-"""Where the path of a call leads, and which permissions it takes to go there."""
+"""Where a path in the arguments of a call leads, and which permissions it takes to use it."""
 
 import re
 from collections.abc import Generator, Sequence
@@ -11,27 +11,30 @@ from tiller_daemon.tools.base import Requirement, ToolEnvironment, ToolFailure
 
 
 @contextmanager
-def told() -> Generator[None]:
-    """Turn the workspace's refusals into failures that the model is told."""
+def tool_failures() -> Generator[None]:
+    """Turn refused paths and commands that can't start into failures for the model."""
     try:
         yield
     except (PathProblem, CommandProblem) as problem:
         raise ToolFailure(str(problem)) from problem
 
 
-def reach(workspace: Path, path: str) -> Location:
-    """Return where `path` leads; raises `ToolFailure` for text that is no path."""
-    with told():
+def resolve_path(workspace: Path, path: str) -> Location:
+    """Return where `path` leads. Raises `ToolFailure` for text that is not a path."""
+    with tool_failures():
         return locate(workspace, path)
 
 
-def reach_as_judged(environment: ToolEnvironment, path: str) -> Location:
-    """Return where `path` leads, of a call that runs: only to what was judged before it ran."""
-    location = reach(environment.workspace, path)
-    if all(location.text not in need.subjects for need in environment.requirements):
+def resolve_approved_path(environment: ToolEnvironment, path: str) -> Location:
+    """Return where `path` leads, for a running call; only what was judged before is allowed.
+
+    Raises `ToolFailure` if a link has changed since the requirements of the call were judged.
+    """
+    location = resolve_path(environment.workspace, path)
+    if all(location.text not in requirement.subjects for requirement in environment.requirements):
         raise ToolFailure(
-            f"{path} leads somewhere else than when this call was judged, and was left alone. "
-            "Look again, then call it again."
+            f"{path} now leads somewhere else than when this call was approved, so nothing was "
+            "done. Look at the path again, then repeat the call."
         )
     return location
 
@@ -39,14 +42,14 @@ def reach_as_judged(environment: ToolEnvironment, path: str) -> Location:
 def file_requirements(
     permission: str, location: Location, *, title: str, detail: str = ""
 ) -> tuple[Requirement, ...]:
-    """Return what it takes to use a file; `detail` is the diff of a change."""
+    """Return the permissions needed to use a file; `detail` is the diff of a change."""
     return files_requirements(permission, (location,), title=title, detail=detail)
 
 
 def files_requirements(
     permission: str, locations: Sequence[Location], *, title: str, detail: str = ""
 ) -> tuple[Requirement, ...]:
-    """Return what it takes to use several files: they are asked about in one go."""
+    """Return the permissions needed to use several files, which are one question together."""
     places = [(location, printable(location.path.parent)) for location in locations]
     return _requirements(permission, places, title, detail)
 
@@ -54,7 +57,7 @@ def files_requirements(
 def directory_requirements(
     permission: str, location: Location, *, title: str
 ) -> tuple[Requirement, ...]:
-    """Return what it takes to look through a directory (or the one file that is named)."""
+    """Return the permissions needed to search a directory, or the one file that is named."""
     return _requirements(permission, [(location, printable(location.path))], title, "")
 
 
@@ -65,7 +68,7 @@ def _requirements(
     wanted = Requirement(
         permission,
         subjects,
-        # Reading is only asked about for the file's own sake, so no other is allowed with it.
+        # A question about reading is about this one file, so `always` allows no other.
         always=tuple(map(_exactly, subjects)) if permission == "read" else ("*",),
         kind="path",
         title=title,
@@ -89,5 +92,5 @@ def _requirements(
 
 
 def _exactly(text: str) -> str:
-    """The pattern that matches this and nothing else: a backslash takes the meaning from a sign."""
+    """Return the rule pattern that matches only this text; a backslash escapes a wildcard."""
     return re.sub(r"([*?\\])", r"\\\1", text)

@@ -1,4 +1,4 @@
-"""A result that is too long for a model: its ends, and a file with the whole of it."""
+"""Results that are too long for a model: truncated, with the complete text in a spill file."""
 
 import hashlib
 import re
@@ -7,11 +7,11 @@ from pathlib import Path
 from tiller_daemon.processes.capture import Capture
 from tiller_daemon.redaction.stream import TAKEN_OUT
 from tiller_daemon.tools.base import ToolEnvironment
-from tiller_daemon.tools.output import cut_parts, fits
+from tiller_daemon.tools.truncation import fits, truncate_parts
 
 
-async def cut_to_fit(text: str, environment: ToolEnvironment) -> tuple[str, str]:
-    """Return the text as a model gets it, and the file with the whole if it was cut."""
+async def truncate_to_fit(text: str, environment: ToolEnvironment) -> tuple[str, str]:
+    """Return the text for a model, and the path of the spill file; empty if nothing was cut."""
     if fits(text):
         return text, ""
     for secret in environment.secrets:
@@ -19,26 +19,26 @@ async def cut_to_fit(text: str, environment: ToolEnvironment) -> tuple[str, str]
     capture = Capture(spill_path(environment))
     try:
         await capture.add(text.encode(errors="replace"))
-        return await shown_to_model(capture), capture.spill_path()
+        return await truncated_output(capture), capture.spill_path()
     finally:
         capture.close()
 
 
-async def shown_to_model(capture: Capture) -> str:
-    """The captured output as a model gets it; what is too long for that is kept whole in a file."""
+async def truncated_output(capture: Capture) -> str:
+    """Return captured output for a model; if it is too long, all of it goes to the spill file."""
     kept = capture.result()
     if not kept.tail and fits(kept.head):
         return kept.head
     await capture.spill()
     kept = capture.result()
-    return cut_parts(
+    return truncate_parts(
         kept.head, kept.tail, lines=kept.lines, size_bytes=kept.size_bytes, where=kept.where
     )
 
 
 def spill_path(environment: ToolEnvironment) -> Path:
-    """The file for the whole of what a call says."""
-    # A call's id comes from the provider: as a name of a file it must not lead anywhere else.
+    """Return the file for the complete output of a call."""
+    # The id of a call comes from the provider, so it must not be able to name another directory.
     safe = re.sub(r"[^A-Za-z0-9_-]", "_", environment.call_id)[:64]
     digest = hashlib.sha256(environment.call_id.encode(errors="replace")).hexdigest()[:8]
     return environment.spill_directory / f"{safe}-{digest}.txt"

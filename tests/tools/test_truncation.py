@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiller_daemon.tools.output import BYTES_MAX, LINES_MAX, cut_parts, cut_text
+from tiller_daemon.tools.truncation import BYTES_MAX, LINES_MAX, truncate, truncate_parts
 
 WHERE = "the whole is in /somewhere/file.txt"
 characters = st.sampled_from(["a", "\n", "é", "\u2028", "\U0001f600", "\r", "\0", "xyz", "\n\n\n"])
@@ -17,14 +17,14 @@ texts = st.builds(
 
 @given(texts)
 def test_what_a_model_gets_is_never_above_the_limit(text):
-    cut = cut_text(text, where=WHERE)
+    cut = truncate(text, where=WHERE)
     assert len(cut.encode()) <= BYTES_MAX
     assert cut.count("\n") <= LINES_MAX
 
 
 @given(texts)
 def test_beginning_and_end_are_those_of_the_text(text):
-    cut = cut_text(text, where=WHERE)
+    cut = truncate(text, where=WHERE)
     if cut == text:
         return
     first, _, rest = cut.partition("\n[... ")
@@ -38,20 +38,20 @@ def test_beginning_and_end_are_those_of_the_text(text):
 @given(texts)
 def test_a_text_within_the_limit_stays_as_it_is(text):
     fits = len(text.encode()) <= BYTES_MAX and text.count("\n") <= LINES_MAX
-    assert (cut_text(text) == text) is fits
+    assert (truncate(text) == text) is fits
 
 
 @pytest.mark.parametrize("shift", range(4))
 def test_no_character_is_cut_in_two(shift):
     text = "x" * shift + "\U0001f600" * 20_000 + "y" * shift
-    first, _, rest = cut_text(text).partition("\n[... ")
+    first, _, rest = truncate(text).partition("\n[... ")
     last = rest.partition(" ...]\n")[2]
     assert set(first) | set(last) == set(text)
 
 
 def test_the_sentence_counts_what_is_left_out():
     text = "".join(f"{i}\n" for i in range(5000))
-    cut = cut_text(text, where=WHERE)
+    cut = truncate(text, where=WHERE)
     first, _, rest = cut.partition("\n[... ")
     note, _, last = rest.partition(" ...]\n")
     left_out = 5000 - first.count("\n") - last.count("\n")
@@ -60,5 +60,5 @@ def test_the_sentence_counts_what_is_left_out():
 
 
 def test_parts_that_are_only_the_ends_of_more_are_joined_with_the_count_of_all():
-    cut = cut_parts("begin\n", "end\n", lines=1_000_000, size_bytes=10**9)
+    cut = truncate_parts("begin\n", "end\n", lines=1_000_000, size_bytes=10**9)
     assert cut == "begin\n\n[... 999998 lines, 999999990 bytes left out here ...]\nend\n"

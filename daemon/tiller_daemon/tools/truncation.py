@@ -1,58 +1,58 @@
-"""Cutting text to what a model can use: its beginning, its end, and a sentence between them.
+"""Truncates text for a model to its beginning and end, with a note between them. Pure.
 
-Pure. Where the whole of a command's output is kept is up to `processes.capture`.
+`processes.capture` keeps the complete output of a command.
 """
 
 from typing import Final
 
 LINES_MAX: Final = 2000
 BYTES_MAX: Final = 50 * 1024
-"""What one result may take of a model's window, in lines and in bytes of UTF-8: some 12,000
-tokens, as the agents of the field have it."""
+"""The longest result for a model, in lines and in bytes of UTF-8: some 12,000 tokens, as much as
+other coding agents allow."""
 
 CHARACTER_BYTES_MAX: Final = 4
 
 
-def cut_text(text: str, *, where: str = "") -> str:
+def truncate(text: str, *, where: str = "") -> str:
     """Return `text`, or its beginning and end within `LINES_MAX` and `BYTES_MAX`.
 
-    `where` says in half a sentence where the whole is.
+    `where` is a clause that names the place of the complete text.
     """
     size_bytes = len(text.encode())
-    return cut_parts(text, "", lines=text.count("\n"), size_bytes=size_bytes, where=where)
+    return truncate_parts(text, "", lines=text.count("\n"), size_bytes=size_bytes, where=where)
 
 
-def cut_parts(head: str, tail: str, *, lines: int, size_bytes: int, where: str = "") -> str:
-    """Cut what is known by its beginning and its end; `head` is all of it if `tail` is empty.
+def truncate_parts(head: str, tail: str, *, lines: int, size_bytes: int, where: str = "") -> str:
+    """Truncate a text of which only the two ends are known; without a `tail`, `head` is all of it.
 
-    `lines` and `size_bytes` count the whole, of which the parts may be only the ends.
+    `lines` and `size_bytes` count the complete text.
     """
     if not tail and fits(head):
         return head
-    room_bytes = (BYTES_MAX - len(_note(lines, size_bytes, where).encode())) // 2
-    room_lines = (LINES_MAX - 3) // 2
-    first = _beginning(head, room_lines, room_bytes)
-    last = _end(tail or head, room_lines, room_bytes)
+    bytes_max = (BYTES_MAX - len(_note(lines, size_bytes, where).encode())) // 2
+    lines_max = (LINES_MAX - 3) // 2
+    first = _beginning(head, lines_max, bytes_max)
+    last = _end(tail or head, lines_max, bytes_max)
     lines_out = lines - first.count("\n") - last.count("\n")
     bytes_out = size_bytes - len(first.encode()) - len(last.encode())
     return first + _note(max(lines_out, 0), max(bytes_out, 0), where) + last
 
 
 def fits(text: str) -> bool:
-    """Whether `text` can be given to a model as it is."""
+    """Whether `text` needs no truncation."""
     return text.count("\n") <= LINES_MAX and len(text.encode()) <= BYTES_MAX
 
 
 def _note(lines: int, size_bytes: int, where: str) -> str:
-    told = f"; {where}" if where else ""
-    return f"\n[... {lines} lines, {size_bytes} bytes left out here{told} ...]\n"
+    place = f"; {where}" if where else ""
+    return f"\n[... {lines} lines, {size_bytes} bytes left out here{place} ...]\n"
 
 
 def _beginning(text: str, lines: int, size_bytes: int) -> str:
     by_lines = text[: _after_line(text, lines)]
     if len(by_lines) * CHARACTER_BYTES_MAX <= size_bytes:
         return by_lines
-    # Only whole characters are kept: the bytes of one that was cut in two are dropped.
+    # The cut may split a character; its bytes are dropped.
     return by_lines.encode()[:size_bytes].decode(errors="ignore")
 
 
@@ -64,7 +64,7 @@ def _end(text: str, lines: int, size_bytes: int) -> str:
 
 
 def _after_line(text: str, lines: int) -> int:
-    """Return the place behind line number `lines`, or the end."""
+    """Return the position after line number `lines`, or the end."""
     place = 0
     for _ in range(lines):
         place = text.find("\n", place) + 1
@@ -74,7 +74,7 @@ def _after_line(text: str, lines: int) -> int:
 
 
 def _before_line(text: str, lines: int) -> int:
-    """Return the place before the last `lines` line ends and what follows them, or 0."""
+    """Return the position where the last `lines` line ends, and the rest, begin; or 0."""
     place = len(text)
     for _ in range(lines):
         place = text.rfind("\n", 0, place)

@@ -1,0 +1,160 @@
+"""Permissions for files that a command line names and that its enclosure hides.
+
+Protection does not depend on this: the enclosure hides these files whatever the line names. But a
+command that could only fail should ask first, and may see them once the user approves. Only literal
+words of the line count, and for protected files only paths of files that exist.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from tiller_daemon.files.paths import PathProblem, locate, printable
+from tiller_daemon.policy import globs
+from tiller_daemon.policy.rules import PROTECTED_PATH
+from tiller_daemon.policy.shell.command_line import SimpleCommand, parse
+from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, needed_enclosure, seems_to_read
+from tiller_daemon.policy.shell.programs import find_program
+from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.sandbox.known_paths import is_protected
+from tiller_daemon.tools.base import Requirement
+
+_KERNEL_PATHS = re.compile(r"/(?:(?:proc|dev|sys)(?:/|\Z)|\Z)")
+"""Paths that an enclosure provides itself, and that mean something else in this process."""
+
+_PARTS = re.compile(r"[=:]")
+"""Separators before a path in a word: `--file=.env`, `HEAD:.env`."""
+
+
+def further_requirements(
+    requirements: Sequence[Requirement], workspace: Path
+) -> tuple[Requirement, ...]:
+    """Return further permissions for a call: to see hidden files, and to write executed ones."""
+    reading = [line for line in _lines(requirements) if needed_enclosure(line) < Enclosure.SESSION]
+    return (
+        *_outside_requirements(reading, workspace),
+        *_file_requirements(reading, workspace),
+        *_protected_path_requirements(requirements),
+    )
+
+
+def requirements_without_sandbox(
+    requirements: Iterable[Requirement], *, reads_are_confined: bool
+) -> tuple[Requirement, ...]:
+    """Return the permission to run without a sandbox, for each command line that will do so.
+
+    With `reads_are_confined`, a sandbox is available for lines that seem to read.
+    """
+    return tuple(
+        unsandboxed_requirement(line, f"Run without a sandbox: {' '.join(line.split())}")
+        for line in _lines(requirements)
+        if not (reads_are_confined and seems_to_read(line))
+    )
+
+
+def unsandboxed_requirement(command: str, title: str) -> Requirement:
+    """Return the permission to run a command outside the sandbox, or where there is none."""
+    return Requirement(
+        UNSANDBOXED,
+        (command,),
+        kind="command",
+        title=title,
+        detail=command,
+        detail_kind="command",
+    )
+
+
+def _lines(requirements: Iterable[Requirement]) -> list[str]:
+    commands = (each for each in requirements if each.kind == "command")
+    return [line for requirement in commands for line in requirement.subjects]
+
+
+def _protected_path_requirements(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
+    """Return the permission to write files that make git, an editor or an agent run something.
+
+    No command in a sandbox can write them. Tools ask a separate question, so that the permission to
+    write in the workspace is no way out of the sandbox.
+    """
+    written = (each for each in requirements if each.permission == "write" and each.kind == "path")
+    protected = [
+        text for requirement in written for text in requirement.subjects if is_protected(text)
+    ]
+    title = f"Write files that may make other programs run something: {', '.join(protected)}"
+    return _path_requirements(PROTECTED_PATH, protected, title)
+
+
+def _outside_requirements(lines: Sequence[str], workspace: Path) -> tuple[Requirement, ...]:
+    outside: dict[str, None] = {}
+    for path in _paths(lines, names_too=True):
+        if _KERNEL_PATHS.match(os.path.normpath(path)):
+            continue
+        try:
+            location = locate(workspace, path)
+        except PathProblem:
+            continue
+        if not location.inside:
+            outside[printable(location.path)] = None
+    return _path_requirements(
+        "external_directory", outside, f"Look outside the workspace: {_shown(lines)}"
+    )
+
+
+def _file_requirements(lines: Sequence[str], workspace: Path) -> tuple[Requirement, ...]:
+    """Return the permission to read the files that lines name; rules decide about it later."""
+    files: dict[str, None] = {}
+    for path in _paths(lines, names_too=False):
+        try:
+            location = locate(workspace, path)
+        except PathProblem:
+            continue
+        if location.inside and location.path.is_file():
+            files[printable(location.path.relative_to(workspace.resolve()))] = None
+    return _path_requirements("read", files, f"Show the content of files: {_shown(lines)}")
+
+
+def _path_requirements(
+    permission: str, subjects: Iterable[str], title: str
+) -> tuple[Requirement, ...]:
+    paths = tuple(subjects)
+    always = tuple(map(globs.escape, paths))
+    return (Requirement(permission, paths, always, "path", title),) if paths else ()
+
+
+def _shown(lines: Sequence[str]) -> str:
+    return " ".join(" ".join(lines).split())
+
+
+def _paths(lines: Sequence[str], *, names_too: bool) -> Iterator[str]:
+    """Yield the words of command lines that may be paths, relative to the last `cd` of the line.
+
+    With `names_too`, those that may lead out of the workspace, of all commands. Without it, all
+    words of commands that may show the content of a file.
+    """
+    for line in lines:
+        directory = ""
+        for command in parse(line).commands:
+            for word in _words(command, names_too=names_too):
+                path = os.path.expanduser(word)  # noqa: PTH111 - may be no path
+                yield os.path.join(directory, path)  # noqa: PTH118 - likewise
+            if command.name == "cd" and len(command.words) > 1 and command.words[1].fixed:
+                directory = os.path.join(directory, os.path.expanduser(command.words[1].text))  # noqa: PTH111, PTH118
+
+
+def _words(command: SimpleCommand, *, names_too: bool) -> Iterator[str]:
+    kind = find_program(command.name).operands
+    if kind == "text" or (kind == "names" and not names_too):
+        return
+    operands = [word for word in command.words[1:] if word.fixed and word.text]
+    if kind == "pattern_first":
+        first = next((word for word in operands if not word.text.startswith("-")), None)
+        operands = [word for word in operands if word is not first]
+    for word in operands:
+        text = word.text
+        if names_too:
+            # Only these can lead out of the workspace.
+            text = text.partition("=")[2] if text.startswith("-") else text
+            if text.startswith(("/", "~")) or ".." in text.split("/"):
+                yield text
+        else:
+            yield from {text, _PARTS.split(text)[-1]}
