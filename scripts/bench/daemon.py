@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import trio
-from measured import Daemon, Frontend, Model, frontend_of
+from measured import Daemon, Frontend, Model, await_death, frontend_of
 from model_server import Play
 from table import Row, print_rows, slope
 
@@ -292,7 +292,7 @@ async def measure_interrupts(root: Path, model: Model, *, quick: bool) -> list[R
                 watched = os.pidfd_open(await _pid_of_command(frontend, session_id))
                 died: list[float] = []
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(_await_death, watched, died)
+                    nursery.start_soon(await_death, watched, died)
                     begun = time.monotonic()
                     await frontend.ask(Interrupt(session_id))
                     ended = await frontend.until(session_id, TurnEnded)
@@ -366,15 +366,6 @@ async def _pid_of_command(frontend: Frontend, session_id: str) -> int:
         if isinstance(body, ItemDelta) and body.channel == "output":
             return int(body.delta)
         place = frontend.seen[session_id].index(seen, place) + 1
-
-
-async def _await_death(watched: int, died: list[float]) -> None:
-    """Note when the process of this pidfd ends, and close it."""
-    try:
-        await trio.lowlevel.wait_readable(watched)
-        died.append(time.monotonic())
-    finally:
-        os.close(watched)
 
 
 def _sync_ms(root: Path) -> tuple[float, ...]:

@@ -20,6 +20,7 @@ from tiller_daemon.hooks.runner import HookRunner
 from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.detect import find_sandbox
+from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.session.hooks import Hold, Told, ToolTold
 
 HOOKS = {
@@ -43,7 +44,7 @@ async def main(count: int) -> None:
     """Measure each hook, then the end of one that hangs."""
     runner = HookRunner(lambda call_id: child_environment(os.environ, (), "bench", call_id))
     confiner = Confiner(lambda: find_sandbox(sys.platform), Path.home(), os.environ)
-    confined = confiner.confined(SandboxPolicy(), Path.cwd(), Path.cwd())
+    confined = confiner.confined(Enclosure.SESSION, SandboxPolicy(), Path.cwd(), Path.cwd())
     rows: list[Row] = []
     for name, hook in HOOKS.items():
         if isinstance(hook, ProjectHook) and confined is None:

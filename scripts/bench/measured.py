@@ -274,3 +274,12 @@ async def frontend_of(daemon: Daemon) -> AsyncGenerator[Frontend]:
         yield frontend
         nursery.cancel_scope.cancel()
     frontend.close()
+
+
+async def await_death(watched: int, died: list[float]) -> None:
+    """Note when the process of this pidfd ends, and close it."""
+    try:
+        await trio.lowlevel.wait_readable(watched)
+        died.append(time.monotonic())
+    finally:
+        os.close(watched)

@@ -154,7 +154,11 @@ async def anthropic_package(base_url: str) -> int:
             model="m", max_tokens=9, messages=[{"role": "user", "content": "hi"}], stream=True
         )
         return sum(
-            [len(event.delta.text) async for event in stream if event.type == "content_block_delta"]
+            [
+                len(event.delta.text)
+                async for event in stream
+                if event.type == "content_block_delta" and event.delta.type == "text_delta"
+            ]
         )
 
 

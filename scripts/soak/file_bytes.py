@@ -35,7 +35,7 @@ def main() -> int:
 
         @settings(
             max_examples=options.cases, deadline=None, database=None, report_multiple_bugs=False,
-            phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck),
+            phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck),  # pyright: ignore[reportArgumentType]
         )  # fmt: skip
         @given(case())
         def every(one: Case) -> None:

@@ -34,6 +34,7 @@ from tiller_protocol.events import (
     TurnStarted,
     WarningRaised,
 )
+from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import (
     AssistantMessage,
     Image,
@@ -87,14 +88,18 @@ def test_a_failed_command_shows_its_status_and_the_end_of_its_output() -> None:
 
 
 def test_of_an_output_that_was_cut_already_the_file_with_all_of_it_is_named() -> None:
-    call = ToolCall("i", "i", "bash", "{}", "error", output="x\n" * 12, error_kind="failed")
+    call = ToolCall(
+        ItemId("i"), CallId("i"), "bash", "{}", "error", output="x\n" * 12, error_kind="failed"
+    )
     assert "    … 2 lines before\n    x\n" in rendered([ItemCompleted(call)])
     cut = structs.replace(call, spill_path="/s/i.txt")
     assert "    … all of it: /s/i.txt\n    x\n" in rendered([ItemCompleted(cut)])
 
 
 def test_the_output_of_the_users_own_command_is_shown_also_when_it_succeeded() -> None:
-    call = ToolCall("i", "i", "bash", "{}", "completed", output="two files\n", by_user=True)
+    call = ToolCall(
+        ItemId("i"), CallId("i"), "bash", "{}", "completed", output="two files\n", by_user=True
+    )
     assert "    two files\n" in rendered([ItemCompleted(call)])
 
 
@@ -156,17 +161,17 @@ def test_a_changed_line_that_looks_like_a_header_of_a_file_is_not_lost() -> None
 
 def test_b47_a_discarded_piece_is_told_from_the_good_one() -> None:
     bodies = [
-        ItemStarted(AssistantMessage("i1", "", "streaming")),
+        ItemStarted(AssistantMessage(ItemId("i1"), "", "streaming")),
         ItemDelta("i1", "text", "half"),
-        ItemCompleted(AssistantMessage("i1", "half", "discarded")),
+        ItemCompleted(AssistantMessage(ItemId("i1"), "half", "discarded")),
         *text_item("i2", "whole"),
     ]
     assert rendered(bodies) == "half\n(the stream broke: the text above is void)\nwhole\n"
 
 
 def test_text_whose_deltas_are_gone_from_the_log_is_written_whole_once() -> None:
-    whole = ItemCompleted(AssistantMessage("i1", "whole text", "completed"))
-    begun = ItemStarted(AssistantMessage("i1", "", "streaming"))
+    whole = ItemCompleted(AssistantMessage(ItemId("i1"), "whole text", "completed"))
+    begun = ItemStarted(AssistantMessage(ItemId("i1"), "", "streaming"))
     assert rendered([begun, whole]) == "whole text\n"
     assert rendered([begun, ItemDelta("i1", "text", "whole "), whole]) == "whole text\n"
     assert rendered([whole]) == "whole text\n"
@@ -175,9 +180,9 @@ def test_text_whose_deltas_are_gone_from_the_log_is_written_whole_once() -> None
 def test_thinking_is_marked_and_never_part_of_the_answer() -> None:
     renderer = Renderer(PLAIN, 80)
     bodies: list[AnyBody] = [
-        ItemStarted(Reasoning("r", "", "streaming")),
+        ItemStarted(Reasoning(ItemId("r"), "", "streaming")),
         ItemDelta("r", "text", "hm"),
-        ItemCompleted(Reasoning("r", "hm", "completed")),
+        ItemCompleted(Reasoning(ItemId("r"), "hm", "completed")),
         *text_item("i1", "Yes."),
     ]
     pieces = [p for seq, body in enumerate(bodies) for p in renderer.feed(event(seq, body))]
@@ -186,15 +191,15 @@ def test_thinking_is_marked_and_never_part_of_the_answer() -> None:
 
 
 def test_thinking_that_only_the_provider_reads_is_not_shown() -> None:
-    sealed = Reasoning("r", "", "completed", "openai_responses x y\n[]")
+    sealed = Reasoning(ItemId("r"), "", "completed", "openai_responses x y\n[]")
     bodies: list[AnyBody] = [
-        ItemStarted(Reasoning("r", "", "streaming")),
+        ItemStarted(Reasoning(ItemId("r"), "", "streaming")),
         ItemCompleted(sealed),
-        ItemCompleted(Reasoning("r2", "", "interrupted")),
+        ItemCompleted(Reasoning(ItemId("r2"), "", "interrupted")),
         *text_item("i1", "Yes."),
     ]
     assert rendered(bodies) == "Yes.\n"
-    snapshot = Snapshot("s", items=(sealed, AssistantMessage("i1", "Yes.", "completed")))
+    snapshot = Snapshot("s", items=[sealed, AssistantMessage(ItemId("i1"), "Yes.", "completed")])
     assert "∴" not in transcript(snapshot, PLAIN, 80)
 
 
@@ -212,7 +217,7 @@ def test_escapes_of_models_and_tools_do_not_get_through() -> None:
         PlanUpdated((PlanEntry(evil, "pending"),)),
         QueueChanged((QueuedInput("q", evil, "queue"),)),
         HistoryReverted(3, conflicts=(evil,)),
-        ItemCompleted(UserMessage("u", evil, "steer", files=(evil,))),
+        ItemCompleted(UserMessage(ItemId("u"), evil, "steer", files=(evil,))),
     ]
     assert not set(rendered(bodies)) & {"\x1b", "\x07", "\x9b", "\r"}
 
@@ -269,7 +274,7 @@ def test_a_retry_says_which_attempt_comes_when_and_why() -> None:
 
 def test_the_moving_line_says_what_runs_and_for_how_long() -> None:
     renderer = Renderer(PLAIN, 40)
-    call = ToolCall("i", "c", "bash", "", "pending")
+    call = ToolCall(ItemId("i"), CallId("c"), "bash", "", "pending")
     renderer.feed(event(1, ItemStarted(call)))
     renderer.feed(event(2, ItemDelta("i", "arguments", '{"command": "sle')))
     renderer.feed(event(3, ItemDelta("i", "arguments", 'ep 9"}')))
@@ -301,7 +306,7 @@ def test_the_moving_line_counts_down_to_the_next_attempt() -> None:
 def test_what_comes_with_an_input_or_a_result_is_labelled() -> None:
     images, files = (Image("image/png", b"x" * 2_345),), ("src/a.py", "b\x1b.py")
     labels = "[src/a.py] [b␛.py] [image/png, 2.3kB]"
-    message = UserMessage("i1", "look", "start", images, files)
+    message = UserMessage(ItemId("i1"), "look", "start", images, files)
     assert rendered([ItemCompleted(message)]) == f"» look {labels}\n"
     assert rendered([ItemCompleted(structs.replace(message, text=""))]) == f"» {labels}\n"
     waiting = QueueChanged((QueuedInput("q", "then", "queue", images, files),))
@@ -312,8 +317,8 @@ def test_what_comes_with_an_input_or_a_result_is_labelled() -> None:
 
 def test_input_that_was_just_typed_is_not_repeated_but_steering_is_shown() -> None:
     bodies = [
-        ItemCompleted(UserMessage("u1", "do it", "start")),
-        ItemCompleted(UserMessage("u2", "not there", "steer")),
+        ItemCompleted(UserMessage(ItemId("u1"), "do it", "start")),
+        ItemCompleted(UserMessage(ItemId("u2"), "not there", "steer")),
     ]
     assert rendered(bodies, prompts=False) == "» not there (steering)\n"
     assert rendered(bodies) == "» do it\n» not there (steering)\n"
@@ -342,7 +347,7 @@ def test_a_line_about_a_call_fits_the_screen(width: int, title: str) -> None:
     ],
 )
 def test_a_call_without_a_title_is_named_by_its_arguments(arguments: str, title: str) -> None:
-    assert call_title(ToolCall("i", "c", "x", arguments, "pending")) == title
+    assert call_title(ToolCall(ItemId("i"), CallId("c"), "x", arguments, "pending")) == title
 
 
 @pytest.mark.parametrize(
@@ -368,8 +373,8 @@ def test_a_transcript_shows_history_and_what_is_open_at_its_end() -> None:
         SessionCreated("/w", Settings()),
         SessionTitled("Repair"),
         started(),
-        ItemStarted(UserMessage("u", "do\nit", "start")),
-        ItemCompleted(UserMessage("u", "do\nit", "start")),
+        ItemStarted(UserMessage(ItemId("u"), "do\nit", "start")),
+        ItemCompleted(UserMessage(ItemId("u"), "do\nit", "start")),
         *text_item("i1", "Sure."),
         RequestOpened(Request("r", "approval", "bash", subjects=("ls",))),
     ]

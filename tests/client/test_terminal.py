@@ -20,6 +20,7 @@ from tiller_protocol.events import (
     SessionTitled,
     StatusChanged,
 )
+from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import Decision, Request, ToolCall
 from tiller_protocol.ops import Answer, Interrupt, UserInput
 from tiller_protocol.places import Places
@@ -127,7 +128,7 @@ def test_a_line_typed_while_a_turn_runs_goes_to_it(places: Places) -> None:
 
 
 def test_a_window_that_is_made_narrower_gets_narrower_lines(places: Places) -> None:
-    call = ToolCall("i", "c", "bash", "{}", "pending", title="x" * 300)
+    call = ToolCall(ItemId("i"), CallId("c"), "bash", "{}", "pending", title="x" * 300)
     done = structs.replace(call, state="completed")
     with FakeDaemon(places.runtime) as daemon:
         daemon.add(SESSION, [SessionCreated("/w", Settings()), started(), ItemStarted(call)])

@@ -13,11 +13,16 @@ from e2e.words import always, bash, calls, calls_in, failing, read, text
 from support.daemon import CONFIG, Daemon
 from support.dialect import check_chat_messages
 from support.frontend import Frontend
+from support.narrow import of_kind
 from support.pictures import decode, noise, picture
 from tiller_daemon.models.dialects.openai_chat.request import build_messages
 from tiller_daemon.models.scripted import Failure
 from tiller_protocol.answers import SessionListResult
-from tiller_protocol.items import Image, UserMessage
+from tiller_protocol.items import (
+    Image,
+    ToolCall,
+    UserMessage,
+)
 from tiller_protocol.ops import SessionList, UserInput
 
 
@@ -151,7 +156,7 @@ async def test_a_model_that_takes_no_images_is_sent_none(
     assert call.images == ()
     assert call.output.endswith("\n[An image is left out here: you can't be shown any.]")
     kept = [item for item in (await frontend.snapshot(session_id)).items if item.id == call.id]
-    assert kept[0].images == (Image("image/png", picture()),)
+    assert of_kind(ToolCall, kept[0]).images == (Image("image/png", picture()),)
     await frontend.close()
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import trio
 
@@ -18,7 +19,7 @@ from tiller_protocol.settings import Rule
 SERVER = "echo pid $$; touch served; read -r line; echo got $line; sleep 1000"
 
 
-def start(command: str, **more: object) -> CallPart:
+def start(command: str, **more: Any) -> CallPart:
     return bash(command, background=True, **more)
 
 

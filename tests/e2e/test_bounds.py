@@ -189,7 +189,7 @@ async def test_g12_b59_floods_at_the_same_time_take_bounded_memory_each(
         assert os.stat(call.spill_path).st_size == SPILL_BYTES_MAX  # noqa: PTH116 - quick
 
 
-STRANGERS = {
+STRANGERS: dict[str, tuple[int, int, Encoding, bool]] = {
     "many small ones": (50_000, 50, "msgpack", True),
     "many small ones, answers unread": (50_000, 50, "msgpack", False),
     "some larger ones in JSON": (1_000, 64 * 1024, "json", False),

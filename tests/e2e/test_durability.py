@@ -27,7 +27,10 @@ from tiller_protocol.answers import (
     Steered,
 )
 from tiller_protocol.events import ItemCompleted, ItemDelta, RequestResolved, TurnEnded, TurnStarted
-from tiller_protocol.items import Notice
+from tiller_protocol.items import (
+    AssistantMessage,
+    Notice,
+)
 from tiller_protocol.ops import Answer, SessionList, Shutdown, UserInput
 
 STUBBORN = """
@@ -98,7 +101,7 @@ async def test_b49_kill_in_mid_stream_keeps_what_was_said(
     await _check_recovered(frontend, session_id)
     bodies = [event.body for event in frontend.events(session_id)]
     items = [body.item for body in bodies if isinstance(body, ItemCompleted)]
-    states = {i.text: getattr(i, "state", "") for i in items if hasattr(i, "text")}
+    states = {i.text: i.state for i in items if isinstance(i, AssistantMessage)}
     assert states["half a thought"] == "interrupted"
 
 

@@ -56,7 +56,9 @@ async def test_nobody_is_asked_about_a_change_that_can_not_be_made(
     frontend: Frontend, workspace: Path, call: CallPart, why: str
 ) -> None:
     (workspace / "readme.md").write_text("text\n")
-    seen = calls(read("readme.md")) if "patch" not in call.arguments else calls(read(GREETING))
+    seen = (
+        calls(read("readme.md")) if "patch" not in (call.arguments or {}) else calls(read(GREETING))
+    )
     session_id = await frontend.session(workspace, seen, calls(call), text("I see"), approve="ask")
     await frontend.say(session_id)
     assert (await frontend.turn_ended(session_id)).outcome == "completed"

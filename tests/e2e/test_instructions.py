@@ -5,7 +5,9 @@ from pathlib import Path
 from e2e.words import always, bash, calls, calls_in, read, text, write
 from support.daemon import Daemon
 from support.frontend import Frontend
+from support.narrow import of_kind
 from tiller_daemon.models.scripted import CallPart, ScriptedUsage, ScriptStep, TextPart
+from tiller_protocol.answers import Started
 from tiller_protocol.events import WarningRaised
 from tiller_protocol.ops import Compact, Revert
 from tiller_protocol.settings import Rule
@@ -116,7 +118,7 @@ async def test_instructions_are_told_again_when_history_no_longer_has_them(
     await frontend.turn_ended(session_id)
     await frontend.must(Compact(session_id))
     assert (await frontend.turn_ended(session_id, 2)).outcome == "completed"
-    started = await frontend.say(session_id)
+    started = of_kind(Started, await frontend.say(session_id))
     await frontend.turn_ended(session_id, 3)
     await frontend.must(Revert(session_id, started.turn_id))
     await frontend.say(session_id)

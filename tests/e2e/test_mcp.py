@@ -27,6 +27,7 @@ from tiller_protocol.events import (
     TurnStarted,
     WarningRaised,
 )
+from tiller_protocol.ids import ItemId
 from tiller_protocol.items import ToolCall
 from tiller_protocol.ops import Answer, Catalog, Interrupt
 from tiller_protocol.settings import Rule, TurnOverrides
@@ -74,7 +75,7 @@ def course(events: list[Event]) -> list[tuple[str, str]]:
         if isinstance(event.body, ItemCompleted) and isinstance(event.body.item, ToolCall)
     }
     updates = [event.body for event in events if isinstance(event.body, ToolCallUpdated)]
-    return [(ids[update.item_id], update.state) for update in updates]
+    return [(ids[ItemId(update.item_id)], update.state) for update in updates]
 
 
 def live_output(frontend: Frontend, session_id: str) -> str:

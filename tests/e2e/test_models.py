@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import pytest
@@ -64,8 +65,14 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+class Asked(Protocol):
+    """Asks a daemon for the models there are, by name."""
+
+    async def __call__(self, daemon: Daemon, *, ask: bool) -> dict[str, ModelSummary]: ...
+
+
 @pytest.fixture
-async def asked(new_daemon: Callable[..., Daemon], nursery: trio.Nursery) -> Callable[..., object]:
+async def asked(new_daemon: Callable[..., Daemon], nursery: trio.Nursery) -> Asked:
     async def ask(daemon: Daemon, *, ask: bool) -> dict[str, ModelSummary]:
         frontend = await Frontend.connect(daemon, nursery)
         result = await frontend.must(Catalog(ask=ask))
@@ -77,7 +84,7 @@ async def asked(new_daemon: Callable[..., Daemon], nursery: trio.Nursery) -> Cal
 
 
 async def test_models_say_what_is_usable_now_and_why_another_is_not(
-    new_daemon: Callable[..., Daemon], asked: Callable[..., object]
+    new_daemon: Callable[..., Daemon], asked: Asked
 ) -> None:
     listing = {"data": [{"id": "qwen", "max_model_len": 40_960}, {"id": "other"}]}
     refused = status(401, {"error": {"message": "no such key"}})
@@ -111,7 +118,7 @@ async def test_models_say_what_is_usable_now_and_why_another_is_not(
 
 
 async def test_a_provider_that_never_answers_is_said_soon(
-    new_daemon: Callable[..., Daemon], asked: Callable[..., object]
+    new_daemon: Callable[..., Daemon], asked: Asked
 ) -> None:
     async def silent(stream: trio.abc.Stream) -> None:
         await trio.sleep_forever()

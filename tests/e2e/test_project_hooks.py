@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -77,7 +78,7 @@ async def trust(frontend: Frontend, workspace: Path) -> None:
 
 
 async def made(
-    frontend: Frontend, workspace: Path, *parts: CallPart, **settings: object
+    frontend: Frontend, workspace: Path, *parts: CallPart, **settings: Any
 ) -> tuple[str, list[ToolCall]]:
     """Make calls in a turn of their own; returns the session, and the calls in their order."""
     session_id = await frontend.session(workspace, calls(*parts), text("done"), **settings)

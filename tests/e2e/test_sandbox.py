@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -56,7 +57,7 @@ async def confined(
     await frontend.close()
 
 
-async def run(frontend: Frontend, workspace: Path, *commands: str, **settings: object) -> ToolCall:
+async def run(frontend: Frontend, workspace: Path, *commands: str, **settings: Any) -> ToolCall:
     """Run commands in one turn; returns the last call."""
     steps = [calls(bash(command)) for command in commands]
     session_id = await frontend.session(workspace, *steps, text("done"), **settings)
@@ -119,7 +120,7 @@ async def test_the_same_command_does_drive_the_daemon_outside_of_a_sandbox(
 @needs_sandbox
 @pytest.mark.parametrize("way", [{}, {"pty": True}, {"background": True}])
 async def test_by_default_a_command_writes_in_the_workspace_alone(
-    confined: tuple[Daemon, Frontend], workspace: Path, way: dict[str, bool]
+    confined: tuple[Daemon, Frontend], workspace: Path, way: dict[str, Any]
 ) -> None:
     frontend = confined[1]
     command = f"echo in > inside; echo x > .git/hooks/a; touch {OUT}; touch .tiller/config.toml"
@@ -285,7 +286,7 @@ async def test_b60_landlock_keeps_a_command_from_driving_the_daemon_though_it_ha
 
 @pytest.mark.parametrize("way", [{}, {"pty": True}])
 async def test_landlock_holds_what_only_reads_and_asks_about_anything_else(
-    landlocked: tuple[Daemon, Frontend], workspace: Path, way: dict[str, bool]
+    landlocked: tuple[Daemon, Frontend], workspace: Path, way: dict[str, Any]
 ) -> None:
     frontend = landlocked[1]
     command = f"echo in > inside; echo x > .git/hooks/a; touch {OUT}"

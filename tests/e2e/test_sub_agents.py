@@ -8,9 +8,17 @@ from e2e.test_interrupt import STUBBORN
 from e2e.words import bash, calls, text
 from support.daemon import Daemon, gone
 from support.frontend import Frontend
+from support.narrow import of_kind
 from tiller_daemon.models.scripted import CallPart, ScriptStep
 from tiller_protocol.answers import SessionListResult
-from tiller_protocol.events import ItemDelta, RequestResolved, TurnEnded
+from tiller_protocol.events import (
+    Event,
+    ItemDelta,
+    RequestResolved,
+    ToolCallUpdated,
+    TurnEnded,
+)
+from tiller_protocol.items import SubAgent, ToolCall
 from tiller_protocol.ops import Answer, Interrupt, SessionList
 
 
@@ -35,8 +43,8 @@ def task(prompt: str = "help me") -> CallPart:
 
 async def child_of(frontend: Frontend, session_id: str) -> str:
     """The session of the only sub-agent, followed from its first event."""
-    event = await frontend.until(session_id, lambda e: getattr(e.body, "sub_agent", None))
-    child = event.body.sub_agent.session_id
+    event = await frontend.until(session_id, _names_sub_agent)
+    child = linked(of_kind(ToolCallUpdated, event.body))
     frontend.follow(child)
     return child
 
@@ -53,9 +61,9 @@ async def test_b29_an_interrupt_ends_the_sub_agent_its_call_and_every_process_be
     await frontend.must(Interrupt(parent))
     ended = await frontend.until_body(parent, TurnEnded)
     assert [pid for pid in pids(frontend, child) if not gone(pid)] == []
-    assert ended.body.outcome == "interrupted"
+    assert of_kind(TurnEnded, ended.body).outcome == "interrupted"
     of_child = await frontend.until_body(child, TurnEnded)
-    assert of_child.body.outcome == "interrupted"
+    assert of_kind(TurnEnded, of_child.body).outcome == "interrupted"
     assert of_child.time <= ended.time
     (call,) = frontend.completed_calls(parent)
     assert call.error_kind == "aborted"
@@ -73,7 +81,7 @@ async def test_the_request_of_a_sub_agent_is_answered_by_whoever_watches_its_own
     assert request.subjects == ("touch made",)
     await frontend.must(Answer(request.id, "once"))
     resolved = await frontend.until_body(parent, RequestResolved)
-    assert resolved.body.resolution == "once"
+    assert of_kind(RequestResolved, resolved.body).resolution == "once"
     assert (await frontend.turn_ended(parent)).outcome == "completed"
     assert (workspace / "made").exists()
     (call,) = frontend.completed_calls(parent)
@@ -94,10 +102,19 @@ async def test_sub_agents_are_listed_with_their_owner_and_not_among_the_users_se
     assert isinstance(mine, SessionListResult)
     assert isinstance(below, SessionListResult)
     assert [one.session_id for one in mine.sessions] == [parent]
-    assert [one.session_id for one in below.sessions] == [call.sub_agent.session_id]
+    assert [one.session_id for one in below.sessions] == [linked(call)]
     everything = await frontend.must(SessionList(str(workspace), sub_agents=True))
     assert isinstance(everything, SessionListResult)
-    assert {one.session_id for one in everything.sessions} == {parent, call.sub_agent.session_id}
+    assert {one.session_id for one in everything.sessions} == {parent, linked(call)}
+
+
+def linked(call: ToolCall | ToolCallUpdated) -> str:
+    """The session of the sub-agent that this call has begun."""
+    return of_kind(SubAgent, call.sub_agent).session_id
+
+
+def _names_sub_agent(event: Event) -> bool:
+    return bool(getattr(event.body, "sub_agent", None))
 
 
 def pids(frontend: Frontend, session_id: str) -> list[int]:

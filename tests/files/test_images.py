@@ -7,6 +7,7 @@ import pytest
 import trio
 from PIL import Image, ImageOps
 
+from support.narrow import of_kind
 from support.pictures import SIZE, decode, encode, noise, picture
 from tiller_daemon.files.images import (
     FILE_BYTES_MAX,
@@ -17,6 +18,10 @@ from tiller_daemon.files.images import (
     is_image,
 )
 from tiller_daemon.files.png import SIGNATURE, is_whole
+
+
+def pixel(image: Image.Image, x: int, y: int) -> tuple[int, ...]:
+    return of_kind(tuple, image.getpixel((x, y)))
 
 
 @pytest.mark.parametrize(("kind", "media_type"), [("PNG", "image/png"), ("JPEG", "image/jpeg")])
@@ -64,7 +69,7 @@ async def test_of_an_animation_the_first_frame_is_shown(kind):
     frames = [Image.new("RGB", SIZE, colour) for colour in ("red", "green", "blue")]
     data = encode(frames[0], kind, save_all=True, append_images=frames[1:], duration=100)
     shown = decode((await fit_image(data)).image.data).convert("RGB")
-    red, green, blue = shown.getpixel((5, 5))
+    red, green, blue = pixel(shown, 5, 5)
     assert red > 240
     assert green < 20
     assert blue < 20
@@ -86,7 +91,7 @@ async def test_a_camera_that_was_held_sideways_is_put_upright(size):
     assert (fitted.width, fitted.height) == shown.size
     assert shown.size[0] < shown.size[1]
     assert ImageOps.exif_transpose(shown).size == shown.size
-    right = shown.convert("RGB").getpixel((shown.size[0] - 5, 5))
+    right = pixel(shown.convert("RGB"), shown.size[0] - 5, 5)
     assert right[0] > 200
     assert right[1] < 60
 
@@ -94,7 +99,7 @@ async def test_a_camera_that_was_held_sideways_is_put_upright(size):
 async def test_what_shows_through_still_does():
     clear = Image.new("RGBA", (2500, 100), (255, 0, 0, 0))
     fitted = await fit_image(encode(clear, "PNG"))
-    assert decode(fitted.image.data).getpixel((9, 9))[3] == 0
+    assert pixel(decode(fitted.image.data), 9, 9)[3] == 0
 
 
 MODES = (("1", "PNG"), ("L", "PNG"), ("P", "PNG"), ("LA", "PNG"), ("CMYK", "JPEG"), ("L", "JPEG"))
@@ -103,8 +108,8 @@ MODES = (("1", "PNG"), ("L", "PNG"), ("P", "PNG"), ("LA", "PNG"), ("CMYK", "JPEG
 @pytest.mark.parametrize(("mode", "kind"), [*MODES, ("RGBA", "WEBP")])
 async def test_pictures_of_every_kind_can_be_made_smaller(mode, kind):
     shown = decode((await fit_image(picture(kind, (2400, 1200), mode))).image.data).convert("RGB")
-    assert min(shown.getpixel((1500, 100))) > 230
-    assert max(shown.getpixel((1500, 900))) < 150
+    assert min(pixel(shown, 1500, 100)) > 230
+    assert max(pixel(shown, 1500, 900)) < 150
 
 
 async def test_sixteen_bits_of_grey_are_not_cut_to_white():

@@ -64,7 +64,7 @@ class Room:
 
     async def look(self, name: str | None = None) -> str:
         """Ask what is wrong, as the tool `diagnostics` does."""
-        return await self.servers.all_of(self.workspace, name and self.workspace / name)
+        return await self.servers.all_of(self.workspace, self.workspace / name if name else None)
 
     @property
     def running(self) -> int:

@@ -3,6 +3,7 @@
 import base64
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import mcp_types as types
 import pytest
@@ -25,14 +26,14 @@ def image(data: bytes) -> types.ImageContent:
     return types.ImageContent(data=encoded(data), mime_type="image/png")
 
 
-def resource(**fields: str) -> types.EmbeddedResource:
+def resource(**fields: Any) -> types.EmbeddedResource:
     made = types.TextResourceContents if "text" in fields else types.BlobResourceContents
     return types.EmbeddedResource(resource=made(uri="file:///a", **fields))
 
 
 @pytest.fixture
 def result_of(room: Room):
-    async def made(*content: types.ContentBlock, **fields: object):
+    async def made(*content: types.ContentBlock, **fields: Any):
         answer = types.CallToolResult(content=list(content), **fields)
         return await make_result(answer, room.environment())
 

@@ -1,25 +1,36 @@
 """A model that takes no images gets none, and is told so."""
 
 from support.dialect import check_chat_messages
+from support.narrow import of_kind
 from tiller_daemon.models.base import ModelError, ModelRequest
 from tiller_daemon.models.dialects.openai_chat.request import build_messages
 from tiller_daemon.models.images import WithoutImages
 from tiller_daemon.models.scripted import Script, ScriptedModel, ScriptStep, TextPart
 from tiller_daemon.turn.image_refusal import HINT, images_hint
-from tiller_protocol.items import AssistantMessage, Image, ToolCall, UserMessage
+from tiller_protocol.ids import CallId, ItemId
+from tiller_protocol.items import (
+    AssistantMessage,
+    Image,
+    Item,
+    ToolCall,
+    UserMessage,
+)
 
+LEFT_OUT = "[An image is left out here: you can't be shown any.]"
 PIXEL = Image("image/png", b"\x89PNG")
-SAID = UserMessage("u", "look", "start", images=(PIXEL,))
-SILENT = UserMessage("v", "", "start", images=(PIXEL, PIXEL))
-CALL = ToolCall("c", "c", "read", "{}", "completed", output="It is here.", images=(PIXEL,))
-WORD = AssistantMessage("a", "hm", "completed")
+SAID = UserMessage(ItemId("u"), "look", "start", images=(PIXEL,))
+SILENT = UserMessage(ItemId("v"), "", "start", images=(PIXEL, PIXEL))
+CALL = ToolCall(
+    ItemId("c"), CallId("c"), "read", "{}", "completed", output="It is here.", images=(PIXEL,)
+)
+WORD = AssistantMessage(ItemId("a"), "hm", "completed")
 
 
 class Sent:
     """Keeps what a model is sent."""
 
     def __init__(self) -> None:
-        self.items = ()
+        self.items: tuple[Item, ...] = ()
         self._model = ScriptedModel.from_script(Script((ScriptStep(parts=(TextPart("x"),)),)))
 
     async def stream(self, request):
@@ -38,10 +49,18 @@ async def test_images_become_a_sentence_and_everything_else_stays() -> None:
     events = [event async for event in WithoutImages(sent).stream(asked)]
     assert len(events) == 2
     said, call, word, silent = sent.items
-    assert said.text == "look\n\n[An image is left out here: you can't be shown any.]"
-    assert call.output == "It is here.\n[An image is left out here: you can't be shown any.]"
+    assert (
+        of_kind(UserMessage, said).text
+        == "look\n\n[An image is left out here: you can't be shown any.]"
+    )
+    assert (
+        of_kind(ToolCall, call).output
+        == "It is here.\n[An image is left out here: you can't be shown any.]"
+    )
     assert word is WORD
-    assert silent.text == "[2 images are left out here: you can't be shown any.]"
+    assert (
+        of_kind(UserMessage, silent).text == "[2 images are left out here: you can't be shown any.]"
+    )
     built = build_messages(request(*sent.items))
     check_chat_messages(built)
     assert "image_url" not in str(built)

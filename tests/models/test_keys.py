@@ -146,7 +146,7 @@ def real_keyring(tmp_path: Path) -> Iterator[KeyringBackend]:
     """A keyring in a file of this test; the desktop's is put back."""
     before = keyring.get_keyring()
     backend = PlaintextKeyring()
-    backend.file_path = str(tmp_path / "keyring")
+    vars(backend)["file_path"] = str(tmp_path / "keyring")
     keyring.set_keyring(backend)
     yield backend
     keyring.set_keyring(before)

@@ -131,7 +131,7 @@ def test_random_patches_leave_the_trees_that_codex_leaves(codex_apply_patch, tmp
 
     @settings(
         max_examples=RUNS, deadline=None, database=None, derandomize=True,
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=list(HealthCheck),  # pyright: ignore[reportArgumentType]
     )  # fmt: skip
     @given(case())
     @example(Case({"a": "x\n"}, TWICE_AT_THE_END))

@@ -14,7 +14,10 @@ from tiller_daemon.policy.rules import (
 )
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.tools.base import Requirement
-from tiller_protocol.settings import Rule
+from tiller_protocol.settings import (
+    Action,
+    Rule,
+)
 
 ACTIONS = st.sampled_from(["allow", "ask", "deny"])
 PERMISSIONS = st.sampled_from(["bash", "read", "write"])
@@ -30,7 +33,7 @@ def command(text: str, most_unasked: Enclosure | None = Enclosure.BUILD) -> Requ
     return Requirement("bash", (text,), kind="command", most_unasked=most_unasked)
 
 
-def bash(pattern: str, action: str) -> Rule:
+def bash(pattern: str, action: Action) -> Rule:
     return Rule("bash", pattern, action)
 
 

@@ -48,6 +48,7 @@ def daemon(log_id: str, command: str) -> Iterator[tuple[subprocess.Popen[bytes],
     with subprocess.Popen(
         [sys.executable, "-c", DAEMON, log_id, command], stdout=subprocess.PIPE
     ) as process:
+        assert process.stdout
         pids: list[int] = []
         while len(pids) < command.count("ready"):
             word, _, pid = process.stdout.readline().partition(b" ")

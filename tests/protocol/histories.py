@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from tiller_protocol.events import (
     AnyBody,
+    Channel,
     Event,
     ItemCompleted,
     ItemDelta,
@@ -23,10 +24,10 @@ from tiller_protocol.events import (
     TurnStarted,
     WarningRaised,
 )
+from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import (
     AssistantMessage,
     Item,
-    ItemId,
     Reasoning,
     Request,
     ToolCall,
@@ -106,7 +107,7 @@ class Teller:
                 UserMessage(name, "hi", "start"),
                 AssistantMessage(name, "", "streaming"),
                 Reasoning(name, "", "streaming"),
-                ToolCall(name, "call", "bash", "", "pending"),
+                ToolCall(name, CallId("call"), "bash", "", "pending"),
             ]
         )
         self.open_items.append(item)
@@ -114,7 +115,8 @@ class Teller:
 
     def touch_item(self) -> None:
         item = self.choose.choice(self.open_items)
-        channel = self.choose.choice(["text", "arguments", "output"])
+        channels: tuple[Channel, ...] = ("text", "arguments", "output")
+        channel = self.choose.choice(channels)
         if isinstance(item, ToolCall) and self.choose.random() < 0.5:
             self.tell(ToolCallUpdated(item.id, "running"))
         else:

@@ -100,7 +100,7 @@ def random_value(wanted: Any) -> st.SearchStrategy[Any]:
     }[wanted]
 
 
-def random_message(wanted: type[Struct]) -> st.SearchStrategy[Any]:
+def random_message(wanted: Any) -> st.SearchStrategy[Any]:
     """A strategy for whole messages: `Submission`, `Event`, an answer, `Snapshot`."""
     return random_value(wanted)
 

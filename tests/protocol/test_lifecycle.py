@@ -22,6 +22,7 @@ from tiller_protocol.events import (
     TurnEnded,
     TurnStarted,
 )
+from tiller_protocol.ids import ItemId
 from tiller_protocol.items import AssistantMessage, Request
 from tiller_protocol.lifecycle import LifecycleState, LifecycleViolation, advance
 from tiller_protocol.settings import Settings
@@ -30,8 +31,8 @@ SEEDS = st.integers(0, 2**32)
 BEGIN: tuple[AnyBody, ...] = (SessionCreated("/w", Settings()),)
 TURN = (*BEGIN, TurnStarted(CONTEXT))
 STEP = (*TURN, StepStarted(1))
-ITEM = ItemStarted(AssistantMessage("i", "", "streaming"))
-DONE = ItemCompleted(AssistantMessage("i", "hi", "completed"))
+ITEM = ItemStarted(AssistantMessage(ItemId("i"), "", "streaming"))
+DONE = ItemCompleted(AssistantMessage(ItemId("i"), "hi", "completed"))
 REQUEST = RequestOpened(Request("r", "approval", "may I?"))
 ENDED = TurnEnded("completed", 1, USAGE, 1.0)
 

@@ -4,11 +4,19 @@ import os
 
 import pytest
 
+from support.narrow import of_kind
 from support.pictures import decode, picture
 from support.world import World
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart
 from tiller_daemon.session.attachments import FILES_MAX, IMAGES_MAX
-from tiller_protocol.answers import Accepted, Queued, Started, Steered
+from tiller_protocol.answers import (
+    Accepted,
+    Queued,
+    Rejected,
+    SessionResult,
+    Started,
+    Steered,
+)
 from tiller_protocol.codec import encode_event
 from tiller_protocol.events import RequestOpened, TurnStarted
 from tiller_protocol.items import Image, UserMessage
@@ -40,7 +48,7 @@ async def test_an_image_is_what_its_bytes_say_and_not_what_it_is_called(
     await world.ended(session_id)
     (message,) = said(world)
     assert message.images == (Image("image/jpeg", drawn),)
-    snapshot = (await world.must(SessionGet(session_id))).snapshot
+    snapshot = of_kind(SessionResult, await world.must(SessionGet(session_id))).snapshot
     assert snapshot.items[0] == message
     nursery.cancel_scope.cancel()
 
@@ -72,8 +80,9 @@ async def test_images_that_can_not_be_shown_bring_the_input_back(
     world, session_id = await make(nursery, tmp_path)
     op = UserInput(session_id, "look", tuple(Image("image/png", data) for data in images))
     submission_id = world.new_id()
-    refused = await world.ask(op, submission_id)
+    refused = of_kind(Rejected, await world.ask(op, submission_id))
     assert (refused.code, complaint in refused.message) == (code, True)
+    assert refused.data
     assert refused.data["input"]["text"] == "look"
     assert refused.data["input"]["images"][0]["data"]
     assert await world.ask(op, submission_id) == refused

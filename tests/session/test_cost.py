@@ -3,6 +3,7 @@
 import pytest
 from msgspec import structs
 
+from support.narrow import of_kind
 from support.world import World
 from tiller_daemon.config import Agent
 from tiller_daemon.models.scripted import (
@@ -14,7 +15,10 @@ from tiller_daemon.models.scripted import (
     TextPart,
 )
 from tiller_daemon.turn.context import unpriced
-from tiller_protocol.answers import SessionListResult
+from tiller_protocol.answers import (
+    SessionListResult,
+    SessionResult,
+)
 from tiller_protocol.events import HistoryCompacted, SessionTitled, StepEnded
 from tiller_protocol.ops import Compact, Interrupt, SessionGet, SessionList
 from tiller_protocol.prices import Price
@@ -45,7 +49,7 @@ def priced(start):
 
 
 async def snapshot(world: World, session_id: str):
-    return (await world.must(SessionGet(session_id))).snapshot
+    return of_kind(SessionResult, await world.must(SessionGet(session_id))).snapshot
 
 
 def bodies(world: World, session_id: str, kind: type) -> list:

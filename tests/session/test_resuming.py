@@ -5,6 +5,7 @@ import trio
 import trio.testing
 from msgspec import structs
 
+from support.narrow import of_kind
 from support.world import World
 from tiller_daemon.config import Agent
 from tiller_daemon.models.scripted import (
@@ -16,7 +17,12 @@ from tiller_daemon.models.scripted import (
     TextPart,
 )
 from tiller_daemon.session.resuming import RESUMES_MAX
-from tiller_protocol.events import StepStarted, TurnEnded
+from tiller_protocol.events import (
+    StepStarted,
+    ToolCallUpdated,
+    TurnEnded,
+)
+from tiller_protocol.items import SubAgent
 from tiller_protocol.settings import Budget, TurnOverrides
 
 USAGE = ScriptedUsage(input_tokens=100, output_tokens=10)
@@ -119,8 +125,8 @@ async def test_b50_the_turn_of_a_sub_agent_does_not_go_on(autojump_clock, nurser
     )
     session_id = await world.session()
     await world.say(session_id, "go")
-    begun = await world.until(session_id, lambda e: getattr(e.body, "sub_agent", None))
-    child = begun.body.sub_agent.session_id
+    begun = await world.until(session_id, lambda e: bool(getattr(e.body, "sub_agent", None)))
+    child = of_kind(SubAgent, of_kind(ToolCallUpdated, begun.body).sub_agent).session_id
     await die_in_step(world, child, 1, nursery)
     assert (await world.ended(session_id)).outcome == "completed"
     bodies = [event.body for event in await world.events(child)]

@@ -3,6 +3,7 @@
 import trio
 from msgspec import structs
 
+from support.narrow import of_kind
 from support.wires import check_on_every_wire
 from tiller_daemon.config import Agent
 from tiller_daemon.models.scripted import CallPart, ScriptStep, TextPart
@@ -40,7 +41,8 @@ async def test_a_command_of_the_user_is_a_turn_without_a_step(autojump_clock, st
     bodies = [e.body for e in world.published[session_id] if e.turn_id == started.turn_id]
     assert not [b for b in bodies if isinstance(b, StepStarted | RequestOpened)]
     assert [b.delta for b in bodies if isinstance(b, ItemDelta)] == ["hello"]
-    (call,) = [b.item for b in bodies if isinstance(b, ItemCompleted)]
+    (item,) = [b.item for b in bodies if isinstance(b, ItemCompleted)]
+    call = of_kind(ToolCall, item)
     assert (call.name, call.state, call.output, call.by_user) == (
         "bash",
         "completed",

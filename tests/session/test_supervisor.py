@@ -9,6 +9,7 @@ from tiller_daemon.session.loaded import UNLOAD_AFTER_S, UNLOAD_CHECK_S
 from tiller_daemon.session.mailbox import QUEUED_INPUTS_MAX
 from tiller_protocol.answers import Accepted, Queued, Rejected, SessionListResult, SessionResult
 from tiller_protocol.events import SessionArchived, SessionConfigured, StepStarted
+from tiller_protocol.items import ToolCall
 from tiller_protocol.ops import (
     Interrupt,
     Replay,
@@ -199,7 +200,7 @@ async def test_a_kill_in_a_call_leaves_it_lost_and_it_never_runs_again(
     world.usage.running.clear()
     await world.boot(nursery)
     closed = await snapshot(world, session_id)
-    call = next(item for item in closed.items if hasattr(item, "call_id"))
+    call = next(item for item in closed.items if isinstance(item, ToolCall))
     assert call.error_kind == "lost"
     world.scripts["s"] = Script((QUICK, QUICK))
     await world.say(session_id, "again")

@@ -1,5 +1,7 @@
 """Behaviours of turns, on a virtual clock with the core in memory; e2e has them over sockets."""
 
+from typing import Any
+
 import pytest
 import trio
 
@@ -23,7 +25,7 @@ def text(words: str, pieces: int = 1) -> ScriptStep:
 
 
 def call(name: str, call_id: str = "", **arguments: object) -> CallPart:
-    return CallPart(name, arguments=arguments, call_id=call_id or None)
+    return CallPart(name, arguments=arguments, call_id=call_id)
 
 
 def calls(*parts: CallPart) -> ScriptStep:
@@ -320,7 +322,7 @@ async def test_b37_reject_with_feedback_ends_the_turn_blocked(autojump_clock, st
     assert "use c" in one.output
 
 
-def _overrides(**fields: object):
+def _overrides(**fields: Any):
     from tiller_protocol.settings import TurnOverrides
 
     return TurnOverrides(**fields)

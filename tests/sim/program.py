@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from tiller_daemon.models.base import ModelErrorKind
 from tiller_daemon.models.scripted import (
     CallPart,
     Failure,
@@ -159,8 +160,17 @@ def _step(draw: Random, window: int | None) -> ScriptStep:
     parts = [_part(draw) for _ in range(draw.choice((0, 1, 1, 2, 2, 3, 4)))]
     if draw.random() < 0.3:
         parts += [CallPart("look", {"seconds": draw.choice(CALL_S), "say": say}) for say in "xyz"]
-    kinds = ["overloaded", "broken_stream", "broken_stream", "rate_limit", "refused"]
-    kinds += ["context_overflow"] * 3 if window else ["bad_request"] * (draw.random() < 0.1)
+    kinds: list[ModelErrorKind] = [
+        "overloaded",
+        "broken_stream",
+        "broken_stream",
+        "rate_limit",
+        "refused",
+    ]
+    if window:
+        kinds.extend(("context_overflow",) * 3)
+    elif draw.random() < 0.1:
+        kinds.append("bad_request")
     failures = tuple(
         Failure(draw.choice(kinds), after_parts=draw.randint(0, 3))
         for _ in range(draw.choice((0, 0, 0, 0, 1, 1, 2)))

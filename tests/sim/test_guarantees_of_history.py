@@ -16,6 +16,7 @@ from tiller_protocol.events import (
     StepStarted,
     TurnStarted,
 )
+from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Item, Notice, ToolCall
 from tiller_protocol.snapshot import fold
 
@@ -116,7 +117,7 @@ def _steps_shared(session: SessionSeen, seen: Seen) -> int:
     return beginning(session, seen).steps
 
 
-def _order_of_items(seen: Seen, session_id: str) -> list[str]:
+def _order_of_items(seen: Seen, session_id: str) -> list[ItemId]:
     session = seen.sessions[session_id]
     begun = [e.body.item.id for e in session.log if isinstance(e.body, ItemStarted)]
     return [item.id for item in beginning(session, seen).items] + begun

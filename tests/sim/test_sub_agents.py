@@ -7,9 +7,13 @@ from functools import partial
 import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from msgspec import structs
+from msgspec import (
+    convert,
+    structs,
+)
 
 from sim.deterministic import run_from_seed
+from support.narrow import of_kind
 from support.world import World
 from tiller_daemon.config import Agent
 from tiller_daemon.models.scripted import (
@@ -22,8 +26,18 @@ from tiller_daemon.models.scripted import (
     TextPart,
     WaitPart,
 )
-from tiller_protocol.events import Event, RequestOpened, RequestResolved, TurnEnded
-from tiller_protocol.items import ToolCall
+from tiller_protocol.answers import SessionListResult, SessionResult
+from tiller_protocol.events import (
+    Event,
+    RequestOpened,
+    RequestResolved,
+    StepEnded,
+    TurnEnded,
+)
+from tiller_protocol.items import (
+    Decision,
+    ToolCall,
+)
 from tiller_protocol.lifecycle import LifecycleState, advance
 from tiller_protocol.ops import Answer, Interrupt, SessionGet, SessionList
 from tiller_protocol.snapshot import Snapshot
@@ -158,11 +172,11 @@ def test_an_owner_has_spent_what_it_and_its_sub_agents_have_spent(tree: Tree) ->
     for session_id, snapshot in outcome.snapshots.items():
         own = 0
         for event in outcome.logs[session_id]:
-            own += event.body.usage.input_tokens if type(event.body).__name__ == "StepEnded" else 0
+            own += event.body.usage.input_tokens if isinstance(event.body, StepEnded) else 0
         below = [one for one in outcome.snapshots.values() if one.owner_id == session_id]
         assert snapshot.usage.input_tokens == own + sum(one.usage.input_tokens for one in below)
-        calls = [i for i in snapshot.items if isinstance(i, ToolCall) and i.sub_agent]
-        assert {call.sub_agent.session_id for call in calls} == {one.session_id for one in below}
+        linked = [i.sub_agent for i in snapshot.items if isinstance(i, ToolCall) and i.sub_agent]
+        assert {one.session_id for one in linked} == {one.session_id for one in below}
 
 
 def run(tree: Tree) -> Outcome:
@@ -208,7 +222,7 @@ async def _run(tree: Tree) -> Outcome:
         sessions = await _sessions(world)
         outcome = Outcome(
             {s: await world.events(s) for s in sessions},
-            {s: (await world.must(SessionGet(s))).snapshot for s in sessions},
+            {s: await _snapshot(world, s) for s in sessions},
             [e.session_id for e in world.in_order if isinstance(e.body, TurnEnded)],
             alive,
             kills,
@@ -223,15 +237,15 @@ async def _act(world: World, action: Action) -> None:
     if action.kind == "interrupt":
         await world.ask(Interrupt(session_id))
         return
-    requests = (await world.must(SessionGet(session_id))).snapshot.requests
+    requests = (await _snapshot(world, session_id)).requests
     if requests:
         request = requests[action.number % len(requests)]
-        await world.ask(Answer(request.id, action.kind, ""))
+        await world.ask(Answer(request.id, convert(action.kind, Decision), ""))
 
 
 async def _settle(world: World, boss: str) -> None:
     for number in range(ROUNDS_MAX):
-        snapshot = (await world.must(SessionGet(boss))).snapshot
+        snapshot = await _snapshot(world, boss)
         if snapshot.turn is None:
             return
         for request in snapshot.requests:
@@ -242,8 +256,12 @@ async def _settle(world: World, boss: str) -> None:
     raise AssertionError("the boss is stuck busy")
 
 
+async def _snapshot(world: World, session_id: str) -> Snapshot:
+    return of_kind(SessionResult, await world.must(SessionGet(session_id))).snapshot
+
+
 async def _sessions(world: World) -> list[str]:
-    listed = await world.must(SessionList(sub_agents=True))
+    listed = of_kind(SessionListResult, await world.must(SessionList(sub_agents=True)))
     return sorted(one.session_id for one in listed.sessions)
 
 

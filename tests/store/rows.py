@@ -1,10 +1,12 @@
 """Rows that the tests of the log write: short sessions whose every body says what it is."""
 
+from typing import Any
+
 from tiller_daemon.store.base import Batch, EventRow, RequestRow, SessionRow, SubmissionRow
 
 
-def session_row(session_id: str, head: int, **changes: object) -> SessionRow:
-    fields: dict[str, object] = {"workspace": "/w", "created_at": 1.0, "updated_at": 2.0}
+def session_row(session_id: str, head: int, **changes: Any) -> SessionRow:
+    fields: dict[str, Any] = {"workspace": "/w", "created_at": 1.0, "updated_at": 2.0}
     return SessionRow(session_id=session_id, head=head, **(fields | changes))
 
 
@@ -20,7 +22,7 @@ def batch_of(
     submission: SubmissionRow | None = None,
     requests: tuple[RequestRow, ...] = (),
     bytes_min: int = 0,
-    **changes: object,
+    **changes: Any,
 ) -> Batch:
     """Events `first` … `last` of a session, whose row then has the head `last`."""
     events = tuple(

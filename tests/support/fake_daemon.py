@@ -39,6 +39,7 @@ from tiller_protocol.codec import (
     encode_event,
     encode_publication,
 )
+from tiller_protocol.errors import RejectionCode
 from tiller_protocol.events import AnyBody, Event, RequestOpened, RequestResolved, SessionCreated
 from tiller_protocol.ops import (
     Answer,
@@ -70,9 +71,9 @@ Play = Callable[["FakeDaemon", str], None]
 class Refusal(Exception):
     """Raised by a handler to reject an op."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: RejectionCode, message: str) -> None:
         super().__init__(message)
-        self.code = code
+        self.code: RejectionCode = code
 
 
 class FakeDaemon:
@@ -92,7 +93,7 @@ class FakeDaemon:
     ) -> None:
         self.runtime, self.play, self.log_id, self.token = runtime, play, log_id, token
         self.sessions: dict[str, list[Event]] = {} if sessions is None else sessions
-        self.models = (ModelSummary("local/qwen", "openai_chat"),)
+        self.models: tuple[ModelSummary, ...] = (ModelSummary("local/qwen", "openai_chat"),)
         self.seen: dict[str, AnyOp] = {}
         self.clients: list[str] = []
         self.interrupted = threading.Event()

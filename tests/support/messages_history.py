@@ -29,18 +29,24 @@ READ = ToolSpec("read", "Reads.", {"type": "object", "properties": {"path": {"ty
 
 
 def call(call_id: str = "c1", **fields: Any) -> ToolCall:
-    known = {"name": "read", "arguments": '{"path":"a"}', "state": "completed", "output": "text"}
+    known: dict[str, Any] = {
+        "name": "read",
+        "arguments": '{"path":"a"}',
+        "state": "completed",
+        "output": "text",
+    }
     return ToolCall(ItemId("i" + call_id), CallId(call_id), **(known | fields))
 
 
 def said(text: str, **fields: Any) -> AssistantMessage:
-    return AssistantMessage(ItemId("a"), text, **({"state": "completed"} | fields))
+    return AssistantMessage(ItemId("a"), text, fields.pop("state", "completed"), **fields)
 
 
 def thought(text: str, model: str = NEW, prefix: str = "", **fields: Any) -> Reasoning:
     block = {"type": "thinking", "thinking": text, "signature": f"sign {text}"}
     opaque = keep(origin_of(PLACE, model), prefix, [block])
-    return Reasoning(ItemId("r"), text, **({"state": "completed", "opaque": opaque} | fields))
+    known: dict[str, Any] = {"state": "completed", "opaque": opaque}
+    return Reasoning(ItemId("r"), text, **(known | fields))
 
 
 def request(*items: Item, **fields: Any) -> ModelRequest:

@@ -11,8 +11,9 @@ Tests that use any of them carry the mark `peer`.
 
 The packages live outside the repository, in `$XDG_CACHE_HOME/tiller-peers`, one directory per
 version; a lock makes that safe under pytest-xdist, where each worker runs servers of its own. A
-server ends when its standard input does, so none outlives the tests. Where a registry can't be
-reached the tests are skipped with the reason, or fail if `TILLER_PEERS=required` is set.
+server ends when its standard input does, so none outlives the tests. Before something is installed
+its registry is asked for the version: where it doesn't answer soon, all tests that need it are
+skipped with the reason, or fail if `TILLER_PEERS=required` is set.
 """
 
 import fcntl
@@ -44,6 +45,9 @@ MCP_FILESYSTEM = "@modelcontextprotocol/server-filesystem@2026.8.31"
 MCP_GIT = "mcp-server-git==2026.10.19"
 
 INSTALL_S = 600
+PROBE_S = 10.0
+"""How long a registry may take to say which versions of a package it has."""
+
 LLAMA_CONTEXT_TOKENS = 8192
 LLAMA_OUTPUT_TOKENS = 256
 """What the real model may say at most when a request sets no limit."""
@@ -281,10 +285,15 @@ def _call(url: str, method: str, path: str, body: dict[str, Any] | None = None) 
         return json.load(answer)
 
 
-def _installed(package: str, install: Callable[[str, Path], None]) -> Path:
-    """The directory of a package, installed there before or now; skips when it can't be had."""
+def _cache() -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tiller-peers"
     cache.mkdir(parents=True, exist_ok=True)
+    return cache
+
+
+def _installed(package: str, install: Callable[[str, Path], None]) -> Path:
+    """The directory of a package, installed there before or now; skips when it can't be had."""
+    cache = _cache()
     place = cache / package.replace("/", "+")
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -300,6 +309,7 @@ def _installed(package: str, install: Callable[[str, Path], None]) -> Path:
 def _npm_install(package: str, place: Path) -> None:
     if shutil.which("node") is None or shutil.which("npm") is None:
         _do_without(f"{package} needs node and npm")
+    _await_answer("npm", package, ["npm", "view", package, "version"])
     _run(package, ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(place), package])
 
 
@@ -308,8 +318,23 @@ def _pip_install(package: str, place: Path) -> None:
 
 
 def _pip_install_whole(package: str, place: Path, *options: str) -> None:
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(place)]
-    _run(package, [*pip, *options, package])
+    pip = [sys.executable, "-m", "pip"]
+    _await_answer("pip", package, [*pip, "index", "versions", package.partition("==")[0]])
+    _run(package, [*pip, "install", "--quiet", "--target", str(place), *options, package])
+
+
+def _await_answer(client: str, package: str, question: list[str]) -> None:
+    """Ask a registry a question; skips if it doesn't answer, also in other tests of this run."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    silent = _cache() / f"{client}.silent"
+    if not (silent.exists() and silent.read_text() == run):
+        try:
+            subprocess.run(question, check=False, capture_output=True, timeout=PROBE_S)
+        except subprocess.TimeoutExpired:
+            silent.write_text(run)
+        else:
+            return
+    _do_without(f"{package} can't be installed: {client}'s registry doesn't answer")
 
 
 def _run(package: str, command: list[str]) -> None:

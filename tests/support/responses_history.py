@@ -36,16 +36,21 @@ SHELL_OUTPUT = b'{"type":"shell_call_output","id":"so_1","call_id":"s1","output"
 
 
 def call(call_id: str = "c1", **fields: Any) -> ToolCall:
-    known = {"name": "read", "arguments": '{"path":"a"}', "state": "completed", "output": "text"}
+    known: dict[str, Any] = {
+        "name": "read",
+        "arguments": '{"path":"a"}',
+        "state": "completed",
+        "output": "text",
+    }
     return ToolCall(ItemId("i" + call_id), CallId(call_id), **(known | fields))
 
 
 def said(text: str, **fields: Any) -> AssistantMessage:
-    return AssistantMessage(ItemId("a"), text, **({"state": "completed"} | fields))
+    return AssistantMessage(ItemId("a"), text, fields.pop("state", "completed"), **fields)
 
 
 def thought(*kept: bytes, origin: Origin = ORIGIN, **fields: Any) -> Reasoning:
-    known = {"text": "hm", "state": "completed", "opaque": keep(origin, list(kept))}
+    known: dict[str, Any] = {"text": "hm", "state": "completed", "opaque": keep(origin, list(kept))}
     return Reasoning(ItemId("r"), **(known | fields))
 
 

@@ -120,7 +120,7 @@ def main() -> None:
     note({"pid": os.getpid()})
     while True:
         message = received()
-        method, params = message.get("method"), message.get("params")
+        method, params = message.get("method"), message.get("params") or {}
         note({"answer": message["id"], **message} if method is None else {"method": method})
         if method == "initialize":
             can = {"textDocumentSync": 1} | ({"diagnosticProvider": {}} if PULLS else {})

@@ -13,6 +13,7 @@ from tiller_protocol.events import (
     TurnEnded,
     TurnStarted,
 )
+from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import AssistantMessage, ToolCall, Usage
 
 Tiller = Callable[..., tuple[int, str, str]]
@@ -32,19 +33,21 @@ def ended(message: str = "", outcome: Any = "completed") -> TurnEnded:
 def text_item(item_id: str, *pieces: str) -> list[AnyBody]:
     """An answer that streams in pieces."""
     return [
-        ItemStarted(AssistantMessage(item_id, "", "streaming")),
-        *(ItemDelta(item_id, "text", piece) for piece in pieces),
-        ItemCompleted(AssistantMessage(item_id, "".join(pieces), "completed")),
+        ItemStarted(AssistantMessage(ItemId(item_id), "", "streaming")),
+        *(ItemDelta(ItemId(item_id), "text", piece) for piece in pieces),
+        ItemCompleted(AssistantMessage(ItemId(item_id), "".join(pieces), "completed")),
     ]
 
 
 def tool_call(item_id: str, name: str, title: str, **fields: Any) -> list[AnyBody]:
     """A call that runs and ends; `fields` are those of the completed item."""
     state = fields.pop("state", "completed")
-    done = ToolCall(item_id, item_id, name, "{}", state, title=title, duration_s=0.5, **fields)
+    done = ToolCall(
+        ItemId(item_id), CallId(item_id), name, "{}", state, title=title, duration_s=0.5, **fields
+    )
     return [
-        ItemStarted(ToolCall(item_id, item_id, name, "{}", "pending")),
-        ToolCallUpdated(item_id, "running", title=title),
-        ToolCallUpdated(item_id, state, done.error_kind),
+        ItemStarted(ToolCall(done.id, done.call_id, name, "{}", "pending")),
+        ToolCallUpdated(ItemId(item_id), "running", title=title),
+        ToolCallUpdated(ItemId(item_id), state, done.error_kind),
         ItemCompleted(done),
     ]

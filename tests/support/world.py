@@ -65,6 +65,7 @@ from tiller_protocol.codec import (
 )
 from tiller_protocol.events import LIFECYCLE_TOPIC, AnyBody, Event, StatusChanged, TurnEnded
 from tiller_protocol.ids import ULID_RANDOM_BYTES, ulid
+from tiller_protocol.items import Effect
 from tiller_protocol.ops import AnyOp, SessionCreate, Submission, UserInput
 from tiller_protocol.settings import Settings
 
@@ -176,7 +177,7 @@ def make_tools(usage: Usage, head: Callable[[str], int]) -> dict[str, Tool]:
 
         return run
 
-    def tool(name: str, effect: str, permission: str) -> Tool:
+    def tool(name: str, effect: Effect, permission: str) -> Tool:
         def requirements(arguments: PauseArguments, workspace: Path) -> tuple[Requirement, ...]:
             subject = arguments.say or name
             return (
@@ -354,7 +355,7 @@ class World:
         """Trust what the workspace brings as it is now."""
         self.projects.trust(self.workspace, self.projects.look(self.workspace).digest)
 
-    async def session(self, script: str | None = None, **settings: object) -> str:
+    async def session(self, script: str | None = None, **settings: Any) -> str:
         """Make a session whose model plays `script`."""
         model = f"scripted/{script}" if script else None
         op = SessionCreate(self.workspace, model=model, settings=Settings(**settings))
@@ -362,7 +363,7 @@ class World:
         assert isinstance(result, Created)
         return result.session_id
 
-    async def say(self, session_id: str, text: str, **fields: object) -> AnyResult | None:
+    async def say(self, session_id: str, text: str, **fields: Any) -> AnyResult | None:
         """Send user input."""
         return await self.must(UserInput(session_id, text, **fields))
 

@@ -3,6 +3,7 @@
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -24,7 +25,7 @@ from tiller_protocol.settings import Rule
 LIVE_CHARS_MAX = 100_000
 
 
-class _Nothing:
+class _Nothing(Any):
     """The background of a bench: there is no session that could own a command."""
 
     def __getattr__(self, name: str):

@@ -34,7 +34,13 @@ from tiller_daemon.models.scripted import (
     WaitPart,
 )
 from tiller_protocol.answers import Started
-from tiller_protocol.events import Event, ItemCompleted, ItemStarted
+from tiller_protocol.events import (
+    Event,
+    FinishReason,
+    ItemCompleted,
+    ItemStarted,
+)
+from tiller_protocol.ids import ItemId
 from tiller_protocol.items import AssistantMessage, ToolCall
 from tiller_protocol.lifecycle import LifecycleState, advance
 from tiller_protocol.ops import Interrupt
@@ -60,7 +66,7 @@ class Seen:
     begun: float
 
     def __post_init__(self) -> None:
-        self.spans = {span.call_id: span.times for span in self.world.usage.spans}
+        self.spans = {ItemId(span.call_id): span.times for span in self.world.usage.spans}
         completed = [e.body.item for e in self.events if isinstance(e.body, ItemCompleted)]
         self.calls = [item for item in completed if isinstance(item, ToolCall)]
         started = [e.body.item.id for e in self.events if isinstance(e.body, ItemStarted)]
@@ -127,7 +133,8 @@ def responses(draw: st.DrawFn) -> ScriptStep:
             max_size=2,
         )
     )
-    finish = draw(st.sampled_from([None, None, None, "stop", "length"]))
+    finishes: tuple[FinishReason | None, ...] = (None, None, None, "stop", "length")
+    finish = draw(st.sampled_from(finishes))
     return ScriptStep(parts=tuple(parts), failures=tuple(failures), finish=finish)
 
 
@@ -225,7 +232,7 @@ def test_b33_nothing_of_a_failed_stream_is_doubled_or_reaches_the_model(
     for call in seen.kept:
         assert call.state in ("completed", "error")
         if call.state == "completed":
-            assert seen.spans[call.id]
+            assert call.id in seen.spans
 
 
 @many

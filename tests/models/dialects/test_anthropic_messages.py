@@ -50,7 +50,7 @@ WHOLE = [TextDelta("one two"), UsageReported(Usage(5, 0, 2)), Finished("stop")]
 
 def joined(seen: list[ModelEvent]) -> list[ModelEvent]:
     text = "".join(event.text for event in seen if isinstance(event, TextDelta))
-    rest = [event for event in seen if not isinstance(event, TextDelta)]
+    rest: list[ModelEvent] = [event for event in seen if not isinstance(event, TextDelta)]
     return [TextDelta(text), *rest] if text else rest
 
 

@@ -34,6 +34,7 @@ from tiller_daemon.models.base import (
 from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import kept_by, origin_of
 from tiller_daemon.models.dialects.anthropic_messages.stream import MessagesDecoder
 from tiller_daemon.models.http.failure import Endpoint
+from tiller_protocol.events import FinishReason
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Reasoning, Usage
 
@@ -296,7 +297,7 @@ def test_a_stream_cut_at_any_byte_is_an_error_or_complete(
         ("pause_turn", "unknown"),
     ],
 )
-def test_every_stop_reason_has_its_meaning(reason: str, finish: str) -> None:
+def test_every_stop_reason_has_its_meaning(reason: str, finish: FinishReason) -> None:
     assert decode(started() + ended(reason))[-1] == Finished(finish)
 
 

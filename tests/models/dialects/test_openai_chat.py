@@ -17,6 +17,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from support.dialect import check_chat_messages
 from support.http_server import Answer, events, hanging, raw, serving, status
+from support.narrow import of_kind
 from support.providers import open_http
 from tiller_daemon.config import Provider, Timeouts
 from tiller_daemon.models.base import Finished, ModelError, ModelEvent, ModelRequest, TextDelta
@@ -43,7 +44,7 @@ WHOLE = [TextDelta("one two"), Finished("stop")]
 
 def joined(seen: list[ModelEvent]) -> list[ModelEvent]:
     text = "".join(event.text for event in seen if isinstance(event, TextDelta))
-    rest = [event for event in seen if not isinstance(event, TextDelta)]
+    rest: list[ModelEvent] = [event for event in seen if not isinstance(event, TextDelta)]
     return [TextDelta(text), *rest] if text else rest
 
 
@@ -161,7 +162,7 @@ async def test_every_status_has_its_kind_and_its_sentence(
     ],
 )
 async def test_the_delay_that_a_provider_asks_for_is_kept(
-    headers: dict[str, str], seconds: float | None
+    headers: dict[str, Any], seconds: float | None
 ) -> None:
     """B46."""
     assert (await failure(status(429, **headers))).retry_after_s == seconds
@@ -311,7 +312,7 @@ async def test_a_certificate_that_is_not_trusted_is_no_matter_for_waiting(
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
     listeners = await trio.open_ssl_over_tcp_listeners(0, context, host="127.0.0.1")
-    port = listeners[0].transport_listener.socket.getsockname()[1]
+    port = of_kind(trio.SocketListener, listeners[0].transport_listener).socket.getsockname()[1]
 
     async def shake_hands(stream: trio.SSLStream[trio.SocketStream]) -> None:
         with suppress(trio.BrokenResourceError):

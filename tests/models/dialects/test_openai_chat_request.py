@@ -31,12 +31,17 @@ PIXEL = Image("image/png", b"\x89PNG")
 
 
 def call(call_id: str = "c1", **fields: Any) -> ToolCall:
-    known = {"name": "read", "arguments": '{"path":"a"}', "state": "completed", "output": "text"}
+    known: dict[str, Any] = {
+        "name": "read",
+        "arguments": '{"path":"a"}',
+        "state": "completed",
+        "output": "text",
+    }
     return ToolCall(ItemId("i" + call_id), CallId(call_id), **(known | fields))
 
 
 def said(text: str, **fields: Any) -> AssistantMessage:
-    return AssistantMessage(ItemId("a"), text, **({"state": "completed"} | fields))
+    return AssistantMessage(ItemId("a"), text, fields.pop("state", "completed"), **fields)
 
 
 def request(*items: Item, **fields: Any) -> ModelRequest:

@@ -56,13 +56,13 @@ WHOLE = [TextDelta("one two"), UsageReported(Usage(5, 0, 2)), Finished("stop")]
 
 def joined(seen: list[ModelEvent]) -> list[ModelEvent]:
     text = "".join(event.text for event in seen if isinstance(event, TextDelta))
-    rest = [event for event in seen if not isinstance(event, TextDelta)]
+    rest: list[ModelEvent] = [event for event in seen if not isinstance(event, TextDelta)]
     return [TextDelta(text), *rest] if text else rest
 
 
 @asynccontextmanager
 async def opened(base_url: str, **fields: Any) -> AsyncGenerator[OpenAIResponses]:
-    async with open_http(base_url, KEY, **({"api": "openai_responses"} | fields)) as http:
+    async with open_http(base_url, KEY, **{"api": "openai_responses", **fields}) as http:
         yield OpenAIResponses(http)
 
 

@@ -55,7 +55,7 @@ def built(*items: Item, **fields: Any) -> list[dict[str, Any]]:
 def kinds(items: list[dict[str, Any]]) -> str:
     """`user`, `assistant` and the types of what is no message."""
     short = {"function_call": "call", "function_call_output": "output"}
-    return " ".join(short.get(i["type"], i.get("role", i["type"])) for i in items)
+    return " ".join(short.get(i["type"]) or i.get("role") or i["type"] for i in items)
 
 
 def test_text_and_calls_of_one_response_are_followed_by_their_outputs() -> None:

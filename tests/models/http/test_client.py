@@ -79,7 +79,7 @@ async def test_a_certificate_for_another_name_is_not_trusted(certificate: Certif
     async with serving(events(*GOOD), tls=certificate.server) as server:
         other = server.base_url.replace("127.0.0.1", "127.0.0.2")
         async with proxying() as proxy:
-            fields = {"proxy": proxy.address(), "ca_file": str(certificate.file)}
+            fields: dict[str, Any] = {"proxy": proxy.address(), "ca_file": str(certificate.file)}
             async with opened(other, **fields) as http:
                 error = await failure(http)
     assert "not trusted" in error.message
@@ -189,7 +189,7 @@ async def test_a_server_behind_a_proxy_that_is_not_there_is_waited_for(
 ) -> None:
     async with proxying() as proxy, proxying("socks5") as socks:
         for address in (proxy.address(), socks.address("socks5")):
-            fields = {"proxy": address, "ca_file": str(certificate.file)}
+            fields: dict[str, Any] = {"proxy": address, "ca_file": str(certificate.file)}
             async with opened("https://model.test:9/v1", **fields) as http:
                 error = await failure(http)
             assert error.kind == "network"

@@ -11,8 +11,8 @@ from tiller_daemon.models.http.failure import (
     Endpoint,
     error_in_stream,
     error_of_answer,
-    retry_after_s,
 )
+from tiller_daemon.models.http.retry_after import retry_after_s
 from tiller_daemon.models.keys import Key, NoKey
 
 KEY = "sk-canary-0123456789"

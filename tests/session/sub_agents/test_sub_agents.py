@@ -4,6 +4,7 @@ import pytest
 import trio
 from msgspec import structs
 
+from support.narrow import of_kind
 from support.world import World
 from tiller_daemon.config import Agent
 from tiller_daemon.models.scripted import (
@@ -16,6 +17,7 @@ from tiller_daemon.models.scripted import (
     WaitPart,
 )
 from tiller_daemon.session.sub_agents.delegation import DEPTH_MAX
+from tiller_protocol.answers import SessionListResult, SessionResult
 from tiller_protocol.events import (
     ItemCompleted,
     ItemDelta,
@@ -27,7 +29,11 @@ from tiller_protocol.events import (
     TurnEnded,
     TurnStarted,
 )
-from tiller_protocol.items import ToolCall
+from tiller_protocol.items import (
+    SubAgent,
+    ToolCall,
+    UserMessage,
+)
 from tiller_protocol.ops import (
     Answer,
     Interrupt,
@@ -79,8 +85,12 @@ async def start(nursery):
     return begin
 
 
+def sub_agent_of(call: ToolCall | ToolCallUpdated) -> SubAgent:
+    return of_kind(SubAgent, call.sub_agent)
+
+
 async def sub_agents(world: World, session_id: str) -> list[str]:
-    listed = await world.must(SessionList(owner_id=session_id))
+    listed = of_kind(SessionListResult, await world.must(SessionList(owner_id=session_id)))
     return sorted(one.session_id for one in listed.sessions)
 
 
@@ -93,11 +103,11 @@ def task_calls(world: World, session_id: str) -> list[ToolCall]:
 async def linked(world: World, session_id: str) -> str:
     """Wait until a call of `task` names its session; returns the session."""
     event = await world.until(session_id, lambda e: getattr(e.body, "sub_agent", None) is not None)
-    return event.body.sub_agent.session_id
+    return sub_agent_of(of_kind(ToolCallUpdated, event.body)).session_id
 
 
 async def snapshot(world: World, session_id: str):
-    return (await world.must(SessionGet(session_id))).snapshot
+    return of_kind(SessionResult, await world.must(SessionGet(session_id))).snapshot
 
 
 async def test_a_task_is_done_in_a_session_of_its_own_which_is_linked_both_ways(
@@ -112,14 +122,14 @@ async def test_a_task_is_done_in_a_session_of_its_own_which_is_linked_both_ways(
     assert call.state == "completed"
     assert call.output.startswith("three\n")
     assert child in call.output
-    assert call.sub_agent.session_id == child
-    assert call.sub_agent.agent == "worker"
+    assert sub_agent_of(call).session_id == child
+    assert sub_agent_of(call).agent == "worker"
     assert call.title == "worker: count the files"
     created = world.published[child][0].body
     assert isinstance(created, SessionCreated)
     assert (created.owner_id, created.owner_item_id) == (boss, call.id)
     first = (await snapshot(world, child)).items[0]
-    assert first.text == "count the files"
+    assert of_kind(UserMessage, first).text == "count the files"
     listed = await world.must(SessionList())
     assert [one.session_id for one in listed.sessions] == [boss]
 
@@ -192,7 +202,8 @@ async def test_what_a_sub_agent_spends_is_counted_where_it_works_for(autojump_cl
     (child,) = await sub_agents(world, boss)
     assert (await snapshot(world, child)).usage.input_tokens == 200
     (call,) = task_calls(world, boss)
-    assert (call.sub_agent.steps, call.sub_agent.usage.input_tokens) == (2, 200)
+    worked = sub_agent_of(call)
+    assert (worked.steps, worked.usage.input_tokens) == (2, 200)
     now = await snapshot(world, boss)
     assert now.usage.input_tokens == 300
     assert ended.usage.input_tokens == 300
@@ -265,7 +276,7 @@ async def test_a_no_to_a_sub_agent_ends_its_turn_and_that_of_whom_it_works_for(
     assert (await world.until_body(child, TurnEnded)).body.outcome == "blocked"
     first, second = task_calls(world, boss)
     assert (first.error_kind, second.error_kind) == ("denied", "skipped")
-    assert first.sub_agent.session_id == child
+    assert sub_agent_of(first).session_id == child
 
 
 async def test_always_counts_for_the_session_and_its_other_sub_agents_at_once(
@@ -302,7 +313,7 @@ async def test_b29_when_the_owner_is_interrupted_its_sub_agents_and_their_calls_
     (call,) = task_calls(world, boss)
     assert call.error_kind == "aborted"
     assert child in call.output
-    assert call.sub_agent.usage.input_tokens == 200
+    assert sub_agent_of(call).usage.input_tokens == 200
     for session in (child, grandchild):
         assert (await snapshot(world, session)).turn is None
 
@@ -430,8 +441,9 @@ async def test_a_frontend_that_attaches_sees_the_link_while_the_sub_agent_works(
     await world.say(boss, "go")
     child = await linked(world, boss)
     now = await snapshot(world, boss)
-    assert now.items[-1].sub_agent.session_id == child
-    assert now.items[-1].state == "running"
+    last = of_kind(ToolCall, now.items[-1])
+    assert sub_agent_of(last).session_id == child
+    assert last.state == "running"
     await world.must(Interrupt(boss))
     await world.ended(boss)
 

@@ -8,6 +8,7 @@ import json
 import re
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import trio
@@ -89,7 +90,7 @@ WHOLE = (
 class Asking:
     """A bench with a search that is configured."""
 
-    def __init__(self, bench, endpoint: str, **key: object) -> None:
+    def __init__(self, bench, endpoint: str, **key: Any) -> None:
         self.environment = replace(bench._environment(()), secrets=("of-a-provider",))
         search = CodeSearch({"SRC_ACCESS_TOKEN": KEY})
         search.configure(Sourcegraph(endpoint, **key), ())
@@ -111,7 +112,7 @@ class Asking:
 
 @pytest.fixture
 def asking(bench):
-    def make(server, **key: object) -> Asking:
+    def make(server, **key: Any) -> Asking:
         key = key or {"api_key_env": "SRC_ACCESS_TOKEN"}
         return Asking(bench, f"http://127.0.0.1:{server.port}/base/", **key)
 

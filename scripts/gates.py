@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Limits of size that a reviewer would otherwise have to count, and words that the code leaves out.
+
+    .venv/bin/python scripts/gates.py [ROOT]
+
+Prints each violation and ends with status 1 if there is any. The tables below hold what was over a
+limit when the gate was built: an entry may only shrink, and goes when its code is within the limit.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PRODUCT = ("daemon", "protocol", "client")
+MEASURED = (*PRODUCT, "scripts")
+
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 60
+FIELDS_MAX = 12
+"""What a struct or dataclass may declare: beyond this it is a bag that everything is passed in."""
+
+ATTRIBUTES_MAX = 16
+"""What `__init__` may set: state that a class keeps to itself is easier to follow than a bag."""
+
+WIRE = (
+    "protocol/tiller_protocol/",
+    "daemon/tiller_daemon/config/schema.py",
+    "daemon/tiller_daemon/models/dialects/openai_responses/frames.py",
+    "daemon/tiller_daemon/tools/web/sourcegraph_stream.py",
+)
+"""Where structs mirror messages or files, whose fields others decide: they may have more."""
+
+HANDLE = re.compile(r"\b[GBT][1-9][0-9]?\b")
+HANDLES_LEFT = 24
+"""Lines of the product that cite a handle of docs/guarantees.md; code states the promise itself."""
+
+LONG_FILES = {"daemon/tiller_daemon/sandbox/confinement.py": 407}
+
+LARGE_BUNDLES = {
+    "daemon/tiller_daemon/models/base.py:ModelRequest": 13,
+    "daemon/tiller_daemon/session/calls/toolbox.py:Toolbox": 18,
+    "daemon/tiller_daemon/session/services.py:Services": 25,
+    "daemon/tiller_daemon/tools/base.py:ToolEnvironment": 20,
+    "daemon/tiller_daemon/turn/context.py:TurnContext": 16,
+    "daemon/tiller_daemon/turn/ports.py:Ports": 13,
+}
+
+LARGE_CLASSES = {
+    "client/tiller_client/conversation.py:Conversation": 17,
+    "daemon/tiller_daemon/session/active_turn.py:ActiveTurn": 19,
+}
+
+
+def main(root: Path) -> int:
+    """Measure the tree, print what is wrong, and return the exit status."""
+    found = sorted(violations(root))
+    print("\n".join(found) or "gates: everything is within its limits")
+    return 1 if found else 0
+
+
+def violations(root: Path) -> Iterator[str]:
+    """Yield a line for each violation below a root: where it is, and what is wrong."""
+    files: dict[str, int] = {}
+    functions: dict[str, int] = {}
+    bundles: dict[str, int] = {}
+    classes: dict[str, int] = {}
+    for place, source in _sources(root, MEASURED):
+        files[place] = len(source.splitlines())
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                named = f"{place}:{node.name}"
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                functions[named] = max(lines, functions.get(named, 0))
+            elif isinstance(node, ast.ClassDef) and not place.startswith(WIRE):
+                bundles[f"{place}:{node.name}"] = _declared(node)
+                classes[f"{place}:{node.name}"] = _assigned(node)
+    yield from _over("lines", files, FILE_LINES_MAX, LONG_FILES)
+    yield from _over("lines", functions, FUNCTION_LINES_MAX, {})
+    yield from _over("fields", bundles, FIELDS_MAX, LARGE_BUNDLES)
+    yield from _over("attributes", classes, ATTRIBUTES_MAX, LARGE_CLASSES)
+    cited = list(_handles(root))
+    yield from cited if len(cited) > HANDLES_LEFT else ()
+
+
+def _declared(node: ast.ClassDef) -> int:
+    """How many fields a struct or dataclass declares."""
+    fields = [one.annotation for one in node.body if isinstance(one, ast.AnnAssign)]
+    return sum("ClassVar" not in ast.unparse(annotation) for annotation in fields)
+
+
+def _assigned(node: ast.ClassDef) -> int:
+    """How many attributes the `__init__` of a class sets."""
+    made = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
+    stored = [one for init in made for one in ast.walk(init) if isinstance(one, ast.Attribute)]
+    return len({one.attr for one in stored if ast.unparse(one.value) == "self" and _is_set(one)})
+
+
+def _is_set(attribute: ast.Attribute) -> bool:
+    return isinstance(attribute.ctx, ast.Store)
+
+
+def _handles(root: Path) -> Iterator[str]:
+    """Yield a line for each line of the product that cites a handle."""
+    for place, source in _sources(root, PRODUCT):
+        for number, line in enumerate(source.splitlines(), 1):
+            if match := HANDLE.search(line):
+                yield f"{place}:{number}: cites {match[0]}; state the promise in words"
+
+
+def _sources(root: Path, directories: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the place of each source file below the root, and its text."""
+    for directory in directories:
+        for path in sorted((root / directory).rglob("*.py")):
+            yield path.relative_to(root).as_posix(), path.read_text()
+
+
+def _over(what: str, sizes: dict[str, int], limit: int, excepted: dict[str, int]) -> Iterator[str]:
+    """Yield what is over its limit, and what an exception no longer fits."""
+    for place, size in sizes.items():
+        if size > excepted.get(place, limit):
+            yield f"{place}: {size} {what}, more than {excepted.get(place, limit)}"
+    for place, size in excepted.items():
+        now = sizes.get(place, 0)
+        if now <= limit:
+            yield f"{place}: within the limit or gone; remove its exception from scripts/gates.py"
+        elif now < size:
+            yield f"{place}: {now} {what}; lower its exception in scripts/gates.py from {size}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).resolve() if sys.argv[1:] else ROOT))
