@@ -24,12 +24,12 @@ from msgspec import Struct
 
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.code_search import CodeSearch
-from tiller_daemon.config import Configuration, LiveConfiguration, Projects
+from tiller_daemon.config import Configuration, LiveConfiguration, TrustedProjects
 from tiller_daemon.config.http_proxy import proxies_of
 from tiller_daemon.confining import home, key_files, make_confiner
 from tiller_daemon.files.changes import recover_changes
 from tiller_daemon.hooks.runner import HookRunner
-from tiller_daemon.lsp.recipes import list_recipes
+from tiller_daemon.lsp.definitions import list_definitions
 from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.servers import McpServers
@@ -45,9 +45,9 @@ from tiller_daemon.processes.environment import (
 from tiller_daemon.processes.process_tree import close_to_others, sweep
 from tiller_daemon.processes.starter import starting
 from tiller_daemon.providers import Providers
-from tiller_daemon.ready import tell_service_manager
 from tiller_daemon.sandbox.daemon_registry import register
-from tiller_daemon.server import Server
+from tiller_daemon.server import SubmissionServer
+from tiller_daemon.service_manager import notify_service_manager
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.supervisor import Supervisor
 from tiller_daemon.snapshots.snapshots import Snapshots
@@ -128,9 +128,9 @@ async def serve(
         stack.push_async_callback(providers.aclose)
         transport = stack.enter_context(NngTransport(runtime.path, MESSAGE_BYTES_MAX))
         servers = _mcp_servers(options, opened, providers)
-        recipes = list_recipes(options.configuration.lsp)
+        definitions = list_definitions(options.configuration.lsp)
         languages = LanguageServers(
-            recipes, servers.environment.inherited, servers.environment.home
+            definitions, servers.environment.inherited, servers.environment.home
         )
         live = _LiveParts(options, opened, providers, servers, languages)
         hooks = HookRunner(live.variables)
@@ -162,7 +162,7 @@ async def _serve_sessions(
     snapshots = services.snapshots
     assert snapshots
     await snapshots.repair()
-    server = Server(services, supervisor, token, live.models)
+    server = SubmissionServer(services, supervisor, token, live.models)
     async with trio.open_nursery() as session_nursery:
         await session_nursery.start(supervisor.run)
         session_nursery.start_soon(live.providers.run)
@@ -171,19 +171,19 @@ async def _serve_sessions(
             socket_nursery.start_soon(transport.serve, server.handle, server.admit)
             socket_nursery.start_soon(_stop_on_signal, server)
             log.info("ready", version=DAEMON_VERSION, log=services.log.path, pid=os.getpid())
-            tell_service_manager("READY=1")
+            notify_service_manager("READY=1")
             task_status.started()
-            _settle_memory()
+            _tune_memory()
             await server.stopping.wait()
             await _end_turns(server, supervisor)
             socket_nursery.cancel_scope.cancel()
         session_nursery.cancel_scope.cancel()
 
 
-async def _end_turns(server: Server, supervisor: Supervisor) -> None:
+async def _end_turns(server: SubmissionServer, supervisor: Supervisor) -> None:
     """Let turns end, or end them; a second request to stop ends a drain."""
     log.info("stopping", drain=server.drain, turns=supervisor.turns_running)
-    tell_service_manager("STOPPING=1")
+    notify_service_manager("STOPPING=1")
     if server.drain:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_when, server.must_stop, nursery.cancel_scope)
@@ -200,7 +200,7 @@ async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-async def _stop_on_signal(server: Server) -> None:
+async def _stop_on_signal(server: SubmissionServer) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for number in signals:
             log.info("signal", name=signal.Signals(number).name)
@@ -237,9 +237,9 @@ class _LiveParts:
             now = self.configuration.now
             self.providers.configure(now)
             self.code_search.configure(now.sourcegraph, self.providers.secret_names)
-            environment = _means(now, self._log_id, self.providers)
+            environment = _server_environment(now, self._log_id, self.providers)
             self.servers.configure(now.mcp, environment)
-            self.languages.configure(list_recipes(now.lsp), environment.inherited)
+            self.languages.configure(list_definitions(now.lsp), environment.inherited)
             self.confiner.hide(key_files(now))
 
     async def refresh_on_signal(self) -> None:
@@ -270,18 +270,22 @@ class _LiveParts:
 
 def _mcp_servers(options: Options, opened: Log, providers: Providers) -> McpServers:
     configuration = options.configuration
-    return McpServers(configuration.mcp, _means(configuration, opened.log_id, providers))
+    return McpServers(
+        configuration.mcp, _server_environment(configuration, opened.log_id, providers)
+    )
 
 
-def _means(configuration: Configuration, log_id: str, providers: Providers) -> ServerEnvironment:
+def _server_environment(
+    configuration: Configuration, log_id: str, providers: Providers
+) -> ServerEnvironment:
     owners = (*configuration.mcp.values(), configuration.sourcegraph)
     keys = {one.api_key_env for one in owners if one.api_key_env}
     hidden = providers.secret_names | keys
     return ServerEnvironment(
         inherited=child_environment(os.environ, hidden, log_id, "", configuration.env_keep),
         environ=os.environ,
-        provider_names=providers.secret_names,
-        provider_values=providers.secret_values,
+        provider_key_names=providers.secret_names,
+        provider_keys=providers.secret_values,
         home=home(),
     )
 
@@ -331,7 +335,7 @@ def _services(
         journals=options.places.state / JOURNALS_FOLDER,
         forget=forget,
         secrets=secret_values,
-        projects=Projects(
+        projects=TrustedProjects(
             options.places.state / TRUST_FILE, lambda: live.configuration.now, options.load_project
         ),
         confiner=live.confiner,
@@ -361,7 +365,7 @@ def _new_id() -> str:
     return ulid(time.time_ns() // 1_000_000, os.urandom(ULID_RANDOM_BYTES))
 
 
-def _settle_memory() -> None:
+def _tune_memory() -> None:
     """Keep what the start has made out of every later collection; it lives as long as we do.
 
     A large piece of memory goes back to the system when it is freed. By itself glibc stops doing so

@@ -74,7 +74,7 @@ class ListModels(Protocol):
         ...
 
 
-class Server:
+class SubmissionServer:
     """Answers submissions. `stopping` is set when the daemon is to end; `drain` says how.
 
     `list_models` says what the configuration offers, `token` is what every submission must carry.

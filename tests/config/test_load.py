@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tiller_daemon.config import (
     Configuration,
     ConfigurationError,
-    hooks_brought,
     load_configuration,
+    parse_project_hooks,
 )
-from tiller_daemon.config.meaning import KEY_FIELDS
 from tiller_daemon.config.schema import Hook, LanguageServer, McpServer, ProjectHook
+from tiller_daemon.config.semantics import KEY_FIELDS
 from tiller_daemon.config.source import field_names
 from tiller_protocol.places import Places
 from tiller_protocol.settings import Rule
@@ -284,7 +284,7 @@ def test_hooks_of_a_trusted_project_come_after_the_users_and_are_known_as_its_ow
     assert loaded == (Hook("turn_start", "mine"), own)
     assert [type(hook) for hook in loaded] == [Hook, ProjectHook]
     assert load("", project=project, trusted=True).hooks == (own,)
-    assert hooks_brought(theirs) == (own,)
+    assert parse_project_hooks(theirs) == (own,)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from support.daemon import gone
 from tiller_daemon.config import Hook
 from tiller_daemon.hooks.process import OUTPUT_BYTES_MAX
-from tiller_daemon.hooks.runner import BESIDE_MAX, HookRunner
+from tiller_daemon.hooks.runner import BACKGROUND_MAX, HookRunner
 from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.session.hooks import Heard, Hold, Told, ToolTold
 
@@ -172,14 +172,14 @@ async def test_notifications_are_waited_for_by_nobody_and_bounded(
     hooks = (hook("echo >>ran; read x <gate; echo >>done", on="turn_end", timeout_s=60),)
     runner = HookRunner(variables)
     await nursery.start(runner.run)
-    for _ in range(BESIDE_MAX + 5):
+    for _ in range(BACKGROUND_MAX + 5):
         runner.notify(hooks, told, Hold())
-    await _until_lines(tmp_path / "ran", BESIDE_MAX)
+    await _until_lines(tmp_path / "ran", BACKGROUND_MAX)
     gate = os.open(tmp_path / "gate", os.O_RDWR)
-    os.write(gate, b"\n" * (BESIDE_MAX + 5))
-    await _until_lines(tmp_path / "done", BESIDE_MAX)
+    os.write(gate, b"\n" * (BACKGROUND_MAX + 5))
+    await _until_lines(tmp_path / "done", BACKGROUND_MAX)
     os.close(gate)
-    assert _lines(tmp_path / "ran") == BESIDE_MAX
+    assert _lines(tmp_path / "ran") == BACKGROUND_MAX
     nursery.cancel_scope.cancel()
 
 

@@ -15,7 +15,7 @@ from trio.testing import MockClock
 from support import rude_lsp
 from support.peers import ty, typescript
 from tiller_daemon.config import LanguageServer
-from tiller_daemon.lsp.recipes import list_recipes
+from tiller_daemon.lsp.definitions import list_definitions
 from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.processes.environment import child_environment
 
@@ -45,8 +45,8 @@ class Room:
     async def start(self, **configured: LanguageServer) -> None:
         """Begin with the known servers, and with these."""
         variables = child_environment(os.environ, [], "LOG-OF-TESTS", "")
-        recipes = list_recipes(configured)
-        self.servers = LanguageServers(recipes, variables, self.workspace.parent)
+        definitions = list_definitions(configured)
+        self.servers = LanguageServers(definitions, variables, self.workspace.parent)
         self.scope, self._over = trio.CancelScope(), trio.Event()
         await self._nursery.start(self._run)
 

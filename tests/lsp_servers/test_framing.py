@@ -6,12 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiller_daemon.lsp.framing import BODY_BYTES_MAX, HEADER_BYTES_MAX, Frames, NoFrame, frame
+from tiller_daemon.lsp.framing import (
+    BODY_BYTES_MAX,
+    HEADER_BYTES_MAX,
+    BadFrame,
+    FrameDecoder,
+    encode_frame,
+)
 
 
 @given(st.lists(st.binary(max_size=50), max_size=5), st.lists(st.integers(1, 20), max_size=30))
 def test_messages_arrive_whole_however_they_are_cut(bodies: list[bytes], cuts: list[int]) -> None:
-    stream, frames, came = b"".join(map(frame, bodies)), Frames(), []
+    stream, frames, came = b"".join(map(encode_frame, bodies)), FrameDecoder(), []
     for size in [*cuts, len(stream) or 1]:
         came += frames.feed(stream[:size])
         stream = stream[size:]
@@ -20,13 +26,13 @@ def test_messages_arrive_whole_however_they_are_cut(bodies: list[bytes], cuts: l
 
 @given(st.binary(max_size=200))
 def test_garbage_is_refused_or_waits_for_more(garbage: bytes) -> None:
-    with suppress(NoFrame):
-        assert all(body in garbage for body in Frames().feed(garbage))
+    with suppress(BadFrame):
+        assert all(body in garbage for body in FrameDecoder().feed(garbage))
 
 
 def test_other_headers_and_letter_case_do_not_matter() -> None:
     stream = b"Content-Type: x; charset=utf-8\r\ncontent-length:  2\r\n\r\n{}"
-    assert Frames().feed(stream) == [b"{}"]
+    assert FrameDecoder().feed(stream) == [b"{}"]
 
 
 @pytest.mark.parametrize(
@@ -41,5 +47,5 @@ def test_other_headers_and_letter_case_do_not_matter() -> None:
     ],
 )
 def test_what_is_no_message_or_too_long_says_so(stream: bytes, why: str) -> None:
-    with pytest.raises(NoFrame, match=why):
-        Frames().feed(stream)
+    with pytest.raises(BadFrame, match=why):
+        FrameDecoder().feed(stream)

@@ -8,10 +8,10 @@ from trio.testing import MockClock
 
 from lsp_servers.conftest import Room
 from support.daemon import gone
+from tiller_daemon.lsp.diagnostics import SHOWN_MAX
 from tiller_daemon.lsp.documents import OPEN_MAX
-from tiller_daemon.lsp.report import SHOWN_MAX
-from tiller_daemon.lsp.server import IDLE_S
-from tiller_daemon.lsp.servers import CHANGE_S, CRASH_FORGOTTEN_S, CRASHES_MAX, SERVERS_MAX
+from tiller_daemon.lsp.server_process import IDLE_S
+from tiller_daemon.lsp.servers import CHANGE_WAIT_S, CRASH_FORGOTTEN_S, CRASHES_MAX, SERVERS_MAX
 
 
 async def test_new_errors_are_told_and_old_ones_are_not(room: Room) -> None:
@@ -91,7 +91,7 @@ async def test_one_that_does_not_answer_is_waited_for_once(
     began = trio.current_time()
     told = await room.edit("a.txt", "bad\n")
     assert told == "(No diagnostics of a.txt yet: rude has not answered within 3 s.)"
-    assert CHANGE_S <= trio.current_time() - began < CHANGE_S + 2
+    assert CHANGE_WAIT_S <= trio.current_time() - began < CHANGE_WAIT_S + 2
     began = trio.current_time()
     assert await room.edit("a.txt", "bad again\n") == ""
     assert trio.current_time() - began < 2

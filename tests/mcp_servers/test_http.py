@@ -134,7 +134,7 @@ async def test_a_server_that_is_slow_to_hear_of_its_end_keeps_nobody_for_long(
     peer = start(GOODBYES=str(note), GOODBYE_S="1000")
     await room.start(t=McpServer(url=peer.url))
     await room.servers.ready()
-    with trio.fail_after(2 * http.GOODBYE_S):
+    with trio.fail_after(2 * http.END_SESSION_S):
         await room.close()
     assert note.exists()
 
@@ -144,7 +144,7 @@ async def test_a_server_that_is_gone_is_told_nothing(room: Room, start: Start) -
     await room.start(t=McpServer(url=peer.url))
     await room.servers.ready()
     peer.close()
-    with trio.fail_after(http.GOODBYE_S):
+    with trio.fail_after(http.END_SESSION_S):
         await room.close()
 
 

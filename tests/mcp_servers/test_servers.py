@@ -217,10 +217,10 @@ async def test_what_is_no_message_goes_into_the_log_up_to_a_bound(
         assert (await room.call("echo", text="still here")).output == "still here"
         with trio.fail_after(20):
             # Its complaints come by another pipe than its answers, and so perhaps later.
-            while sum(entry["event"] == "mcp_server_said" for entry in logged) < 501:
+            while sum(entry["event"] == "mcp_server_output" for entry in logged) < 501:
                 await trio.lowlevel.checkpoint()
         await room.close()
-    said = [entry["said"] for entry in logged if entry["event"] == "mcp_server_said"]
+    said = [entry["text"] for entry in logged if entry["event"] == "mcp_server_output"]
     assert "Welcome!" in said
     assert "a complaint" in said
     assert "… more, which is not logged" in said

@@ -18,9 +18,9 @@ import trio.lowlevel
 import trio.testing
 
 from tiller_daemon.transport.nng import (
+    PENDING_ANSWERS_MAX,
     REFUSALS_MAX,
     SUBMISSIONS_MAX,
-    UNSENT_ANSWERS_MAX,
     NngTransport,
     TransportError,
 )
@@ -493,5 +493,5 @@ async def test_g12_a_frontend_that_asks_without_end_and_never_reads_is_sent_away
             while not is_hung_up(stream):
                 with suppress(trio.BrokenResourceError):
                     await stream.send_all(question * 100)
-        assert handled < UNSENT_ANSWERS_MAX + BETWEEN_MAX
+        assert handled < PENDING_ANSWERS_MAX + BETWEEN_MAX
         assert await ask_once(runtime, b"other") == b"other"

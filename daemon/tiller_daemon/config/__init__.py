@@ -5,8 +5,8 @@ configuration.
 """
 
 from tiller_daemon.config.live import LiveConfiguration
-from tiller_daemon.config.load import hooks_brought, load_configuration
-from tiller_daemon.config.projects import Project, Projects, TrustError
+from tiller_daemon.config.load import load_configuration, parse_project_hooks
+from tiller_daemon.config.projects import Project, TrustedProjects, TrustError
 from tiller_daemon.config.schema import (
     Agent,
     Api,
@@ -39,12 +39,12 @@ __all__ = [
     "Model",
     "Project",
     "ProjectHook",
-    "Projects",
     "Provider",
     "SandboxPolicy",
     "Sourcegraph",
     "Timeouts",
     "TrustError",
-    "hooks_brought",
+    "TrustedProjects",
     "load_configuration",
+    "parse_project_hooks",
 ]

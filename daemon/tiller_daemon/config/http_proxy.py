@@ -109,9 +109,9 @@ def _covers(pattern: str, host: str, port: int) -> bool:
         return ipaddress.ip_address(host) in network
     except ValueError:
         pass
-    name, colon, wanted_port = pattern.rpartition(":")
-    if colon and wanted_port.isdecimal():
-        if int(wanted_port) != port:
+    name, colon, pattern_port = pattern.rpartition(":")
+    if colon and pattern_port.isdecimal():
+        if int(pattern_port) != port:
             return False
         pattern = name
     domain = pattern.removeprefix("*").lstrip(".")

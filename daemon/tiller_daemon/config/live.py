@@ -14,7 +14,7 @@ from tiller_daemon.config.schema import Configuration, ConfigurationError
 log = structlog.get_logger()
 
 Load = Callable[[], Configuration]
-Stamp = tuple[int, int, int] | None
+FileState = tuple[int, int, int] | None
 """Of a file: when it was changed, in nanoseconds, its size and its inode. Another one that has all
 three in common is taken for the same."""
 
@@ -28,14 +28,14 @@ class LiveConfiguration:
         self.problem = ""
         self._load = load
         self._file = file
-        self._stamp = _stamp(file)
+        self._file_state = _file_state(file)
 
     async def refresh(self) -> bool:
         """Read the file again if it is another one; whether the configuration differs now."""
-        stamp = _stamp(self._file)
-        if stamp == self._stamp:
+        file_state = _file_state(self._file)
+        if file_state == self._file_state:
             return False
-        self._stamp = stamp
+        self._file_state = file_state
         try:
             new = await trio.to_thread.run_sync(self._load)
         except ConfigurationError as error:
@@ -49,7 +49,7 @@ class LiveConfiguration:
         return changed
 
 
-def _stamp(file: Path) -> Stamp:
+def _file_state(file: Path) -> FileState:
     try:
         status = file.stat()
     except OSError:

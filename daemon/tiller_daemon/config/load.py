@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from msgspec import structs
 
-from tiller_daemon.config.meaning import KEY_FIELDS, check_meaning
 from tiller_daemon.config.schema import (
     DEFAULT_MAX_STEPS,
     Agent,
@@ -21,6 +20,7 @@ from tiller_daemon.config.schema import (
     Provider,
     Sourcegraph,
 )
+from tiller_daemon.config.semantics import KEY_FIELDS, check_semantics
 from tiller_daemon.config.source import (
     Key,
     Source,
@@ -30,8 +30,8 @@ from tiller_daemon.config.source import (
     field_names,
     has,
     merge,
-    nearest,
     parse,
+    suggest,
 )
 from tiller_protocol.places import CONFIG_FILE, Places
 
@@ -54,8 +54,8 @@ _PATH_FIELDS = {
     "mcp": ("cwd", "api_key_file"),
 }
 
-_OF_COMMAND = ("command", "cwd", "env", "env_vars")
-_OF_URL = ("url", "headers", *KEY_FIELDS, "api_key_header")
+_STDIO_FIELDS = ("command", "cwd", "env", "env_vars")
+_HTTP_FIELDS = ("url", "headers", *KEY_FIELDS, "api_key_header")
 """What a server that is started has, and one that is reached."""
 
 
@@ -76,15 +76,15 @@ def load_configuration(
     """
     layers = [
         *_read_file(file or places.config / CONFIG_FILE, environ, needed=file is not None),
-        *_variables(environ),
-        *(_override(text, environ) for text in overrides),
+        *_variable_layers(environ),
+        *(_override_layer(text, environ) for text in overrides),
     ]
     if project is not None and trusted:
-        layers += _narrow(_sum(layers), project / PROJECT_FILE)
-    return _finish(layers)
+        layers += _project_layer(_merge_layers(layers), project / PROJECT_FILE)
+    return _build(layers)
 
 
-def hooks_brought(text: str) -> tuple[ProjectHook, ...]:
+def parse_project_hooks(text: str) -> tuple[ProjectHook, ...]:
     """The hooks in the text of a project's file; raises `ConfigurationError`, without a line."""
     values = parse(Source(str(PROJECT_FILE), text), find_lines=False)
     return _project_hooks(values)
@@ -98,7 +98,7 @@ class _Layer(NamedTuple):
     hooks: tuple[ProjectHook, ...] = ()
 
 
-def _sum(layers: Sequence[_Layer]) -> Table:
+def _merge_layers(layers: Sequence[_Layer]) -> Table:
     values: Table = {}
     for layer in layers:
         values = merge(values, layer.values)
@@ -108,14 +108,14 @@ def _sum(layers: Sequence[_Layer]) -> Table:
 def _read_file(path: Path, environ: Mapping[str, str], *, needed: bool) -> Iterator[_Layer]:
     if not needed and not path.exists():
         return
-    source = Source(str(path), _text_of(path, "configuration file"))
+    source = Source(str(path), _read_text(path, "configuration file"))
     values = parse(source)
     check_complete(values, Configuration, (), source)
-    check_meaning(values, source)
+    check_semantics(values, source)
     yield _Layer(source, _with_absolute_paths(values, path.absolute().parent, environ, source))
 
 
-def _text_of(path: Path, what: str) -> str:
+def _read_text(path: Path, what: str) -> str:
     try:
         with path.open("rb") as opened:
             data = opened.read(FILE_BYTES_MAX + 1)
@@ -133,7 +133,7 @@ def _text_of(path: Path, what: str) -> str:
         raise ConfigurationError("unreadable_file", f"{what} {path}: {reason}") from None
 
 
-def _variables(environ: Mapping[str, str]) -> Iterator[_Layer]:
+def _variable_layers(environ: Mapping[str, str]) -> Iterator[_Layer]:
     """What `TILLER_A__B` variables say.
 
     Other programs use the prefix too, so that a variable which resembles no key is left alone.
@@ -142,13 +142,13 @@ def _variables(environ: Mapping[str, str]) -> Iterator[_Layer]:
         if not name.startswith(VARIABLE_PREFIX) or name in OTHER_VARIABLES:
             continue
         key = tuple(name.removeprefix(VARIABLE_PREFIX).lower().split("__"))
-        if "did you mean" not in nearest(key[0], field_names(Configuration)):
+        if "did you mean" not in suggest(key[0], field_names(Configuration)):
             continue
         source = Source(f"the variable {name}")
-        yield _assigned(key, environ[name], source, environ)
+        yield _assigned_layer(key, environ[name], source, environ)
 
 
-def _override(text: str, environ: Mapping[str, str]) -> _Layer:
+def _override_layer(text: str, environ: Mapping[str, str]) -> _Layer:
     name, equals, value = text.partition("=")
     source = Source(f"-c {name.strip()}")
     key = _key_of(name)
@@ -156,7 +156,7 @@ def _override(text: str, environ: Mapping[str, str]) -> _Layer:
         raise ConfigurationError(
             "syntax", f"{source.name}: expected key=value, such as -c model=local/qwen"
         )
-    return _assigned(key, value.strip(), source, environ)
+    return _assigned_layer(key, value.strip(), source, environ)
 
 
 def _key_of(text: str) -> tuple[str, ...]:
@@ -172,11 +172,11 @@ def _key_of(text: str) -> tuple[str, ...]:
     return tuple(key)
 
 
-def _assigned(
+def _assigned_layer(
     key: tuple[str, ...], text: str, source: Source, environ: Mapping[str, str]
 ) -> _Layer:
     values = assign(key, text, source)
-    check_meaning(values, source)
+    check_semantics(values, source)
     return _Layer(source, _with_absolute_paths(values, Path.cwd(), environ, source))
 
 
@@ -222,13 +222,13 @@ def _absolute(text: str, base: Path, environ: Mapping[str, str]) -> Path:
     return base / text
 
 
-def _narrow(values: Table, path: Path) -> Iterator[_Layer]:
+def _project_layer(values: Table, path: Path) -> Iterator[_Layer]:
     """What a trusted project's file adds to the user's `values`; it can loosen nothing."""
     if not path.exists():
         return
-    source = Source(str(path), _text_of(path, "project file"))
+    source = Source(str(path), _read_text(path, "project file"))
     added = parse(source)
-    check_meaning(added, source)
+    check_semantics(added, source)
     for key in added:
         if key not in PROJECT_KEYS:
             problem = "a project may not set this; put it into your own file"
@@ -253,9 +253,9 @@ def _project_hooks(values: Table) -> tuple[ProjectHook, ...]:
     return msgspec.convert(values.get("hooks", []), tuple[ProjectHook, ...])
 
 
-def _finish(layers: Sequence[_Layer]) -> Configuration:
+def _build(layers: Sequence[_Layer]) -> Configuration:
     """The whole, checked across its sources, with the prompts read."""
-    values = _sum(layers)
+    values = _merge_layers(layers)
     for layer in layers:
         _check_complete_in(values, layer)
     configuration = msgspec.convert(values, Configuration)
@@ -266,12 +266,12 @@ def _finish(layers: Sequence[_Layer]) -> Configuration:
             raise _source_of(layers, key).error("invalid_value", key, problem)
         _check_one_key(provider, key, layers)
     for name, server in configuration.mcp.items():
-        _check_server(server, ("mcp", name), layers)
+        _check_mcp_server(server, ("mcp", name), layers)
     _check_sourcegraph(configuration.sourcegraph, layers)
     for key, model in _models_named(configuration).items():
         provider_name = model.partition("/")[0]
         if provider_name not in configuration.providers:
-            hint = nearest(provider_name, configuration.providers)
+            hint = suggest(provider_name, configuration.providers)
             problem = f"there is no provider `{provider_name}`; {hint}"
             raise _source_of(layers, key).error("invalid_value", key, problem)
     agents = {name: _with_prompt(agent) for name, agent in configuration.agents.items()}
@@ -288,15 +288,15 @@ def _check_one_key(
         raise _source_of(layers, key).error("invalid_value", key, problem)
 
 
-def _check_server(server: McpServer, key: Key, layers: Sequence[_Layer]) -> None:
+def _check_mcp_server(server: McpServer, key: Key, layers: Sequence[_Layer]) -> None:
     """A server is either started or reached, and has only what goes with that."""
     if not server.command and not server.url:
         problem = "expected `command`, which starts the server, or `url`, where it is reached"
         raise _source_of(layers, key).error("invalid_value", key, problem)
-    for wanted, others in ((_OF_COMMAND[0], _OF_URL), (_OF_URL[0], _OF_COMMAND)):
+    for expected, others in ((_STDIO_FIELDS[0], _HTTP_FIELDS), (_HTTP_FIELDS[0], _STDIO_FIELDS)):
         extra = [field for field in others if getattr(server, field)]
-        if getattr(server, wanted) and extra:
-            problem = f"`{wanted}` and `{extra[0]}` exclude each other"
+        if getattr(server, expected) and extra:
+            problem = f"`{expected}` and `{extra[0]}` exclude each other"
             raise _source_of(layers, key).error("invalid_value", key, problem)
     _check_one_key(server, key, layers)
 
@@ -311,8 +311,8 @@ def _check_sourcegraph(settings: Sourcegraph, layers: Sequence[_Layer]) -> None:
 
 def _check_complete_in(values: Table, layer: _Layer) -> None:
     """Look for what lacks a field, in the parts of the whole that `layer` speaks of."""
-    spoken_of = {name: values[name] for name in layer.values}
-    check_complete(spoken_of, Configuration, (), layer.source)
+    relevant = {name: values[name] for name in layer.values}
+    check_complete(relevant, Configuration, (), layer.source)
 
 
 def _models_named(configuration: Configuration) -> dict[Key, str]:
@@ -335,4 +335,4 @@ def _source_of(layers: Sequence[_Layer], key: Key) -> Source:
 def _with_prompt(agent: Agent) -> Agent:
     if agent.prompt_file is None:
         return agent
-    return structs.replace(agent, prompt=_text_of(Path(agent.prompt_file), "prompt file"))
+    return structs.replace(agent, prompt=_read_text(Path(agent.prompt_file), "prompt file"))

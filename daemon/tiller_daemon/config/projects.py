@@ -28,8 +28,8 @@ FILE_BYTES_MAX: Final = 1024 * 1024
 CONFIG_BYTES_MAX: Final = 64 * 1024
 """The same for `config.toml`, which is read before it is trusted, to show its hooks: some 0.1 s."""
 
-TOO_LONG: Final = f"its `config.toml` has more than {CONFIG_BYTES_MAX // 1024} KiB"
-TOO_MUCH: Final = "it has more than can be looked through, or something that is no file"
+CONFIG_TOO_LARGE: Final = f"its `config.toml` has more than {CONFIG_BYTES_MAX // 1024} KiB"
+PROJECT_TOO_LARGE: Final = "it has more than can be looked through, or something that is no file"
 
 
 class Project(NamedTuple):
@@ -50,13 +50,13 @@ class TrustError(Exception):
     """A project that can't be trusted as asked; the message says why."""
 
 
-class _Kept(msgspec.Struct):
+class _TrustFile(msgspec.Struct):
     """What is in the file: the digest of each workspace that is trusted."""
 
     projects: dict[str, str] = {}
 
 
-class _Loaded(NamedTuple):
+class _CachedConfiguration(NamedTuple):
     """The configuration for a project, on top of the user's own as it was."""
 
     digest: str
@@ -64,7 +64,7 @@ class _Loaded(NamedTuple):
     configuration: Configuration
 
 
-class Projects:
+class TrustedProjects:
     """The projects that are trusted, kept in `file`; without one in memory.
 
     `base` is the user's own configuration, `load` that with a trusted project's on top of it.
@@ -80,22 +80,22 @@ class Projects:
         self._base: Final = base
         self._load: Final = load
         self._trusted: Final = _read(file)
-        self._loaded: dict[Path, _Loaded] = {}
+        self._cache: dict[Path, _CachedConfiguration] = {}
 
-    def look(self, workspace: str | Path) -> Project:
+    def inspect(self, workspace: str | Path) -> Project:
         """What a workspace brings now; quick when it brings nothing."""
         place = Path(os.path.realpath(workspace))
         if not os.path.lexists(place / PROJECT_FILE.parent):
             return Project(place)
         try:
-            found = dict(_contents(place))
-        except (OSError, _TooMuch):
-            return Project(place, problem=TOO_MUCH)
+            found = dict(_read_contents(place))
+        except (OSError, _TooLarge):
+            return Project(place, problem=PROJECT_TOO_LARGE)
         if not found:
             return Project(place)
         configuration = found.get(str(PROJECT_FILE), b"")
         if len(configuration) > CONFIG_BYTES_MAX:
-            return Project(place, problem=TOO_LONG)
+            return Project(place, problem=CONFIG_TOO_LARGE)
         digest = _digest(found)
         trusted = self._trusted.get(str(place)) == digest
         # Before a NUL stands where a link leads; no TOML holds one.
@@ -104,21 +104,21 @@ class Projects:
 
     def configuration(self, workspace: str | Path) -> Configuration:
         """The configuration for a workspace; raises `ConfigurationError` for a trusted one's."""
-        project = self.look(workspace)
+        project = self.inspect(workspace)
         if not project.trusted or str(PROJECT_FILE) not in project.files:
             return self._base()
-        base, known = self._base(), self._loaded.get(project.workspace)
+        base, known = self._base(), self._cache.get(project.workspace)
         if known is None or known.digest != project.digest or known.base is not base:
-            known = _Loaded(project.digest, base, self._load(project.workspace))
+            known = _CachedConfiguration(project.digest, base, self._load(project.workspace))
             # What was loaded must be what is trusted, whoever writes to it meanwhile.
-            if self.look(workspace).digest != project.digest:
+            if self.inspect(workspace).digest != project.digest:
                 return base
-            self._loaded[project.workspace] = known
+            self._cache[project.workspace] = known
         return known.configuration
 
     def trust(self, workspace: str | Path, digest: str) -> Project:
         """Trust what has this digest; raises `TrustError` when it is not what is there."""
-        project = self.look(workspace)
+        project = self.inspect(workspace)
         if project.problem:
             raise TrustError(f"{project.workspace} can't be trusted: {project.problem}.")
         if not project.digest or project.digest != digest:
@@ -129,27 +129,29 @@ class Projects:
             self._load(project.workspace)
         except ConfigurationError as error:
             raise TrustError(f"It can't be used: {error.message}.") from None
-        self._keep({**self._trusted, str(project.workspace): digest})
+        self._save({**self._trusted, str(project.workspace): digest})
         return project._replace(trusted=True)
 
     def untrust(self, workspace: str | Path) -> Project:
         """Trust a workspace no more, whatever it brings."""
         place = os.path.realpath(workspace)
-        self._keep({path: kept for path, kept in self._trusted.items() if path != place})
-        return self.look(workspace)
+        self._save({path: kept for path, kept in self._trusted.items() if path != place})
+        return self.inspect(workspace)
 
-    def _keep(self, trusted: dict[str, str]) -> None:
+    def _save(self, trusted: dict[str, str]) -> None:
         if self._file is not None:
-            _write(self._file, msgspec.json.format(msgspec.json.encode(_Kept(trusted))) + b"\n")
+            _write(
+                self._file, msgspec.json.format(msgspec.json.encode(_TrustFile(trusted))) + b"\n"
+            )
         self._trusted.clear()
         self._trusted.update(trusted)
 
 
-class _TooMuch(Exception):
+class _TooLarge(Exception):
     pass
 
 
-def _contents(workspace: Path) -> Iterator[tuple[str, bytes]]:
+def _read_contents(workspace: Path) -> Iterator[tuple[str, bytes]]:
     """Every file that would count, in order; a link counts as where it leads and what is there."""
     paths = [workspace / PROJECT_FILE]
     for name in FOLDERS:
@@ -159,13 +161,13 @@ def _contents(workspace: Path) -> Iterator[tuple[str, bytes]]:
             links = [one for one in folders if Path(parent, one).is_symlink()]
             paths += [Path(parent, one) for one in (*sorted(names), *links)]
             if len(paths) > FILES_MAX:
-                raise _TooMuch
+                raise _TooLarge
     for path in paths:
         if os.path.lexists(path):
-            yield str(path.relative_to(workspace)), _content(path)
+            yield str(path.relative_to(workspace)), _read_content(path)
 
 
-def _content(path: Path) -> bytes:
+def _read_content(path: Path) -> bytes:
     found = b""
     if path.is_symlink():
         found = os.fsencode(path.readlink()) + b"\0"
@@ -175,7 +177,7 @@ def _content(path: Path) -> bytes:
     with os.fdopen(opened, "rb") as stream:
         state = os.fstat(opened)
         if not stat.S_ISREG(state.st_mode) or state.st_size > FILE_BYTES_MAX:
-            raise _TooMuch
+            raise _TooLarge
         return found + stream.read(FILE_BYTES_MAX)
 
 
@@ -192,7 +194,7 @@ def _read(file: Path | None) -> dict[str, str]:
     if file is None:
         return {}
     try:
-        return msgspec.json.decode(file.read_bytes(), type=_Kept).projects
+        return msgspec.json.decode(file.read_bytes(), type=_TrustFile).projects
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return {}
 

@@ -93,37 +93,37 @@ def merge(below: Table, above: Table) -> Table:
     return merged
 
 
-def check(value: object, wanted: object, key: Key, source: Source) -> None:
-    """Raise `ConfigurationError` unless `value` has the type `wanted`; fields may be missing."""
-    origin = get_origin(wanted)
-    if struct := _struct(wanted):
+def check(value: object, expected: object, key: Key, source: Source) -> None:
+    """Raise `ConfigurationError` unless `value` has the type `expected`; fields may be missing."""
+    origin = get_origin(expected)
+    if struct := _struct(expected):
         _check_struct(_table(value, key, source), struct, key, source)
     elif origin is dict:
         for name, inner in _table(value, key, source).items():
-            check(inner, get_args(wanted)[1], (*key, name), source)
+            check(inner, get_args(expected)[1], (*key, name), source)
     elif origin is tuple and isinstance(value, list):
         for index, inner in enumerate(cast("list[object]", value)):
-            check(inner, get_args(wanted)[0], (*key, index), source)
-            check_complete(inner, get_args(wanted)[0], (*key, index), source)
+            check(inner, get_args(expected)[0], (*key, index), source)
+            check_complete(inner, get_args(expected)[0], (*key, index), source)
     else:
         try:
-            msgspec.convert(value, cast("Any", wanted))
+            msgspec.convert(value, cast("Any", expected))
         except msgspec.ValidationError as error:
-            raise source.error("wrong_type", key, _plain(error, wanted)) from None
+            raise source.error("wrong_type", key, _describe_type_error(error, expected)) from None
 
 
-def check_complete(value: object, wanted: object, key: Key, source: Source) -> None:
+def check_complete(value: object, expected: object, key: Key, source: Source) -> None:
     """Raise `ConfigurationError` when a struct in `value` lacks a field that it must have."""
-    if struct := _struct(wanted):
+    if struct := _struct(expected):
         table = cast("Table", value)
         for field in msgspec.structs.fields(struct):
             if field.name in table:
                 check_complete(table[field.name], field.type, (*key, field.name), source)
             elif field.default is NODEFAULT and field.default_factory is NODEFAULT:
                 raise source.error("invalid_value", key, f"`{field.name}` is missing")
-    elif get_origin(wanted) is dict:
+    elif get_origin(expected) is dict:
         for name, inner in cast("Table", value).items():
-            check_complete(inner, get_args(wanted)[1], (*key, name), source)
+            check_complete(inner, get_args(expected)[1], (*key, name), source)
 
 
 def has(values: object, key: Key) -> bool:
@@ -141,7 +141,7 @@ def has(values: object, key: Key) -> bool:
     return True
 
 
-def nearest(name: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
+def suggest(name: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
     """A hint at the known name that is most like `name`, or at what there is."""
     close = difflib.get_close_matches(name, list(known), n=1)
     if close:
@@ -162,17 +162,17 @@ def _checked(key: tuple[str, ...], value: object, source: Source) -> Table:
     return table
 
 
-def _check_struct(table: Table, wanted: type[msgspec.Struct], key: Key, source: Source) -> None:
-    types = {field.name: field.type for field in msgspec.structs.fields(wanted)}
+def _check_struct(table: Table, expected: type[msgspec.Struct], key: Key, source: Source) -> None:
+    types = {field.name: field.type for field in msgspec.structs.fields(expected)}
     for name, inner in table.items():
         if name not in types:
-            hint = nearest(name, tuple(types))
+            hint = suggest(name, tuple(types))
             raise source.error("unknown_key", (*key, name), f"unknown key; {hint}")
         check(inner, types[name], (*key, name), source)
 
 
-def _struct(wanted: object) -> type[msgspec.Struct] | None:
-    return wanted if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct) else None
+def _struct(expected: object) -> type[msgspec.Struct] | None:
+    return expected if isinstance(expected, type) and issubclass(expected, msgspec.Struct) else None
 
 
 def _table(value: object, key: Key, source: Source) -> Table:
@@ -181,10 +181,10 @@ def _table(value: object, key: Key, source: Source) -> Table:
     return cast("Table", value)
 
 
-def _plain(error: msgspec.ValidationError, wanted: object) -> str:
+def _describe_type_error(error: msgspec.ValidationError, expected: object) -> str:
     """The sentence of msgspec, but for a choice: it quotes the value, which may be a secret."""
-    if get_origin(wanted) is Literal:
-        return "expected one of " + ", ".join(f"`{choice}`" for choice in get_args(wanted))
+    if get_origin(expected) is Literal:
+        return "expected one of " + ", ".join(f"`{choice}`" for choice in get_args(expected))
     text = str(error).split(" - at ")[0].replace(" | null", "")
     return text[:1].lower() + text[1:]
 

@@ -19,7 +19,7 @@ OUTPUT_BYTES_MAX: Final = 32 * 1024
 
 READ_BYTES: Final = 1 << 16
 
-SETTLE_S: Final = 0.15
+DRAIN_S: Final = 0.15
 """How long what is in its pipes may take to come after it has exited."""
 
 END_GRACE_S: Final = 0.2
@@ -35,7 +35,7 @@ class HookProblem(Exception):
     """A hook that failed; the message is a clause that says how."""
 
 
-class Said(Struct, frozen=True):
+class HookOutput(Struct, frozen=True):
     """What one hook says: whether it says no and why, and text for the model."""
 
     denies: bool = False
@@ -43,7 +43,7 @@ class Said(Struct, frozen=True):
     context: str = ""
 
 
-class _Spoken(Struct, frozen=True, forbid_unknown_fields=True):
+class _PrintedJson(Struct, frozen=True, forbid_unknown_fields=True):
     """The JSON that a hook may print."""
 
     decision: Literal["go_on", "deny"] = "go_on"
@@ -57,7 +57,7 @@ async def run_hook(
     directory: Path,
     variables: Mapping[str, str],
     confined: Confined | None = None,
-) -> Said:
+) -> HookOutput:
     """Run a hook to its end, with `confined` in that sandbox; raises `HookProblem`.
 
     Cancelled, nothing of it is left alive.
@@ -74,25 +74,25 @@ async def run_hook(
         return await _run(service, hook, told)
 
 
-async def _run(service: Service, hook: Hook, told: bytes) -> Said:
+async def _run(service: Service, hook: Hook, told: bytes) -> HookOutput:
     out, err = bytearray(), bytearray()
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_tell, service, told)
+            nursery.start_soon(_write_input, service, told)
             reading = trio.CancelScope()
             nursery.start_soon(_read_both, service, out, err, reading)
             with trio.move_on_after(hook.timeout_s) as limit:
                 await service.exited()
-            reading.deadline = trio.current_time() + SETTLE_S
+            reading.deadline = trio.current_time() + DRAIN_S
     finally:
         status = service.status()
         await service.end(leave_s=0, grace_s=END_GRACE_S)
     if limit.cancelled_caught:
         raise HookProblem(f"it was stopped after its time limit of {hook.timeout_s:g} s")
-    return _understood(status, bytes(out), bytes(err))
+    return _parse_output(status, bytes(out), bytes(err))
 
 
-def name_of(hook: Hook) -> str:
+def hook_name(hook: Hook) -> str:
     """What a hook is called: its name, else the beginning of its command."""
     command = hook.command if isinstance(hook.command, str) else " ".join(hook.command)
     # One line in any case: a project's must not look as if somebody else spoke behind it.
@@ -100,7 +100,7 @@ def name_of(hook: Hook) -> str:
     return line if len(line) <= NAME_CHARS_MAX else line[: NAME_CHARS_MAX - 1] + "…"
 
 
-async def _tell(service: Service, told: bytes) -> None:
+async def _write_input(service: Service, told: bytes) -> None:
     try:
         await service.stdin.send_all(told)
         await service.stdin.aclose()
@@ -123,22 +123,22 @@ async def _read(pipe: trio.lowlevel.FdStream, said: bytearray) -> None:
         said += piece[: OUTPUT_BYTES_MAX - len(said)]
 
 
-def _understood(status: int | None, out: bytes, err: bytes) -> Said:
+def _parse_output(status: int | None, out: bytes, err: bytes) -> HookOutput:
     if status == DENY_STATUS:
-        return Said(denies=True, reason=_text(err) or _text(out))
+        return HookOutput(denies=True, reason=_decode(err) or _decode(out))
     if status != 0:
         how = f"was killed by signal {-status}" if status and status < 0 else f"ended with {status}"
-        said = " ".join(_text(err).split())[-200:]
+        said = " ".join(_decode(err).split())[-200:]
         raise HookProblem(f"it {how}" + (f": {said}" if said else ""))
-    text = _text(out)
+    text = _decode(out)
     if not text.startswith("{"):
-        return Said(context=text)
+        return HookOutput(context=text)
     try:
-        spoken = msgspec.json.decode(text, type=_Spoken)
+        spoken = msgspec.json.decode(text, type=_PrintedJson)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise HookProblem(f"it printed JSON that can't be understood: {error}") from error
-    return Said(spoken.decision == "deny", spoken.reason.strip(), spoken.context.strip())
+    return HookOutput(spoken.decision == "deny", spoken.reason.strip(), spoken.context.strip())
 
 
-def _text(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     return data.decode(errors="replace").replace("\0", "").strip()

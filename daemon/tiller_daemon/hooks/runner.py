@@ -9,27 +9,27 @@ import structlog
 import trio
 
 from tiller_daemon.config import Hook, ProjectHook
-from tiller_daemon.hooks.process import HookProblem, Said, name_of, run_hook
+from tiller_daemon.hooks.process import HookOutput, HookProblem, hook_name, run_hook
 from tiller_daemon.session.hooks import Heard, Hold, Told
 
 log = structlog.get_logger()
 
-BESIDE_MAX: Final = 16
+BACKGROUND_MAX: Final = 16
 """How many hooks may run that nobody waits for; more than that are left out, and logged."""
 
 MAY_DENY: Final = ("turn_start", "tool_before")
 """Moments at which a no comes before what it is about."""
 
-Variables = Callable[[str], Mapping[str, str]]
+MakeEnvironment = Callable[[str], Mapping[str, str]]
 """Makes the environment of a process from the id of the call that it works for, or none."""
 
 
 class HookRunner:
     """Implements the sessions' `Hooks`. `run` owns what nobody waits for."""
 
-    def __init__(self, variables: Variables) -> None:
+    def __init__(self, variables: MakeEnvironment) -> None:
         self._variables = variables
-        self._beside = 0
+        self._background_count = 0
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -43,11 +43,11 @@ class HookRunner:
         context: list[str] = []
         problems: list[str] = []
         for hook in hooks:
-            name = _called(hook)
+            name = _described(hook)
             try:
                 said = await self._run(hook, told, call_id, hold)
             except HookProblem as problem:
-                problems.append(_failed(hook, str(problem)))
+                problems.append(_failure_message(hook, str(problem)))
                 if hook.on_failure == "deny":
                     denied = f"denied by the {name}, which failed: {problem}"
                     return Heard(denied, (), tuple(problems))
@@ -63,13 +63,13 @@ class HookRunner:
     def notify(self, hooks: Sequence[Hook], told: Told, hold: Hold) -> None:
         """Run hooks beside everything else; nobody waits for them."""
         for hook in hooks:
-            if self._nursery is None or self._beside >= BESIDE_MAX:
-                log.warning("hook_left_out", hook=name_of(hook), running=self._beside)
+            if self._nursery is None or self._background_count >= BACKGROUND_MAX:
+                log.warning("hook_left_out", hook=hook_name(hook), running=self._background_count)
                 continue
-            self._beside += 1
-            self._nursery.start_soon(self._run_beside, hook, told, hold)
+            self._background_count += 1
+            self._nursery.start_soon(self._run_in_background, hook, told, hold)
 
-    async def _run(self, hook: Hook, told: Told, call_id: str, hold: Hold) -> Said:
+    async def _run(self, hook: Hook, told: Told, call_id: str, hold: Hold) -> HookOutput:
         of_project = isinstance(hook, ProjectHook)
         if of_project and hold.problem:
             raise HookProblem(hold.problem)
@@ -77,22 +77,22 @@ class HookRunner:
         confined = hold.confined if of_project else None
         return await run_hook(hook, told_bytes, directory, self._variables(call_id), confined)
 
-    async def _run_beside(self, hook: Hook, told: Told, hold: Hold) -> None:
+    async def _run_in_background(self, hook: Hook, told: Told, hold: Hold) -> None:
         try:
             await self._run(hook, told, "", hold)
         except HookProblem as problem:
-            log.warning("hook_failed", hook=name_of(hook), on=hook.on, reason=str(problem))
+            log.warning("hook_failed", hook=hook_name(hook), on=hook.on, reason=str(problem))
         except Exception:
-            log.exception("hook_crashed", hook=name_of(hook), on=hook.on)
+            log.exception("hook_crashed", hook=hook_name(hook), on=hook.on)
         finally:
-            self._beside -= 1
+            self._background_count -= 1
 
 
-def _called(hook: Hook) -> str:
+def _described(hook: Hook) -> str:
     """A hook as the model and the user know it."""
-    return f"{'project hook' if isinstance(hook, ProjectHook) else 'hook'} `{name_of(hook)}`"
+    return f"{'project hook' if isinstance(hook, ProjectHook) else 'hook'} `{hook_name(hook)}`"
 
 
-def _failed(hook: Hook, problem: str) -> str:
+def _failure_message(hook: Hook, problem: str) -> str:
     went = "it counts as a no" if hook.on_failure == "deny" else "the turn goes on without it"
-    return f"The {_called(hook)} on {hook.on} failed: {problem}; {went}."
+    return f"The {_described(hook)} on {hook.on} failed: {problem}; {went}."

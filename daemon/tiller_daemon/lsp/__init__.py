@@ -2,6 +2,6 @@
 
 `servers` has them all and says what is new after a change; `server` is the life of one, with the
 files it is shown; `connection` is the line to it, `framing` and `messages` are what goes over it.
-Which servers there are is in `config.language_servers`; `recipes` says which are used
+Which servers there are is in `config.language_servers`; `definitions` says which are used
 where.
 """

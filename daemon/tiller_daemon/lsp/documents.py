@@ -11,16 +11,16 @@ from tiller_daemon.lsp.messages import Diagnostic
 OPEN_MAX: Final = 32
 """How many files a server keeps open; it is told of no changes in others but those we make."""
 
-SETTLE_S: Final = 0.15
+PUBLISH_DEBOUNCE_S: Final = 0.15
 """How long after what a server said by itself it may say more: syntax first, then types."""
 
 Diagnostics = tuple[Diagnostic, ...]
 
 
 class Document:
-    """A file as a server knows it. `found` is what is wrong with this `version`, once known.
+    """A file as a server knows it. `diagnostics` is what is wrong with this `version`, once known.
 
-    `stamp` says of which state of the disk the text is: time and size.
+    `disk_state` says of which state of the disk the text is: time and size.
     """
 
     def __init__(self, path: Path, language: str, text: str) -> None:
@@ -29,58 +29,58 @@ class Document:
         self.language: Final = language
         self.text = text
         self.version = 1
-        self.found: Diagnostics | None = None
-        self.settled = trio.Event()
-        self.stamp: tuple[int, int] | None = None
+        self.diagnostics: Diagnostics | None = None
+        self.checked = trio.Event()
+        self.disk_state: tuple[int, int] | None = None
         self._published: Diagnostics | None = None
-        self._news = trio.Event()
+        self._publish_event = trio.Event()
 
     def change(self, text: str) -> None:
         """Make another text the file's; whoever waits for the one before waits no more."""
         self.close()
         self.text = text
         self.version += 1
-        self.found = None
-        self.settled = trio.Event()
-        self._published, self._news = None, trio.Event()
+        self.diagnostics = None
+        self.checked = trio.Event()
+        self._published, self._publish_event = None, trio.Event()
 
     def close(self) -> None:
         """Let whoever waits wait no more."""
-        self.settled.set()
-        self._news.set()
+        self.checked.set()
+        self._publish_event.set()
 
-    def settle(self, version: int, found: Diagnostics | None) -> None:
+    def set_diagnostics(self, version: int, diagnostics: Diagnostics | None) -> None:
         """Note what was found in that version, if it is still this one."""
         if version == self.version:
-            self.found = found
-            self.settled.set()
+            self.diagnostics = diagnostics
+            self.checked.set()
 
-    def published(self, version: int | None, found: Diagnostics) -> None:
+    def publish(self, version: int | None, diagnostics: Diagnostics) -> None:
         """Note what the server says by itself; of an older version it is of no use."""
         if version is not None and version < self.version:
             return
-        self._published = found
-        self._news.set()
-        if self.settled.is_set():
-            self.found = found
+        self._published = diagnostics
+        self._publish_event.set()
+        if self.checked.is_set():
+            self.diagnostics = diagnostics
 
-    async def until_published(self, version: int) -> Diagnostics | None:
+    async def wait_published(self, version: int) -> Diagnostics | None:
         """Wait for what the server says of that version, and a moment for more."""
-        await self._news.wait()
-        await trio.sleep(SETTLE_S)
+        await self._publish_event.wait()
+        await trio.sleep(PUBLISH_DEBOUNCE_S)
         return self._published if version == self.version else None
 
-    def shown(self) -> dict[str, Any]:
+    def did_open_params(self) -> dict[str, Any]:
         """The file as it is opened."""
         item = {"uri": self.uri, "languageId": self.language}
         return {"textDocument": {**item, "version": self.version, "text": self.text}}
 
-    def changed(self) -> dict[str, Any]:
+    def did_change_params(self) -> dict[str, Any]:
         """The file as it is changed: as a whole, which every server takes."""
         name = {"uri": self.uri, "version": self.version}
         return {"textDocument": name, "contentChanges": [{"text": self.text}]}
 
-    def named(self) -> dict[str, Any]:
+    def document_params(self) -> dict[str, Any]:
         """The file by its name alone."""
         return {"textDocument": {"uri": self.uri}}
 

@@ -11,43 +11,43 @@ BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 _END: Final = b"\r\n\r\n"
 
 
-class NoFrame(Exception):
+class BadFrame(Exception):
     """What came is no message, or too long a one; the message is a clause that says so."""
 
 
-class Frames:
+class FrameDecoder:
     """What has come of a stream and was not taken yet."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self._wanted: int | None = None
+        self._body_length: int | None = None
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """Take the next piece; returns the bodies that are whole now. Raises `NoFrame`."""
+        """Take the next piece; returns the bodies that are whole now. Raises `BadFrame`."""
         self._buffer += piece
         bodies: list[bytes] = []
         while True:
-            if self._wanted is None:
-                self._wanted = self._header()
-            if self._wanted is None or len(self._buffer) < self._wanted:
+            if self._body_length is None:
+                self._body_length = self._read_header()
+            if self._body_length is None or len(self._buffer) < self._body_length:
                 return bodies
-            bodies.append(bytes(self._buffer[: self._wanted]))
-            del self._buffer[: self._wanted]
-            self._wanted = None
+            bodies.append(bytes(self._buffer[: self._body_length]))
+            del self._buffer[: self._body_length]
+            self._body_length = None
 
-    def _header(self) -> int | None:
+    def _read_header(self) -> int | None:
         """Take a header that is whole and return the length that it says."""
         end = self._buffer.find(_END, 0, HEADER_BYTES_MAX)
         if end < 0:
             if len(self._buffer) >= HEADER_BYTES_MAX:
-                raise NoFrame(f"it sent {HEADER_BYTES_MAX} bytes that are no header of a message")
+                raise BadFrame(f"it sent {HEADER_BYTES_MAX} bytes that are no header of a message")
             return None
         length = _length(bytes(self._buffer[:end]))
         del self._buffer[: end + len(_END)]
         return length
 
 
-def frame(body: bytes) -> bytes:
+def encode_frame(body: bytes) -> bytes:
     """Return a message as it goes over the line."""
     return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
@@ -60,6 +60,6 @@ def _length(header: bytes) -> int:
             digits = value.strip()
             length = int(digits) if len(digits) <= len(str(BODY_BYTES_MAX)) else BODY_BYTES_MAX + 1
             if length > BODY_BYTES_MAX:
-                raise NoFrame(f"it sent a message of more than {BODY_BYTES_MAX} bytes")
+                raise BadFrame(f"it sent a message of more than {BODY_BYTES_MAX} bytes")
             return length
-    raise NoFrame("it sent a header without the length of its message")
+    raise BadFrame("it sent a header without the length of its message")

@@ -18,11 +18,11 @@ ERROR: Final = 1
 """The severity that stops a program; 2 is a warning, 3 and 4 are remarks."""
 
 
-class BadMessage(Exception):
+class MalformedMessage(Exception):
     """What came can't be understood; the message is a clause that says so."""
 
 
-class ErrorObject(Struct, frozen=True):
+class ResponseError(Struct, frozen=True):
     """Why a request was refused."""
 
     code: int = 0
@@ -36,7 +36,7 @@ class Incoming(Struct, frozen=True):
     method: str | None = None
     params: Raw = Raw(b"null")
     result: Raw = Raw(b"null")
-    error: ErrorObject | None = None
+    error: ResponseError | None = None
 
 
 class Position(Struct, frozen=True):
@@ -61,7 +61,7 @@ class Diagnostic(Struct, frozen=True):
     code: int | str | None = None
 
 
-class Published(Struct, frozen=True):
+class PublishDiagnosticsParams(Struct, frozen=True):
     """What a server says by itself of a file."""
 
     uri: str
@@ -69,22 +69,22 @@ class Published(Struct, frozen=True):
     version: int | None = None
 
 
-class Report(Struct, frozen=True):
+class DocumentDiagnosticReport(Struct, frozen=True):
     """What a server answers when it is asked about a file."""
 
     items: tuple[Diagnostic, ...] = ()
 
 
-class Capabilities(Struct, frozen=True, rename="camel"):
+class ServerCapabilities(Struct, frozen=True, rename="camel"):
     """What a server can do; only whether it can be asked for diagnostics is of use."""
 
     diagnostic_provider: Any = None
 
 
-class Initialized(Struct, frozen=True):
+class InitializeResult(Struct, frozen=True):
     """How a server introduces itself."""
 
-    capabilities: Capabilities = Capabilities()
+    capabilities: ServerCapabilities = ServerCapabilities()
 
 
 class Registration(Struct, frozen=True):
@@ -93,25 +93,25 @@ class Registration(Struct, frozen=True):
     method: str
 
 
-class Registrations(Struct, frozen=True):
+class RegistrationParams(Struct, frozen=True):
     """What a server registers."""
 
     registrations: tuple[Registration, ...] = ()
 
 
-class Wanted(Struct, frozen=True):
+class ConfigurationItem(Struct, frozen=True):
     """A part of the settings."""
 
     section: str | None = None
 
 
-class WantedSettings(Struct, frozen=True):
+class ConfigurationParams(Struct, frozen=True):
     """The settings that a server asks for."""
 
-    items: tuple[Wanted, ...] = ()
+    items: tuple[ConfigurationItem, ...] = ()
 
 
-CLIENT: Final[dict[str, Any]] = {
+CLIENT_CAPABILITIES: Final[dict[str, Any]] = {
     "general": {"positionEncodings": ["utf-16"]},
     "textDocument": {
         "synchronization": {"dynamicRegistration": False},
@@ -139,11 +139,11 @@ T = TypeVar("T")
 
 
 def decode(data: bytes | Raw, kind: type[T], what: str) -> T:
-    """Return what `data` holds; raises `BadMessage`."""
+    """Return what `data` holds; raises `MalformedMessage`."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadMessage(f"it sent {what} that can't be understood: {error}") from error
+        raise MalformedMessage(f"it sent {what} that can't be understood: {error}") from error
 
 
 def path_of(uri: str) -> Path | None:

@@ -11,11 +11,11 @@ from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
 
 
-class ServerProblem(Exception):
+class ServerUnavailable(Exception):
     """A server can't be used; the message is a clause that says why."""
 
 
-class NotTaken(ToolFailure):
+class CallNotSent(ToolFailure):
     """A call that surely did nothing: it can be made again on another connection."""
 
 
@@ -28,7 +28,7 @@ class ListedTool(Struct, frozen=True):
     read_only: bool
 
 
-class Connection(Protocol):
+class McpConnection(Protocol):
     """A line to a server, to which many calls may be made at the same time."""
 
     @property
@@ -39,30 +39,30 @@ class Connection(Protocol):
     async def call(
         self, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
     ) -> ToolResult:
-        """Make a call; raises `ToolFailure`, and `NotTaken` when another connection may do.
+        """Make a call; raises `ToolFailure`, and `CallNotSent` when another connection may do.
 
         When cancelled the server is told, in its own time.
         """
         ...
 
 
-class Owner(Protocol):
-    """Whose connection it is: `server.Server`."""
+class ServerOwner(Protocol):
+    """Whose connection it is: `server.ManagedServer`."""
 
     name: str
     settings: McpServer
     environment: ServerEnvironment
 
-    def up(self, connection: Connection, tools: tuple[ListedTool, ...]) -> None:
+    def connected(self, connection: McpConnection, tools: tuple[ListedTool, ...]) -> None:
         """Say that calls can be made, and which."""
         ...
 
-    def changed(self, tools: tuple[ListedTool, ...]) -> None:
+    def tools_changed(self, tools: tuple[ListedTool, ...]) -> None:
         """Say that the server lists other tools now."""
         ...
 
 
-class Way(Protocol):
+class McpTransport(Protocol):
     """How a server is reached: through pipes, by HTTP.
 
     `ended` is set when nothing comes from there any more, or nothing that comes is wanted.
@@ -71,11 +71,11 @@ class Way(Protocol):
     ended: Final[trio.Event]
 
     @property
-    def is_forgotten(self) -> bool:
+    def session_expired(self) -> bool:
         """Whether the server does not know us any more: it was started anew."""
         ...
 
-    def how_it_ended(self) -> str:
+    def end_reason(self) -> str:
         """Why, as a clause."""
         ...
 

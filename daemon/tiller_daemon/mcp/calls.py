@@ -15,31 +15,31 @@ import mcp_types as types
 import trio
 from mcp.client import Client
 
-from tiller_daemon.mcp.questions import put_questions
+from tiller_daemon.mcp.elicitation import ask_user
 from tiller_daemon.tools.base import ToolEnvironment
 
 Progress = tuple[float, float | None, str | None]
 """How far it is, of how much, and in words."""
 
-CURRENT: ContextVar["Call | None"] = ContextVar("mcp_call", default=None)
+CURRENT_CALL: ContextVar["McpCall | None"] = ContextVar("mcp_call", default=None)
 """The call that a task of the connection works on."""
 
 
-class Gone(Exception):
+class ConnectionEnded(Exception):
     """The connection ended before the call had."""
 
 
 @dataclass(eq=False)
-class _Asked:
+class _Elicitation:
     """What the server asks, and the user's answer once it is there."""
 
     params: types.ElicitRequestParams
     answered: trio.Event = field(default_factory=trio.Event)
-    answer: types.ElicitResult = field(default_factory=lambda: types.ElicitResult(action="cancel"))
+    result: types.ElicitResult = field(default_factory=lambda: types.ElicitResult(action="cancel"))
 
 
-class Call:
-    """A call on its way. `run` is the connection's task, `wait` the turn's."""
+class McpCall:
+    """A call on its way. `execute` is the connection's task, `wait` the turn's."""
 
     def __init__(
         self, server: str, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
@@ -52,82 +52,82 @@ class Call:
         self._scope = trio.CancelScope()
         self._limit = trio.CancelScope()
         self._progress: list[Progress] = []
-        self._asked: deque[_Asked] = deque()
-        self._asking = 0
-        self._left_s = 0.0
-        self._news = trio.Event()
+        self._elicitations: deque[_Elicitation] = deque()
+        self._questions_open = 0
+        self._time_left_s = 0.0
+        self._changed = trio.Event()
         self._outcome: types.CallToolResult | Exception | None = None
-        self._over = False
+        self._finished = False
 
-    async def run(self, client: Client) -> None:
+    async def execute(self, client: Client) -> None:
         """Make the call and keep its outcome; cancelled, the server is told."""
-        CURRENT.set(self)
+        CURRENT_CALL.set(self)
         try:
             with self._scope:
                 self._outcome = await client.call_tool(
-                    self._tool, self._arguments, progress_callback=self._note_progress
+                    self._tool, self._arguments, progress_callback=self._add_progress
                 )
         except Exception as error:
             self._outcome = error
         finally:
-            self._over = True
+            self._finished = True
             self._wake()
 
     async def wait(self, timeout_s: float) -> types.CallToolResult:
         """Wait for the outcome and show progress; raises it when it is an exception.
 
         Raises `trio.TooSlowError` after `timeout_s`, in which questions to the user do not count,
-        and `Gone`.
+        and `ConnectionEnded`.
         """
         self._limit = trio.CancelScope(deadline=trio.current_time() + timeout_s)
         try:
             with self._limit:
-                await self._pass_on()
+                await self._forward()
         finally:
             self._scope.cancel()
         if self._limit.cancelled_caught:
             raise trio.TooSlowError
         if self._outcome is None:
-            raise Gone
+            raise ConnectionEnded
         if isinstance(self._outcome, Exception):
             raise self._outcome
         return self._outcome
 
     async def ask(self, params: types.ElicitRequestParams) -> types.ElicitResult:
         """Have the turn's task ask the user."""
-        asked = _Asked(params)
-        self._asked.append(asked)
+        elicitation = _Elicitation(params)
+        self._elicitations.append(elicitation)
         self._wake()
-        await asked.answered.wait()
-        return asked.answer
+        await elicitation.answered.wait()
+        return elicitation.result
 
-    async def _pass_on(self) -> None:
+    async def _forward(self) -> None:
         """Show progress and put questions until the call is over."""
         async with trio.open_nursery() as nursery:
             while True:
-                news = self._news = trio.Event()
+                changed = self._changed = trio.Event()
                 await self._show_progress()
-                while self._asked:
-                    nursery.start_soon(self._put, self._asked.popleft())
-                if self._over:
+                while self._elicitations:
+                    nursery.start_soon(self._ask_user, self._elicitations.popleft())
+                if self._finished:
                     break
-                await news.wait()
+                await changed.wait()
             # A question of a call that is over has nobody to go to.
             self._environment.withdraw()
 
-    async def _put(self, asked: _Asked) -> None:
+    async def _ask_user(self, elicitation: _Elicitation) -> None:
         """Ask the user; the time limit stands still while anything is asked."""
-        if not self._asking:
-            self._left_s = self._limit.deadline - trio.current_time()
+        if not self._questions_open:
+            self._time_left_s = self._limit.deadline - trio.current_time()
             self._limit.deadline = math.inf
-        self._asking += 1
-        asked.answer = await put_questions(self._server, asked.params, self._environment.ask)
-        self._asking -= 1
-        if not self._asking:
-            self._limit.deadline = trio.current_time() + self._left_s
-        asked.answered.set()
+        self._questions_open += 1
+        elicitation.result = await ask_user(self._server, elicitation.params, self._environment.ask)
+        self._questions_open -= 1
+        if not self._questions_open:
+            self._limit.deadline = trio.current_time() + self._time_left_s
+        elicitation.answered.set()
 
-    async def _note_progress(
+    async def _add_progress(
         self, progress: float, total: float | None, message: str | None
     ) -> None:
         await trio.lowlevel.checkpoint()
@@ -142,7 +142,7 @@ class Call:
             await self._environment.output(_line(one))
 
     def _wake(self) -> None:
-        self._news.set()
+        self._changed.set()
 
 
 def _line(progress: Progress) -> str:

@@ -17,7 +17,7 @@ SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorizati
 """Headers that hold secrets and are not named like variables that do."""
 
 
-class NotForServers(Exception):
+class EnvironmentProblem(Exception):
     """A variable that a server may not have; the message is a clause that says why."""
 
 
@@ -25,35 +25,37 @@ class NotForServers(Exception):
 class ServerEnvironment:
     """`inherited` is the environment of every child process, `environ` the daemon's own.
 
-    `provider_names` are the variables that keys of providers are in, `provider_values` those keys.
+    `provider_key_names` are the variables that keys of providers are in, `provider_keys` those keys.
     """
 
     inherited: Mapping[str, str]
     environ: Mapping[str, str]
-    provider_names: Collection[str]
-    provider_values: Callable[[], Collection[str]]
+    provider_key_names: Collection[str]
+    provider_keys: Callable[[], Collection[str]]
     home: Path
     _keys: dict[int, Key | None] = field(default_factory=dict[int, Key | None])
 
     def variables(self, settings: McpServer) -> dict[str, str]:
-        """The whole environment of a server; raises `NotForServers` (G13)."""
+        """The whole environment of a server; raises `EnvironmentProblem` (G13)."""
         passed: dict[str, str] = {}
         for name in settings.env_vars:
-            if name in self.provider_names:
-                raise NotForServers(f"`env_vars` names {name}, which holds a provider's key")
+            if name in self.provider_key_names:
+                raise EnvironmentProblem(f"`env_vars` names {name}, which holds a provider's key")
             if name not in self.environ:
-                raise NotForServers(f"`env_vars` names {name}, which is not set for the daemon")
+                raise EnvironmentProblem(
+                    f"`env_vars` names {name}, which is not set for the daemon"
+                )
             passed[name] = self.environ[name]
         passed |= settings.env
         for name, value in passed.items():
-            if any(key in value for key in self.provider_values()):
-                raise NotForServers(f"its variable {name} holds a provider's key")
-        return {**without_secrets(self.inherited, self.provider_values()), **passed}
+            if any(key in value for key in self.provider_keys()):
+                raise EnvironmentProblem(f"its variable {name} holds a provider's key")
+        return {**without_secrets(self.inherited, self.provider_keys()), **passed}
 
     def key(self, settings: McpServer) -> Key | None:
         """The key of a server that is reached, the same one at every call."""
         if id(settings) not in self._keys:
-            self._keys[id(settings)] = find_key(settings, self.environ, self.provider_names)
+            self._keys[id(settings)] = find_key(settings, self.environ, self.provider_key_names)
         return self._keys[id(settings)]
 
     def secrets(self, settings: McpServer) -> set[str]:
@@ -67,7 +69,7 @@ class ServerEnvironment:
 
     def without_secrets(self, settings: McpServer, text: str) -> str:
         """What a server said, without what it must not tell (G13)."""
-        return hide(text, sorted({*self.secrets(settings), *self.provider_values()}))
+        return hide(text, sorted({*self.secrets(settings), *self.provider_keys()}))
 
 
 def _is_secret(header: str) -> bool:

@@ -23,45 +23,45 @@ SILENCE_S: Final = 300.0
 BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 """Longest answer, and most of one that is streamed."""
 
-BEARER: Final = "authorization"
+AUTHORIZATION: Final = "authorization"
 
 UNAUTHORIZED: Final = 401
 NOT_FOUND: Final = 404
 
-SESSION: Final = "mcp-session-id"
+SESSION_HEADER: Final = "mcp-session-id"
 """What the server calls the session; it answers 404 when it does not know it (any more)."""
 
-VERSION: Final = "mcp-protocol-version"
+VERSION_HEADER: Final = "mcp-protocol-version"
 
-GOODBYE_S: Final = 1.0
+END_SESSION_S: Final = 1.0
 """How long a server may take to hear that its session is over; the end of the daemon waits."""
 
 
-class HttpProblem(Exception):
+class HttpTransportProblem(Exception):
     """A request that could not be made, or an answer that can't be used; a clause says why."""
 
 
-class HttpLine:
+class HttpTransport:
     """The HTTP client of one connection. `ended` is set when it is of no more use."""
 
     def __init__(self, settings: McpServer, key: Key | None) -> None:
         self.ended: Final = trio.Event()
         self._url: Final = settings.url or ""
         self._key: Final = key
-        self._refused = 0
-        self._forgotten = False
+        self._error_status = 0
+        self._session_expired = False
         self._session: dict[str, str] = {}
         self.client: Final = httpx2.AsyncClient(
             headers=settings.headers,
-            auth=_KeyAuth(key, settings.api_key_header or BEARER) if key else None,
+            auth=_KeyAuth(key, settings.api_key_header or AUTHORIZATION) if key else None,
             timeout=httpx2.Timeout(CONNECT_S, read=SILENCE_S, write=WRITE_S),
-            event_hooks={"response": [self._look]},
+            event_hooks={"response": [self._check_response]},
         )
 
     @property
-    def is_forgotten(self) -> bool:
+    def session_expired(self) -> bool:
         """Whether the server knows nothing of the session that it once began with us."""
-        return self._forgotten
+        return self._session_expired
 
     def transport(self) -> AbstractAsyncContextManager[tuple[Any, Any]]:
         """The package's transport over this client."""
@@ -73,33 +73,33 @@ class HttpLine:
             max_sse_event_size=BODY_BYTES_MAX,
         )
 
-    async def say_goodbye(self) -> None:
+    async def end_session(self) -> None:
         """Tell the server that its session is over, also when cancelled; it may not answer."""
-        if SESSION not in self._session or self._forgotten:
+        if SESSION_HEADER not in self._session or self._session_expired:
             return
         with (
-            trio.move_on_after(GOODBYE_S, shield=True),
-            suppress(httpx2.HTTPError, HttpProblem),
+            trio.move_on_after(END_SESSION_S, shield=True),
+            suppress(httpx2.HTTPError, HttpTransportProblem),
         ):
             await self.client.delete(self._url, headers=self._session)
 
-    def how_it_ended(self) -> str:
+    def end_reason(self) -> str:
         """Why it can't be used any more, as a clause."""
-        if self._refused == UNAUTHORIZED:
+        if self._error_status == UNAUTHORIZED:
             advice = self._key.advice if self._key else "It wants a key: see `api_key_env`."
             return f"it answered with status 401; {advice[0].lower()}{advice[1:].rstrip('.')}"
-        if self._refused:
-            return f"it answered with status {self._refused}"
+        if self._error_status:
+            return f"it answered with status {self._error_status}"
         return "the connection was lost"
 
-    async def _look(self, response: httpx2.Response) -> None:
+    async def _check_response(self, response: httpx2.Response) -> None:
         await trio.lowlevel.checkpoint()
-        self._refused = response.status_code if response.is_error else 0
-        for name in (SESSION, VERSION):
+        self._error_status = response.status_code if response.is_error else 0
+        for name in (SESSION_HEADER, VERSION_HEADER):
             if value := response.headers.get(name) or response.request.headers.get(name):
                 self._session[name] = value
-        if response.status_code == NOT_FOUND and SESSION in response.request.headers:
-            self._forgotten = True
+        if response.status_code == NOT_FOUND and SESSION_HEADER in response.request.headers:
+            self._session_expired = True
         response.stream = _Bounded(response.stream)
 
 
@@ -116,13 +116,13 @@ class _KeyAuth(httpx2.Auth):
         try:
             key = await self._key.read()
         except KeyProblem as problem:
-            raise HttpProblem(str(problem)) from None
+            raise HttpTransportProblem(str(problem)) from None
         response = yield self._with(request, key)
         if response.status_code == UNAUTHORIZED and await self._key.renew(key):
             yield self._with(request, await self._key.read())
 
     def _with(self, request: httpx2.Request, key: str) -> httpx2.Request:
-        request.headers[self._header] = f"Bearer {key}" if self._header == BEARER else key
+        request.headers[self._header] = f"Bearer {key}" if self._header == AUTHORIZATION else key
         return request
 
 
@@ -142,7 +142,7 @@ class _Bounded(httpx2.AsyncByteStream):
         piece = await anext(self._pieces)
         self._left -= len(piece)
         if self._left < 0:
-            raise HttpProblem(f"its answer has more than {BODY_BYTES_MAX} bytes")
+            raise HttpTransportProblem(f"its answer has more than {BODY_BYTES_MAX} bytes")
         return piece
 
     async def aclose(self) -> None:

@@ -14,7 +14,7 @@ from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolRes
 PERMISSION: Final = "mcp"
 
 
-class Server(Protocol):
+class ToolServer(Protocol):
     """The server that the tool is of."""
 
     name: str
@@ -26,7 +26,7 @@ class Server(Protocol):
         ...
 
 
-def make_tool(server: Server, listed: ListedTool, name: str) -> Tool:
+def make_tool(server: ToolServer, listed: ListedTool, name: str) -> Tool:
     """Return the tool `listed` by `server`, offered to models as `name`.
 
     It sees to its time limit itself, as it stands still while the user is asked something.
@@ -57,6 +57,6 @@ def _requirements(
 
 
 async def _run(
-    server: Server, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
+    server: ToolServer, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
 ) -> ToolResult:
     return await server.call(tool, arguments, environment)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from tiller_daemon.config import Configuration, Projects
+from tiller_daemon.config import Configuration, TrustedProjects
 from tiller_daemon.models.base import ModelClient
 from tiller_daemon.sandbox.confinement import Confiner
 from tiller_daemon.session.hooks import Hooks
@@ -95,7 +95,7 @@ class Services:
     journals: Path
     forget: Callable[[str], None]
     secrets: Callable[[], tuple[str, ...]]
-    projects: Projects
+    projects: TrustedProjects
     confiner: Confiner
     platform: str
     config_directory: Path

@@ -1,6 +1,6 @@
 """The log in a SQLite file: what is written for a batch, and how it is read back.
 
-One connection in one thread (`writer`), so a call never blocks the loop. The tables are in
+One connection in one thread (`database`), so a call never blocks the loop. The tables are in
 `schema`.
 """
 
@@ -26,8 +26,8 @@ from tiller_daemon.store.base import (
     seq_before,
     submission_conflict,
 )
+from tiller_daemon.store.database_thread import DatabaseThread, Job
 from tiller_daemon.store.schema import checksum, damaged, open_file, write_requests
-from tiller_daemon.store.writer import Job, Writer
 
 _SESSION_FIELDS = SessionRow.__struct_fields__
 _SELECT_SESSION = f"SELECT {', '.join(_SESSION_FIELDS)}, checksum FROM sessions"  # noqa: S608
@@ -43,48 +43,48 @@ async def open_log(path: Path) -> AsyncGenerator["SqliteLog"]:
     """The log at `path`, made if it is not there; closed, after what waits, at the end.
 
     Needs no nursery: its thread ends with it. Raises `LogError`: `newer`, `corrupt`, `read_only`,
-    `full` or `io`. Closing is shielded for at most `writer.CLOSE_S_MAX` seconds.
+    `full` or `io`. Closing is shielded for at most `database.CLOSE_S_MAX` seconds.
     """
     connection, log_id = await trio.to_thread.run_sync(open_file, path)
-    writer = Writer(connection, path)
+    database = DatabaseThread(connection, path)
     try:
-        yield SqliteLog(writer, path, log_id)
+        yield SqliteLog(database, path, log_id)
     finally:
-        await writer.close()
+        await database.close()
 
 
 class SqliteLog:
     """Keeps `Log` in a file. Made by `open_log`; use it from the loop that opened it."""
 
-    def __init__(self, writer: Writer, path: Path, log_id: str) -> None:
+    def __init__(self, database: DatabaseThread, path: Path, log_id: str) -> None:
         self.log_id = log_id
         self.path = str(path)
         self._file = path
-        self._writer = writer
+        self._database = database
 
     async def append(self, batch: Batch) -> None:
         """Store a batch; see `Log.append`."""
         before = seq_before(batch)
         size = sum(len(event.body) for event in batch.events)
-        await self._writer.do(
+        await self._database.do(
             Job(lambda connection: _write_batch(connection, batch, before), writes=True, size=size)
         )
 
     async def record(self, submission: SubmissionRow) -> None:
         """Store an answer; see `Log.record`."""
-        await self._writer.do(
+        await self._database.do(
             Job(lambda connection: _write_submission(connection, submission), writes=True)
         )
 
     async def delete(self, session_id: str) -> None:
         """Remove a session; see `Log.delete`."""
-        await self._writer.do(
+        await self._database.do(
             Job(lambda connection: _delete_session(connection, session_id), writes=True)
         )
 
     async def events(self, session_id: str, after: int, limit: int, bytes_max: int) -> list[bytes]:
         """Bodies after `after`; see `Log.events`. `corrupt` when one is damaged or missing."""
-        return await self._writer.do(
+        return await self._database.do(
             Job(
                 lambda connection: self._read_events(
                     connection, session_id, max(after, 0), limit, bytes_max
@@ -95,20 +95,20 @@ class SqliteLog:
 
     async def head(self, session_id: str) -> int:
         """The last `seq`; see `Log.head`."""
-        return await self._writer.do(
+        return await self._database.do(
             Job(lambda connection: _head(connection, session_id), writes=False)
         )
 
     async def submission(self, submission_id: str) -> SubmissionRow | None:
         """The stored answer; see `Log.submission`."""
-        return await self._writer.do(
+        return await self._database.do(
             Job(lambda connection: self._read_submission(connection, submission_id), writes=False)
         )
 
     async def highest_submission(self) -> str:
         """The greatest submission id; see `Log.highest_submission`."""
         query = "SELECT coalesce(max(submission_id), '') FROM submissions"
-        return await self._writer.do(
+        return await self._database.do(
             Job(lambda connection: connection.execute(query).fetchone()[0], writes=False)
         )
 
@@ -118,7 +118,7 @@ class SqliteLog:
             "SELECT request_id, session_id, resolution, who, checksum FROM requests"
             " WHERE request_id = ? ORDER BY resolution = '', session_id"
         )
-        rows = await self._writer.do(
+        rows = await self._database.do(
             Job(
                 lambda connection: connection.execute(query, (request_id,)).fetchall(),
                 writes=False,
@@ -129,7 +129,7 @@ class SqliteLog:
     async def session(self, session_id: str) -> SessionRow | None:
         """The row of a session; see `Log.session`."""
         query = f"{_SELECT_SESSION} WHERE session_id = ?"
-        row = await self._writer.do(
+        row = await self._database.do(
             Job(
                 lambda connection: connection.execute(query, (session_id,)).fetchone(), writes=False
             )
@@ -158,13 +158,13 @@ class SqliteLog:
             query += " AND (updated_at, session_id) < (?, ?)"
             values.extend(read_cursor(after))
         query += " ORDER BY updated_at DESC, session_id DESC LIMIT ?"
-        rows = await self._writer.do(
+        rows = await self._database.do(
             Job(
                 lambda connection: connection.execute(query, (*values, limit)).fetchall(),
                 writes=False,
             )
         )
-        return [row for values in rows if (row := self._sound_row(values)) is not None]
+        return [row for values in rows if (row := self._valid_row(values)) is not None]
 
     async def unfinished(self) -> list[str]:
         """Sessions with an open turn; see `Log.unfinished`."""
@@ -181,20 +181,20 @@ class SqliteLog:
     async def count(self) -> int:
         """How many sessions there are."""
         query = "SELECT count(*) FROM sessions"
-        return await self._writer.do(
+        return await self._database.do(
             Job(lambda connection: connection.execute(query).fetchone()[0], writes=False)
         )
 
     async def _ids(self, where: str, *values: str) -> list[str]:
         query = f"SELECT session_id FROM sessions WHERE {where} ORDER BY session_id"  # noqa: S608 - `where` is ours
-        return await self._writer.do(
+        return await self._database.do(
             Job(
                 lambda connection: [text for (text,) in connection.execute(query, values)],
                 writes=False,
             )
         )
 
-    def _sound_row(self, values: tuple[Any, ...]) -> SessionRow | None:
+    def _valid_row(self, values: tuple[Any, ...]) -> SessionRow | None:
         try:
             return self._session_row(values)
         except LogError as error:  # one damaged session hides no other

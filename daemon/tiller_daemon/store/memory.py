@@ -25,7 +25,7 @@ from tiller_daemon.store.base import (
 CrashPoint = Callable[[], Awaitable[None]]
 
 
-async def _pass() -> None:
+async def _checkpoint() -> None:
     await trio.lowlevel.checkpoint()
 
 
@@ -42,8 +42,8 @@ class MemoryLog:
         self,
         log_id: str = "memory",
         *,
-        before_commit: CrashPoint = _pass,
-        after_commit: CrashPoint = _pass,
+        before_commit: CrashPoint = _checkpoint,
+        after_commit: CrashPoint = _checkpoint,
     ) -> None:
         self.log_id = log_id
         self.path = ":memory:"
@@ -60,7 +60,7 @@ class MemoryLog:
         """Store a batch; see `Log.append`."""
         before = seq_before(batch)
         await self.before_commit()
-        self._fail_if_told()
+        self._raise_planned_fault()
         row = batch.session
         head = self.head_now(row.session_id)
         if head != before:
@@ -76,14 +76,14 @@ class MemoryLog:
     async def record(self, submission: SubmissionRow) -> None:
         """Store an answer; see `Log.record`."""
         await self.before_commit()
-        self._fail_if_told()
+        self._raise_planned_fault()
         self._add_submission(submission)
         await self.after_commit()
 
     async def delete(self, session_id: str) -> None:
         """Remove a session; see `Log.delete`."""
         await self.before_commit()
-        self._fail_if_told()
+        self._raise_planned_fault()
         self._sessions.pop(session_id, None)
         self._events.pop(session_id, None)
         self._requests = {key: row for key, row in self._requests.items() if key[1] != session_id}
@@ -91,7 +91,7 @@ class MemoryLog:
 
     async def events(self, session_id: str, after: int, limit: int, bytes_max: int) -> list[bytes]:
         """Bodies after `after`; see `Log.events`."""
-        await _pass()
+        await _checkpoint()
         bodies: list[bytes] = []
         total = 0
         for event in self._events.get(session_id, [])[max(after, 0) :][:limit]:
@@ -103,28 +103,28 @@ class MemoryLog:
 
     async def head(self, session_id: str) -> int:
         """The last `seq`; see `Log.head`."""
-        await _pass()
+        await _checkpoint()
         return self.head_now(session_id)
 
     async def submission(self, submission_id: str) -> SubmissionRow | None:
         """The stored answer; see `Log.submission`."""
-        await _pass()
+        await _checkpoint()
         return self._submissions.get(submission_id)
 
     async def highest_submission(self) -> str:
         """The greatest submission id; see `Log.highest_submission`."""
-        await _pass()
+        await _checkpoint()
         return max(self._submissions, default="")
 
     async def requests(self, request_id: str) -> list[RequestRow]:
         """The rows of a request; see `Log.requests`."""
-        await _pass()
+        await _checkpoint()
         rows = [row for row in self._requests.values() if row.request_id == request_id]
         return sorted(rows, key=lambda row: (row.resolution == "", row.session_id))
 
     async def session(self, session_id: str) -> SessionRow | None:
         """The row of a session; see `Log.session`."""
-        await _pass()
+        await _checkpoint()
         return self._sessions.get(session_id)
 
     async def sessions(
@@ -137,38 +137,38 @@ class MemoryLog:
         after: str | None,
     ) -> list[SessionRow]:
         """A page of rows; see `Log.sessions`."""
-        await _pass()
+        await _checkpoint()
         end = None if after is None else read_cursor(after)
-        rows = sorted(self._sessions.values(), key=_place, reverse=True)
+        rows = sorted(self._sessions.values(), key=_sort_key, reverse=True)
         return [
             row
             for row in rows
             if row.archived == archived
             and owner_id in (None, row.owner_id)
             and workspace in (None, row.workspace)
-            and (end is None or _place(row) < end)
+            and (end is None or _sort_key(row) < end)
         ][:limit]
 
     async def unfinished(self) -> list[str]:
         """Sessions with an open turn; see `Log.unfinished`."""
-        await _pass()
+        await _checkpoint()
         return sorted(row.session_id for row in self._sessions.values() if row.unfinished)
 
     async def forks(self, session_id: str) -> list[str]:
         """Sessions that were forked from this one; see `Log.forks`."""
-        await _pass()
+        await _checkpoint()
         rows = self._sessions.values()
         return sorted(row.session_id for row in rows if row.parent_id == session_id)
 
     async def sub_agents(self, session_id: str) -> list[str]:
         """Sessions that work for this one; see `Log.sub_agents`."""
-        await _pass()
+        await _checkpoint()
         rows = self._sessions.values()
         return sorted(row.session_id for row in rows if row.owner_id == session_id)
 
     async def count(self) -> int:
         """How many sessions there are."""
-        await _pass()
+        await _checkpoint()
         return len(self._sessions)
 
     def head_now(self, session_id: str) -> int:
@@ -181,11 +181,11 @@ class MemoryLog:
             raise submission_conflict(submission.submission_id)
         self._submissions[submission.submission_id] = submission
 
-    def _fail_if_told(self) -> None:
+    def _raise_planned_fault(self) -> None:
         kind, self.fail_next = self.fail_next, None
         if kind is not None:
             raise LogError(kind, f"the log in memory was told to fail ({kind}); nothing was stored")
 
 
-def _place(row: SessionRow) -> tuple[float, str]:
+def _sort_key(row: SessionRow) -> tuple[float, str]:
     return row.updated_at, row.session_id

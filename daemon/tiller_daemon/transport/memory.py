@@ -19,7 +19,9 @@ class MemoryTransport:
     """Keeps `Transport` in one process."""
 
     def __init__(self) -> None:
-        self._asks_in, self._asks_out = trio.open_memory_channel[_Ask](ASKS_WAITING_MAX)
+        self._asks_in, self._asks_out = trio.open_memory_channel[_PendingSubmission](
+            ASKS_WAITING_MAX
+        )
         self._subscribers: list[tuple[bytes, trio.MemorySendChannel[bytes]]] = []
 
     async def serve(self, handler: Handler) -> None:
@@ -47,7 +49,7 @@ class MemoryTransport:
 
         Cancellation gives up waiting; the submission takes effect all the same.
         """
-        ask = _Ask(submission)
+        ask = _PendingSubmission(submission)
         await self._asks_in.send(ask)
         await ask.answered.wait()
         return ask.answer
@@ -65,13 +67,13 @@ class MemoryTransport:
         return receive
 
 
-class _Ask:
+class _PendingSubmission:
     def __init__(self, submission: bytes) -> None:
         self.submission = submission
         self.answer = b""
         self.answered = trio.Event()
 
 
-async def _answer(handler: Handler, ask: _Ask) -> None:
+async def _answer(handler: Handler, ask: _PendingSubmission) -> None:
     ask.answer = await handler(ask.submission)
     ask.answered.set()

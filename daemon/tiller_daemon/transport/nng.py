@@ -20,10 +20,10 @@ import trio
 
 from tiller_daemon.transport.base import Admission, Handler
 from tiller_daemon.transport.nng_connections import (
-    Answer,
     CData,
-    Connection,
-    Connections,
+    ConnectionTable,
+    NngConnection,
+    RoutedAnswer,
     TransportError,
     check,
     ffi,
@@ -51,7 +51,7 @@ REFUSALS_MAX = 16
 More than an honest frontend has under way when the daemon starts anew, with another token.
 """
 
-UNSENT_ANSWERS_MAX = 8192
+PENDING_ANSWERS_MAX = 8192
 """Answers of one connection that wait for it to read earlier ones; then it is closed."""
 
 PUBLICATIONS_MAX = 8191
@@ -88,13 +88,13 @@ class NngTransport:
         self._events: CData = None
         self._receivable = self._sendable = -1
         self._sending = trio.Lock()
-        self._connections = Connections()
-        self._kept_sizes: deque[int] = deque()
-        self._kept_bytes = 0
+        self._connections = ConnectionTable()
+        self._queued_sizes: deque[int] = deque()
+        self._queued_bytes = 0
         self._publications_max = PUBLICATIONS_MAX
         self._handling = 0
         self._handling_bytes = 0
-        self._room = trio.lowlevel.ParkingLot()
+        self._capacity = trio.lowlevel.ParkingLot()
 
     def __enter__(self) -> Self:
         """Open both sockets; raises `TransportError`."""
@@ -131,10 +131,10 @@ class NngTransport:
         async with trio.open_nursery() as nursery:
             while True:
                 await trio.lowlevel.wait_readable(self._receivable)
-                for message in self._waiting(admit):
+                for message in self._receive(admit):
                     nursery.start_soon(self._answer, handler, message)
                     while self._is_full():
-                        await self._room.park()
+                        await self._capacity.park()
 
     def publish(self, topic: str, event: bytes) -> None:
         """Send an encoded event to the subscribers of `topic`; never blocks.
@@ -149,97 +149,97 @@ class NngTransport:
 
     def _bound_publications(self, size: int) -> None:
         """Let nng keep fewer messages while they are large; it bounds their number only."""
-        sizes, most = self._kept_sizes, self._publications_max
+        sizes, most = self._queued_sizes, self._publications_max
         sizes.append(size)
-        self._kept_bytes += size
-        while self._kept_bytes > PUBLICATION_BYTES_MAX and most > 1:
+        self._queued_bytes += size
+        while self._queued_bytes > PUBLICATION_BYTES_MAX and most > 1:
             most //= 2
-            self._forget(most)
+            self._drop_oldest(most)
         if len(sizes) > most:
-            self._forget(most)
-            if most < PUBLICATIONS_MAX and self._kept_bytes < PUBLICATION_BYTES_MAX // 4:
+            self._drop_oldest(most)
+            if most < PUBLICATIONS_MAX and self._queued_bytes < PUBLICATION_BYTES_MAX // 4:
                 most = 2 * most + 1
         if most != self._publications_max:
             _set_int(self._events, b"send-buffer", most)
             self._publications_max = most
 
-    def _forget(self, most: int) -> None:
-        while len(self._kept_sizes) > most:
-            self._kept_bytes -= self._kept_sizes.popleft()
+    def _drop_oldest(self, most: int) -> None:
+        while len(self._queued_sizes) > most:
+            self._queued_bytes -= self._queued_sizes.popleft()
 
-    def _waiting(self, admit: Admission | None) -> Iterator["_Message"]:
+    def _receive(self, admit: Admission | None) -> Iterator["_Submission"]:
         """The messages that are there, from our own user only, and not kept by nng any more."""
         slot = ffi.new("nng_msg **")
         while lib.nng_recvmsg(self._ops[0], slot, lib.NNG_FLAG_NONBLOCK) == 0:
-            message = self._received(ffi.gc(slot[0], lib.nng_msg_free), admit)
+            message = self._accept(ffi.gc(slot[0], lib.nng_msg_free), admit)
             if message is not None:
                 self._handling += 1
                 self._handling_bytes += len(message.body)
                 yield message
 
-    def _received(self, handle: CData, admit: Admission | None) -> "_Message | None":
+    def _accept(self, handle: CData, admit: Admission | None) -> "_Submission | None":
         if not _is_from_owner(handle):
             return None
-        connection = self._connections.by(lib.nng_msg_get_pipe(handle))
-        if connection.gone:
+        connection = self._connections.get(lib.nng_msg_get_pipe(handle))
+        if connection.closed:
             return None
         body = ffi.buffer(lib.nng_msg_body(handle), lib.nng_msg_len(handle))
         header = bytes(ffi.buffer(lib.nng_msg_header(handle), lib.nng_msg_header_len(handle)))
         refusal = admit(memoryview(body)) if admit else None
         if refusal is None:
-            return _Message(connection, header, bytes(body))
+            return _Submission(connection, header, bytes(body))
         connection.refused += 1
         if connection.refused > REFUSALS_MAX:
             connection.close()
             return None
-        return _Message(connection, header, b"", refusal)
+        return _Submission(connection, header, b"", refusal)
 
     def _is_full(self) -> bool:
         return self._handling >= SUBMISSIONS_MAX or self._handling_bytes >= SUBMISSION_BYTES_MAX
 
-    async def _answer(self, handler: Handler, message: "_Message") -> None:
+    async def _answer(self, handler: Handler, message: "_Submission") -> None:
         size = len(message.body)
         try:
             refusal = message.refusal
             answer = await handler(message.body) if refusal is None else refusal
             self._handling_bytes += len(answer)
-            message.connection.unsent.append(Answer(message.header, answer))
+            message.connection.pending_answers.append(RoutedAnswer(message.header, answer))
         finally:
             self._handling -= 1
             self._handling_bytes -= size
-            self._room.unpark()
+            self._capacity.unpark()
         await self._send_all(message.connection)
 
-    async def _send_all(self, connection: Connection) -> None:
+    async def _send_all(self, connection: NngConnection) -> None:
         """Send the answers of a connection in the order in which they were made, in one task."""
-        if len(connection.unsent) > UNSENT_ANSWERS_MAX:
+        if len(connection.pending_answers) > PENDING_ANSWERS_MAX:
             connection.close()
         if connection.sending:
             return
         connection.sending = True
         try:
-            while connection.unsent:
+            while connection.pending_answers:
                 await trio.lowlevel.checkpoint_if_cancelled()
-                if not connection.gone:
-                    await self._send(connection, connection.unsent[0])
-                self._handling_bytes -= len(connection.unsent.popleft().body)
-                self._room.unpark()
+                if not connection.closed:
+                    await self._send(connection, connection.pending_answers[0])
+                self._handling_bytes -= len(connection.pending_answers.popleft().body)
+                self._capacity.unpark()
         finally:
-            self._handling_bytes -= sum(len(answer.body) for answer in connection.unsent)
-            connection.unsent.clear()
+            self._handling_bytes -= sum(len(answer.body) for answer in connection.pending_answers)
+            connection.pending_answers.clear()
             connection.sending = False
-            self._room.unpark()
+            self._capacity.unpark()
 
-    async def _send(self, connection: Connection, answer: Answer) -> None:
+    async def _send(self, connection: NngConnection, answer: RoutedAnswer) -> None:
         with trio.move_on_after(SEND_S_MAX, shield=True):
-            while not self._connections.has_room(connection):  # noqa: ASYNC110 - nng tells nobody
+            while not self._connections.can_queue(connection):  # noqa: ASYNC110 - nng tells nobody
                 await trio.sleep(UNWRITTEN_POLL_S)
-            if not connection.gone and await self._give(_message_of(answer)):
-                connection.given += 1
+            if not connection.closed and await self._send_message(_make_message(answer)):
+                connection.queued += 1
             return
         connection.close()
 
-    async def _give(self, handle: CData) -> bool:
+    async def _send_message(self, handle: CData) -> bool:
         """Whether nng has the message; else its socket is closed."""
         while (error := self._try_send(handle)) == lib.NNG_EAGAIN:
             async with self._sending:
@@ -272,10 +272,10 @@ class NngTransport:
         self._ops = self._events = None
 
 
-class _Message(NamedTuple):
+class _Submission(NamedTuple):
     """A submission, or with a `refusal` what has become of it."""
 
-    connection: Connection
+    connection: NngConnection
     header: bytes
     body: bytes
     refusal: bytes | None = None
@@ -308,7 +308,7 @@ def _is_from_owner(handle: CData) -> bool:
     return error == 0 and uid[0] == os.geteuid()
 
 
-def _message_of(answer: Answer) -> CData:
+def _make_message(answer: RoutedAnswer) -> CData:
     slot = ffi.new("nng_msg **")
     check(lib.nng_msg_alloc(slot, 0), "keep an answer")
     handle = ffi.gc(slot[0], lib.nng_msg_free)

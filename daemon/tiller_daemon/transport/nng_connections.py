@@ -24,59 +24,59 @@ class TransportError(Exception):
     """A socket can't be opened; the message says which and what to do."""
 
 
-class Answer(NamedTuple):
+class RoutedAnswer(NamedTuple):
     """An answer, and the header of its question, which knows the way back."""
 
     header: bytes
     body: bytes
 
 
-class Connection:
+class NngConnection:
     """One that questions came by, and how many answers were given to nng for it."""
 
     def __init__(self, pipe: CData) -> None:
         self._pipe = pipe
-        self.unsent: deque[Answer] = deque()
+        self.pending_answers: deque[RoutedAnswer] = deque()
         self.sending = False
         self.refused = 0
-        self.given = 0
+        self.queued = 0
         self.written = 0
         """As nng counted when it was last asked; more since, perhaps."""
-        self.gone = False
+        self.closed = False
 
     def close(self) -> None:
         """Send the other side away: if it is honest, it dials and asks again."""
         lib.nng_pipe_close(self._pipe)
-        self.gone = True
+        self.closed = True
 
 
-class Connections:
+class ConnectionTable:
     """Counts for each connection what nng has not written yet, for it drops answers in silence."""
 
     def __init__(self) -> None:
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, NngConnection] = {}
 
-    def by(self, pipe: CData) -> Connection:
+    def get(self, pipe: CData) -> NngConnection:
         """The connection that is this pipe of nng's."""
         pipe_id = lib.nng_pipe_id(pipe)
         found = self._connections.get(pipe_id)
         if found is None:
             if len(self._connections) >= CONNECTIONS_COUNTED_MAX:
-                self._ask()
-            found = self._connections[pipe_id] = Connection(pipe)
+                self._refresh()
+            found = self._connections[pipe_id] = NngConnection(pipe)
         return found
 
-    def has_room(self, connection: Connection) -> bool:
+    def can_queue(self, connection: NngConnection) -> bool:
         """Whether nng keeps one more answer for it, or it needs none any more."""
-        if connection.given - connection.written >= UNWRITTEN_ANSWERS_MAX:
-            self._ask()
-        return connection.gone or connection.given - connection.written < UNWRITTEN_ANSWERS_MAX
+        if connection.queued - connection.written >= UNWRITTEN_ANSWERS_MAX:
+            self._refresh()
+        return connection.closed or connection.queued - connection.written < UNWRITTEN_ANSWERS_MAX
 
-    def _ask(self) -> None:
+    def _refresh(self) -> None:
         """Read nng's own counters (100 us with 20 connections) and forget who is gone."""
         written = _written_by_pipe()
         for pipe_id, connection in list(self._connections.items()):
-            connection.gone = connection.gone or pipe_id not in written
+            connection.closed = connection.closed or pipe_id not in written
             if pipe_id not in written:
                 del self._connections[pipe_id]
             else:

@@ -69,7 +69,7 @@ class RuntimeDirectory:
             _make_directory(self.path)
             self._lock = _take_lock(self.path)
             try:
-                self._begin()
+                self._initialize()
             except BaseException:
                 self._release()
                 raise
@@ -91,7 +91,7 @@ class RuntimeDirectory:
             (self.path / TOKEN_FILE).unlink(missing_ok=True)
         self._release()
 
-    def _begin(self) -> None:
+    def _initialize(self) -> None:
         for name in (OPS_SOCKET, EVENTS_SOCKET):
             _remove_stale_socket(self.path / name)
         _write_token(self.path / TOKEN_FILE, self.token)
@@ -138,7 +138,7 @@ def _take_lock(directory: Path) -> int:
         lock = open_private(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_named(lock, path):
+            if _is_current(lock, path):
                 return lock
         except BlockingIOError:
             pid = _read_pid(lock)
@@ -151,7 +151,7 @@ def _take_lock(directory: Path) -> int:
     raise RuntimeDirectoryError(f"something removes {path} all the time: find and stop it")
 
 
-def _is_named(lock: int, path: Path) -> bool:
+def _is_current(lock: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(lock), path.lstat())
     except FileNotFoundError:

@@ -8,7 +8,7 @@ import os
 import socket
 
 
-def tell_service_manager(state: str) -> None:
+def notify_service_manager(state: str) -> None:
     """Send `state` if a service manager listens; a failure to do so is none of the daemon's."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):

@@ -1,7 +1,12 @@
 """What is new after a change, and how it is told."""
 
+from tiller_daemon.lsp.diagnostics import (
+    MESSAGE_CHARS_MAX,
+    SHOWN_MAX,
+    format_diagnostics,
+    new_errors,
+)
 from tiller_daemon.lsp.messages import Diagnostic, Position, Range
-from tiller_daemon.lsp.report import MESSAGE_CHARS_MAX, SHOWN_MAX, listing, new_errors
 
 
 def error(line: int, message: str = "bad", severity: int = 1) -> Diagnostic:
@@ -33,7 +38,7 @@ def test_a_line_that_is_not_there_does_no_harm() -> None:
 
 def test_a_listing_is_by_place_and_bounded_with_errors_first() -> None:
     many = [error(n, severity=2) for n in range(SHOWN_MAX)] + [error(99, "x" * 1000), error(98)]
-    lines = listing(many).splitlines()
+    lines = format_diagnostics(many).splitlines()
     assert len(lines) == SHOWN_MAX + 1
     assert lines[-1] == "  … 2 more"
     assert lines[0] == "  1:5 warning: bad (code)"
@@ -42,4 +47,4 @@ def test_a_listing_is_by_place_and_bounded_with_errors_first() -> None:
 
 
 def test_a_message_of_many_lines_is_one() -> None:
-    assert listing([error(0, "type X\n  is not\tY\x1b[2J")]).count("\n") == 0
+    assert format_diagnostics([error(0, "type X\n  is not\tY\x1b[2J")]).count("\n") == 0

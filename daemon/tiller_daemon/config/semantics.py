@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from tiller_daemon.config.language_servers import KNOWN
-from tiller_daemon.config.options import options_problem
+from tiller_daemon.config.request_options import options_problem
 from tiller_daemon.config.source import Key, Source, Table
 
 KEY_FIELDS = ("api_key_env", "api_key_command", "api_key_file", "api_key_keyring")
@@ -17,8 +17,8 @@ KEY_FIELDS = ("api_key_env", "api_key_command", "api_key_file", "api_key_keyring
 SERVER_NAME_CHARS_MAX = 32
 """Longest name of an MCP server: with a tool's it has to fit into the 64 that providers take."""
 
-NO_VARIABLE = "expected the name of a variable; a key never stands in the configuration"
-NO_URL = "expected a URL that begins with http:// or https:// and holds no password"
+EXPECTED_VARIABLE = "expected the name of a variable; a key never stands in the configuration"
+EXPECTED_URL = "expected a URL that begins with http:// or https:// and holds no password"
 
 _HOOK_FIELDS = {
     "tool": ("tool_before", "tool_after"),
@@ -30,14 +30,14 @@ _SERVER_NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{SERVER_NAME_CHARS_MAX}}}\Z")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-def check_meaning(values: Table, source: Source) -> None:
+def check_semantics(values: Table, source: Source) -> None:
     """What the types do not say of one source. No message repeats a value."""
     for name, provider in values.get("providers", {}).items():
         key: Key = ("providers", name)
         if "/" in name or not name:
             raise source.error("invalid_value", key, "a provider's name holds no slash")
         if not _VARIABLE_NAME.match(provider.get("api_key_env", "X")):
-            raise source.error("invalid_value", (*key, "api_key_env"), NO_VARIABLE)
+            raise source.error("invalid_value", (*key, "api_key_env"), EXPECTED_VARIABLE)
         if (proxy := provider.get("proxy")) and not _is_proxy(proxy):
             problem = (
                 "expected an address such as http://host:3128, without a password (that may stand "
@@ -45,9 +45,9 @@ def check_meaning(values: Table, source: Source) -> None:
             )
             raise source.error("invalid_value", (*key, "proxy"), problem)
         if not _is_http(provider.get("base_url", "http://host")):
-            raise source.error("invalid_value", (*key, "base_url"), NO_URL)
+            raise source.error("invalid_value", (*key, "base_url"), EXPECTED_URL)
     for name, server in values.get("mcp", {}).items():
-        _check_server(name, server, source)
+        _check_mcp_server(name, server, source)
     for name, server in values.get("lsp", {}).items():
         _check_language_server(name, server, source)
     _check_sourcegraph(values.get("sourcegraph", {}), source)
@@ -69,13 +69,13 @@ def check_meaning(values: Table, source: Source) -> None:
             _check_model_name(agent["model"], ("agents", name, "model"), source)
 
 
-def _check_server(name: str, server: Table, source: Source) -> None:
+def _check_mcp_server(name: str, server: Table, source: Source) -> None:
     key: Key = ("mcp", name)
     if not _SERVER_NAME.match(name):
         problem = f"expected a name of 1 to {SERVER_NAME_CHARS_MAX} letters, digits, `-` and `_`"
         raise source.error("invalid_value", key, problem)
     if not _is_http(server.get("url", "http://host")):
-        raise source.error("invalid_value", (*key, "url"), NO_URL)
+        raise source.error("invalid_value", (*key, "url"), EXPECTED_URL)
     variables = {"env": server.get("env", {}), "env_vars": server.get("env_vars", [])}
     variables["api_key_env"] = [server.get("api_key_env", "X")]
     for field, names in variables.items():
@@ -101,9 +101,9 @@ def _check_language_server(name: str, server: Table, source: Source) -> None:
 
 def _check_sourcegraph(settings: Table, source: Source) -> None:
     if not _is_http(settings.get("endpoint", "http://host")):
-        raise source.error("invalid_value", ("sourcegraph", "endpoint"), NO_URL)
+        raise source.error("invalid_value", ("sourcegraph", "endpoint"), EXPECTED_URL)
     if not _VARIABLE_NAME.match(settings.get("api_key_env", "X")):
-        raise source.error("invalid_value", ("sourcegraph", "api_key_env"), NO_VARIABLE)
+        raise source.error("invalid_value", ("sourcegraph", "api_key_env"), EXPECTED_VARIABLE)
 
 
 def _check_hook(index: int, hook: Table, source: Source) -> None:

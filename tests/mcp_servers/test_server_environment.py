@@ -6,7 +6,7 @@ import pytest
 
 from mcp_servers.conftest import environment
 from tiller_daemon.config import McpServer
-from tiller_daemon.mcp.environment import NotForServers
+from tiller_daemon.mcp.environment import EnvironmentProblem
 
 CANARY = "sk-canary-1234567890"
 ENVIRON = {
@@ -45,7 +45,7 @@ def test_a_server_gets_what_a_command_gets_and_what_is_configured():
     ],
 )
 def test_g13_a_providers_key_is_refused_however_it_is_named(settings, said):
-    with pytest.raises(NotForServers, match=said) as problem:
+    with pytest.raises(EnvironmentProblem, match=said) as problem:
         given(**settings)
     assert CANARY not in str(problem.value)
 

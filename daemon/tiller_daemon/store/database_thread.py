@@ -19,7 +19,7 @@ from tiller_daemon.store.schema import close_file, log_error
 
 Result = TypeVar("Result")
 
-JOBS_WAITING_MAX = 1024
+JOBS_QUEUED_MAX = 1024
 """Reads and writes that wait for the thread; further callers wait for room."""
 
 GROUP_WRITES_MAX = 256
@@ -46,13 +46,13 @@ class Job(Generic[Result]):
         self.done = trio.Event()
 
 
-class Writer:
+class DatabaseThread:
     """Runs jobs in a thread. Make it with `start`, end it with `close`; use it from one loop."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
         self._path = path
-        self._room = trio.Semaphore(JOBS_WAITING_MAX)
+        self._slots = trio.Semaphore(JOBS_QUEUED_MAX)
         self._jobs: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
         self._closed = False
         self._ended = trio.Event()
@@ -65,9 +65,9 @@ class Writer:
 
         Cancellation: a job that has left here runs all the same.
         """
-        await self._room.acquire()
+        await self._slots.acquire()
         if self._closed:
-            self._room.release()
+            self._slots.release()
             raise LogError("closed", f"the log {self._path} is closed: the daemon is stopping")
         self._jobs.put(job)
         await job.done.wait()
@@ -90,9 +90,9 @@ class Writer:
             reads, writes, stopping = self._take()
             for job in reads:
                 _try(self._connection, job)
-            self._tell(reads)
+            self._report_done(reads)
             self._commit(writes)
-            self._tell(writes)
+            self._report_done(writes)
         close_file(self._connection)
         self._call(self._ended.set)
 
@@ -137,15 +137,15 @@ class Writer:
             with suppress(sqlite3.Error):  # the next BEGIN fails then, and comes here again
                 self._connection.execute("ROLLBACK")
 
-    def _tell(self, jobs: list[Job[Any]]) -> None:
+    def _report_done(self, jobs: list[Job[Any]]) -> None:
         if jobs:
-            self._call(lambda: self._finish(jobs))
+            self._call(lambda: self._complete(jobs))
 
-    def _finish(self, jobs: list[Job[Any]]) -> None:
+    def _complete(self, jobs: list[Job[Any]]) -> None:
         for job in jobs:
             if isinstance(job.error, sqlite3.Error):
                 job.error = log_error(job.error, self._path)
-            self._room.release()
+            self._slots.release()
             job.done.set()
 
     def _call(self, function: Callable[[], None]) -> None:

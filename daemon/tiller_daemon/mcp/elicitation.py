@@ -39,9 +39,7 @@ class _Declined(Exception):
     """The user does not answer."""
 
 
-async def put_questions(
-    server: str, params: types.ElicitRequestParams, ask: Ask
-) -> types.ElicitResult:
+async def ask_user(server: str, params: types.ElicitRequestParams, ask: Ask) -> types.ElicitResult:
     """Ask the user what `server` wants to know; declined when nobody is there."""
     opening = f"The MCP server {server} asks: {params.message}"
     try:

@@ -36,13 +36,13 @@ def new_errors(
     return new
 
 
-def listing(found: Sequence[Diagnostic]) -> str:
+def format_diagnostics(diagnostics: Sequence[Diagnostic]) -> str:
     """One line for each, by place, up to `SHOWN_MAX`; errors come before the rest."""
-    worst = sorted(found, key=lambda one: one.severity)[:SHOWN_MAX]
-    shown = sorted(worst, key=lambda one: (one.range.start.line, one.range.start.character))
-    lines = [_line(one) for one in shown]
-    if len(found) > SHOWN_MAX:
-        lines.append(f"  … {len(found) - SHOWN_MAX} more")
+    worst = sorted(diagnostics, key=lambda one: one.severity)[:SHOWN_MAX]
+    by_position = sorted(worst, key=lambda one: (one.range.start.line, one.range.start.character))
+    lines = [_line(one) for one in by_position]
+    if len(diagnostics) > SHOWN_MAX:
+        lines.append(f"  … {len(diagnostics) - SHOWN_MAX} more")
     return "\n".join(lines)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tiller_daemon.config import LanguageServer
 from tiller_daemon.config.language_servers import KNOWN, RUNS_THE_REPOSITORY
-from tiller_daemon.lsp.recipes import find_servers, list_recipes
+from tiller_daemon.lsp.definitions import find_servers, list_definitions
 
 
 def install(directory: Path, *names: str) -> str:
@@ -26,8 +26,8 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def names(file: Path, workspace: Path, search: str, **configured: LanguageServer) -> list[str]:
-    found = find_servers(list_recipes(configured), file, workspace, search)
-    return [one.recipe.name for one in found]
+    found = find_servers(list_definitions(configured), file, workspace, search)
+    return [one.definition.name for one in found]
 
 
 def test_the_first_one_of_a_language_is_used(workspace: Path, tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_no_program_of_the_repository_is_taken(workspace: Path, tmp_path: Path, 
     outside = install(tmp_path / "bin", "ruff")
     assert names(workspace / "a.py", workspace, inside) == []
     (found,) = find_servers(
-        list_recipes({}), workspace / "a.py", workspace, f"{inside}:{outside}:."
+        list_definitions({}), workspace / "a.py", workspace, f"{inside}:{outside}:."
     )
     assert found.program == f"{outside}/ruff"
 
@@ -93,9 +93,9 @@ def test_what_is_left_out_is_that_of_the_known_one(workspace: Path, tmp_path: Pa
     search = install(tmp_path / "bin", "ty")
     chosen = {"ty": LanguageServer(files={".pyx": "cython"}, settings={"a": 1})}
     assert names(workspace / "a.py", workspace, search, **chosen) == []
-    (found,) = find_servers(list_recipes(chosen), workspace / "a.pyx", workspace, search)
-    assert found.recipe.command == ("ty", "server")
-    assert found.recipe.language_of(Path("a.pyx")) == "cython"
+    (found,) = find_servers(list_definitions(chosen), workspace / "a.pyx", workspace, search)
+    assert found.definition.command == ("ty", "server")
+    assert found.definition.language_of(Path("a.pyx")) == "cython"
 
 
 def test_a_server_is_started_for_the_nearest_directory_with_a_marker(
@@ -106,10 +106,10 @@ def test_a_server_is_started_for_the_nearest_directory_with_a_marker(
     (inner / "source").mkdir(parents=True)
     (inner / "pyproject.toml").touch()
     (workspace.parent / "pyproject.toml").touch()
-    recipes = list_recipes({})
+    definitions = list_definitions({})
 
     def root(file: str) -> Path:
-        (found,) = find_servers(recipes, workspace / file, workspace, search)
+        (found,) = find_servers(definitions, workspace / file, workspace, search)
         return found.root
 
     assert root("packages/one/source/a.py") == inner

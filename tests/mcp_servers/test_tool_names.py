@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiller_daemon.mcp.names import NAME_CHARS_MAX, name_tools
+from tiller_daemon.mcp.tool_names import NAME_CHARS_MAX, name_tools
 
 servers = st.text(st.sampled_from("abz09_-"), min_size=1, max_size=32)
 tools = st.text(min_size=0, max_size=200) | st.text(st.sampled_from("aA._/"), max_size=4)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiller_daemon.config import ConfigurationError, load_configuration
-from tiller_daemon.config.options import RESERVED, merge_options, options_problem
+from tiller_daemon.config.request_options import RESERVED, merge_options, options_problem
 from tiller_protocol.places import Places
 
 NAMES = st.sampled_from("abc")

@@ -5,7 +5,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from tiller_daemon.mcp.questions import put_questions
+from tiller_daemon.mcp.elicitation import ask_user
 from tiller_daemon.tools.base import ToolFailure, UserAnswer
 
 SIZES = {"type": "string", "enum": ["s", "l"], "enumNames": ["small", "large"]}
@@ -38,7 +38,7 @@ class User:
 async def form(user: User, *required: str, **properties: dict[str, Any]) -> types.ElicitResult:
     schema = {"type": "object", "properties": properties, "required": list(required)}
     params = types.ElicitRequestFormParams(message="What shall it be?", requested_schema=schema)
-    return await put_questions("shop", params, user.ask)
+    return await ask_user("shop", params, user.ask)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ async def test_a_form_without_fields_and_a_page_are_confirmed(said, action):
     assert (await form(User(said))).action == action
     params = types.ElicitRequestURLParams(message="Sign in.", url="https://e.invalid/x")
     user = User(said)
-    answer = await put_questions("shop", params, user.ask)
+    answer = await ask_user("shop", params, user.ask)
     assert (answer.action, answer.content) == (action, None)
     assert user.asked == [
         (
@@ -128,4 +128,4 @@ async def test_nobody_there_is_a_no():
         raise ToolFailure("Nobody is there.")
 
     params = types.ElicitRequestFormParams(message="?", requested_schema={"type": "object"})
-    assert (await put_questions("shop", params, nobody)).action == "decline"
+    assert (await ask_user("shop", params, nobody)).action == "decline"

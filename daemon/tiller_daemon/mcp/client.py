@@ -19,12 +19,19 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from tiller_daemon import DAEMON_VERSION
-from tiller_daemon.mcp.base import ListedTool, NotTaken, Owner, ServerProblem, Way, directory_of
-from tiller_daemon.mcp.calls import CURRENT, Call, Gone
-from tiller_daemon.mcp.environment import NotForServers
-from tiller_daemon.mcp.http import HttpLine, HttpProblem
-from tiller_daemon.mcp.pipes import Pipes
+from tiller_daemon.mcp.base import (
+    CallNotSent,
+    ListedTool,
+    McpTransport,
+    ServerOwner,
+    ServerUnavailable,
+    directory_of,
+)
+from tiller_daemon.mcp.calls import CURRENT_CALL, ConnectionEnded, McpCall
+from tiller_daemon.mcp.environment import EnvironmentProblem
+from tiller_daemon.mcp.http import HttpTransport, HttpTransportProblem
 from tiller_daemon.mcp.results import make_result
+from tiller_daemon.mcp.stdio import StdioTransport
 from tiller_daemon.processes.command import CommandProblem
 from tiller_daemon.processes.server_process import Service
 from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
@@ -42,18 +49,18 @@ DESCRIPTION_CHARS_MAX: Final = 4_000
 """Longest description that goes into every request."""
 
 Streams = AbstractAsyncContextManager[tuple[Any, Any]]
-"""What the package talks through: a transport of its own, or `Pipes`."""
+"""What the package talks through: a transport of its own, or `StdioTransport`."""
 
-CHANGE_S: Final = 0.1
+CHANGE_DEBOUNCE_S: Final = 0.1
 """How long a change of a list of tools may go on before it is looked at."""
 
-LISTEN_AGAIN_S: Final = 10.0
+LISTEN_RETRY_S: Final = 10.0
 """How soon a server that stopped to tell of changes is asked to again."""
 
-Era = Literal["legacy", "auto"]
+Handshake = Literal["legacy", "auto"]
 """How the package greets a server: `legacy` is the handshake that nearly all of them know."""
 
-OTHER_ERA: Final = frozenset(
+HANDSHAKE_REJECTED: Final = frozenset(
     {
         types.INVALID_REQUEST,
         types.INVALID_PARAMS,
@@ -75,70 +82,72 @@ for _name in ("client", "httpcore2", "httpx2", "mcp"):
     logging.getLogger(_name).propagate = False
 
 
-async def hold(owner: Owner) -> None:
+async def run_client(owner: ServerOwner) -> None:
     """Connect `owner` to its server, and stay until that has ended; it always has a reason.
 
-    Raises `ServerProblem`. Cancellation ends the server, with all that it has started.
+    Raises `ServerUnavailable`. Cancellation ends the server, with all that it has started.
     """
-    hold_one = _hold_http if owner.settings.url else _hold_process
-    end = await hold_one(owner, "legacy")
-    if end.other_era:
-        end = await hold_one(owner, "auto")
-    raise ServerProblem(end.problem)
+    connect = _run_over_http if owner.settings.url else _run_over_stdio
+    end = await connect(owner, "legacy")
+    if end.needs_auto_handshake:
+        end = await connect(owner, "auto")
+    raise ServerUnavailable(end.problem)
 
 
-class Line:
-    """A line to a server over `streams`; see `Connection`. `run` owns its tasks while it lasts.
+class McpClient:
+    """A line to a server over `streams`; see `McpConnection`. `serve` owns its tasks while it lasts.
 
-    `greeted` says that the server has answered the handshake.
+    `initialized` says that the server has answered the handshake.
     """
 
-    def __init__(self, owner: Owner, streams: Streams, way: Way, era: Era) -> None:
-        self.greeted = False
+    def __init__(
+        self, owner: ServerOwner, streams: Streams, transport: McpTransport, handshake: Handshake
+    ) -> None:
+        self.initialized = False
         self._owner = owner
-        self._way = way
+        self._transport = transport
         self._changed = trio.Event()
-        self._calls: set[Call] = set()
+        self._calls: set[McpCall] = set()
         self._nursery: trio.Nursery | None = None
         self._client = Client(
             streams,
-            mode=era,
+            mode=handshake,
             cache=None,
             client_info=types.Implementation(name="tiller", version=DAEMON_VERSION),
-            message_handler=self._hear,
+            message_handler=self._on_message,
             elicitation_callback=self._elicit,
         )
 
     @property
     def is_over(self) -> bool:
-        """Whether the server has gone; see `Connection`."""
-        return self._way.ended.is_set() or self._way.is_forgotten
+        """Whether the server has gone; see `McpConnection`."""
+        return self._transport.ended.is_set() or self._transport.session_expired
 
-    async def run(self) -> None:
+    async def serve(self) -> None:
         """Make calls until the server has ended."""
         try:
             async with self._client, trio.open_nursery() as nursery:
-                self.greeted = True
+                self.initialized = True
                 tools = await self._list_tools()
                 self._nursery = nursery
-                nursery.start_soon(self._follow_changes)
+                nursery.start_soon(self._update_tools)
                 nursery.start_soon(self._listen)
-                self._owner.up(self, tools)
-                await self._way.ended.wait()
+                self._owner.connected(self, tools)
+                await self._transport.ended.wait()
                 nursery.cancel_scope.cancel()
         finally:
             self._nursery = None
-            self._way.ended.set()
+            self._transport.ended.set()
 
     async def call(
         self, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
     ) -> ToolResult:
-        """Make a call; see `Connection`."""
-        call = Call(self._owner.name, tool, arguments, environment)
+        """Make a call; see `McpConnection`."""
+        call = McpCall(self._owner.name, tool, arguments, environment)
         named = f"{self._owner.name}/{tool}"
         if self._nursery is None or self.is_over:
-            raise NotTaken(self._lost())
-        self._nursery.start_soon(call.run, self._client)
+            raise CallNotSent(self._lost_message())
+        self._nursery.start_soon(call.execute, self._client)
         timeout_s = self._owner.settings.timeout_s
         self._calls.add(call)
         try:
@@ -146,32 +155,34 @@ class Line:
         except trio.TooSlowError:
             message = f"{named} was stopped after its time limit of {timeout_s:g} s."
             raise ToolFailure(message) from None
-        except Gone:
-            raise ToolFailure(self._lost()) from None
+        except ConnectionEnded:
+            raise ToolFailure(self._lost_message()) from None
         except MCPError as error:
             if (error.code, error.message) == CLOSED:
-                raise ToolFailure(self._lost()) from None
-            if self._way.is_forgotten:
-                raise NotTaken(self._lost()) from None
-            raise ToolFailure(f"{named} failed: {_words(error, self._way)}.") from None
+                raise ToolFailure(self._lost_message()) from None
+            if self._transport.session_expired:
+                raise CallNotSent(self._lost_message()) from None
+            raise ToolFailure(
+                f"{named} failed: {_describe_error(error, self._transport)}."
+            ) from None
         except ValidationError:
             raise ToolFailure(f"{named} answered with something that is no result.") from None
         except RuntimeError as error:
             raise ToolFailure(f"{named} broke its own promise: {error}") from None
         finally:
             self._calls.remove(call)
-            if self._way.is_forgotten and not self._calls:
-                self._way.ended.set()
+            if self._transport.session_expired and not self._calls:
+                self._transport.ended.set()
         return await make_result(answer, environment)
 
-    def _lost(self) -> str:
-        how = self._way.how_it_ended()
+    def _lost_message(self) -> str:
+        how = self._transport.end_reason()
         return (
             f"The MCP server {self._owner.name} was lost before it had answered: {how}. "
             "Whether it did what was asked is not known. It is started again for the next call."
         )
 
-    async def _hear(self, message: object) -> None:
+    async def _on_message(self, message: object) -> None:
         """Take what the server says by itself."""
         await trio.lowlevel.checkpoint()
         if isinstance(message, types.ToolListChangedNotification):
@@ -187,7 +198,7 @@ class Line:
         Older servers do not say which one that is: then it must be clear whose user is meant.
         """
         await trio.lowlevel.checkpoint()
-        call = CURRENT.get()
+        call = CURRENT_CALL.get()
         if call is None and len({one.session_id for one in self._calls}) == 1:
             call = next(iter(self._calls))
         if call is None:
@@ -204,16 +215,16 @@ class Line:
                 async with self._client.listen(tools_list_changed=True) as changes:
                     async for _ in changes:
                         self._changed.set()
-            await trio.sleep(LISTEN_AGAIN_S)
+            await trio.sleep(LISTEN_RETRY_S)
 
-    async def _follow_changes(self) -> None:
+    async def _update_tools(self) -> None:
         while True:
             await self._changed.wait()
             # What comes meanwhile is part of the same change.
-            await trio.sleep(CHANGE_S)
+            await trio.sleep(CHANGE_DEBOUNCE_S)
             self._changed = trio.Event()
             try:
-                self._owner.changed(await self._list_tools())
+                self._owner.tools_changed(await self._list_tools())
             except (MCPError, ValidationError) as error:
                 log.warning("mcp_tools_not_listed", server=self._owner.name, reason=str(error))
 
@@ -223,7 +234,7 @@ class Line:
         cursor: str | None = None
         for _ in range(PAGES_MAX):
             page = await self._client.list_tools(cursor=cursor)
-            found += (listed for tool in page.tools if (listed := self._listed(tool)))
+            found += (one for tool in page.tools if (one := self._offered_tool(tool)))
             cursor = page.next_cursor
             if not cursor:
                 break
@@ -231,7 +242,7 @@ class Line:
             log.warning("mcp_tools_left_out", server=self._owner.name, offered=TOOLS_MAX)
         return tuple(found[:TOOLS_MAX])
 
-    def _listed(self, tool: types.Tool) -> ListedTool | None:
+    def _offered_tool(self, tool: types.Tool) -> ListedTool | None:
         """The tool as it is offered; one that can't be called, or that no provider takes, is not.
 
         A tool that wants to be run as a task of the server's can't be called.
@@ -251,26 +262,26 @@ class Line:
         return ListedTool(tool.name, about, schema, bool(hints and hints.read_only_hint))
 
 
-class _End(NamedTuple):
+class _ConnectionEnd(NamedTuple):
     """How a connection ended: why, and whether its server may know another way to begin."""
 
     problem: str
-    other_era: bool = False
+    needs_auto_handshake: bool = False
 
 
-async def _hold_process(owner: Owner, era: Era) -> _End:
+async def _run_over_stdio(owner: ServerOwner, handshake: Handshake) -> _ConnectionEnd:
     settings, environment = owner.settings, owner.environment
     try:
         variables = environment.variables(settings)
         service = Service(settings.command or (), directory_of(settings, environment), variables)
-    except (NotForServers, CommandProblem) as problem:
-        return _End(str(problem).rstrip("."))
-    pipes = Pipes(owner.name, service, environment.secrets(settings))
+    except (EnvironmentProblem, CommandProblem) as problem:
+        return _ConnectionEnd(str(problem).rstrip("."))
+    transport = StdioTransport(owner.name, service, environment.secrets(settings))
     try:
         async with trio.open_nursery() as nursery:
-            for task in (pipes.read, pipes.write, pipes.log_errors):
+            for task in (transport.read, transport.write, transport.log_stderr):
                 nursery.start_soon(task)
-            end = await _converse(owner, pipes, pipes, era)
+            end = await _run_transport(owner, transport, transport, handshake)
             nursery.cancel_scope.cancel()
     finally:
         ended = await service.end()
@@ -279,37 +290,39 @@ async def _hold_process(owner: Owner, era: Era) -> _End:
     return end
 
 
-async def _hold_http(owner: Owner, era: Era) -> _End:
-    line = HttpLine(owner.settings, owner.environment.key(owner.settings))
+async def _run_over_http(owner: ServerOwner, handshake: Handshake) -> _ConnectionEnd:
+    line = HttpTransport(owner.settings, owner.environment.key(owner.settings))
     async with line.client:
         try:
-            return await _converse(owner, line.transport(), line, era)
+            return await _run_transport(owner, line.transport(), line, handshake)
         finally:
-            await line.say_goodbye()
+            await line.end_session()
 
 
-async def _converse(owner: Owner, streams: Streams, way: Way, era: Era) -> _End:
-    """Talk to a server over `streams` until its `way` has ended."""
-    line = Line(owner, streams, way, era)
+async def _run_transport(
+    owner: ServerOwner, streams: Streams, transport: McpTransport, handshake: Handshake
+) -> _ConnectionEnd:
+    """Talk to a server over `streams` until its `transport` has ended."""
+    line = McpClient(owner, streams, transport, handshake)
     try:
-        await line.run()
+        await line.serve()
     except Exception as error:
         leaves = list(_leaves(error))
         codes = {leaf.code for leaf in leaves if isinstance(leaf, MCPError)}
-        other = era == "legacy" and not line.greeted and bool(codes & OTHER_ERA)
-        return _End(_explain(leaves, way), other)
-    return _End(way.how_it_ended())
+        other = handshake == "legacy" and not line.initialized and bool(codes & HANDSHAKE_REJECTED)
+        return _ConnectionEnd(_describe_failure(leaves, transport), other)
+    return _ConnectionEnd(transport.end_reason())
 
 
-def _explain(leaves: list[BaseException], way: Way) -> str:
+def _describe_failure(leaves: list[BaseException], transport: McpTransport) -> str:
     """Why a server could not be used, as a clause; raises what is a defect of ours."""
     for leaf in leaves:
         match leaf:
             case MCPError():
-                return _words(leaf, way)
+                return _describe_error(leaf, transport)
             case httpx2.HTTPError():
                 return f"it can't be reached: {leaf or type(leaf).__name__}"
-            case HttpProblem():
+            case HttpTransportProblem():
                 return str(leaf)
             case ValidationError():
                 return f"it does not speak MCP as it should: {_first_line(leaf)}"
@@ -318,10 +331,10 @@ def _explain(leaves: list[BaseException], way: Way) -> str:
     raise leaves[0]
 
 
-def _words(error: MCPError, way: Way) -> str:
+def _describe_error(error: MCPError, transport: McpTransport) -> str:
     """What an error says, as a clause."""
     if (error.code, error.message) in (CLOSED, BAD_STATUS):
-        return way.how_it_ended()
+        return transport.end_reason()
     return f"it answered: {error.message.rstrip('.')}"
 
 
