@@ -88,8 +88,8 @@ async def test_what_it_says_counts(tmp_path: Path, command: Any, denied: str, co
         ("echo broken >&2; exit 1", "it ended with 1: broken"),
         ("kill -9 $$", "it was killed by signal 9"),
         ("sleep 100", "stopped after its time limit of 0.3 s"),
-        ('echo \'{"decision": "allow"}\'', "JSON that can't be understood"),
-        ("echo '{'", "JSON that can't be understood"),
+        ('echo \'{"decision": "allow"}\'', "invalid JSON"),
+        ("echo '{'", "invalid JSON"),
         (("no-such-program",), "The program no-such-program is not found"),
     ],
 )

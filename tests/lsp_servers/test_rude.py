@@ -48,7 +48,7 @@ async def test_what_a_server_asks_is_answered(room: Room) -> None:
     [
         ("crash", "it ended with status 3"),
         ("die", "it ended with status 1"),
-        ("refuse", "it could not begin: not today"),
+        ("refuse", "it could not be initialized: not today"),
         ("garbage", "without the length"),
         ("endless", "no header"),
         ("huge", "more than"),
@@ -103,7 +103,7 @@ async def test_one_that_has_hung_is_ended(room: Room, clock: MockClock, how: str
     await room.edit("a.txt", "bad\n")
     clock.jump(100)
     await room.until(lambda: bool(room.problem))
-    assert "did not answer" in room.problem
+    assert "did not respond" in room.problem
 
 
 async def test_whoever_waits_may_leave_at_any_time(room: Room) -> None:
@@ -174,7 +174,7 @@ async def test_a_change_by_others_is_noticed(room: Room) -> None:
     (room.workspace / "b.txt").unlink()
     found = await room.look()
     assert "a.txt (rude):\n  1:3 error: bad, by a command" in found
-    assert "b.txt: there is no such text file." in found
+    assert "b.txt: there is no text file with this name." in found
 
 
 async def test_files_that_are_none_are_left_alone(room: Room) -> None:
@@ -184,7 +184,7 @@ async def test_files_that_are_none_are_left_alone(room: Room) -> None:
     (room.workspace / "large.txt").write_bytes(b"bad\n" * 2**20)
     (room.workspace / "binary.txt").write_bytes(b"bad\0")
     for name in ("fifo.txt", "directory.txt", "large.txt", "binary.txt", "missing.txt"):
-        assert "no such text file" in await room.look(name)
+        assert "no text file with this name" in await room.look(name)
 
 
 async def test_nothing_is_left_when_the_daemon_ends(room: Room) -> None:

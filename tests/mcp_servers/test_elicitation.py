@@ -88,11 +88,11 @@ async def test_a_form_is_asked_field_by_field_with_choices():
     ("schema", "said", "why"),
     [
         (AMOUNT, "many", "That was not understood: invalid literal"),
-        (AMOUNT, "12", "That does not fit: 12 is greater than the maximum of 9"),
-        (SIZES, "huge", "That was not understood: say one of small, large"),
-        ({"type": "boolean"}, "perhaps", "say yes or no"),
-        (TAGS, "", "That does not fit: [] "),
-        ({"type": "string", "minLength": 3}, "", "That does not fit: '' is too short"),
+        (AMOUNT, "12", "That is not valid: 12 is greater than the maximum of 9"),
+        (SIZES, "huge", "That was not understood: answer one of small, large"),
+        ({"type": "boolean"}, "perhaps", "answer yes or no"),
+        (TAGS, "", "That is not valid: [] "),
+        ({"type": "string", "minLength": 3}, "", "That is not valid: '' is too short"),
     ],
 )
 async def test_what_does_not_fit_is_asked_again_with_the_reason_and_not_for_ever(schema, said, why):

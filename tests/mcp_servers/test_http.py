@@ -169,7 +169,7 @@ async def test_g13_a_key_that_is_not_accepted_is_got_once_more(room: Room, start
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({}, "it answered with status 401; it wants a key: see `api_key_env`"),
+        ({}, "it answered with status 401; it requires a key: set `api_key_env`"),
         ({"api_key_env": "NOWHERE"}, "its key is expected in the variable NOWHERE"),
         ({"api_key_env": "MINE"}, "it answered with status 401; check the variable MINE"),
         ({"headers": {"Authorization": f"Bearer {CANARY}"}}, "it answered with status 401"),
@@ -226,7 +226,7 @@ async def test_an_answer_without_end_is_not_read_to_its_end(
     async with serving(raw(endless)) as odd:
         await room.start(t=McpServer(url=odd.base_url))
         await room.servers.ready()
-    assert "its answer has more than 100000 bytes" in room.servers.summaries()[0].problem
+    assert "its response is larger than 100000 bytes" in room.servers.summaries()[0].problem
 
 
 async def noted(note: Path, words: str) -> None:

@@ -88,9 +88,9 @@ async def test_resources_are_text_or_images_or_told_of(result_of):
         "file:///a:",
         "inside",
         "file:///a: an image",
-        "[file:///a: 3 bytes of the type x/y, which can't be shown]",
+        "[file:///a: 3 bytes of type x/y that can't be shown]",
         "file:///l (l, text/plain, more)",
-        "[audio (audio/wav), which can't be shown]",
+        "[audio (audio/wav) that can't be shown]",
     ]
     assert len(result.images) == 1
 
@@ -98,7 +98,7 @@ async def test_resources_are_text_or_images_or_told_of(result_of):
 async def test_data_is_shown_when_there_is_no_text(result_of):
     assert '"answer": 42' in (await result_of(structured_content={"answer": 42})).output
     assert (await result_of(text("so"), structured_content={"a": 1})).output == "so"
-    assert (await result_of()).output == "(Nothing was said.)"
+    assert (await result_of()).output == "(No output.)"
 
 
 async def test_g13_what_is_too_long_is_cut_and_kept_whole_without_secrets(room: Room):

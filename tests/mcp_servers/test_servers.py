@@ -59,10 +59,13 @@ async def test_servers_end_with_the_daemon(room: Room) -> None:
     ("command", "said"),
     [
         (("no-such-program",), "The program no-such-program is not found"),
-        ((*TINY, "refuse"), "it ended with status 1; its last words were: no configuration found"),
+        (
+            (*TINY, "refuse"),
+            "it ended with status 1; the end of its standard error: no configuration found",
+        ),
         (("true",), "it ended with status 0"),
         (("sh", "-c", "kill -9 $$"), "it was killed by SIGKILL"),
-        ((*TINY, "garbled"), "it does not speak MCP as it should: "),
+        ((*TINY, "garbled"), "it sent an invalid MCP message: "),
         ((*TINY, "toolless"), "it answered: no such method"),
     ],
 )
@@ -231,7 +234,7 @@ async def test_what_is_no_message_goes_into_the_log_up_to_a_bound(
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (r'{"jsonrpc": "2.0", "id": ID, "result": {"content": "no"}}', "that is no result"),
+        (r'{"jsonrpc": "2.0", "id": ID, "result": {"content": "no"}}', "an invalid result"),
         (r'{"jsonrpc": "2.0", "id": ID, "result": 7}', "time limit"),
         (r'{"jsonrpc": "2.0", "id": ID, "error": {"code": 1, "message": "N\ud800"}}', "N?"),
         ("[" * 100_000, "time limit"),

@@ -1,4 +1,4 @@
-"""Running the hooks of a moment: what comes of them together, and those that nobody waits for."""
+"""Runs the hooks of a moment, one after the other or in the background."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,17 +15,17 @@ from tiller_daemon.session.hooks import Heard, Hold, Told
 log = structlog.get_logger()
 
 BACKGROUND_MAX: Final = 16
-"""How many hooks may run that nobody waits for; more than that are left out, and logged."""
+"""Most hooks that run in the background; further ones are skipped and logged."""
 
 MAY_DENY: Final = ("turn_start", "tool_before")
-"""Moments at which a no comes before what it is about."""
+"""Moments at which a denial still prevents something."""
 
 MakeEnvironment = Callable[[str], Mapping[str, str]]
-"""Makes the environment of a process from the id of the call that it works for, or none."""
+"""Makes the environment of a process from the id of its call; "" without a call."""
 
 
 class HookRunner:
-    """Implements the sessions' `Hooks`. `run` owns what nobody waits for."""
+    """Implements `session.hooks.Hooks`. `run` owns the hooks in the background."""
 
     def __init__(self, variables: MakeEnvironment) -> None:
         self._variables = variables
@@ -33,35 +33,35 @@ class HookRunner:
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Own the hooks that run beside turns until cancelled; then they are ended."""
+        """Own the hooks in the background until cancelled; then end them."""
         async with trio.open_nursery() as self._nursery:
             task_status.started()
             await trio.sleep_forever()
 
     async def ask(self, hooks: Sequence[Hook], told: Told, call_id: str, hold: Hold) -> Heard:
-        """Run hooks, one after the other, until one says no."""
+        """Run hooks one after the other until one denies; see `session.hooks.Hooks`."""
         context: list[str] = []
         problems: list[str] = []
         for hook in hooks:
             name = _described(hook)
             try:
-                said = await self._run(hook, told, call_id, hold)
+                output = await self._run(hook, told, call_id, hold)
             except HookProblem as problem:
                 problems.append(_failure_message(hook, str(problem)))
                 if hook.on_failure == "deny":
                     denied = f"denied by the {name}, which failed: {problem}"
                     return Heard(denied, (), tuple(problems))
                 continue
-            if said.denies and told.on in MAY_DENY:
-                reason = f": {said.reason}" if said.reason else ", which gave no reason"
+            if output.denies and told.on in MAY_DENY:
+                reason = f": {output.reason}" if output.reason else ", which gave no reason"
                 return Heard(f"denied by the {name}{reason}", (), tuple(problems))
-            if text := said.context or (said.reason if said.denies else ""):
+            if text := output.context or (output.reason if output.denies else ""):
                 whose = "The" if isinstance(hook, ProjectHook) else "The user's"
                 context.append(f"{whose} {name} says: {text}")
         return Heard("", tuple(context), tuple(problems))
 
     def notify(self, hooks: Sequence[Hook], told: Told, hold: Hold) -> None:
-        """Run hooks beside everything else; nobody waits for them."""
+        """Run hooks in the background; see `session.hooks.Hooks`."""
         for hook in hooks:
             if self._nursery is None or self._background_count >= BACKGROUND_MAX:
                 log.warning("hook_left_out", hook=hook_name(hook), running=self._background_count)
@@ -73,9 +73,9 @@ class HookRunner:
         of_project = isinstance(hook, ProjectHook)
         if of_project and hold.problem:
             raise HookProblem(hold.problem)
-        told_bytes, directory = msgspec.json.encode(told), Path(told.workspace)
+        payload, directory = msgspec.json.encode(told), Path(told.workspace)
         confined = hold.confined if of_project else None
-        return await run_hook(hook, told_bytes, directory, self._variables(call_id), confined)
+        return await run_hook(hook, payload, directory, self._variables(call_id), confined)
 
     async def _run_in_background(self, hook: Hook, told: Told, hold: Hold) -> None:
         try:
@@ -89,10 +89,12 @@ class HookRunner:
 
 
 def _described(hook: Hook) -> str:
-    """A hook as the model and the user know it."""
+    """A hook as shown to the model and the user."""
     return f"{'project hook' if isinstance(hook, ProjectHook) else 'hook'} `{hook_name(hook)}`"
 
 
 def _failure_message(hook: Hook, problem: str) -> str:
-    went = "it counts as a no" if hook.on_failure == "deny" else "the turn goes on without it"
-    return f"The {_described(hook)} on {hook.on} failed: {problem}; {went}."
+    effect = (
+        "this counts as a denial" if hook.on_failure == "deny" else "the turn goes on without it"
+    )
+    return f"The {_described(hook)} on {hook.on} failed: {problem}; {effect}."

@@ -1,13 +1,14 @@
-"""Which language servers there are, and which of them are for a file. Starts nothing.
+"""Which language servers exist, and which of them handle a file. Starts nothing.
 
-A program inside a repository is the repository's own code and is never taken by itself, nor is a
-server that runs such code: only the user's configuration can name those.
+A program inside a repository may be hostile. It is never chosen automatically, nor is a server that
+would run such programs: only the user's configuration can name them.
 """
 
 import os
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -15,28 +16,33 @@ from tiller_daemon.config import LanguageServer
 from tiller_daemon.config.language_servers import KNOWN, RUNS_THE_REPOSITORY
 from tiller_daemon.workspace.repository import find_repository
 
-NO_MARKERS: Final[tuple[str, ...]] = ()
-
 
 class ServerDefinition(Struct, frozen=True):
-    """A server as it may be started. It is `configured` if the user names it."""
+    """How to start a server, and for which files."""
 
     name: str
+    """Its name in the configuration."""
     command: tuple[str, ...]
+    """Program and arguments; a program without a path is searched in PATH."""
     files: dict[str, str]
-    root_markers: tuple[str, ...] = NO_MARKERS
+    """Language identifiers of the protocol by the ending of file names."""
+    root_markers: tuple[str, ...] = ()
+    """Names of files that mark the root directory of a project."""
     initialization: dict[str, Any] = {}
+    """Sent once, with `initialize`."""
     settings: dict[str, Any] = {}
+    """Sent when the server requests them."""
     configured: bool = False
+    """Whether the user's configuration names the server."""
 
     def language_of(self, file: Path) -> str | None:
-        """What the protocol calls the language of a file, if the server is for it."""
+        """The language identifier of a file, or `None` if the server does not handle it."""
         name = file.name
-        return next((said for end, said in self.files.items() if name.endswith(end)), None)
+        return next((id_ for ending, id_ in self.files.items() if name.endswith(ending)), None)
 
 
 class ServerMatch(NamedTuple):
-    """A server that is for a file, its program, and the directory that it is started for."""
+    """A server that handles a file, the path of its program, and the root of its project."""
 
     definition: ServerDefinition
     program: str
@@ -44,45 +50,40 @@ class ServerMatch(NamedTuple):
 
 
 def list_definitions(configured: Mapping[str, LanguageServer]) -> tuple[ServerDefinition, ...]:
-    """The servers that may be started, those of the configuration first."""
-    overridden = [
-        _configured_definition(name, one) for name, one in configured.items() if one.enabled
-    ]
+    """All servers that may be started, configured ones first."""
+    enabled = [_configured_definition(name, one) for name, one in configured.items() if one.enabled]
     known = [
         _definition(name, one)
         for name, one in KNOWN.items()
         if name not in configured and name not in RUNS_THE_REPOSITORY
     ]
-    return (*overridden, *known)
+    return (*enabled, *known)
 
 
 def find_servers(
     definitions: Iterable[ServerDefinition], file: Path, workspace: Path, search: str
 ) -> tuple[ServerMatch, ...]:
-    """The servers for a file: every one that the user chose, else the first one that is there.
+    """The servers for a file: all configured ones, otherwise the first one that is installed.
 
     `search` is the value of PATH.
     """
-    fitting = [definition for definition in definitions if definition.language_of(file)]
-    if not fitting:
+    candidates = [definition for definition in definitions if definition.language_of(file)]
+    if not candidates:
         return ()
-    configured = [definition for definition in fitting if definition.configured]
-    excluded = _excluded_directory(workspace)
-    found = (
+    configured = [definition for definition in candidates if definition.configured]
+    excluded = _repository_of(workspace)
+    installed = (
         ServerMatch(definition, program, _root(definition, file, workspace))
-        for definition in configured or fitting
+        for definition in configured or candidates
         if (program := find_program(definition, search, excluded))
     )
-    if configured:
-        return tuple(found)
-    first = next(found, None)
-    return (first,) if first else ()
+    return tuple(installed if configured else islice(installed, 1))
 
 
 def find_program(
     definition: ServerDefinition, search: str, excluded: Path | None = None
 ) -> str | None:
-    """Where the program of a server is; nothing below `excluded` is taken from the search path."""
+    """The path of a server's program; directories of PATH below `excluded` are skipped."""
     name = definition.command[0]
     if name.startswith("/"):
         return name if _is_program(name) else None
@@ -95,11 +96,11 @@ def find_program(
 
 def _configured_definition(name: str, configured: LanguageServer) -> ServerDefinition:
     known = KNOWN.get(name, LanguageServer())
-    said = {
+    values = {
         field: getattr(configured, field) or getattr(known, field)
         for field in ("command", "files", "root_markers", "initialization", "settings")
     }
-    return _definition(name, LanguageServer(**said), configured=True)
+    return _definition(name, LanguageServer(**values), configured=True)
 
 
 def _definition(name: str, server: LanguageServer, *, configured: bool = False) -> ServerDefinition:
@@ -114,8 +115,8 @@ def _definition(name: str, server: LanguageServer, *, configured: bool = False) 
     )
 
 
-def _excluded_directory(workspace: Path) -> Path:
-    """The repository that the workspace is in, or the workspace itself."""
+def _repository_of(workspace: Path) -> Path:
+    """The root of the repository that contains the workspace, or the workspace itself."""
     repository = find_repository(workspace)
     return repository.root if repository else workspace
 
@@ -127,7 +128,8 @@ def _is_program(path: str) -> bool:
 def _below(program: str, excluded: Path | None) -> bool:
     if excluded is None:
         return False
-    # Followed to its directory, as it is named: an environment's own link leads out to the system.
+    # Check the directory of the link and that of its target: in a virtual environment inside the
+    # repository, a link may lead to a system program that then loads the environment's code.
     directory = Path(os.path.realpath(Path(program).parent))
     return excluded in (directory, *directory.parents, *Path(os.path.realpath(program)).parents)
 

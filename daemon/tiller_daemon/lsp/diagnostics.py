@@ -1,4 +1,4 @@
-"""What is wrong in a file as text: all of it, or only what was not there before a change. Pure."""
+"""Diagnostics as text, and which of them are new after a change. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -7,10 +7,10 @@ from typing import Final
 from tiller_daemon.lsp.messages import ERROR, Diagnostic
 
 SHOWN_MAX: Final = 20
-"""How many diagnostics of a file are told: a change that breaks more is understood from those."""
+"""Most diagnostics reported per file; they are enough to see what a change broke."""
 
 MESSAGE_CHARS_MAX: Final = 300
-"""How long one may be; type checkers print whole types."""
+"""Longest message of a diagnostic: type checkers print complete types."""
 
 _NAMES: Final = {1: "error", 2: "warning", 3: "note", 4: "hint"}
 
@@ -18,9 +18,10 @@ _NAMES: Final = {1: "error", 2: "warning", 3: "note", 4: "hint"}
 def new_errors(
     before: Iterable[Diagnostic], text_before: str, after: Iterable[Diagnostic], text: str
 ) -> list[Diagnostic]:
-    """The errors that were not there before, wherever their lines have moved.
+    """The errors that were not there before, even if lines have moved.
 
-    One is the same if its message and its line are; on a line that was changed it is new.
+    Errors are the same if their messages and the texts of their lines are equal. An error on a line
+    that was changed counts as new.
     """
     lines_before, lines = text_before.splitlines(), text.splitlines()
     known = Counter(_mark(one, lines_before) for one in before if one.severity == ERROR)
@@ -37,7 +38,7 @@ def new_errors(
 
 
 def format_diagnostics(diagnostics: Sequence[Diagnostic]) -> str:
-    """One line for each, by place, up to `SHOWN_MAX`; errors come before the rest."""
+    """One line each, sorted by position. Over `SHOWN_MAX` the least severe are left out."""
     worst = sorted(diagnostics, key=lambda one: one.severity)[:SHOWN_MAX]
     by_position = sorted(worst, key=lambda one: (one.range.start.line, one.range.start.character))
     lines = [_line(one) for one in by_position]
@@ -53,8 +54,8 @@ def _mark(one: Diagnostic, lines: Sequence[str]) -> tuple[str, str]:
 
 def _line(one: Diagnostic) -> str:
     place = f"{one.range.start.line + 1}:{one.range.start.character + 1}"
-    said = " ".join(one.message.split())
-    if len(said) > MESSAGE_CHARS_MAX:
-        said = said[: MESSAGE_CHARS_MAX - 1] + "…"
+    message = " ".join(one.message.split())
+    if len(message) > MESSAGE_CHARS_MAX:
+        message = message[: MESSAGE_CHARS_MAX - 1] + "…"
     code = f" ({one.code})" if one.code else ""
-    return f"  {place} {_NAMES.get(one.severity, 'error')}: {said}{code}"
+    return f"  {place} {_NAMES.get(one.severity, 'error')}: {message}{code}"

@@ -1,4 +1,4 @@
-"""The files that a server is shown, and what it has found in each."""
+"""The files that a server has open, and the diagnostics of each."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,18 +9,20 @@ import trio
 from tiller_daemon.lsp.messages import Diagnostic
 
 OPEN_MAX: Final = 32
-"""How many files a server keeps open; it is told of no changes in others but those we make."""
+"""Most files that a server keeps open; in others it is notified only of our own changes."""
 
 PUBLISH_DEBOUNCE_S: Final = 0.15
-"""How long after what a server said by itself it may say more: syntax first, then types."""
+"""How long to wait for more published diagnostics: servers send syntax errors before types."""
 
 Diagnostics = tuple[Diagnostic, ...]
 
 
 class Document:
-    """A file as a server knows it. `diagnostics` is what is wrong with this `version`, once known.
+    """A file as a server knows it.
 
-    `disk_state` says of which state of the disk the text is: time and size.
+    `diagnostics` are those of the current `version`; they are valid once `checked` is set, and
+    `None` if the server failed to provide them. `disk_state` is the modification time and size of
+    the file on disk when it was last compared with `text`.
     """
 
     def __init__(self, path: Path, language: str, text: str) -> None:
@@ -36,7 +38,7 @@ class Document:
         self._publish_event = trio.Event()
 
     def change(self, text: str) -> None:
-        """Make another text the file's; whoever waits for the one before waits no more."""
+        """Replace the text; tasks that wait for the previous version stop waiting."""
         self.close()
         self.text = text
         self.version += 1
@@ -45,18 +47,18 @@ class Document:
         self._published, self._publish_event = None, trio.Event()
 
     def close(self) -> None:
-        """Let whoever waits wait no more."""
+        """Wake all tasks that wait for this version."""
         self.checked.set()
         self._publish_event.set()
 
     def set_diagnostics(self, version: int, diagnostics: Diagnostics | None) -> None:
-        """Note what was found in that version, if it is still this one."""
+        """Store the diagnostics of `version`, unless the text has changed since."""
         if version == self.version:
             self.diagnostics = diagnostics
             self.checked.set()
 
     def publish(self, version: int | None, diagnostics: Diagnostics) -> None:
-        """Note what the server says by itself; of an older version it is of no use."""
+        """Store published diagnostics, unless they are of an older version."""
         if version is not None and version < self.version:
             return
         self._published = diagnostics
@@ -65,28 +67,28 @@ class Document:
             self.diagnostics = diagnostics
 
     async def wait_published(self, version: int) -> Diagnostics | None:
-        """Wait for what the server says of that version, and a moment for more."""
+        """Wait until the server has published diagnostics, and a moment for more."""
         await self._publish_event.wait()
         await trio.sleep(PUBLISH_DEBOUNCE_S)
         return self._published if version == self.version else None
 
     def did_open_params(self) -> dict[str, Any]:
-        """The file as it is opened."""
+        """The parameters of `textDocument/didOpen`."""
         item = {"uri": self.uri, "languageId": self.language}
         return {"textDocument": {**item, "version": self.version, "text": self.text}}
 
     def did_change_params(self) -> dict[str, Any]:
-        """The file as it is changed: as a whole, which every server takes."""
+        """The parameters of `textDocument/didChange`: the full text, which every server accepts."""
         name = {"uri": self.uri, "version": self.version}
         return {"textDocument": name, "contentChanges": [{"text": self.text}]}
 
     def document_params(self) -> dict[str, Any]:
-        """The file by its name alone."""
+        """Parameters that only name the file."""
         return {"textDocument": {"uri": self.uri}}
 
 
 class Documents:
-    """The open files of one server, the one that was used last at the end."""
+    """The open files of one server, least recently used first."""
 
     def __init__(self) -> None:
         self._open: dict[Path, Document] = {}
@@ -95,20 +97,20 @@ class Documents:
         return iter(tuple(self._open.values()))
 
     def get(self, path: Path) -> Document | None:
-        """The file, if it is open; it is the one that was used last."""
+        """The file, if it is open; marks it as used."""
         if document := self._open.pop(path, None):
             self._open[path] = document
         return document
 
     def add(self, document: Document) -> Document | None:
-        """Take a file; returns the one that is to be closed for it."""
+        """Add a file; over `OPEN_MAX`, removes and returns the least recently used one."""
         self._open[document.path] = document
         if len(self._open) <= OPEN_MAX:
             return None
         return self.remove(next(iter(self._open)))
 
     def remove(self, path: Path) -> Document | None:
-        """Let go of a file; whoever waits for it waits no more."""
+        """Remove a file; tasks that wait for it stop waiting."""
         if document := self._open.pop(path, None):
             document.close()
         return document

@@ -1,7 +1,7 @@
-"""The line to a language server: requests and answers over its pipes, in both directions.
+"""JSON-RPC over the pipes of a language server: requests and responses in both directions.
 
-Whatever comes that can't be understood ends the connection, and `end_reason` says why. Only tasks
-of the server use it, so that nothing of a turn ever waits for a pipe.
+A malformed message ends the connection; `end_reason` says why. Only tasks of the server use the
+connection, so that a turn never waits for a pipe.
 """
 
 import signal
@@ -29,29 +29,28 @@ log = structlog.get_logger()
 READ_BYTES: Final = 1 << 16
 
 OUTGOING_BYTES_MAX: Final = 32 * 1024 * 1024
-"""How much may wait until the server reads it: some thirty files of the largest kind."""
+"""Most bytes queued for a server that does not read: some thirty files of the largest size."""
 
 RESPONSE_S_MAX: Final = 60.0
-"""A server that has not answered after so long has hung: large projects take some ten seconds."""
+"""A server that takes longer to respond has hung: large projects take some ten seconds."""
 
 LOGGED_LINES_MAX: Final = 200
 LOGGED_CHARS_MAX: Final = 300
-"""How much of what a server says beside its messages goes into the daemon's log (at level `debug`)
-in one life."""
+"""How much of standard error is logged (at level `debug`) per process."""
 
 EXIT_S: Final = 0.2
-"""How long a program that has closed its output may take to exit, so that its status is known."""
+"""How long to wait for the exit status of a program that has closed its output."""
 
 Handler = Callable[[Raw], Any]
-"""Makes the answer to a server's request, or takes what it tells."""
+"""Handles a request of the server and returns the result, or handles a notification."""
 
 
 class ConnectionLost(Exception):
-    """The connection has ended, so that there will be no answer."""
+    """The connection ended before the response came."""
 
 
 class ErrorResponse(Exception):
-    """The server answered by an error."""
+    """The server responded with an error."""
 
     def __init__(self, error: ResponseError) -> None:
         super().__init__(error.message)
@@ -59,7 +58,7 @@ class ErrorResponse(Exception):
 
 
 class _PendingRequest:
-    """A request that waits for its answer."""
+    """A request in flight; without a `response` when `completed`, the connection has ended."""
 
     def __init__(self) -> None:
         self.completed = trio.Event()
@@ -67,7 +66,7 @@ class _PendingRequest:
 
 
 class JsonRpcConnection:
-    """A server's pipes as messages. `run` is its task, and ends when the connection does."""
+    """A connection to a server. Its owner runs `run`, which returns when the connection ends."""
 
     def __init__(self, name: str, service: Service, handlers: Mapping[str, Handler]) -> None:
         self._name = name
@@ -83,7 +82,7 @@ class JsonRpcConnection:
         self._logged = 0
 
     async def run(self) -> None:
-        """Read and write until the server has gone or is not to be understood."""
+        """Read and write until the server exits or sends a malformed message."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read)
             nursery.start_soon(self._write)
@@ -92,14 +91,14 @@ class JsonRpcConnection:
             nursery.cancel_scope.cancel()
 
     def close(self, problem: str) -> None:
-        """End the connection, for that reason; the first one counts."""
+        """End the connection; of several problems the first one is kept."""
         self._problem = self._problem or problem
         self._ended.set()
         for pending in self._pending.values():
             pending.completed.set()
 
     def end_reason(self) -> str:
-        """Why nothing comes any more, as a clause."""
+        """Why the connection ended, as a clause."""
         status = self._service.status()
         if self._problem:
             return self._problem
@@ -110,11 +109,11 @@ class JsonRpcConnection:
         return f"it ended with status {status}"
 
     def notify(self, method: str, params: Any) -> None:  # noqa: ANN401 - JSON
-        """Tell the server something."""
+        """Send a notification."""
         self._send({"method": method, "params": params})
 
     async def request(self, method: str, params: Any) -> Raw:  # noqa: ANN401 - JSON
-        """Ask the server something; raises `ConnectionLost` and `ErrorResponse`."""
+        """Send a request and return the result; raises `ConnectionLost` and `ErrorResponse`."""
         self._last_id += 1
         number, pending = self._last_id, _PendingRequest()
         self._pending[number] = pending
@@ -125,7 +124,7 @@ class JsonRpcConnection:
         finally:
             del self._pending[number]
         if limit.cancelled_caught:
-            self.close(f"it did not answer {method} within {RESPONSE_S_MAX:g} s")
+            self.close(f"it did not respond to {method} within {RESPONSE_S_MAX:g} s")
         if pending.response is None:
             raise ConnectionLost
         if pending.response.error is not None:
@@ -146,7 +145,7 @@ class JsonRpcConnection:
             while piece := await self._service.stdout.receive_some(READ_BYTES):
                 for body in frames.feed(piece):
                     self._handle(decode(body, Incoming, "a message"))
-                    # A flood must not keep the loop from everybody else.
+                    # A flood of messages must not block the event loop.
                     await trio.lowlevel.checkpoint()
         except (BadFrame, MalformedMessage) as problem:
             self.close(str(problem))
@@ -154,7 +153,7 @@ class JsonRpcConnection:
             pass
         with trio.move_on_after(EXIT_S):
             await self._service.exited()
-        self.close("")
+        self.close("")  # `end_reason` then reports the exit status
 
     async def _write(self) -> None:
         while True:
@@ -164,12 +163,12 @@ class JsonRpcConnection:
                 try:
                     await self._service.stdin.send_all(data)
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
-                    return  # it has gone, which reading finds out too
+                    return  # `_read` notices the end as well and closes the connection
             self._outgoing_added = trio.Event()
             await self._outgoing_added.wait()
 
     async def _log_stderr(self) -> None:
-        """Put what the server complains of into the daemon's log, up to a bound."""
+        """Copy standard error to the daemon's log, up to a limit."""
         while piece := await self._service.stderr.receive_some(READ_BYTES):
             for line in piece.decode(errors="replace").splitlines():
                 self._logged += 1
@@ -184,12 +183,12 @@ class JsonRpcConnection:
                 pending.response = message
                 pending.completed.set()
             return
-        response = self._handlers.get(message.method)
+        handler = self._handlers.get(message.method)
         if message.id is None:
-            if response is not None:
-                response(message.params)
-        elif response is not None:
-            self._send({"id": message.id, "result": response(message.params)})
+            if handler is not None:
+                handler(message.params)
+        elif handler is not None:
+            self._send({"id": message.id, "result": handler(message.params)})
         else:
-            error = {"code": METHOD_NOT_FOUND, "message": f"{message.method} is not known here"}
+            error = {"code": METHOD_NOT_FOUND, "message": f"{message.method} is not supported"}
             self._send({"id": message.id, "error": error})

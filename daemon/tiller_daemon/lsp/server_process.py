@@ -1,6 +1,7 @@
-"""One server for one directory: its start, what it is shown, its end.
+"""One language server for one root directory: start, open files, diagnostics, end.
 
-All its tasks are the daemon's. A turn only waits for `checked` events, so it can leave at any time.
+All tasks of a server belong to the daemon. A turn only waits for events, so that it can be
+interrupted at any time.
 """
 
 import os
@@ -35,11 +36,11 @@ from tiller_daemon.processes.server_process import Service
 log = structlog.get_logger()
 
 IDLE_S: Final = 600.0
-"""A server that nobody has asked for so long is ended: some take 200 MiB."""
+"""A server that is idle for longer is ended: some take 200 MiB."""
 
 RETRY_S: Final = 0.1
 RETRIES_MAX: Final = 50
-"""How often a server that puts off its answer is asked again."""
+"""How often to repeat a request that a server has postponed, and the pause between them."""
 
 FILE_CREATED: Final = 1
 FILE_CHANGED: Final = 2
@@ -49,22 +50,21 @@ _PULL: Final = "textDocument/diagnostic"
 
 
 class LanguageServerProcess:
-    """A server that lives as long as `run` runs; `is_over` when it has gone, `problem` says why.
-
-    `was_up` says whether it ever could be asked, `used_at` when it was asked last. It `is_late`
-    when somebody has waited for it in vain. `unreported` are files as they were before changes of which
-    nobody was told yet what they broke.
-    """
+    """A running server. The daemon runs `run`, which returns when the server has ended."""
 
     def __init__(self, match: ServerMatch, variables: Mapping[str, str], directory: Path) -> None:
         self.match: Final = match
         self.name: Final = match.definition.name
         self.documents: Final = Documents()
         self.was_up = False
+        """Whether the server was ever ready."""
         self.is_late = False
+        """Whether a turn has waited for it in vain since it last answered."""
         self.unreported: Final[dict[Path, str]] = {}
+        """Texts of files before changes whose new errors are not reported yet."""
         self.is_over = False
         self.problem = ""
+        """Why it ended, as a clause; empty after a normal end."""
         self.used_at = trio.current_time()
         self._variables = variables
         self._directory = directory
@@ -75,7 +75,7 @@ class LanguageServerProcess:
         self._scope = trio.CancelScope()
 
     async def run(self) -> None:
-        """Start the server and stay with it until it has gone, is idle or is ended."""
+        """Start the server; return when it exits, was idle for `IDLE_S`, or `end` is called."""
         try:
             with self._scope:
                 await self._serve()
@@ -95,15 +95,15 @@ class LanguageServerProcess:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it lives, and was not told to end."""
+        """Whether the server is alive and `end` was not called."""
         return not self.is_over and not self._scope.cancel_called
 
     def end(self) -> None:
-        """Begin to end it."""
+        """End the server in the background."""
         self._scope.cancel()
 
     def baseline(self, path: Path, before: str) -> str:
-        """Note how a file was before a change; returns how it was when something was last told."""
+        """The text to compare a changed file with: that of the last report, else `before`."""
         if len(self.unreported) >= OPEN_MAX and path not in self.unreported:
             del self.unreported[next(iter(self.unreported))]
         return self.unreported.setdefault(path, before)
@@ -111,9 +111,9 @@ class LanguageServerProcess:
     async def diagnostics(
         self, path: Path, text: str, *, fresh: bool = False
     ) -> Diagnostics | None:
-        """What is wrong in a file with that text; `None` if the server can't say.
+        """The diagnostics of a file with that text; `None` if the server can't provide them.
 
-        With `fresh` it has to look again though the text is the one that it knows.
+        With `fresh` the server checks the file again even if the text has not changed.
         """
         self.used_at = trio.current_time()
         await self._ready.wait()
@@ -125,7 +125,7 @@ class LanguageServerProcess:
         return document.diagnostics if document.version == version else None
 
     def file_changed(self, path: Path, text: str | None, *, created: bool = False) -> None:
-        """Say that a file is another one on the disk now, or gone; nobody waits for this."""
+        """Notify the server that a file on disk has a new text, or is gone (`None`)."""
         if self._connection is None or self._nursery is None:
             return
         how = FILE_DELETED if text is None else FILE_CREATED if created else FILE_CHANGED
@@ -153,7 +153,7 @@ class LanguageServerProcess:
 
     async def _initialize(self, connection: JsonRpcConnection, nursery: trio.Nursery) -> None:
         definition, root = self.match.definition, self.match.root
-        asked = {
+        params = {
             "processId": os.getpid(),
             "clientInfo": {"name": "tiller"},
             "rootUri": root.as_uri(),
@@ -163,14 +163,14 @@ class LanguageServerProcess:
             "initializationOptions": definition.initialization or None,
         }
         try:
-            answer = await connection.request("initialize", asked)
-            can = decode(answer, InitializeResult, "an introduction").capabilities
+            answer = await connection.request("initialize", params)
+            capabilities = decode(answer, InitializeResult, "an `initialize` result").capabilities
         except ConnectionLost:
             return
         except (ErrorResponse, MalformedMessage) as error:
-            connection.close(f"it could not begin: {error}")
+            connection.close(f"it could not be initialized: {error}")
             return
-        self._pulls = self._pulls or can.diagnostic_provider is not None
+        self._pulls = self._pulls or capabilities.diagnostic_provider is not None
         connection.notify("initialized", {})
         connection.notify("workspace/didChangeConfiguration", {"settings": definition.settings})
         self._connection, self._nursery = connection, nursery
@@ -179,26 +179,26 @@ class LanguageServerProcess:
         log.info("language_server_up", server=self.name, root=str(root), pulls=self._pulls)
 
     async def _end_when_idle(self, nursery: trio.Nursery) -> None:
-        while (until := self.used_at + IDLE_S) > trio.current_time():  # noqa: ASYNC110 - put off
+        while (until := self.used_at + IDLE_S) > trio.current_time():  # noqa: ASYNC110 - it moves
             await trio.sleep_until(until)
         log.info("language_server_idle", server=self.name)
         nursery.cancel_scope.cancel()
 
     def _handlers(self) -> Mapping[str, Handler]:
-        def nothing(_: Raw) -> None:
-            """Take note."""
+        def acknowledge(_: Raw) -> None:
+            """Accept the request without doing anything."""
 
         return {
             "workspace/configuration": self._settings,
             "workspace/workspaceFolders": lambda _: self._folders(),
             "client/registerCapability": self._register,
-            "client/unregisterCapability": nothing,
-            "window/workDoneProgress/create": nothing,
-            "workspace/diagnostic/refresh": nothing,
-            "workspace/semanticTokens/refresh": nothing,
-            "workspace/inlayHint/refresh": nothing,
-            "workspace/codeLens/refresh": nothing,
-            "window/showMessageRequest": nothing,
+            "client/unregisterCapability": acknowledge,
+            "window/workDoneProgress/create": acknowledge,
+            "workspace/diagnostic/refresh": acknowledge,
+            "workspace/semanticTokens/refresh": acknowledge,
+            "workspace/inlayHint/refresh": acknowledge,
+            "workspace/codeLens/refresh": acknowledge,
+            "window/showMessageRequest": acknowledge,
             "window/showDocument": lambda _: {"success": False},
             "workspace/applyEdit": lambda _: {"applied": False},
             "textDocument/publishDiagnostics": self._published,
@@ -209,7 +209,7 @@ class LanguageServerProcess:
         return [{"uri": root.as_uri(), "name": root.name}]
 
     def _settings(self, params: Raw) -> list[Any]:
-        requested = decode(params, ConfigurationParams, "a question for settings")
+        requested = decode(params, ConfigurationParams, "a request for settings")
         return [section_of(self.match.definition.settings, one.section) for one in requested.items]
 
     def _register(self, params: Raw) -> None:
@@ -256,10 +256,10 @@ class LanguageServerProcess:
 
     async def _check(self, connection: JsonRpcConnection, document: Document, version: int) -> None:
         if self._pulls:
-            found = await self._pull(connection, document, version)
+            diagnostics = await self._pull(connection, document, version)
         else:
-            found = await document.wait_published(version)
-        document.set_diagnostics(version, found)
+            diagnostics = await document.wait_published(version)
+        document.set_diagnostics(version, diagnostics)
 
     async def _pull(
         self, connection: JsonRpcConnection, document: Document, version: int
@@ -274,8 +274,8 @@ class LanguageServerProcess:
                 connection.close(str(problem))
                 return None
             except ErrorResponse as error:
-                put_off = error.code in (CONTENT_MODIFIED, SERVER_CANCELLED)
-                if not put_off or document.version != version:
+                postponed = error.code in (CONTENT_MODIFIED, SERVER_CANCELLED)
+                if not postponed or document.version != version:
                     return None
             await trio.sleep(RETRY_S)
         return None

@@ -1,6 +1,6 @@
-"""All language servers of the daemon: started when a file of theirs changes, shared by sessions.
+"""All language servers of the daemon: started on the first change of a file, shared by sessions.
 
-Implements the sessions' `Diagnostics`. Whatever a server does, a turn waits for it only so long.
+Implements `tools.base.Diagnostics`. Whatever a server does, a turn waits for a limited time only.
 """
 
 import stat
@@ -21,33 +21,32 @@ from tiller_daemon.lsp.server_process import LanguageServerProcess
 from tiller_protocol.answers import LanguageServerSummary
 
 CHANGE_WAIT_S: Final = 3.0
-"""How long the result of a change waits for what is wrong now; most servers take 0.3 s."""
+"""How long the result of a change waits for new diagnostics; most servers take 0.3 s."""
 
 LATE_WAIT_S: Final = 0.3
-"""The same while a server still owes what it did not say in time before."""
+"""The same while a server has not answered an earlier request: it is probably still loading."""
 
 REPORT_WAIT_S: Final = 20.0
-"""How long it may take when a model asks: a server that looks at a large project for the first time
-takes so long."""
+"""How long a model's request for diagnostics waits: a large project takes long at first."""
 
 FILES_MAX: Final = 10
-"""How many files of one change are looked at."""
+"""Most files checked per change."""
 
 FILE_BYTES_MAX: Final = 1024 * 1024
-"""The largest file that a server is shown; larger ones are made by programs."""
+"""Largest file sent to a server; larger ones are usually generated."""
 
 SERVERS_MAX: Final = 8
-"""How many servers run at the same time; for another one that is unused the longest is ended."""
+"""Most servers that run at the same time; another one replaces the least recently used."""
 
 CRASHES_MAX: Final = 3
 CRASH_FORGOTTEN_S: Final = 600.0
-"""A server that has died so often in so long is not started again until they are over."""
+"""A server that crashed this often in this time is not started again until the time has passed."""
 
 WARNING: Final = 2
 
 
 class _ChangedFile(NamedTuple):
-    """A file before a change: its text, `None` if it was not there, and who looks at it."""
+    """A file before a change and the servers for it. A missing file has an empty text."""
 
     path: Path
     text: str
@@ -56,7 +55,7 @@ class _ChangedFile(NamedTuple):
 
 
 class ChangeCheck:
-    """The files of one change; see `tools.base.FileCheck`."""
+    """Compares diagnostics before and after one change; see `tools.base.FileCheck`."""
 
     def __init__(
         self, workspace: Path, files: Sequence[_ChangedFile], nursery: trio.Nursery
@@ -64,16 +63,16 @@ class ChangeCheck:
         self._workspace = workspace
         self._files = files
         self._nursery = nursery
-        self._lines: list[str] = []
+        self._reports: list[str] = []
 
     async def new_errors(self) -> str:
-        """What is wrong now and was not before; empty when that is nothing."""
+        """The errors that the change has caused, as text; empty if there are none."""
         async with trio.open_nursery() as nursery:
             for file in self._files:
                 after = await _read(file.path)
                 for server in file.servers:
                     nursery.start_soon(self._check, server, file, after)
-        return "".join(f"\n\n{lines}" for lines in sorted(self._lines))
+        return "".join(f"\n\n{report}" for report in sorted(self._reports))
 
     async def _check(
         self, server: LanguageServerProcess, file: _ChangedFile, after: str | None
@@ -84,24 +83,25 @@ class ChangeCheck:
         shown = _shown(file.path, self._workspace)
         with trio.move_on_after(LATE_WAIT_S if server.is_late else CHANGE_WAIT_S) as limit:
             if new := await _new_errors_in(server, file, after):
-                self._lines.append(
+                self._reports.append(
                     f"New errors in {shown} ({server.name}):\n{format_diagnostics(new)}"
                 )
         if limit.cancelled_caught:
             if not server.is_late:
                 why = f"{server.name} has not answered within {CHANGE_WAIT_S:g} s"
-                self._lines.append(f"(No diagnostics of {shown} yet: {why}.)")
+                self._reports.append(f"(No diagnostics of {shown} yet: {why}.)")
             server.is_late = True
+            # Let the server go on: the next change then gets its answer sooner.
             self._nursery.start_soon(server.diagnostics, file.path, after)
 
 
 class LanguageServers:
-    """The servers of one configuration. `run` owns their tasks."""
+    """The servers of the current configuration. `run` owns their tasks."""
 
     def __init__(
         self, definitions: Sequence[ServerDefinition], variables: Mapping[str, str], directory: Path
     ) -> None:
-        """`variables` is the environment of a server, `directory` where it is started."""
+        """`variables` is the environment of each server, `directory` its working directory."""
         self._definitions = definitions
         self._variables = variables
         self._directory = directory
@@ -113,7 +113,7 @@ class LanguageServers:
     def configure(
         self, definitions: Sequence[ServerDefinition], variables: Mapping[str, str]
     ) -> None:
-        """Take over another configuration; servers that it changes are ended."""
+        """Apply another configuration; servers that it changes or removes are ended."""
         kept = {definition.name: definition for definition in definitions}
         for (_, name), server in list(self._servers.items()):
             if server.match.definition != kept.get(name):
@@ -121,13 +121,13 @@ class LanguageServers:
         self._definitions, self._variables = definitions, variables
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Own the servers until cancelled; then they are ended, with all that they started."""
+        """Own the servers until cancelled; then end them and all their descendants."""
         async with trio.open_nursery() as self._nursery:
             task_status.started()
             await trio.sleep_forever()
 
     async def before_change(self, workspace: Path, files: Sequence[Path]) -> ChangeCheck | None:
-        """Look at files that are about to change; see `tools.base.Diagnostics`."""
+        """Read files that are about to change; see `tools.base.Diagnostics`."""
         nursery, checked = self._nursery, list[_ChangedFile]()
         for path in files[:FILES_MAX] if nursery else ():
             if servers := self._servers_for(path, workspace):
@@ -136,13 +136,13 @@ class LanguageServers:
         return ChangeCheck(workspace, checked, nursery) if nursery and checked else None
 
     async def all_of(self, workspace: Path, path: Path | None) -> str:
-        """What is wrong in a file, or in all that are open; see `tools.base.Diagnostics`."""
+        """The diagnostics of a file, or of all open files; see `tools.base.Diagnostics`."""
         targets: list[tuple[LanguageServerProcess, Path]] = []
         if path is not None:
             targets += [(server, path) for server in self._servers_for(path, workspace)]
             if not targets:
                 end = path.suffix or path.name
-                return f"There is no language server for {end} files here, so nothing is known."
+                return f"There is no language server for {end} files: no diagnostics are available."
         else:
             targets += [
                 (server, document.path)
@@ -151,7 +151,7 @@ class LanguageServers:
                 if workspace in document.path.parents
             ]
             if not targets:
-                return "No file was looked at yet. Name one by `path`."
+                return "No file has been checked yet. Name one with `path`."
         lines: dict[Path, list[str]] = {file: [] for _, file in targets}
         async with trio.open_nursery() as nursery:
             for server, file in targets:
@@ -159,7 +159,7 @@ class LanguageServers:
         return "\n".join(line for file in sorted(lines) for line in sorted(lines[file]))
 
     def summaries(self) -> tuple[LanguageServerSummary, ...]:
-        """Every server that may be started, whether it is there, and how it is."""
+        """Every server that may be started: whether it is installed, running, or has failed."""
         return tuple(self._summary(definition) for definition in self._definitions)
 
     def _summary(self, definition: ServerDefinition) -> LanguageServerSummary:
@@ -174,12 +174,12 @@ class LanguageServers:
         )
 
     def _servers_for(self, path: Path, workspace: Path) -> tuple[LanguageServerProcess, ...]:
-        found = find_servers(self._definitions, path, workspace, self._search)
-        servers = [server for one in found if (server := self._server(one))]
+        matches = find_servers(self._definitions, path, workspace, self._search)
+        servers = [server for one in matches if (server := self._server(one))]
         return tuple(servers)
 
-    def _server(self, found: ServerMatch) -> LanguageServerProcess | None:
-        key = (found.root, found.definition.name)
+    def _server(self, match: ServerMatch) -> LanguageServerProcess | None:
+        key = (match.root, match.definition.name)
         server = self._servers.get(key)
         if server and server.is_usable:
             return server
@@ -189,7 +189,7 @@ class LanguageServers:
         if len(crashes) >= CRASHES_MAX or self._nursery is None:
             return None
         self._make_slot()
-        server = self._servers[key] = LanguageServerProcess(found, self._variables, self._directory)
+        server = self._servers[key] = LanguageServerProcess(match, self._variables, self._directory)
         self._nursery.start_soon(self._run_server, key, server)
         return server
 
@@ -210,7 +210,7 @@ class LanguageServers:
 async def _new_errors_in(
     server: LanguageServerProcess, file: _ChangedFile, after: str
 ) -> list[Diagnostic] | None:
-    """The errors that a change has made, by what was last told; `None` if nobody can say."""
+    """The errors since the last report; `None` if the server can't provide diagnostics."""
     before = server.baseline(file.path, file.text)
     known: Diagnostics | None = ()
     try:
@@ -219,12 +219,12 @@ async def _new_errors_in(
             known = await server.diagnostics(file.path, before)
     finally:
         server.file_changed(file.path, after, created=not file.was_there)
-    found = await server.diagnostics(file.path, after)
-    if known is None or found is None:
+    current = await server.diagnostics(file.path, after)
+    if known is None or current is None:
         return None
     server.is_late = False
     server.unreported.pop(file.path, None)
-    return new_errors(known, before, found, after)
+    return new_errors(known, before, current, after)
 
 
 async def _check_file(
@@ -234,25 +234,25 @@ async def _check_file(
     shown = _shown(file, workspace)
     if text is None:
         server.file_changed(file, None)
-        lines.append(f"{shown}: there is no such text file.")
+        lines.append(f"{shown}: there is no text file with this name.")
         return
-    found: Diagnostics | None = None
+    current: Diagnostics | None = None
     with trio.move_on_after(REPORT_WAIT_S) as limit:
         await _refresh(server, file)
-        found = await server.diagnostics(file, text, fresh=True)
+        current = await server.diagnostics(file, text, fresh=True)
     if limit.cancelled_caught:
         lines.append(f"{shown}: {server.name} has not answered within {REPORT_WAIT_S:g} s.")
-    elif found is None:
-        why = server.problem or "it could not say"
-        lines.append(f"{shown}: nothing is known from {server.name}: {why}.")
-    elif told := [one for one in found if one.severity <= WARNING]:
-        lines.append(f"{shown} ({server.name}):\n{format_diagnostics(told)}")
+    elif current is None:
+        why = server.problem or "it failed to check the file"
+        lines.append(f"{shown}: no diagnostics from {server.name}: {why}.")
+    elif reported := [one for one in current if one.severity <= WARNING]:
+        lines.append(f"{shown} ({server.name}):\n{format_diagnostics(reported)}")
     else:
-        lines.append(f"{shown}: nothing found by {server.name}.")
+        lines.append(f"{shown}: {server.name} found no problems.")
 
 
 async def _refresh(server: LanguageServerProcess, but: Path) -> None:
-    """Tell a server of open files that others have changed since, such as a command."""
+    """Notify a server of open files that something else has changed, such as a command."""
     for document in server.documents:
         if document.path == but:
             continue
@@ -264,14 +264,14 @@ async def _refresh(server: LanguageServerProcess, but: Path) -> None:
 
 def _disk_state(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 async def _read(path: Path) -> str | None:
-    """The text of a file; `None` when it is not there, too large or no text."""
+    """The text of a file; `None` if it is missing, too large or not text."""
     if (size := _size(path)) is None or size > FILE_BYTES_MAX:
         return None
     if size <= SMALL_BYTES:
@@ -289,10 +289,10 @@ def _text(path: Path) -> str | None:
 
 def _size(path: Path) -> int | None:
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return None
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def _shown(path: Path, workspace: Path) -> str:

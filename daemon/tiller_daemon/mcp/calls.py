@@ -1,8 +1,8 @@
-"""One call of a server's tool: a task of the connection waits for its answer, a turn's task for it.
+"""One call of a server's tool, made by two tasks: the connection's sends it, the turn's waits.
 
-So an interrupt ends at once whatever the server does: the turn's task leaves, and that of the
-connection tells the server in its own time. What a call says and asks meanwhile is passed on by the
-turn's task, so that nothing of a turn happens after its end.
+An interrupt therefore never waits for a server: the turn's task returns at once, and the
+connection's task notifies the server. Progress and questions are handled by the turn's task, so
+that nothing happens in a turn after its end.
 """
 
 import math
@@ -19,19 +19,19 @@ from tiller_daemon.mcp.elicitation import ask_user
 from tiller_daemon.tools.base import ToolEnvironment
 
 Progress = tuple[float, float | None, str | None]
-"""How far it is, of how much, and in words."""
+"""Progress so far, the total if known, and a message."""
 
 CURRENT_CALL: ContextVar["McpCall | None"] = ContextVar("mcp_call", default=None)
-"""The call that a task of the connection works on."""
+"""The call that the current task of the connection belongs to."""
 
 
 class ConnectionEnded(Exception):
-    """The connection ended before the call had."""
+    """The connection ended before the call was answered."""
 
 
 @dataclass(eq=False)
 class _Elicitation:
-    """What the server asks, and the user's answer once it is there."""
+    """A question of the server; `result` is valid once `answered` is set."""
 
     params: types.ElicitRequestParams
     answered: trio.Event = field(default_factory=trio.Event)
@@ -39,7 +39,7 @@ class _Elicitation:
 
 
 class McpCall:
-    """A call on its way. `execute` is the connection's task, `wait` the turn's."""
+    """A call in flight. `execute` runs in the connection's task, `wait` in the turn's."""
 
     def __init__(
         self, server: str, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
@@ -60,7 +60,7 @@ class McpCall:
         self._finished = False
 
     async def execute(self, client: Client) -> None:
-        """Make the call and keep its outcome; cancelled, the server is told."""
+        """Make the call and store its outcome; on cancellation the package notifies the server."""
         CURRENT_CALL.set(self)
         try:
             with self._scope:
@@ -74,10 +74,10 @@ class McpCall:
             self._wake()
 
     async def wait(self, timeout_s: float) -> types.CallToolResult:
-        """Wait for the outcome and show progress; raises it when it is an exception.
+        """Wait for the outcome, showing progress; an outcome that is an exception is raised.
 
-        Raises `trio.TooSlowError` after `timeout_s`, in which questions to the user do not count,
-        and `ConnectionEnded`.
+        Raises `trio.TooSlowError` after `timeout_s`, not counting the time in which the user is
+        asked something, and `ConnectionEnded`.
         """
         self._limit = trio.CancelScope(deadline=trio.current_time() + timeout_s)
         try:
@@ -94,7 +94,7 @@ class McpCall:
         return self._outcome
 
     async def ask(self, params: types.ElicitRequestParams) -> types.ElicitResult:
-        """Have the turn's task ask the user."""
+        """Let the turn's task ask the user, and wait for the answer."""
         elicitation = _Elicitation(params)
         self._elicitations.append(elicitation)
         self._wake()
@@ -102,7 +102,7 @@ class McpCall:
         return elicitation.result
 
     async def _forward(self) -> None:
-        """Show progress and put questions until the call is over."""
+        """Show progress and ask questions until the call is over."""
         async with trio.open_nursery() as nursery:
             while True:
                 changed = self._changed = trio.Event()
@@ -112,11 +112,11 @@ class McpCall:
                 if self._finished:
                     break
                 await changed.wait()
-            # A question of a call that is over has nobody to go to.
+            # The call is over: an answer to an open question would go nowhere.
             self._environment.withdraw()
 
     async def _ask_user(self, elicitation: _Elicitation) -> None:
-        """Ask the user; the time limit stands still while anything is asked."""
+        """Ask the user; the time limit is suspended while any question is open."""
         if not self._questions_open:
             self._time_left_s = self._limit.deadline - trio.current_time()
             self._limit.deadline = math.inf
@@ -135,7 +135,7 @@ class McpCall:
         self._wake()
 
     async def _show_progress(self) -> None:
-        # Each came in a task of its own, so what came together may be out of order.
+        # The package delivers each notification in a task of its own, in any order.
         shown = sorted(self._progress, key=lambda one: one[0])
         self._progress.clear()
         for one in shown:
@@ -147,5 +147,5 @@ class McpCall:
 
 def _line(progress: Progress) -> str:
     done, total, message = progress
-    far = f"{done:g}" if not total else f"{done:g}/{total:g}"
-    return f"[{far}] {message}\n" if message else f"[{far}]\n"
+    amount = f"{done:g}" if not total else f"{done:g}/{total:g}"
+    return f"[{amount}] {message}\n" if message else f"[{amount}]\n"

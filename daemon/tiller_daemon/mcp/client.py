@@ -1,11 +1,13 @@
-"""A connection to a server while it lasts: the MCP package's client, its tools, calls to them.
+"""The MCP client: one connection to a server for as long as it lasts, its tools, calls to them.
 
-Of this room what is here and below is imported with the first server that is started.
+This module and `calls`, `http`, `stdio`, `elicitation` and `results` import the MCP package; they
+are loaded with the first server that starts.
 """
 
 import logging
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, suppress
+from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, cast
 
 import httpx2
@@ -23,13 +25,12 @@ from tiller_daemon.mcp.base import (
     CallNotSent,
     ListedTool,
     McpTransport,
-    ServerOwner,
     ServerUnavailable,
-    directory_of,
 )
 from tiller_daemon.mcp.calls import CURRENT_CALL, ConnectionEnded, McpCall
 from tiller_daemon.mcp.environment import EnvironmentProblem
 from tiller_daemon.mcp.http import HttpTransport, HttpTransportProblem
+from tiller_daemon.mcp.managed_server import ManagedServer
 from tiller_daemon.mcp.results import make_result
 from tiller_daemon.mcp.stdio import StdioTransport
 from tiller_daemon.processes.command import CommandProblem
@@ -40,25 +41,25 @@ from tiller_daemon.turn.output_schema import schema_problem
 log = structlog.get_logger()
 
 TOOLS_MAX: Final = 256
-"""Most tools of one server that are offered; models get lost among fewer."""
+"""Most tools offered of one server; models lose track with fewer."""
 
 PAGES_MAX: Final = 64
-"""Most pages of a list of tools; one that never ends must not keep a server from being used."""
+"""Most pages read of a tool list, so that an endless list does not block a server."""
 
 DESCRIPTION_CHARS_MAX: Final = 4_000
-"""Longest description that goes into every request."""
+"""Longest description of a tool; it is part of every request."""
 
 Streams = AbstractAsyncContextManager[tuple[Any, Any]]
-"""What the package talks through: a transport of its own, or `StdioTransport`."""
+"""The transport that the package reads and writes: its own for HTTP, or `StdioTransport`."""
 
 CHANGE_DEBOUNCE_S: Final = 0.1
-"""How long a change of a list of tools may go on before it is looked at."""
+"""How long to wait before listing changed tools again: changes come in bursts."""
 
 LISTEN_RETRY_S: Final = 10.0
-"""How soon a server that stopped to tell of changes is asked to again."""
+"""How soon to subscribe to changes again after a server ended the subscription."""
 
 Handshake = Literal["legacy", "auto"]
-"""How the package greets a server: `legacy` is the handshake that nearly all of them know."""
+"""How the package opens a connection; nearly all servers know the `legacy` handshake."""
 
 HANDSHAKE_REJECTED: Final = frozenset(
     {
@@ -68,24 +69,25 @@ HANDSHAKE_REJECTED: Final = frozenset(
         types.UNSUPPORTED_PROTOCOL_VERSION,
     }
 )
-"""What a server answers to a handshake that it does not know any more."""
+"""Error codes with which a server rejects the legacy handshake."""
 
 CLOSED: Final = (types.CONNECTION_CLOSED, "Connection closed")
-"""What the package says of a connection that has ended; the code alone is anybody's."""
+"""How the package reports an ended connection; servers may use the same code."""
 
 BAD_STATUS: Final = (types.INTERNAL_ERROR, "Server returned an error response")
-"""What the package makes of an HTTP status that is an error."""
+"""How the package reports any HTTP error status."""
 
 for _name in ("client", "httpcore2", "httpx2", "mcp"):
-    # The package's own log goes nowhere: it quotes messages, and what matters is said here.
+    # The package's log quotes messages, which may hold secrets. What matters is logged here.
     logging.getLogger(_name).addHandler(logging.NullHandler())
     logging.getLogger(_name).propagate = False
 
 
-async def run_client(owner: ServerOwner) -> None:
-    """Connect `owner` to its server, and stay until that has ended; it always has a reason.
+async def run_client(owner: ManagedServer) -> None:
+    """Connect `owner` to its server and serve calls until the connection ends.
 
-    Raises `ServerUnavailable`. Cancellation ends the server, with all that it has started.
+    Always ends by raising `ServerUnavailable` with the reason. Cancellation ends the server's
+    program and all its descendants.
     """
     connect = _run_over_http if owner.settings.url else _run_over_stdio
     end = await connect(owner, "legacy")
@@ -95,13 +97,13 @@ async def run_client(owner: ServerOwner) -> None:
 
 
 class McpClient:
-    """A line to a server over `streams`; see `McpConnection`. `serve` owns its tasks while it lasts.
+    """A connection over `streams`; see `McpConnection`. `serve` owns its tasks.
 
-    `initialized` says that the server has answered the handshake.
+    `initialized` is true once the server has answered the handshake.
     """
 
     def __init__(
-        self, owner: ServerOwner, streams: Streams, transport: McpTransport, handshake: Handshake
+        self, owner: ManagedServer, streams: Streams, transport: McpTransport, handshake: Handshake
     ) -> None:
         self.initialized = False
         self._owner = owner
@@ -120,11 +122,11 @@ class McpClient:
 
     @property
     def is_over(self) -> bool:
-        """Whether the server has gone; see `McpConnection`."""
+        """Whether the connection has ended; see `McpConnection`."""
         return self._transport.ended.is_set() or self._transport.session_expired
 
     async def serve(self) -> None:
-        """Make calls until the server has ended."""
+        """Serve calls until the transport ends."""
         try:
             async with self._client, trio.open_nursery() as nursery:
                 self.initialized = True
@@ -166,11 +168,13 @@ class McpClient:
                 f"{named} failed: {_describe_error(error, self._transport)}."
             ) from None
         except ValidationError:
-            raise ToolFailure(f"{named} answered with something that is no result.") from None
+            raise ToolFailure(f"{named} answered with an invalid result.") from None
         except RuntimeError as error:
-            raise ToolFailure(f"{named} broke its own promise: {error}") from None
+            # How the package reports a result that does not match the tool's output schema.
+            raise ToolFailure(f"{named} violated its own output schema: {error}") from None
         finally:
             self._calls.remove(call)
+            # Other calls of an expired session may still be answered: wait for the last one.
             if self._transport.session_expired and not self._calls:
                 self._transport.ended.set()
         return await make_result(answer, environment)
@@ -178,12 +182,12 @@ class McpClient:
     def _lost_message(self) -> str:
         how = self._transport.end_reason()
         return (
-            f"The MCP server {self._owner.name} was lost before it had answered: {how}. "
-            "Whether it did what was asked is not known. It is started again for the next call."
+            f"The connection to the MCP server {self._owner.name} was lost during the call: {how}. "
+            "The call may or may not have had an effect. The next call connects again."
         )
 
     async def _on_message(self, message: object) -> None:
-        """Take what the server says by itself."""
+        """Handle a notification of the server."""
         await trio.lowlevel.checkpoint()
         if isinstance(message, types.ToolListChangedNotification):
             self._changed.set()
@@ -195,7 +199,8 @@ class McpClient:
     ) -> types.ElicitResult:
         """Ask the user on behalf of the call that the question belongs to.
 
-        Older servers do not say which one that is: then it must be clear whose user is meant.
+        Older servers do not name the call. The question is then declined unless all calls in
+        flight are of one session.
         """
         await trio.lowlevel.checkpoint()
         call = CURRENT_CALL.get()
@@ -207,7 +212,7 @@ class McpClient:
         return await call.ask(params)
 
     async def _listen(self) -> None:
-        """Ask a server of the newer kind to say when its list changes; others do without."""
+        """Subscribe to changes of the tool list; older protocols need no subscription."""
         if self._client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return
         while True:
@@ -220,7 +225,7 @@ class McpClient:
     async def _update_tools(self) -> None:
         while True:
             await self._changed.wait()
-            # What comes meanwhile is part of the same change.
+            # Notifications that arrive while we wait are covered by the same listing.
             await trio.sleep(CHANGE_DEBOUNCE_S)
             self._changed = trio.Event()
             try:
@@ -229,24 +234,21 @@ class McpClient:
                 log.warning("mcp_tools_not_listed", server=self._owner.name, reason=str(error))
 
     async def _list_tools(self) -> tuple[ListedTool, ...]:
-        """The tools that it has and that can be offered."""
-        found: list[ListedTool] = []
+        """The server's tools that can be offered, up to `TOOLS_MAX`."""
+        tools: list[ListedTool] = []
         cursor: str | None = None
         for _ in range(PAGES_MAX):
             page = await self._client.list_tools(cursor=cursor)
-            found += (one for tool in page.tools if (one := self._offered_tool(tool)))
+            tools += (one for tool in page.tools if (one := self._offered_tool(tool)))
             cursor = page.next_cursor
             if not cursor:
                 break
-        if cursor or len(found) > TOOLS_MAX:
+        if cursor or len(tools) > TOOLS_MAX:
             log.warning("mcp_tools_left_out", server=self._owner.name, offered=TOOLS_MAX)
-        return tuple(found[:TOOLS_MAX])
+        return tuple(tools[:TOOLS_MAX])
 
     def _offered_tool(self, tool: types.Tool) -> ListedTool | None:
-        """The tool as it is offered; one that can't be called, or that no provider takes, is not.
-
-        A tool that wants to be run as a task of the server's can't be called.
-        """
+        """The tool to offer, or `None` if it requires task execution or has an invalid schema."""
         if tool.execution and tool.execution.task_support == "required":
             return None
         schema: dict[str, Any] = {"properties": {}, **tool.input_schema, "type": "object"}
@@ -263,17 +265,18 @@ class McpClient:
 
 
 class _ConnectionEnd(NamedTuple):
-    """How a connection ended: why, and whether its server may know another way to begin."""
+    """Why a connection ended, and whether to try again with the `auto` handshake."""
 
     problem: str
     needs_auto_handshake: bool = False
 
 
-async def _run_over_stdio(owner: ServerOwner, handshake: Handshake) -> _ConnectionEnd:
+async def _run_over_stdio(owner: ManagedServer, handshake: Handshake) -> _ConnectionEnd:
     settings, environment = owner.settings, owner.environment
     try:
         variables = environment.variables(settings)
-        service = Service(settings.command or (), directory_of(settings, environment), variables)
+        directory = Path(settings.cwd) if settings.cwd else environment.home
+        service = Service(settings.command or (), directory, variables)
     except (EnvironmentProblem, CommandProblem) as problem:
         return _ConnectionEnd(str(problem).rstrip("."))
     transport = StdioTransport(owner.name, service, environment.secrets(settings))
@@ -290,32 +293,34 @@ async def _run_over_stdio(owner: ServerOwner, handshake: Handshake) -> _Connecti
     return end
 
 
-async def _run_over_http(owner: ServerOwner, handshake: Handshake) -> _ConnectionEnd:
-    line = HttpTransport(owner.settings, owner.environment.key(owner.settings))
-    async with line.client:
+async def _run_over_http(owner: ManagedServer, handshake: Handshake) -> _ConnectionEnd:
+    transport = HttpTransport(owner.settings, owner.environment.key(owner.settings))
+    async with transport.client:
         try:
-            return await _run_transport(owner, line.transport(), line, handshake)
+            return await _run_transport(owner, transport.streams(), transport, handshake)
         finally:
-            await line.end_session()
+            await transport.end_session()
 
 
 async def _run_transport(
-    owner: ServerOwner, streams: Streams, transport: McpTransport, handshake: Handshake
+    owner: ManagedServer, streams: Streams, transport: McpTransport, handshake: Handshake
 ) -> _ConnectionEnd:
-    """Talk to a server over `streams` until its `transport` has ended."""
-    line = McpClient(owner, streams, transport, handshake)
+    """Serve the owner's calls over `streams` until `transport` ends."""
+    client = McpClient(owner, streams, transport, handshake)
     try:
-        await line.serve()
+        await client.serve()
     except Exception as error:
         leaves = list(_leaves(error))
         codes = {leaf.code for leaf in leaves if isinstance(leaf, MCPError)}
-        other = handshake == "legacy" and not line.initialized and bool(codes & HANDSHAKE_REJECTED)
-        return _ConnectionEnd(_describe_failure(leaves, transport), other)
+        retry = (
+            handshake == "legacy" and not client.initialized and bool(codes & HANDSHAKE_REJECTED)
+        )
+        return _ConnectionEnd(_describe_failure(leaves, transport), retry)
     return _ConnectionEnd(transport.end_reason())
 
 
 def _describe_failure(leaves: list[BaseException], transport: McpTransport) -> str:
-    """Why a server could not be used, as a clause; raises what is a defect of ours."""
+    """Why a connection failed, as a clause; unexpected exceptions are raised again."""
     for leaf in leaves:
         match leaf:
             case MCPError():
@@ -325,14 +330,14 @@ def _describe_failure(leaves: list[BaseException], transport: McpTransport) -> s
             case HttpTransportProblem():
                 return str(leaf)
             case ValidationError():
-                return f"it does not speak MCP as it should: {_first_line(leaf)}"
+                return f"it sent an invalid MCP message: {_first_line(leaf)}"
             case _:
                 pass
     raise leaves[0]
 
 
 def _describe_error(error: MCPError, transport: McpTransport) -> str:
-    """What an error says, as a clause."""
+    """What went wrong, as a clause."""
     if (error.code, error.message) in (CLOSED, BAD_STATUS):
         return transport.end_reason()
     return f"it answered: {error.message.rstrip('.')}"
@@ -343,7 +348,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """The exceptions in groups of them; the package's task groups wrap what they raise."""
+    """The exceptions inside nested groups: the package's task groups wrap what they raise."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         for inner in group.exceptions:

@@ -1,7 +1,7 @@
-"""The streamable HTTP transport: a client with headers, a key and limits for the MCP package's.
+"""The streamable HTTP transport: the MCP package's, over a client with headers, a key and limits.
 
-A key that is not accepted is got once more, as for a provider. What a status means is said here, as
-the package only tells that there was an error.
+A rejected key is fetched once more, as for a provider. Error statuses are recorded here because the
+package reports only that there was an error.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -18,10 +18,10 @@ from tiller_daemon.models.keys import Key, KeyProblem
 CONNECT_S: Final = 10.0
 WRITE_S: Final = 30.0
 SILENCE_S: Final = 300.0
-"""How long an open stream may be silent; the time limit of a call ends it earlier."""
+"""How long an open stream may be silent; the time limit of a call usually ends it earlier."""
 
 BODY_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Longest answer, and most of one that is streamed."""
+"""Longest response body, streamed or not."""
 
 AUTHORIZATION: Final = "authorization"
 
@@ -29,20 +29,20 @@ UNAUTHORIZED: Final = 401
 NOT_FOUND: Final = 404
 
 SESSION_HEADER: Final = "mcp-session-id"
-"""What the server calls the session; it answers 404 when it does not know it (any more)."""
+"""Holds the session id; a server answers 404 if it does not know the session (any more)."""
 
 VERSION_HEADER: Final = "mcp-protocol-version"
 
 END_SESSION_S: Final = 1.0
-"""How long a server may take to hear that its session is over; the end of the daemon waits."""
+"""How long to wait for a server to confirm the end of a session: it delays the daemon's exit."""
 
 
 class HttpTransportProblem(Exception):
-    """A request that could not be made, or an answer that can't be used; a clause says why."""
+    """A request that can't be made or a response that can't be used; the message is a clause."""
 
 
 class HttpTransport:
-    """The HTTP client of one connection. `ended` is set when it is of no more use."""
+    """The HTTP client of one connection; see `McpTransport`."""
 
     def __init__(self, settings: McpServer, key: Key | None) -> None:
         self.ended: Final = trio.Event()
@@ -60,21 +60,21 @@ class HttpTransport:
 
     @property
     def session_expired(self) -> bool:
-        """Whether the server knows nothing of the session that it once began with us."""
+        """Whether the server no longer knows the session that it began with us."""
         return self._session_expired
 
-    def transport(self) -> AbstractAsyncContextManager[tuple[Any, Any]]:
+    def streams(self) -> AbstractAsyncContextManager[tuple[Any, Any]]:
         """The package's transport over this client."""
         return streamable_http_client(
             self._url,
             http_client=self.client,
-            # The package's goodbye is not said when we are cancelled, which is how nearly all end.
+            # The package sends nothing when cancelled, which is how nearly all sessions end.
             terminate_on_close=False,
             max_sse_event_size=BODY_BYTES_MAX,
         )
 
     async def end_session(self) -> None:
-        """Tell the server that its session is over, also when cancelled; it may not answer."""
+        """Notify the server that the session is over, even when cancelled; ignores failures."""
         if SESSION_HEADER not in self._session or self._session_expired:
             return
         with (
@@ -84,9 +84,9 @@ class HttpTransport:
             await self.client.delete(self._url, headers=self._session)
 
     def end_reason(self) -> str:
-        """Why it can't be used any more, as a clause."""
+        """Why the server can't be used any more, as a clause."""
         if self._error_status == UNAUTHORIZED:
-            advice = self._key.advice if self._key else "It wants a key: see `api_key_env`."
+            advice = self._key.advice if self._key else "It requires a key: set `api_key_env`."
             return f"it answered with status 401; {advice[0].lower()}{advice[1:].rstrip('.')}"
         if self._error_status:
             return f"it answered with status {self._error_status}"
@@ -104,7 +104,7 @@ class HttpTransport:
 
 
 class _KeyAuth(httpx2.Auth):
-    """Puts a key into each request."""
+    """Adds the key to each request, and fetches it again if the server rejects it."""
 
     def __init__(self, key: Key, header: str) -> None:
         self._key = key
@@ -127,7 +127,7 @@ class _KeyAuth(httpx2.Auth):
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """A body that may not be longer than `BODY_BYTES_MAX`."""
+    """A body that fails once it exceeds `BODY_BYTES_MAX`."""
 
     def __init__(self, inner: object) -> None:
         assert isinstance(inner, httpx2.AsyncByteStream)
@@ -142,9 +142,9 @@ class _Bounded(httpx2.AsyncByteStream):
         piece = await anext(self._pieces)
         self._left -= len(piece)
         if self._left < 0:
-            raise HttpTransportProblem(f"its answer has more than {BODY_BYTES_MAX} bytes")
+            raise HttpTransportProblem(f"its response is larger than {BODY_BYTES_MAX} bytes")
         return piece
 
     async def aclose(self) -> None:
-        """Close the connection's part of it."""
+        """Close the wrapped stream."""
         await self._inner.aclose()

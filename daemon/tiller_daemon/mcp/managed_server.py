@@ -1,6 +1,6 @@
-"""One server: started at need, found out when it has gone, started again for the next call.
+"""One server of the configuration: started when needed, and again for the next call after it ends.
 
-How it is talked to is in `connection`, which is imported here when the first server is started.
+The connection itself is in `client`, which is imported when the first server starts.
 """
 
 import importlib
@@ -20,17 +20,17 @@ log = structlog.get_logger()
 
 RETRY_DELAY_S_MIN = 30.0
 RETRY_DELAY_S_MAX = 600.0
-"""A server that could not be started is tried again by a turn after so long, and then rarer."""
+"""After a failed start, turns retry with a backoff that doubles up to the maximum."""
 
 REMOVED = "the configuration has changed since the turn began"
 
-CONNECTION = "tiller_daemon.mcp.client"
+CLIENT_MODULE = "tiller_daemon.mcp.client"
 
 
 class ManagedServer:
-    """A server of the configuration. Its tasks run in the `nursery` that `servers` sets.
+    """A server of the configuration. Its tasks run in `nursery`, which `McpServers` sets.
 
-    `tools` are the tools that it was last known to have, `problem` is why it is not `connected`.
+    `tools` are those that it listed last; `problem` says why it is not up.
     """
 
     def __init__(self, name: str, settings: McpServer, environment: ServerEnvironment) -> None:
@@ -52,7 +52,7 @@ class ManagedServer:
 
     @property
     def should_start(self) -> bool:
-        """Whether a turn that begins now should start it."""
+        """Whether a turn that begins now should start the server."""
         match self.state:
             case "idle":
                 return True
@@ -62,7 +62,7 @@ class ManagedServer:
                 return False
 
     def start(self) -> None:
-        """Begin to start it, unless it is starting or up."""
+        """Start the server in the background, unless it is starting or up."""
         if self.state in ("starting", "up") or self._removed or self.nursery is None:
             return
         self.state = "starting"
@@ -70,27 +70,28 @@ class ManagedServer:
         self.nursery.start_soon(self._run_connection)
 
     def remove(self) -> None:
-        """End it for good, as the configuration names it no more, or another one by its name."""
+        """End the server for good: the configuration has removed or changed it."""
         self._removed = True
         self.problem = REMOVED
         self._start_scope.cancel()
 
     async def start_finished(self) -> None:
-        """Wait until it is up, or has failed."""
+        """Wait until the server is up or its start has failed."""
         await self._start_finished.wait()
 
     async def call(
         self, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
     ) -> ToolResult:
-        """Make a call, for which the server is started if it has gone; raises `ToolFailure`."""
+        """Make a call, starting the server if necessary; raises `ToolFailure`."""
         try:
             return await (await self._ensure_connected()).call(tool, arguments, environment)
         except CallNotSent:
+            # The server went away before it took the call, so that repeating it is safe.
             return await (await self._ensure_connected()).call(tool, arguments, environment)
 
     def connected(self, connection: McpConnection, tools: tuple[ListedTool, ...]) -> None:
-        """Say that calls can be made; see `ServerOwner`."""
-        self._start_scope.deadline = math.inf
+        """Note that calls can be made now, and the tools of the server."""
+        self._start_scope.deadline = math.inf  # `start_timeout_s` no longer applies
         self._connection = connection
         self.tools = tools
         self.state, self.problem, self._retry_delay_s = "up", "", RETRY_DELAY_S_MIN
@@ -98,7 +99,7 @@ class ManagedServer:
         log.info("mcp_server_up", server=self.name, tools=len(tools))
 
     def tools_changed(self, tools: tuple[ListedTool, ...]) -> None:
-        """Say that it lists other tools now; see `ServerOwner`."""
+        """Note that the server now lists other tools."""
         self.tools = tools
         log.info("mcp_tools_changed", server=self.name, tools=len(tools))
 
@@ -113,17 +114,17 @@ class ManagedServer:
         return self._connection
 
     async def _run_connection(self) -> None:
-        """Start it and stay with it until it has gone."""
+        """Connect, stay connected until the server ends, and record the reason."""
         problem = "it has ended"
         limit_s = self.settings.start_timeout_s
         self._start_scope = trio.CancelScope(deadline=trio.current_time() + limit_s)
         try:
             with self._start_scope:
-                # Imported here it would keep everybody else waiting for more than a second.
-                room = await trio.to_thread.run_sync(
-                    importlib.import_module, CONNECTION, abandon_on_cancel=True
+                # The import takes a second: in this thread it would block the whole daemon.
+                client = await trio.to_thread.run_sync(
+                    importlib.import_module, CLIENT_MODULE, abandon_on_cancel=True
                 )
-                await room.run_client(self)
+                await client.run_client(self)
             if self._removed:
                 problem = REMOVED
             elif self._start_scope.cancelled_caught:

@@ -1,4 +1,4 @@
-"""All MCP servers of the daemon: started when a turn needs them, closed when the daemon ends."""
+"""All MCP servers of the daemon: started when a turn needs them, ended with the daemon."""
 
 from collections.abc import Mapping
 
@@ -14,14 +14,14 @@ from tiller_daemon.tools.base import Tool
 from tiller_protocol.answers import ServerSummary
 
 READY_S_MAX = 20.0
-"""How long a turn waits for servers that are started for the first time; frontends wait for 30 s
-until input is accepted."""
+"""How long a turn waits for servers that start for the first time. Frontends give up after 30 s
+without an answer to their input."""
 
 STILL_STARTING = "it is still starting; its tools are offered from the next turn on"
 
 
 class McpServers:
-    """The servers of one configuration. `run` owns their tasks."""
+    """The servers of the current configuration. `run` owns their tasks."""
 
     def __init__(self, configured: Mapping[str, McpServer], environment: ServerEnvironment) -> None:
         self._configured = configured
@@ -33,7 +33,7 @@ class McpServers:
     def configure(
         self, configured: Mapping[str, McpServer], environment: ServerEnvironment
     ) -> None:
-        """Take over another configuration: servers that it changes or leaves out are ended."""
+        """Apply another configuration; servers that it changes or removes are ended."""
         self._configured, self.environment = configured, environment
         self._tools_by_name: dict[str, Tool] = {}
         self._listed_tools: tuple[tuple[ListedTool, ...], ...] = ()
@@ -50,7 +50,7 @@ class McpServers:
             server.remove()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Own the servers until cancelled; then they are ended, with all that they started."""
+        """Own the servers until cancelled; then end them and all their descendants."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             for server in self._servers.values():
@@ -59,9 +59,10 @@ class McpServers:
             await trio.sleep_forever()
 
     async def ready(self, *, every: bool = False) -> None:
-        """Start what a turn needs, and wait for what was never tried before, but not for ever.
+        """Start the servers that a turn needs, and wait for those never tried before.
 
-        With `every` those that failed or ended are started and waited for as well.
+        With `every`, also start servers that failed or ended, and wait for all. Waits at most
+        `READY_S_MAX`.
         """
         servers = list(self._servers.values())
         for server in servers:
@@ -73,7 +74,7 @@ class McpServers:
                     await server.start_finished()
 
     def tools(self) -> Mapping[str, Tool]:
-        """The tools there are now, by the names that models know them by."""
+        """The current tools by the names under which models see them."""
         latest = tuple(server.tools for server in self._servers.values())
         if latest != self._listed_tools:
             tools = [(s, tool) for s in self._servers.values() for tool in s.tools]
@@ -86,21 +87,21 @@ class McpServers:
         return self._tools_by_name
 
     def problems(self) -> dict[str, str]:
-        """Which servers have nothing to offer, and why, as clauses."""
-        found: dict[str, str] = {}
+        """The servers without tools, each with the reason as a clause."""
+        problems: dict[str, str] = {}
         for server in self._servers.values():
             if server.state == "failed":
-                found[server.name] = server.problem
+                problems[server.name] = server.problem
             elif server.state == "starting" and not server.tools:
-                found[server.name] = STILL_STARTING
-        return found
+                problems[server.name] = STILL_STARTING
+        return problems
 
     def secrets(self) -> set[str]:
-        """What must not be told of what servers were given."""
+        """The secrets that servers were given, to be redacted."""
         return {one for s in self._servers.values() for one in self.environment.secrets(s.settings)}
 
     def summaries(self) -> tuple[ServerSummary, ...]:
-        """Every server of the configuration, and how it is."""
+        """The state of every server of the configuration."""
         return tuple(self._summary(name) for name in self._configured)
 
     def _summary(self, name: str) -> ServerSummary:

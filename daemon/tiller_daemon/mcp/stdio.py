@@ -1,7 +1,7 @@
-"""The stdio transport: messages as lines over the pipes of a program.
+"""The stdio transport: one message per line over the pipes of a program.
 
-The MCP package has one of its own, which starts and ends programs in its own way; ours are found
-again by their marks, and end with all that they started (`processes.server_process`).
+The MCP package's own transport starts and stops programs itself. Ours are marked, so that a later
+daemon finds leftovers, and end together with all their descendants (`processes.server_process`).
 """
 
 import json
@@ -24,29 +24,29 @@ log = structlog.get_logger()
 
 READ_BYTES: Final = 1 << 16
 LINE_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Longest message; an image of some megabytes is a third longer as text."""
+"""Longest message: an image of several megabytes grows by a third in base64."""
 
 OUTGOING_MAX: Final = 64
-"""Messages that wait until the server reads them: a cancelled call must not wait for that."""
+"""Messages queued for a server that does not read: a cancelled call must not wait for it."""
 
 LOGGED_LINES_MAX: Final = 500
 LOGGED_CHARS_MAX: Final = 500
-"""How much of what a server says beside its messages goes into the daemon's log, in one life."""
+"""How much of a server's other output is logged per process."""
 
 STDERR_TAIL_CHARS: Final = 400
-"""How much of that is told when it could not be started."""
+"""How much of the end of standard error is reported if the server does not start."""
 
 EXIT_S: Final = 0.2
-"""How long a program that has closed its output may take to exit, so that its status is known."""
+"""How long to wait for the exit status of a program that has closed its output."""
 
 IncomingItem = SessionMessage | Exception
 
 
 class StdioTransport:
-    """A transport over a service's pipes; its tasks are `read`, `write` and `log_stderr`.
+    """A transport over a program's pipes; see `McpTransport`.
 
-    `stderr_tail` is the end of what the server said on standard error. `ended` is set when nothing
-    comes from it any more.
+    The owner runs the tasks `read`, `write` and `log_stderr`. `stderr_tail` is the end of standard
+    error.
     """
 
     def __init__(self, server: str, service: Service, secrets: Iterable[str]) -> None:
@@ -83,11 +83,11 @@ class StdioTransport:
 
     @property
     def session_expired(self) -> bool:
-        """Never: a program that ends takes its pipes with it."""
+        """Always false: the session lives and ends with the program."""
         return False
 
     def end_reason(self) -> str:
-        """Why nothing comes any more, as a clause."""
+        """Why the output ended, as a clause."""
         status = self._service.status()
         if self._problem:
             how = self._problem
@@ -98,10 +98,10 @@ class StdioTransport:
         else:
             how = f"it ended with status {status}"
         text = " ".join(self.stderr_tail.split())
-        return f"{how}; its last words were: {text}" if text else how
+        return f"{how}; the end of its standard error: {text}" if text else how
 
     async def read(self) -> None:
-        """Pass on what the server says, until it says no more; then `ended` is set."""
+        """Forward messages of the server until its output ends; then set `ended`."""
         buffer, searched = bytearray(), 0
         try:
             while piece := await self._service.stdout.receive_some(READ_BYTES):
@@ -118,13 +118,13 @@ class StdioTransport:
             with trio.move_on_after(EXIT_S):
                 await self._service.exited()
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass  # nobody listens any more
+            pass  # the client has closed its side
         finally:
             self._incoming_send.close()
             self.ended.set()
 
     async def write(self) -> None:
-        """Pass on what is said to the server. One that has closed its input has ended."""
+        """Forward messages to the server. A closed input ends the transport."""
         async for message in self._outgoing_receive:
             line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
             try:
@@ -135,7 +135,7 @@ class StdioTransport:
                 return
 
     async def log_stderr(self) -> None:
-        """Put what the server complains of into the daemon's log, up to a bound."""
+        """Copy standard error to the daemon's log, redacted and up to a limit."""
         rest, redaction = b"", Redaction(self._secrets)
         while piece := await self._service.stderr.receive_some(READ_BYTES):
             shown = redaction.take(piece)
@@ -162,15 +162,17 @@ class StdioTransport:
     def _log_line(self, text: str) -> None:
         self._logged += 1
         if self._logged <= LOGGED_LINES_MAX and text.strip():
-            log.info("mcp_server_output", server=self._server, text=text[:LOGGED_CHARS_MAX].rstrip())
+            log.info(
+                "mcp_server_output", server=self._server, text=text[:LOGGED_CHARS_MAX].rstrip()
+            )
         elif self._logged == LOGGED_LINES_MAX + 1:
             log.info("mcp_server_output", server=self._server, text="… more, which is not logged")
 
 
 def _parsed(line: bytes) -> types.JSONRPCMessage:
-    """A message; raises `ValueError` or `RecursionError` when it is none.
+    """The message in a line; raises `ValueError` or `RecursionError` if there is none.
 
-    What is no UTF-8, or half of a character in escapes, becomes a question mark.
+    Invalid UTF-8 and unpaired surrogates are replaced.
     """
     try:
         return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
