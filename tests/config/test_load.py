@@ -115,7 +115,7 @@ def test_the_example_of_the_manual_is_understood(load):
         ('[models."local/', '[models."nowhere/', "invalid_value", 8, "no provider `nowhere`"),
         ('prompt = """', 'prompt_file = "p"\nprompt = """', "invalid_value", 12, "exclude"),
         ("[mcp.everything]", "mcp = 3", "unknown_key", 25, "permissions[0].mcp"),
-        ("32768", "= 3", "syntax", 9, "not TOML"),
+        ("32768", "= 3", "syntax", 9, "not valid TOML"),
     ],
 )
 def test_a_mistake_names_the_file_the_line_the_key_and_what_is_near(
@@ -439,8 +439,8 @@ def test_the_manual_shows_what_is_understood(load, places):
     ("lines", "said"),
     [
         ('endpoint = "sourcegraph.com"', "expected a URL"),
-        ('endpoint = "https://me:secret@x"', "holds no password"),
-        ('endpoint = "https://x"\napi_key_env = "sgp_0123 456"', "never stands in"),
+        ('endpoint = "https://me:secret@x"', "has no password"),
+        ('endpoint = "https://x"\napi_key_env = "sgp_0123 456"', "the name of a variable"),
         ('endpoint = "https://x"\napi_key_env = "X"\napi_key_file = "x"', "exclude each other"),
         ('api_key_env = "X"', "expected `endpoint`"),
     ],
@@ -461,10 +461,10 @@ def test_the_key_file_of_sourcegraph_is_relative_to_the_configuration(load, plac
     ("name", "lines", "code", "said"),
     [
         ("mine", 'command = ["a"]', "invalid_value", "needs `command` and `files`"),
-        ("mine", 'files = { ".x" = "x" }', "invalid_value", "none of basedpyright"),
+        ("mine", 'files = { ".x" = "x" }', "invalid_value", "other than basedpyright"),
         ("ty", 'command = ["./ty"]', "invalid_value", "absolute path"),
         ("ty", "command = []", "wrong_type", "length >= 1"),
-        ("ty", 'files = { "" = "python" }', "invalid_value", "how names of files end"),
+        ("ty", 'files = { "" = "python" }', "invalid_value", "endings of file names"),
         ("ty", "start = true", "unknown_key", "lsp.ty.start"),
     ],
 )

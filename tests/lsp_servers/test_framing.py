@@ -38,12 +38,12 @@ def test_other_headers_and_letter_case_do_not_matter() -> None:
 @pytest.mark.parametrize(
     ("stream", "why"),
     [
-        (b"x" * HEADER_BYTES_MAX, "no header"),
-        (b"Content-Type: x\r\n\r\n", "without the length"),
-        (b"Content-Length: -1\r\n\r\n", "without the length"),
-        (b"Content-Length: 0x10\r\n\r\n", "without the length"),
-        (b"Content-Length: %d\r\n\r\n" % (BODY_BYTES_MAX + 1), "more than"),
-        (b"Content-Length: %b\r\n\r\n" % (b"9" * 4000), "more than"),
+        (b"x" * HEADER_BYTES_MAX, "end of a header"),
+        (b"Content-Type: x\r\n\r\n", "without a valid Content-Length"),
+        (b"Content-Length: -1\r\n\r\n", "without a valid Content-Length"),
+        (b"Content-Length: 0x10\r\n\r\n", "without a valid Content-Length"),
+        (b"Content-Length: %d\r\n\r\n" % (BODY_BYTES_MAX + 1), "larger than"),
+        (b"Content-Length: %b\r\n\r\n" % (b"9" * 4000), "larger than"),
     ],
 )
 def test_what_is_no_message_or_too_long_says_so(stream: bytes, why: str) -> None:

@@ -62,7 +62,7 @@ async def test_a_large_image_is_made_smaller(result_of):
 
 @pytest.mark.parametrize(
     ("data", "why"),
-    [("%%%", "it is no base64"), (encoded(b"GIF89a"), "it is broken"), ("", "it is no PNG")],
+    [("%%%", "it is not valid base64"), (encoded(b"GIF89a"), "it is broken"), ("", "it is no PNG")],
 )
 async def test_an_image_that_can_not_be_shown_is_told_of(result_of, data: str, why: str):
     result = await result_of(types.ImageContent(data=data, mime_type="image/png"))
@@ -73,7 +73,7 @@ async def test_an_image_that_can_not_be_shown_is_told_of(result_of, data: str, w
 async def test_there_are_not_more_images_than_a_model_takes(result_of):
     result = await result_of(*[image(picture(size=(2, 2)))] * (IMAGES_MAX + 1))
     assert len(result.images) == IMAGES_MAX
-    assert "one more image, which is not shown" in result.output
+    assert "one more image, not shown" in result.output
 
 
 async def test_resources_are_text_or_images_or_told_of(result_of):

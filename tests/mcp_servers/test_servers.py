@@ -106,7 +106,7 @@ async def test_a_server_that_died_at_rest_is_started_again_by_the_next_call(room
     await room.start_tiny()
     echo = room.servers.tools()["mcp__t__echo"]
     pid = int((await room.call("pid")).output)
-    with pytest.raises(ToolFailure, match=r"it was killed by SIGKILL.*started again for the next"):
+    with pytest.raises(ToolFailure, match=r"killed by SIGKILL.*The next call connects again"):
         await room.call("die")
     while room.servers.summaries()[0].state != "ended":
         await trio.lowlevel.checkpoint()

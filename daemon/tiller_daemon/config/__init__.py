@@ -1,7 +1,7 @@
-"""The daemon's configuration: what it is, where it comes from, which projects may add to it.
+"""The daemon's configuration: its schema, its sources, and the projects that may add to it.
 
-Read at start, and again before a turn when the file has changed (`live`): a turn sees one
-configuration.
+It is read at start and again before a turn if the file has changed (`live`). A running turn keeps
+the configuration that it started with.
 """
 
 from tiller_daemon.config.live import LiveConfiguration

@@ -1,6 +1,7 @@
-"""The configuration in use: read again when its file has changed, kept when that can't be read.
+"""The configuration in use. It is read again when its file has changed.
 
-What follows from a new one (clients, servers, environments) is the composition root's business.
+If the file is invalid, sessions get a warning and the old configuration stays. The composition root
+applies a new one to clients, servers and environments.
 """
 
 from collections.abc import Callable
@@ -15,15 +16,15 @@ log = structlog.get_logger()
 
 Load = Callable[[], Configuration]
 FileState = tuple[int, int, int] | None
-"""Of a file: when it was changed, in nanoseconds, its size and its inode. Another one that has all
-three in common is taken for the same."""
+"""Modification time in nanoseconds, size and inode of a file; `None` if there is none. Files that
+agree in all three are taken for the same."""
 
 
 class LiveConfiguration:
-    """`now` is the configuration in use; `problem` says why that is not what the file says."""
+    """`now` is the configuration in use; `problem` says why the file could not replace it."""
 
     def __init__(self, now: Configuration, load: Load, file: Path) -> None:
-        """`now` is what `load` gave at the start; it raises `ConfigurationError`."""
+        """`now` is what `load` returned at start; `load` raises `ConfigurationError`."""
         self.now = now
         self.problem = ""
         self._load = load
@@ -31,7 +32,7 @@ class LiveConfiguration:
         self._file_state = _file_state(file)
 
     async def refresh(self) -> bool:
-        """Read the file again if it is another one; whether the configuration differs now."""
+        """Read the file again if it has changed; returns whether the configuration did."""
         file_state = _file_state(self._file)
         if file_state == self._file_state:
             return False
