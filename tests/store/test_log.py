@@ -63,7 +63,7 @@ async def test_events_that_do_not_follow_the_head_are_refused_whole(log: Log, ba
 
 async def test_events_with_a_gap_inside_are_refused_whole(log: Log) -> None:
     events = (EventRow(1, 1.0, b"1"), EventRow(3, 1.0, b"3"))
-    with pytest.raises(LogError, match="do not count up"):
+    with pytest.raises(LogError, match="do not end at its head"):
         await log.append(Batch(session_row("a", 2), events))
     assert await log.count() == 0
 
@@ -144,7 +144,7 @@ async def test_sessions_come_newest_first_in_pages_without_one_twice(log: Log) -
 
 @pytest.mark.parametrize("cursor", ["", "x", "1.0", "1.0 ", "nan s1", "one s1"])
 async def test_a_cursor_that_is_none_is_named(log: Log, cursor: str) -> None:
-    with pytest.raises(BadCursor, match="ask for the first page"):
+    with pytest.raises(BadCursor, match="request the first page"):
         await log.sessions(workspace=None, archived=False, limit=3, after=cursor)
 
 

@@ -1,7 +1,7 @@
-"""A log in memory: the twin of `SqliteLog` for tests and simulation, with faults on demand.
+"""A log in memory, for tests and simulation: the counterpart of `SqliteLog`, with planned faults.
 
-No threads and no clock, so that a seed replays it. What it stores outlives its user: hand the
-same `MemoryLog` to a second daemon to see a restart.
+It uses no threads and no clock, so that runs are reproducible from a seed. To simulate a restart,
+pass the same `MemoryLog` to another daemon.
 """
 
 from collections.abc import Awaitable, Callable
@@ -30,12 +30,12 @@ async def _checkpoint() -> None:
 
 
 class MemoryLog:
-    """Keeps `Log` without a disk.
+    """Implements `Log` in memory.
 
-    `fail_next`: the next write (`append`, `record`, `delete`) stores nothing and raises this kind.
-    `before_commit` and `after_commit` are awaited around each write. What they raise, a
-    cancellation too, comes out of that write: before, nothing is stored; after, all of it is.
-    `commits` says which session each batch took to which `seq`.
+    If `fail_next` is set, the next write (`append`, `record`, `delete`) stores nothing and raises
+    that kind. `before_commit` and `after_commit` are awaited around each write, which passes on
+    their exceptions and cancellation; nothing, or everything, is stored then. `commits` lists the
+    session and new head of each batch.
     """
 
     def __init__(
@@ -167,12 +167,12 @@ class MemoryLog:
         return sorted(row.session_id for row in rows if row.owner_id == session_id)
 
     async def count(self) -> int:
-        """How many sessions there are."""
+        """The number of sessions."""
         await _checkpoint()
         return len(self._sessions)
 
     def head_now(self, session_id: str) -> int:
-        """As `head`, for a test that must not wait."""
+        """Like `head`, for tests that must not yield."""
         row = self._sessions.get(session_id)
         return row.head if row else 0
 
@@ -184,7 +184,7 @@ class MemoryLog:
     def _raise_planned_fault(self) -> None:
         kind, self.fail_next = self.fail_next, None
         if kind is not None:
-            raise LogError(kind, f"the log in memory was told to fail ({kind}); nothing was stored")
+            raise LogError(kind, f"planned fault of the log in memory ({kind}); nothing was stored")
 
 
 def _sort_key(row: SessionRow) -> tuple[float, str]:

@@ -2,11 +2,10 @@
 # pyright: reportUnknownArgumentType=false, reportAttributeAccessIssue=false
 """The two nng sockets of the daemon: `ops` answers submissions, `events` publishes.
 
-The only room of the daemon that imports pynng, and it goes below its classes: sockets without
-callbacks, so that no Python runs in a thread of nng and none waits for the interpreter there. REP
-is opened raw: a message carries the way back in its header, so that any number of submissions is
-answered in any order, and receiving is a non-blocking call after the descriptor became readable.
-Who has yet to read how many answers is in `nng_connections`.
+Only this package imports pynng, and it uses nng's C functions instead of pynng's classes, whose
+callbacks run Python in threads of nng. REP is opened raw: the header of a message holds the route
+back, so that submissions can be answered in any order. Receiving is a non-blocking call once the
+descriptor is readable. `nng_connections` counts the answers that connections have yet to read.
 """
 
 import os
@@ -34,54 +33,55 @@ from tiller_protocol.codec import TOPIC_END
 from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET
 
 SUBMISSIONS_MAX = 64
-"""Submissions being handled at the same time; further ones wait in nng and in their senders."""
+"""Most submissions handled at the same time; further ones wait in nng and in their senders."""
 
 SUBMISSION_BYTES_MAX = 64 * 1024 * 1024
-"""Bytes of submissions and of answers on their way, beyond which no submission is received."""
+"""Bytes of submissions and answers in flight beyond which no submission is received."""
 
 UNWRITTEN_POLL_S = 0.005
-"""How long until nng, which tells nobody, is asked again what it has written."""
+"""How often to poll what nng has written: there is no notification."""
 
 RECEIVE_MESSAGES_MAX = 0
-"""Submissions that nng holds ready for us, beside one per connection; each may be a large one."""
+"""Submissions that nng buffers in addition to one per connection; each of them may be large."""
 
 REFUSALS_MAX = 16
-"""Submissions of one connection that are sent away; then the connection is closed.
+"""Rejected submissions after which a connection is closed.
 
-More than an honest frontend has under way when the daemon starts anew, with another token.
+More than an honest frontend has in flight when the daemon restarts with another token.
 """
 
 PENDING_ANSWERS_MAX = 8192
-"""Answers of one connection that wait for it to read earlier ones; then it is closed."""
+"""Answers queued for a connection that does not read; beyond that it is closed."""
 
 PUBLICATIONS_MAX = 8191
-"""Publications kept for a slow subscriber; then it loses the oldest.
+"""Publications queued for a slow subscriber; beyond that it loses the oldest.
 
-One below a power of two, as is every half of it: nng 1.11 writes behind a full queue that was
-resized to a power of two (`lmq_put` in its `lmq.c`). It allows 8,192.
+One less than a power of two, as is every half of it: nng 1.11 writes past the end of a full queue
+that was resized to a power of two (`lmq_put` in its `lmq.c`). The maximum is 8,192.
 """
 
 PUBLICATION_BYTES_MAX = 4 * 1024 * 1024
-"""Bytes of publications kept for the slow subscribers together (nng shares them), beside one."""
+"""Bytes of publications queued for all slow subscribers together (nng shares the buffers); a single
+publication may be larger."""
 
 SEND_S_MAX = 5.0
 """How long an answer may wait for nng to take it, even when the daemon is stopping.
 
-Then its connection is closed: a frontend that still wants answers dials and asks again.
+Then the connection is closed: a frontend that still wants the answer reconnects and asks again.
 """
 
 SOCKET_MODE = 0o600
 
 
 class NngTransport:
-    """Keeps `Transport` over nng in a runtime directory that the caller holds (T6).
+    """Implements `Transport` over nng, in a runtime directory that the caller has locked.
 
-    A context manager: entering listens, leaving closes both sockets. Leave it before the loop ends
-    and before the directory is given up, after `serve` and every `publish`.
+    A context manager: entering listens, leaving closes both sockets. Leave it after `serve` and the
+    last `publish`, but before the event loop ends and before the directory is unlocked.
     """
 
     def __init__(self, runtime: Path, message_bytes_max: int) -> None:
-        """Messages over `message_bytes_max` close the connection that they come from."""
+        """A message larger than `message_bytes_max` closes the connection of its sender."""
         self._runtime = runtime
         self._message_bytes_max = message_bytes_max
         self._ops: CData = None
@@ -119,14 +119,14 @@ class NngTransport:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close both sockets, submissions first; what waits for a slow subscriber is dropped."""
+        """Close both sockets, submissions first; publications still queued are dropped."""
         self._close()
 
     async def serve(self, handler: Handler, admit: Admission | None = None) -> None:
-        """Answer submissions until cancelled; several are handled at the same time.
+        """Answer submissions until cancelled, several at the same time.
 
-        Those that `admit` sends away get its answer; a connection with many of them is closed.
-        Cancellation: a submission without an answer is dropped, its sender sends it again.
+        A submission that `admit` rejects gets its answer; a connection with many of them is closed.
+        Cancellation drops submissions without an answer; their senders send them again.
         """
         async with trio.open_nursery() as nursery:
             while True:
@@ -139,16 +139,17 @@ class NngTransport:
     def publish(self, topic: str, event: bytes) -> None:
         """Send an encoded event to the subscribers of `topic`; never blocks.
 
-        A subscriber that does not keep up loses the oldest ones in silence; replay helps (T4).
+        A subscriber that does not keep up loses the oldest events. It notices the gap in their
+        numbers and asks for a replay.
         """
         message = topic.encode() + TOPIC_END + event
         self._bound_publications(len(message))
         error = lib.nng_send(self._events[0], message, len(message), lib.NNG_FLAG_NONBLOCK)
         if error not in (0, lib.NNG_EAGAIN, lib.NNG_ENOMEM):
-            raise TransportError(f"cannot publish: {text_of(error)}; the socket is closed")
+            raise TransportError(f"cannot publish: {text_of(error)}: the socket is closed")
 
     def _bound_publications(self, size: int) -> None:
-        """Let nng keep fewer messages while they are large; it bounds their number only."""
+        """Shrink nng's queue while publications are large: nng limits only their number."""
         sizes, most = self._queued_sizes, self._publications_max
         sizes.append(size)
         self._queued_bytes += size
@@ -168,7 +169,7 @@ class NngTransport:
             self._queued_bytes -= self._queued_sizes.popleft()
 
     def _receive(self, admit: Admission | None) -> Iterator["_Submission"]:
-        """The messages that are there, from our own user only, and not kept by nng any more."""
+        """The messages that have arrived from our own user, copied out of nng's memory."""
         slot = ffi.new("nng_msg **")
         while lib.nng_recvmsg(self._ops[0], slot, lib.NNG_FLAG_NONBLOCK) == 0:
             message = self._accept(ffi.gc(slot[0], lib.nng_msg_free), admit)
@@ -211,7 +212,7 @@ class NngTransport:
         await self._send_all(message.connection)
 
     async def _send_all(self, connection: NngConnection) -> None:
-        """Send the answers of a connection in the order in which they were made, in one task."""
+        """Send the answers of a connection in order; only one task per connection does so."""
         if len(connection.pending_answers) > PENDING_ANSWERS_MAX:
             connection.close()
         if connection.sending:
@@ -240,7 +241,7 @@ class NngTransport:
         connection.close()
 
     async def _send_message(self, handle: CData) -> bool:
-        """Whether nng has the message; else its socket is closed."""
+        """Pass a message to nng; false if the socket is closed."""
         while (error := self._try_send(handle)) == lib.NNG_EAGAIN:
             async with self._sending:
                 await trio.lowlevel.wait_readable(self._sendable)
@@ -249,7 +250,7 @@ class NngTransport:
     def _try_send(self, handle: CData) -> int:
         error = lib.nng_sendmsg(self._ops[0], handle, lib.NNG_FLAG_NONBLOCK)
         if error == 0:
-            ffi.gc(handle, None)  # it is nng's now
+            ffi.gc(handle, None)  # nng owns the message now and frees it
         return error
 
     def _listen(self, socket: CData, name: str) -> None:
@@ -273,7 +274,7 @@ class NngTransport:
 
 
 class _Submission(NamedTuple):
-    """A submission, or with a `refusal` what has become of it."""
+    """A submission; with a `refusal`, the answer that rejects it instead of its body."""
 
     connection: NngConnection
     header: bytes
@@ -302,7 +303,7 @@ def _descriptor(socket: CData, option: bytes) -> int:
 
 
 def _is_from_owner(handle: CData) -> bool:
-    """Whether the sender's uid is ours; false too when it can't be told, or it is gone."""
+    """Whether the sender has our uid; false if that is unknown or the sender has gone."""
     uid = ffi.new("uint64_t *")
     error = lib.nng_pipe_get_uint64(lib.nng_msg_get_pipe(handle), b"ipc:peer-uid", uid)
     return error == 0 and uid[0] == os.geteuid()
@@ -310,9 +311,9 @@ def _is_from_owner(handle: CData) -> bool:
 
 def _make_message(answer: RoutedAnswer) -> CData:
     slot = ffi.new("nng_msg **")
-    check(lib.nng_msg_alloc(slot, 0), "keep an answer")
+    check(lib.nng_msg_alloc(slot, 0), "copy an answer")
     handle = ffi.gc(slot[0], lib.nng_msg_free)
     header, body = answer
-    check(lib.nng_msg_header_append(handle, header, len(header)), "keep an answer")
-    check(lib.nng_msg_append(handle, body, len(body)), "keep an answer")
+    check(lib.nng_msg_header_append(handle, header, len(header)), "copy an answer")
+    check(lib.nng_msg_append(handle, body, len(body)), "copy an answer")
     return handle
