@@ -1,8 +1,8 @@
-"""The composition root: the only file that names concrete tools, stores and transports.
+"""The composition root: the only module that names concrete tools, stores and transports.
 
-Order of start: lock, log, leftovers, unfinished turns, sockets, ready. Order of stop: no new work,
-turns end, everything is in the log, sockets close, the lock is released. Nested nurseries and one
-exit stack keep that order.
+Start: lock, log, leftovers of a dead daemon, unfinished turns, sockets, ready. Stop: no new work,
+turns end, everything is committed, sockets close, unlock. Nested nurseries and one exit stack keep
+this order.
 """
 
 import ctypes
@@ -64,18 +64,18 @@ from tiller_protocol.places import CONFIG_FILE, DAEMON_OUTPUT_FILE, LOG_FILE, Pl
 log = structlog.get_logger()
 
 STOP_S = 5.0
-"""A daemon that is stopped `now` leaves within this time, come what may."""
+"""A daemon that is stopped `now` exits within this time in any case."""
 
 CATALOG_FILE = "catalog.json"
-"""What is known of the models in use."""
+"""What providers report about the models in use."""
 
 TRUST_FILE = "trust.json"
-"""Which projects the user trusts."""
+"""The digests of trusted projects."""
 
 SPILL_FOLDER = "spill"
 
 JOURNALS_FOLDER = "journals"
-"""What is being changed in several files at once."""
+"""Journals of changes of several files in progress."""
 
 SNAPSHOTS_FOLDER = "snapshots"
 
@@ -83,10 +83,10 @@ GC_THRESHOLDS = (20_000, 50, 100)
 """Fewer collections than Python's default: streams make many small objects and few cycles."""
 
 M_MMAP_THRESHOLD = -3
-"""Of `malloc.h`."""
+"""From `malloc.h`."""
 
 LARGE_BYTES = 1024 * 1024
-"""From which size on memory is taken from the system and given back, whatever was before."""
+"""Blocks of this size or larger are mapped separately and returned to the system when freed."""
 
 
 class Options(Struct, frozen=True):
@@ -95,20 +95,20 @@ class Options(Struct, frozen=True):
     places: Places
     configuration: Configuration
     load: Callable[[], Configuration]
-    """Reads the configuration again; raises `ConfigurationError`."""
+    """Loads the configuration again; raises `ConfigurationError`."""
     load_project: Callable[[Path], Configuration]
-    """Likewise, with that of a trusted project on top of it."""
+    """Loads it with that of a trusted project on top; raises `ConfigurationError`."""
     file: Path | None = None
-    """Where that is; by default in `places`."""
+    """The configuration file; absent means the one in `places`."""
 
 
 async def serve(
     options: Options, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Run the daemon until it is told to stop; started when frontends can connect.
+    """Run the daemon until it is asked to stop; it has started once frontends can connect.
 
-    Raises `AlreadyRunning` when another daemon has the lock, and `LogError` or
-    `RuntimeDirectoryError` when it can't begin. Cancellation stops it without waiting for turns.
+    Raises `AlreadyRunning` if another daemon has the lock, and `LogError`, `TransportError` or
+    `RuntimeDirectoryError` if it can't start. Cancellation stops it without waiting for turns.
     """
     async with AsyncExitStack() as stack:
         runtime = stack.enter_context(RuntimeDirectory(options.places.runtime))
@@ -146,7 +146,7 @@ async def serve(
 
 
 async def _restore_files(journals: Path) -> None:
-    """Take back what a call was changing in several files when the daemon died."""
+    """Undo incomplete changes of several files that were in progress when the daemon died."""
     if restored := await trio.to_thread.run_sync(recover_changes, journals):
         log.warning("files_restored", files=restored)
 
@@ -181,7 +181,7 @@ async def _serve_sessions(
 
 
 async def _end_turns(server: SubmissionServer, supervisor: Supervisor) -> None:
-    """Let turns end, or end them; a second request to stop ends a drain."""
+    """End all turns: a drain waits for them, until a second request to stop."""
     log.info("stopping", drain=server.drain, turns=supervisor.turns_running)
     notify_service_manager("STOPPING=1")
     if server.drain:
@@ -208,7 +208,7 @@ async def _stop_on_signal(server: SubmissionServer) -> None:
 
 
 class _LiveParts:
-    """What follows the configuration; a change of its file counts from the next turn on."""
+    """The parts that depend on the configuration; a changed file applies from the next turn on."""
 
     def __init__(
         self,
@@ -230,7 +230,7 @@ class _LiveParts:
         self._refreshing = trio.Lock()
 
     async def refresh(self) -> None:
-        """Take over what has changed in the configuration's file."""
+        """Apply the configuration file if it has changed."""
         async with self._refreshing:
             if not await self.configuration.refresh():
                 return
@@ -243,27 +243,27 @@ class _LiveParts:
             self.confiner.hide(key_files(now))
 
     async def refresh_on_signal(self) -> None:
-        """Do so at SIGHUP too, as service managers ask for it."""
+        """Apply it at SIGHUP as well, which service managers send to reload."""
         with trio.open_signal_receiver(signal.SIGHUP) as signals:
             async for _ in signals:
                 await self.refresh()
 
     def variables(self, call_id: str) -> Mapping[str, str]:
-        """The environment of a process that works for a call, or for none."""
-        # A key may have been got from a file or a command by now, and stand in a variable as well.
+        """The environment of a process that works for the call, or for none if it is ""."""
+        # Keys fetched since the start, from a file or a command, may be in a variable as well.
         keys = (*self.providers.secret_values(), *self.code_search.secrets())
         inherited = without_secrets(self.servers.environment.inherited, keys)
         return {**inherited, CALL_MARKER: call_id} if call_id else inherited
 
     async def discover(self) -> None:
-        """Make ready what a turn needs."""
+        """Prepare what a turn needs: configuration, MCP servers, models."""
         await self.refresh()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.servers.ready)
             await self.providers.discover()
 
     async def models(self, *, ask: bool) -> tuple[ModelSummary, ...]:
-        """The models there are."""
+        """The available models; see `server.ListModels`."""
         await self.refresh()
         return await self.providers.summaries(ask=ask)
 
@@ -348,7 +348,7 @@ def _services(
 
 
 def _is_secret(live: _LiveParts, workspace: Path, name: str) -> bool:
-    """Whether a file is never in a snapshot: one that a model must ask to read, or a key's."""
+    """Whether to leave a file out of snapshots: it needs permission to read, or holds a key."""
     keys = {os.path.realpath(file) for file in key_files(live.configuration.now)}
     return evaluate("read", name, BUILT_IN_RULES) != "allow" or f"{workspace}/{name}" in keys
 
@@ -366,12 +366,12 @@ def _new_id() -> str:
 
 
 def _tune_memory() -> None:
-    """Keep what the start has made out of every later collection; it lives as long as we do.
+    """Return large blocks to the system, and exclude permanent objects from garbage collection.
 
-    A large piece of memory goes back to the system when it is freed. By itself glibc stops doing so
-    after the first one, and keeps some of each size for each thread of nng: 80 MB and more.
+    With its default settings glibc keeps freed blocks after the first large one, separately for
+    each thread of nng: 80 MB and more.
     """
-    with suppress(AttributeError):  # other libraries have no such call
+    with suppress(AttributeError):  # other C libraries do not have this function
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
     gc.collect()
     gc.freeze()
@@ -379,9 +379,9 @@ def _tune_memory() -> None:
 
 
 def _make_private(state: Path) -> None:
-    """Make the directory of the daemon's state, or close one that was made carelessly."""
+    """Create the state directory, or restrict the permissions of an existing one."""
     make_directory(state)
     folders = (SPILL_FOLDER, JOURNALS_FOLDER, SNAPSHOTS_FOLDER)
     files = (CATALOG_FILE, TRUST_FILE, DAEMON_OUTPUT_FILE)
     tighten(state / name for name in ("", *folders, *files))
-    tighten(state.glob(f"{LOG_FILE}*"))  # SQLite keeps more of it beside the log
+    tighten(state.glob(f"{LOG_FILE}*"))  # with the -wal and -shm files of SQLite

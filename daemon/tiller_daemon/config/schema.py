@@ -255,9 +255,9 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     model: str | None = None
     """The model of sessions that choose none."""
     small_model: str | None = None
-    """For small tasks such as titles; absent means the model of the session."""
+    """For small tasks such as titles; absent means the model of the turn."""
     compaction_model: str | None = None
-    """For summaries of long histories; absent means the model of the session."""
+    """For summaries of long histories; absent means the model of the turn."""
     approve: Approve = "ask"
     """Default of new sessions."""
     follow_ups: FollowUps = "one_at_a_time"

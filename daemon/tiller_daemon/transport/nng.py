@@ -232,8 +232,9 @@ class NngTransport:
             self._capacity.unpark()
 
     async def _send(self, connection: NngConnection, answer: RoutedAnswer) -> None:
+        # Shielded: what the submission did is committed, so its sender should learn the answer.
         with trio.move_on_after(SEND_S_MAX, shield=True):
-            while not self._connections.can_queue(connection):  # noqa: ASYNC110 - nng tells nobody
+            while not self._connections.can_queue(connection):  # noqa: ASYNC110 - no notification
                 await trio.sleep(UNWRITTEN_POLL_S)
             if not connection.closed and await self._send_message(_make_message(answer)):
                 connection.queued += 1
