@@ -58,6 +58,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         trio.run(serve, Options(places, configuration, load, load, parsed.config))
     except AlreadyRunning as error:
+        # Not a failure: two frontends may start a daemon at the same time, and one is enough.
         return _fail(error, 0)
     except (LogError, RuntimeDirectoryError, TransportError) as error:
         return _fail(error, EXIT_FAILED)

@@ -93,7 +93,9 @@ class Options(Struct, frozen=True):
     """How this process was started."""
 
     places: Places
+    """Directories of configuration, state and runtime."""
     configuration: Configuration
+    """As loaded at start."""
     load: Callable[[], Configuration]
     """Loads the configuration again; raises `ConfigurationError`."""
     load_project: Callable[[Path], Configuration]

@@ -18,10 +18,13 @@ class Proxy(Struct, frozen=True):
     scheme: str
     """`http`, `https` (the connection to the proxy is encrypted too) or `socks5`."""
     host: str
+    """Name or address."""
     port: int
+    """The default of the scheme if the address has none."""
     user: str = ""
     """Empty if the proxy needs no login."""
     password: str = ""
+    """Never shown or logged."""
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ class LiveConfiguration:
         file_state = _file_state(self._file)
         if file_state == self._file_state:
             return False
+        # Set before loading, so that an invalid file is reported once and not before every turn.
         self._file_state = file_state
         try:
             new = await trio.to_thread.run_sync(self._load)

@@ -259,6 +259,7 @@ def _project_hooks(values: Table) -> tuple[ProjectHook, ...]:
 def _build(layers: Sequence[_Layer]) -> Configuration:
     """The complete configuration: layers merged, references checked, prompt files read."""
     values = _merge_layers(layers)
+    # Only now: required fields, and what names refer to, may come from different layers.
     for layer in layers:
         _check_complete_in(values, layer)
     configuration = msgspec.convert(values, Configuration)

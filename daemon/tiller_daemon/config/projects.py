@@ -176,6 +176,7 @@ def _read_content(path: Path) -> bytes:
         found = os.fsencode(path.readlink()) + b"\0"
         if not path.exists():
             return found
+    # O_NONBLOCK: opening a FIFO must not block the daemon.
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     with os.fdopen(opened, "rb") as stream:
         state = os.fstat(opened)
@@ -187,6 +188,7 @@ def _read_content(path: Path) -> bytes:
 def _digest(contents: dict[str, bytes]) -> str:
     whole = hashlib.sha256()
     for name, content in contents.items():
+        # The lengths make it impossible to move bytes from one part to the next.
         for part in (os.fsencode(name), content):
             whole.update(len(part).to_bytes(8, "big") + part)
     return whole.hexdigest()
@@ -203,6 +205,7 @@ def _read(file: Path | None) -> dict[str, str]:
 
 
 def _write(file: Path, data: bytes) -> None:
+    # Written under another name first, so that a crash leaves either the old or the new file.
     draft = file.with_name(f".{file.name}.new")
     draft.unlink(missing_ok=True)
     with open(draft, "xb", opener=open_private) as stream:

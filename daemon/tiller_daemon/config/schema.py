@@ -93,6 +93,7 @@ class Provider(Struct, frozen=True, forbid_unknown_fields=True):
     query: dict[str, str] = {}
     """Query parameters of each request."""
     timeouts: Timeouts = Timeouts()
+    """How long it may be silent."""
     proxy: str | None = None
     """Absent means the proxy of the environment, "" none."""
     ca_file: str | None = None
@@ -147,10 +148,7 @@ class Agent(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class McpServer(Struct, frozen=True, forbid_unknown_fields=True):
-    """An MCP server, started by `command` or reached at `url`.
-
-    The fields of a key are those of `Provider`, for a server with a `url`.
-    """
+    """An MCP server, started by `command` or reached at `url`. Only the latter has a key."""
 
     command: Command | None = None
     """Program and arguments, run without a shell; excludes `url`."""
@@ -165,9 +163,13 @@ class McpServer(Struct, frozen=True, forbid_unknown_fields=True):
     headers: dict[str, str] = {}
     """Sent with each request."""
     api_key_env: str | None = None
+    """The variable that holds the key."""
     api_key_command: Command | None = None
+    """A command that prints the key on its first line."""
     api_key_file: str | None = None
+    """A file with the key on its first line."""
     api_key_keyring: str | None = None
+    """The entry of the keyring that holds the key."""
     api_key_header: str | None = None
     """The header that carries the key; absent means `Authorization: Bearer`."""
     timeout_s: Seconds = MCP_CALL_S
@@ -175,6 +177,7 @@ class McpServer(Struct, frozen=True, forbid_unknown_fields=True):
     start_timeout_s: Seconds = MCP_START_S
     """Time limit from the start until the tools are listed."""
     enabled: bool = True
+    """False keeps the server out without removing its table."""
 
 
 class LanguageServer(Struct, frozen=True, forbid_unknown_fields=True):
@@ -191,6 +194,7 @@ class LanguageServer(Struct, frozen=True, forbid_unknown_fields=True):
     settings: dict[str, Any] = {}
     """Sent when the server requests them."""
     enabled: bool = True
+    """False turns off a built-in server."""
 
 
 class SandboxPolicy(Struct, frozen=True, forbid_unknown_fields=True):
@@ -217,14 +221,18 @@ class Fetch(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sourcegraph(Struct, frozen=True, forbid_unknown_fields=True):
-    """The server of the tool `sourcegraph`. The fields of its key are those of `Provider`."""
+    """The server of the tool `sourcegraph`, and at most one place of its key."""
 
     endpoint: str | None = None
     """Address of the server; absent means that the tool does not exist."""
     api_key_env: str | None = None
+    """The variable that holds the key."""
     api_key_command: Command | None = None
+    """A command that prints the key on its first line."""
     api_key_file: str | None = None
+    """A file with the key on its first line."""
     api_key_keyring: str | None = None
+    """The entry of the keyring that holds the key."""
 
 
 HookMoment = Literal["turn_start", "turn_end", "tool_before", "tool_after", "request"]
@@ -234,6 +242,7 @@ class Hook(Struct, frozen=True, forbid_unknown_fields=True):
     """A command that runs at a certain moment of a turn. At some moments it may deny."""
 
     on: HookMoment
+    """The moment."""
     command: str | Command
     """Text for the shell, or a program and its arguments; it runs in the workspace."""
     name: str = ""
@@ -241,6 +250,7 @@ class Hook(Struct, frozen=True, forbid_unknown_fields=True):
     tool: str = "*"
     """Pattern for names of tools; only for `tool_before` and `tool_after`."""
     timeout_s: Seconds = HOOK_S
+    """Time limit in seconds; a hook that exceeds it has failed."""
     on_failure: Literal["go_on", "deny"] = "go_on"
     """Whether a failure denies; only for `turn_start` and `tool_before`."""
 
@@ -271,6 +281,7 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     resume: Literal["never", "auto"] = "never"
     """Whether turns that ran when the daemon died continue at the next start."""
     log_level: LogLevel = "info"
+    """Of the daemon's own log."""
     snapshots: bool = True
     """Whether changes of files are recorded, so that a revert can restore them."""
     record: str | None = None
@@ -286,10 +297,13 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     permissions: tuple[Rule, ...] = ()
     """The last matching rule wins."""
     sandbox: SandboxPolicy = SandboxPolicy()
+    """What commands of models may do."""
     mcp: dict[str, McpServer] = {}
     """By name."""
     fetch: Fetch = Fetch()
+    """What the tool `fetch` may reach."""
     sourcegraph: Sourcegraph = Sourcegraph()
+    """The server of the tool `sourcegraph`."""
     lsp: dict[str, LanguageServer] = {}
     """By name."""
     hooks: tuple[Hook, ...] = ()

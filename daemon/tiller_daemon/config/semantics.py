@@ -114,6 +114,7 @@ def _check_hook(index: int, hook: Table, source: Source) -> None:
             hooks = " or ".join(f"`{one}`" for one in moments)
             problem = f"only a hook on {hooks} can have this key"
             raise source.error("invalid_value", ("hooks", index, field), problem)
+    # `join` accepts both forms of a command, a text and a list.
     if not "".join(hook.get("command", "x")).strip():
         problem = "expected a command"
         raise source.error("invalid_value", ("hooks", index, "command"), problem)

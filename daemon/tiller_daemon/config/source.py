@@ -104,6 +104,7 @@ def check(value: object, expected: object, key: Key, source: Source) -> None:
     elif origin is tuple and isinstance(value, list):
         for index, inner in enumerate(cast("list[object]", value)):
             check(inner, get_args(expected)[0], (*key, index), source)
+            # Items of lists are not merged with those of other layers.
             check_complete(inner, get_args(expected)[0], (*key, index), source)
     else:
         try:

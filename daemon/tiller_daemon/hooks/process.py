@@ -86,6 +86,7 @@ async def _run(service: Service, hook: Hook, payload: bytes) -> HookOutput:
             reading.deadline = trio.current_time() + DRAIN_S
     finally:
         status = service.status()
+        # Descendants must not outlive the hook, even if it has exited.
         await service.end(leave_s=0, grace_s=END_GRACE_S)
     if limit.cancelled_caught:
         raise HookProblem(f"it was stopped after its time limit of {hook.timeout_s:g} s")

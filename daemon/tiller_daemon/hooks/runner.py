@@ -55,6 +55,7 @@ class HookRunner:
             if output.denies and told.on in MAY_DENY:
                 reason = f": {output.reason}" if output.reason else ", which gave no reason"
                 return Heard(f"denied by the {name}{reason}", (), tuple(problems))
+            # A denial that comes too late may still be useful to the model.
             if text := output.context or (output.reason if output.denies else ""):
                 whose = "The" if isinstance(hook, ProjectHook) else "The user's"
                 context.append(f"{whose} {name} says: {text}")

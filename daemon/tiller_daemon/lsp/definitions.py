@@ -139,6 +139,6 @@ def _root(definition: ServerDefinition, file: Path, workspace: Path) -> Path:
     for directory in file.parents:
         if any((directory / marker).exists() for marker in definition.root_markers):
             return directory
-        if directory == workspace:
+        if directory == workspace:  # what is above is not part of the user's project
             break
     return workspace

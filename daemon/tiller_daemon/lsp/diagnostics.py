@@ -49,6 +49,7 @@ def format_diagnostics(diagnostics: Sequence[Diagnostic]) -> str:
 
 def _mark(one: Diagnostic, lines: Sequence[str]) -> tuple[str, str]:
     number = one.range.start.line
+    # Stripped, so that a change of indentation alone does not make an error new.
     return one.message, lines[number].strip() if 0 <= number < len(lines) else ""
 
 

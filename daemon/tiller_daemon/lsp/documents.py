@@ -64,6 +64,7 @@ class Document:
         self._published = diagnostics
         self._publish_event.set()
         if self.checked.is_set():
+            # Some servers publish again after a deeper analysis; the next report compares with it.
             self.diagnostics = diagnostics
 
     async def wait_published(self, version: int) -> Diagnostics | None:

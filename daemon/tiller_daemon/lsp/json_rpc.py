@@ -124,6 +124,7 @@ class JsonRpcConnection:
         finally:
             del self._pending[number]
         if limit.cancelled_caught:
+            # Later requests would hang as well, so the server is given up.
             self.close(f"it did not respond to {method} within {RESPONSE_S_MAX:g} s")
         if pending.response is None:
             raise ConnectionLost
@@ -190,5 +191,6 @@ class JsonRpcConnection:
         elif handler is not None:
             self._send({"id": message.id, "result": handler(message.params)})
         else:
+            # Without a response the server might wait for it.
             error = {"code": METHOD_NOT_FOUND, "message": f"{message.method} is not supported"}
             self._send({"id": message.id, "error": error})

@@ -129,6 +129,7 @@ class LanguageServerProcess:
         if self._connection is None or self._nursery is None:
             return
         how = FILE_DELETED if text is None else FILE_CREATED if created else FILE_CHANGED
+        # For files that are not open: servers cache them, such as imported modules.
         changes = [{"uri": path.as_uri(), "type": how}]
         self._connection.notify("workspace/didChangeWatchedFiles", {"changes": changes})
         if text is None:
@@ -156,6 +157,7 @@ class LanguageServerProcess:
         params = {
             "processId": os.getpid(),
             "clientInfo": {"name": "tiller"},
+            # Servers differ in which of these three they read.
             "rootUri": root.as_uri(),
             "rootPath": str(root),
             "workspaceFolders": self._folders(),
@@ -172,6 +174,7 @@ class LanguageServerProcess:
             return
         self._pulls = self._pulls or capabilities.diagnostic_provider is not None
         connection.notify("initialized", {})
+        # Some servers never request their settings and wait for this notification.
         connection.notify("workspace/didChangeConfiguration", {"settings": definition.settings})
         self._connection, self._nursery = connection, nursery
         self.was_up = True
@@ -218,6 +221,7 @@ class LanguageServerProcess:
             return
         self._pulls = True
         if self._connection is not None and self._nursery is not None:
+            # The open files still wait for published diagnostics, which may never come.
             for one in self.documents:
                 self._nursery.start_soon(self._check, self._connection, one, one.version)
 

@@ -202,6 +202,7 @@ class LanguageServers:
         alive = [one for one in self._servers.values() if one.is_usable]
         if len(alive) >= SERVERS_MAX:
             min(alive, key=lambda one: one.used_at).end()
+        # Failed servers stay, so that `summaries` can report their problems.
         gone = [key for key, one in self._servers.items() if one.is_over and not one.problem]
         for key in gone:
             del self._servers[key]
@@ -216,8 +217,10 @@ async def _new_errors_in(
     try:
         await _refresh(server, file.path)
         if before:
+            # Check the old text first, so that errors that were there before are not reported.
             known = await server.diagnostics(file.path, before)
     finally:
+        # Even if the wait was cancelled, the server needs the new text.
         server.file_changed(file.path, after, created=not file.was_there)
     current = await server.diagnostics(file.path, after)
     if known is None or current is None:
@@ -274,7 +277,7 @@ async def _read(path: Path) -> str | None:
     """The text of a file; `None` if it is missing, too large or not text."""
     if (size := _size(path)) is None or size > FILE_BYTES_MAX:
         return None
-    if size <= SMALL_BYTES:
+    if size <= SMALL_BYTES:  # faster than passing it to a thread
         return _text(path)
     return await trio.to_thread.run_sync(_text, path, abandon_on_cancel=True)
 

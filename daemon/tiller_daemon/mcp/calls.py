@@ -84,6 +84,7 @@ class McpCall:
             with self._limit:
                 await self._forward()
         finally:
+            # Ends `execute` if the call is still in flight; the package then notifies the server.
             self._scope.cancel()
         if self._limit.cancelled_caught:
             raise trio.TooSlowError
@@ -118,6 +119,7 @@ class McpCall:
     async def _ask_user(self, elicitation: _Elicitation) -> None:
         """Ask the user; the time limit is suspended while any question is open."""
         if not self._questions_open:
+            # The limit is for the server; the user may take hours to answer.
             self._time_left_s = self._limit.deadline - trio.current_time()
             self._limit.deadline = math.inf
         self._questions_open += 1

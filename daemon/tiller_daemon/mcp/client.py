@@ -90,6 +90,7 @@ async def run_client(owner: ManagedServer) -> None:
     program and all its descendants.
     """
     connect = _run_over_http if owner.settings.url else _run_over_stdio
+    # Nearly all servers know the legacy handshake, so the other one is the second attempt.
     end = await connect(owner, "legacy")
     if end.needs_auto_handshake:
         end = await connect(owner, "auto")
@@ -163,6 +164,7 @@ class McpClient:
             if (error.code, error.message) == CLOSED:
                 raise ToolFailure(self._lost_message()) from None
             if self._transport.session_expired:
+                # The server rejected the request because of its session id, before making the call.
                 raise CallNotSent(self._lost_message()) from None
             raise ToolFailure(
                 f"{named} failed: {_describe_error(error, self._transport)}."
@@ -251,6 +253,7 @@ class McpClient:
         """The tool to offer, or `None` if it requires task execution or has an invalid schema."""
         if tool.execution and tool.execution.task_support == "required":
             return None
+        # Servers may omit `properties` if a tool has no arguments; not all providers accept that.
         schema: dict[str, Any] = {"properties": {}, **tool.input_schema, "type": "object"}
         if problem := schema_problem(schema):
             log.warning(

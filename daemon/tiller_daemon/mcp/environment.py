@@ -36,6 +36,7 @@ class ServerEnvironment:
     home: Path
     """Working directory of servers without `cwd`."""
     _keys: dict[int, Key | None] = field(default_factory=dict[int, Key | None])
+    """The key of each server by the identity of its settings."""
 
     def variables(self, settings: McpServer) -> dict[str, str]:
         """The complete environment of a server, without any key of a provider.
@@ -53,6 +54,7 @@ class ServerEnvironment:
             passed[name] = self.environ[name]
         passed |= settings.env
         for name, value in passed.items():
+            # The key may be in a variable with another name, or part of a longer value.
             if any(key in value for key in self.provider_keys()):
                 raise EnvironmentProblem(f"its variable {name} holds a provider's key")
         return {**without_secrets(self.inherited, self.provider_keys()), **passed}

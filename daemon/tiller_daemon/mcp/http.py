@@ -117,6 +117,7 @@ class _KeyAuth(httpx2.Auth):
             key = await self._key.read()
         except KeyProblem as problem:
             raise HttpTransportProblem(str(problem)) from None
+        # Keys of cloud services expire: fetch the key again before reporting a failure.
         response = yield self._with(request, key)
         if response.status_code == UNAUTHORIZED and await self._key.renew(key):
             yield self._with(request, await self._key.read())

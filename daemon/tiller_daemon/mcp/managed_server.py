@@ -104,6 +104,7 @@ class ManagedServer:
         log.info("mcp_tools_changed", server=self.name, tools=len(tools))
 
     async def _ensure_connected(self) -> McpConnection:
+        # Wait until the old program has ended: two at the same time could disturb each other.
         while self._connection and self._connection.is_over:
             await self._connection_over.wait()
         self.start()
@@ -146,6 +147,7 @@ class ManagedServer:
             self._failed_at = trio.current_time()
             log.warning("mcp_server_failed", server=self.name, reason=problem)
         else:
+            # Keep the tools: the next call starts the server again.
             self.state = "ended"
             log.info("mcp_server_ended", server=self.name, reason=problem)
         self._connection = None

@@ -75,6 +75,7 @@ class McpServers:
 
     def tools(self) -> Mapping[str, Tool]:
         """The current tools by the names under which models see them."""
+        # A tool's name depends on the names before it, so all are made anew after any change.
         latest = tuple(server.tools for server in self._servers.values())
         if latest != self._listed_tools:
             tools = [(s, tool) for s in self._servers.values() for tool in s.tools]

@@ -111,6 +111,7 @@ class StdioTransport:
                     del buffer[: end + 1]
                     searched = 0
                     await self._handle_line(line)
+                # Continue the search here: a long line arrives in many pieces.
                 searched = len(buffer)
                 if searched > LINE_BYTES_MAX:
                     self._problem = f"it sent a message of more than {LINE_BYTES_MAX} bytes"

@@ -39,6 +39,7 @@ class SessionRow(Struct, frozen=True):
     """What lists and recovery need of a session without reading its events."""
 
     session_id: str
+    """ULID."""
     workspace: str
     """Absolute path."""
     created_at: float
@@ -48,7 +49,9 @@ class SessionRow(Struct, frozen=True):
     head: int
     """The `seq` of its last event."""
     title: str = ""
+    """Empty until one is set or made."""
     archived: bool = False
+    """Whether lists leave it out by default."""
     turns: int = 0
     """How many turns have begun."""
     cost: float | None = None
@@ -183,6 +186,7 @@ class Log(Protocol):
 
 def cursor_of(row: SessionRow) -> str:
     """The `after` of the page that follows `row`."""
+    # `repr` keeps all digits, so that the row itself is not part of the next page.
     return f"{row.updated_at!r} {row.session_id}"
 
 
@@ -193,7 +197,7 @@ def read_cursor(text: str) -> tuple[float, str]:
         updated_at = float(time)
     except ValueError:
         updated_at = math.nan
-    if not blank or not session_id or math.isnan(updated_at):
+    if not blank or not session_id or math.isnan(updated_at):  # NaN compares false to everything
         raise BadCursor("`after` is not the `next` of a page: request the first page again")
     return updated_at, session_id
 

@@ -26,6 +26,7 @@ CrashPoint = Callable[[], Awaitable[None]]
 
 
 async def _checkpoint() -> None:
+    # A real log takes time, so a simulation must be able to run other tasks meanwhile.
     await trio.lowlevel.checkpoint()
 
 

@@ -177,10 +177,10 @@ def _make_file(path: Path) -> None:
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> str:
     for pragma in (
-        "locking_mode = EXCLUSIVE",
-        "synchronous = FULL",
-        "cell_size_check = ON",
-        "trusted_schema = OFF",
+        "locking_mode = EXCLUSIVE",  # no other process may open the file
+        "synchronous = FULL",  # a commit survives a power failure
+        "cell_size_check = ON",  # finds damaged pages early
+        "trusted_schema = OFF",  # a manipulated file can't call functions with side effects
     ):
         connection.execute(f"PRAGMA {pragma}")
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}

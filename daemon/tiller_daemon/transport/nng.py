@@ -106,6 +106,7 @@ class NngTransport:
             _set_int(self._ops, b"send-buffer", SUBMISSIONS_MAX)
             self._receivable = _descriptor(self._ops, b"recv-fd")
             self._sendable = _descriptor(self._ops, b"send-fd")
+            # Events first: a frontend that can submit must also be able to subscribe.
             self._listen(self._events, EVENTS_SOCKET)
             self._listen(self._ops, OPS_SOCKET)
         except BaseException:
@@ -133,6 +134,7 @@ class NngTransport:
                 await trio.lowlevel.wait_readable(self._receivable)
                 for message in self._receive(admit):
                     nursery.start_soon(self._answer, handler, message)
+                    # Backpressure: further senders wait until some answers are out.
                     while self._is_full():
                         await self._capacity.park()
 
@@ -266,6 +268,7 @@ class NngTransport:
     def _close(self) -> None:
         for descriptor in (self._receivable, self._sendable):
             if descriptor >= 0:
+                # Wakes tasks that still wait for it; nng closes it below.
                 trio.lowlevel.notify_closing(descriptor)
         self._receivable = self._sendable = -1
         for socket in (self._ops, self._events):

@@ -97,6 +97,7 @@ class RuntimeDirectory:
             _remove_stale_socket(self.path / name)
         _write_token(self.path / TOKEN_FILE, self.token)
         os.ftruncate(self._lock, 0)
+        # The pid is only for messages; the lock itself shows that a daemon is alive.
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
 
     def _release(self) -> None:
@@ -139,6 +140,7 @@ def _take_lock(directory: Path) -> int:
         lock = open_private(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # If the file was removed meanwhile, another daemon may lock a new one.
             if _is_current(lock, path):
                 return lock
         except BlockingIOError:
@@ -175,6 +177,7 @@ def _remove_stale_socket(path: Path) -> None:
 
 
 def _write_token(path: Path, token: str) -> None:
+    # Written under another name first, so that no frontend reads an incomplete token.
     draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)
     with open(draft, "x", opener=open_private) as file:
