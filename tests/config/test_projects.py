@@ -1,4 +1,4 @@
-"""Trust in projects: bound to the content, kept over restarts, given by nobody but the user."""
+"""Trust in projects: bound to the content, persistent, and given only by the user."""
 
 import os
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_b60_a_project_is_not_trusted_by_default_and_its_configuration_is_not_lo
     assert made.configuration(workspace) is BASE
 
 
-def test_a_configuration_that_is_too_long_to_be_shown_can_not_be_trusted(workspace: Path) -> None:
+def test_too_large_a_configuration_can_not_be_trusted(workspace: Path) -> None:
     config = workspace / ".tiller" / "config.toml"
     config.write_bytes(b"#" * CONFIG_BYTES_MAX)
     assert projects().inspect(workspace).digest
@@ -59,7 +59,7 @@ def test_a_configuration_that_is_too_long_to_be_shown_can_not_be_trusted(workspa
         projects().trust(workspace, "")
 
 
-def test_the_text_of_a_configuration_is_that_of_its_digest_also_behind_a_link(
+def test_the_text_of_a_linked_configuration_matches_its_digest(
     workspace: Path,
 ) -> None:
     assert projects().inspect(workspace).text == ".tiller/config.toml"
@@ -69,9 +69,7 @@ def test_the_text_of_a_configuration_is_that_of_its_digest_also_behind_a_link(
     assert projects().inspect(workspace).text == ".tiller/config.toml"
 
 
-def test_a_project_that_is_trusted_counts_also_after_a_restart(
-    workspace: Path, tmp_path: Path
-) -> None:
+def test_trust_survives_a_restart(workspace: Path, tmp_path: Path) -> None:
     file = tmp_path / "trust.json"
     trusting(workspace, file)
     assert projects(file).inspect(workspace).trusted
@@ -101,7 +99,7 @@ def test_b60_what_has_changed_is_not_trusted_any_more(workspace: Path, change) -
     assert made.configuration(workspace) is BASE
 
 
-def test_what_changes_back_is_trusted_again(workspace: Path) -> None:
+def test_undoing_a_change_restores_trust(workspace: Path) -> None:
     made = trusting(workspace)
     before = (workspace / ".tiller/config.toml").read_bytes()
     (workspace / ".tiller/config.toml").write_text("other")
@@ -142,7 +140,7 @@ def test_only_what_was_shown_can_be_trusted(workspace: Path) -> None:
         made.trust(workspace.parent, "")
 
 
-def test_what_can_not_be_used_or_looked_through_can_not_be_trusted(workspace: Path) -> None:
+def test_an_invalid_or_unreadable_project_can_not_be_trusted(workspace: Path) -> None:
     def load(_: Path) -> Configuration:
         raise ConfigurationError("not_allowed", "line 1: mcp: a project may not set this")
 
@@ -155,7 +153,7 @@ def test_what_can_not_be_used_or_looked_through_can_not_be_trusted(workspace: Pa
         made.trust(workspace, "x")
 
 
-def test_trust_is_taken_back_also_from_what_has_changed(workspace: Path, tmp_path: Path) -> None:
+def test_trust_can_be_withdrawn_after_a_change(workspace: Path, tmp_path: Path) -> None:
     file = tmp_path / "trust.json"
     made = trusting(workspace, file)
     content = (workspace / ".tiller/config.toml").read_text()
@@ -167,20 +165,18 @@ def test_trust_is_taken_back_also_from_what_has_changed(workspace: Path, tmp_pat
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"projects": 1}', '{"projects": {"/": 1}}', "\xff"])
-def test_a_file_that_can_not_be_understood_trusts_nobody(
-    workspace: Path, tmp_path: Path, text: str
-) -> None:
+def test_a_damaged_trust_file_trusts_no_project(workspace: Path, tmp_path: Path, text: str) -> None:
     file = tmp_path / "trust.json"
     file.write_text(text, encoding="latin-1")
     assert not projects(file).inspect(workspace).trusted
 
 
-def test_a_workspace_without_the_folder_brings_nothing(tmp_path: Path) -> None:
+def test_a_workspace_without_the_folder_needs_no_trust(tmp_path: Path) -> None:
     found = projects().inspect(tmp_path)
     assert (found.digest, found.files, found.trusted) == ("", (), False)
 
 
-def test_what_else_lies_in_the_folder_does_not_count(workspace: Path) -> None:
+def test_other_files_in_the_folder_are_ignored(workspace: Path) -> None:
     made = trusting(workspace)
     (workspace / ".tiller/notes.txt").write_text("")
     assert made.inspect(workspace).trusted

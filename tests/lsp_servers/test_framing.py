@@ -1,4 +1,4 @@
-"""Messages out of bytes, wherever the bytes are cut and whatever they are."""
+"""Framing of messages, however the bytes are cut, and of garbage."""
 
 from contextlib import suppress
 
@@ -46,6 +46,6 @@ def test_other_headers_and_letter_case_do_not_matter() -> None:
         (b"Content-Length: %b\r\n\r\n" % (b"9" * 4000), "larger than"),
     ],
 )
-def test_what_is_no_message_or_too_long_says_so(stream: bytes, why: str) -> None:
+def test_a_bad_or_too_long_frame_is_an_error(stream: bytes, why: str) -> None:
     with pytest.raises(BadFrame, match=why):
         FrameDecoder().feed(stream)
