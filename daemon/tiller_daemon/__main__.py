@@ -1,4 +1,4 @@
-"""`tillerd`: arguments and environment become options, then `trio.run`. Exit codes are here."""
+"""`tillerd`: parses arguments, loads the configuration, sets up logging, runs the daemon."""
 
 import argparse
 import logging
@@ -26,7 +26,7 @@ EXIT_USAGE = 2
 
 
 def main() -> None:
-    """Run the daemon; the process ends with 0 when it was stopped or another one lives."""
+    """Run the daemon; exit with 0 if it was stopped or another daemon is already running."""
     sys.exit(run(sys.argv[1:]))
 
 
@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     if parsed.check_config:
         file = parsed.config or places.config / CONFIG_FILE
         where = file if file.exists() else "the defaults, as there is no file"
-        print(f"The configuration is good: {where}")
+        print(f"The configuration is valid: {where}")
         return 0
     if parsed.sandboxed is not None:
         return run_confined(places, configuration, parsed.sandboxed)
@@ -58,6 +58,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         trio.run(serve, Options(places, configuration, load, load, parsed.config))
     except AlreadyRunning as error:
+        # Not a failure: two frontends may start a daemon at the same time, and one is enough.
         return _fail(error, 0)
     except (LogError, RuntimeDirectoryError, TransportError) as error:
         return _fail(error, EXIT_FAILED)
@@ -67,18 +68,18 @@ def run(arguments: Sequence[str]) -> int:
 _TRACEBACKS = structlog.processors.ExceptionRenderer(
     structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
 )
-"""Without the values of variables: the environment and its keys are among them (G13)."""
+"""Without values of local variables, which may hold keys from the environment."""
 
 
 class _StandardError:
-    """Where log lines go. One that can't be written (full disk, closed pipe) is lost, not fatal."""
+    """Where log lines go. A line that can't be written (full disk, closed pipe) is dropped."""
 
     def write(self, text: str) -> None:
         with suppress(OSError):
             os.write(2, text.encode(errors="replace"))
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: lines are not buffered."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -102,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
         "--sandboxed",
         nargs=argparse.REMAINDER,
         metavar="CMD",
-        help="run a command in the sandbox of a model's, or say what would hold it, and exit",
+        help="run a command in the sandbox of a model's commands, or show the sandbox, and exit",
     )
     parser.add_argument("--version", action="version", version=f"tillerd {DAEMON_VERSION}")
     return parser
@@ -114,7 +115,7 @@ def _fail(error: Exception, status: int) -> int:
 
 
 def _set_up_logging(configuration: Configuration, *, console: bool) -> None:
-    """Log to stderr: for people on a terminal or when asked, else one JSON object a line."""
+    """Log to stderr: text on a terminal or on request, otherwise one JSON object a line."""
     level = logging.getLevelNamesMapping()[configuration.log_level.upper()]
     structlog.configure(
         processors=[

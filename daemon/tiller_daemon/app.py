@@ -1,12 +1,10 @@
-"""The composition root: the only file that names concrete tools, stores and transports.
+"""The composition root: the only module that names concrete tools, stores and transports.
 
-Order of start: lock, log, leftovers, unfinished turns, sockets, ready. Order of stop: no new work,
-turns end, everything is in the log, sockets close, the lock is released. Nested nurseries and one
-exit stack keep that order.
+Start: lock, log, leftovers of a dead daemon, unfinished turns, sockets, ready. Stop: no new work,
+turns end, everything is committed, sockets close, unlock. Nested nurseries and one exit stack keep
+this order.
 """
 
-import ctypes
-import gc
 import os
 import secrets
 import shutil
@@ -14,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
@@ -24,14 +22,15 @@ from msgspec import Struct
 
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.code_search import CodeSearch
-from tiller_daemon.config import Configuration, LiveConfiguration, Projects
+from tiller_daemon.config import Configuration, LiveConfiguration, TrustedProjects
 from tiller_daemon.config.http_proxy import proxies_of
 from tiller_daemon.files.changes import recover_changes
 from tiller_daemon.hooks.runner import HookRunner
-from tiller_daemon.lsp.recipes import list_recipes
+from tiller_daemon.lsp.definitions import list_definitions
 from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.servers import McpServers
+from tiller_daemon.memory import tune_memory
 from tiller_daemon.policy.rules import BUILT_IN as BUILT_IN_RULES
 from tiller_daemon.policy.rules import evaluate
 from tiller_daemon.private import make_directory, tighten
@@ -44,10 +43,10 @@ from tiller_daemon.processes.environment import (
 from tiller_daemon.processes.fork_server import running_fork_server
 from tiller_daemon.processes.process_tree import forbid_tracing, sweep
 from tiller_daemon.providers import Providers
-from tiller_daemon.ready import tell_service_manager
 from tiller_daemon.sandbox.daemon_registry import register
 from tiller_daemon.sandbox_setup import home, key_files, make_confiner
-from tiller_daemon.server import Server
+from tiller_daemon.server import SubmissionServer
+from tiller_daemon.service_manager import notify_service_manager
 from tiller_daemon.session.services import (
     CommandSettings,
     Services,
@@ -70,51 +69,44 @@ from tiller_protocol.places import CONFIG_FILE, DAEMON_OUTPUT_FILE, LOG_FILE, Pl
 log = structlog.get_logger()
 
 STOP_S = 5.0
-"""A daemon that is stopped `now` leaves within this time, come what may."""
+"""A daemon that is stopped `now` exits within this time in any case."""
 
 CATALOG_FILE = "catalog.json"
-"""What is known of the models in use."""
+"""What providers report about the models in use."""
 
 TRUST_FILE = "trust.json"
-"""Which projects the user trusts."""
+"""The digests of trusted projects."""
 
 SPILL_FOLDER = "spill"
 
 JOURNALS_FOLDER = "journals"
-"""What is being changed in several files at once."""
+"""Journals of changes of several files in progress."""
 
 SNAPSHOTS_FOLDER = "snapshots"
-
-GC_THRESHOLDS = (20_000, 50, 100)
-"""Fewer collections than Python's default: streams make many small objects and few cycles."""
-
-M_MMAP_THRESHOLD = -3
-"""Of `malloc.h`."""
-
-LARGE_BYTES = 1024 * 1024
-"""From which size on memory is taken from the system and given back, whatever was before."""
 
 
 class Options(Struct, frozen=True):
     """How this process was started."""
 
     places: Places
+    """Directories of configuration, state and runtime."""
     configuration: Configuration
+    """As loaded at start."""
     load: Callable[[], Configuration]
-    """Reads the configuration again; raises `ConfigurationError`."""
+    """Loads the configuration again; raises `ConfigurationError`."""
     load_project: Callable[[Path], Configuration]
-    """Likewise, with that of a trusted project on top of it."""
+    """Loads it with that of a trusted project on top; raises `ConfigurationError`."""
     file: Path | None = None
-    """Where that is; by default in `places`."""
+    """The configuration file; absent means the one in `places`."""
 
 
 async def serve(
     options: Options, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Run the daemon until it is told to stop; started when frontends can connect.
+    """Run the daemon until it is asked to stop; it has started once frontends can connect.
 
-    Raises `AlreadyRunning` when another daemon has the lock, and `LogError` or
-    `RuntimeDirectoryError` when it can't begin. Cancellation stops it without waiting for turns.
+    Raises `AlreadyRunning` if another daemon has the lock, and `LogError`, `TransportError` or
+    `RuntimeDirectoryError` if it can't start. Cancellation stops it without waiting for turns.
     """
     async with AsyncExitStack() as stack:
         runtime = stack.enter_context(RuntimeDirectory(options.places.runtime))
@@ -134,9 +126,9 @@ async def serve(
         stack.push_async_callback(providers.aclose)
         transport = stack.enter_context(NngTransport(runtime.path, MESSAGE_BYTES_MAX))
         servers = _mcp_servers(options, opened, providers)
-        recipes = list_recipes(options.configuration.lsp)
+        definitions = list_definitions(options.configuration.lsp)
         languages = LanguageServers(
-            recipes, servers.environment.inherited, servers.environment.home
+            definitions, servers.environment.inherited, servers.environment.home
         )
         live = _LiveParts(options, opened, providers, servers, languages)
         hooks = HookRunner(live.variables)
@@ -152,7 +144,7 @@ async def serve(
 
 
 async def _restore_files(journals: Path) -> None:
-    """Take back what a call was changing in several files when the daemon died."""
+    """Undo incomplete changes of several files that were in progress when the daemon died."""
     if restored := await trio.to_thread.run_sync(recover_changes, journals):
         log.warning("files_restored", files=restored)
 
@@ -168,7 +160,7 @@ async def _serve_sessions(
     snapshots = services.files.snapshots
     assert snapshots
     await snapshots.repair()
-    server = Server(services, supervisor, token, live.models)
+    server = SubmissionServer(services, supervisor, token, live.models)
     async with trio.open_nursery() as session_nursery:
         await session_nursery.start(supervisor.run)
         session_nursery.start_soon(live.providers.run)
@@ -177,19 +169,19 @@ async def _serve_sessions(
             socket_nursery.start_soon(transport.serve, server.handle, server.admit)
             socket_nursery.start_soon(_stop_on_signal, server)
             log.info("ready", version=DAEMON_VERSION, log=services.log.path, pid=os.getpid())
-            tell_service_manager("READY=1")
+            notify_service_manager("READY=1")
             task_status.started()
-            _settle_memory()
+            tune_memory()
             await server.stopping.wait()
             await _end_turns(server, supervisor)
             socket_nursery.cancel_scope.cancel()
         session_nursery.cancel_scope.cancel()
 
 
-async def _end_turns(server: Server, supervisor: Supervisor) -> None:
-    """Let turns end, or end them; a second request to stop ends a drain."""
+async def _end_turns(server: SubmissionServer, supervisor: Supervisor) -> None:
+    """End all turns: a drain waits for them, until a second request to stop."""
     log.info("stopping", drain=server.drain, turns=supervisor.turns_running)
-    tell_service_manager("STOPPING=1")
+    notify_service_manager("STOPPING=1")
     if server.drain:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_when, server.must_stop, nursery.cancel_scope)
@@ -206,7 +198,7 @@ async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-async def _stop_on_signal(server: Server) -> None:
+async def _stop_on_signal(server: SubmissionServer) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for number in signals:
             log.info("signal", name=signal.Signals(number).name)
@@ -214,7 +206,7 @@ async def _stop_on_signal(server: Server) -> None:
 
 
 class _LiveParts:
-    """What follows the configuration; a change of its file counts from the next turn on."""
+    """The parts that depend on the configuration; a changed file applies from the next turn on."""
 
     def __init__(
         self,
@@ -236,58 +228,62 @@ class _LiveParts:
         self._refreshing = trio.Lock()
 
     async def refresh(self) -> None:
-        """Take over what has changed in the configuration's file."""
+        """Apply the configuration file if it has changed."""
         async with self._refreshing:
             if not await self.configuration.refresh():
                 return
             now = self.configuration.now
             self.providers.configure(now)
             self.code_search.configure(now.sourcegraph, self.providers.secret_names)
-            environment = _means(now, self._log_id, self.providers)
+            environment = _server_environment(now, self._log_id, self.providers)
             self.servers.configure(now.mcp, environment)
-            self.languages.configure(list_recipes(now.lsp), environment.inherited)
+            self.languages.configure(list_definitions(now.lsp), environment.inherited)
             self.confiner.hide(key_files(now))
 
     async def refresh_on_signal(self) -> None:
-        """Do so at SIGHUP too, as service managers ask for it."""
+        """Apply it at SIGHUP as well, which service managers send to reload."""
         with trio.open_signal_receiver(signal.SIGHUP) as signals:
             async for _ in signals:
                 await self.refresh()
 
     def variables(self, call_id: str) -> Mapping[str, str]:
-        """The environment of a process that works for a call, or for none."""
-        # A key may have been got from a file or a command by now, and stand in a variable as well.
+        """The environment of a process that works for the call, or for none if it is ""."""
+        # Keys fetched since the start, from a file or a command, may be in a variable as well.
         keys = (*self.providers.secret_values(), *self.code_search.secrets())
         inherited = without_secrets(self.servers.environment.inherited, keys)
         return {**inherited, CALL_MARKER: call_id} if call_id else inherited
 
     async def discover(self) -> None:
-        """Make ready what a turn needs."""
+        """Prepare what a turn needs: configuration, MCP servers, models."""
         await self.refresh()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.servers.ready)
             await self.providers.discover()
 
     async def models(self, *, ask: bool) -> tuple[ModelSummary, ...]:
-        """The models there are."""
+        """The available models; see `server.ListModels`."""
         await self.refresh()
         return await self.providers.summaries(ask=ask)
 
 
 def _mcp_servers(options: Options, opened: Log, providers: Providers) -> McpServers:
     configuration = options.configuration
-    return McpServers(configuration.mcp, _means(configuration, opened.log_id, providers))
+    return McpServers(
+        configuration.mcp, _server_environment(configuration, opened.log_id, providers)
+    )
 
 
-def _means(configuration: Configuration, log_id: str, providers: Providers) -> ServerEnvironment:
+def _server_environment(
+    configuration: Configuration, log_id: str, providers: Providers
+) -> ServerEnvironment:
     owners = (*configuration.mcp.values(), configuration.sourcegraph)
     keys = {one.api_key_env for one in owners if one.api_key_env}
     hidden = providers.secret_names | keys
     return ServerEnvironment(
         inherited=child_environment(os.environ, hidden, log_id, "", configuration.env_keep),
         environ=os.environ,
-        provider_names=providers.secret_names,
-        provider_values=providers.secret_values,
+        provider_key_names=providers.secret_names,
+        provider_keys=providers.secret_values,
         home=home(),
     )
 
@@ -350,7 +346,7 @@ def _user_settings(options: Options, live: LiveConfiguration) -> UserSettings:
     return UserSettings(
         configuration=lambda: live.now,
         problem=lambda: live.problem,
-        projects=Projects(trust, lambda: live.now, options.load_project),
+        projects=TrustedProjects(trust, lambda: live.now, options.load_project),
         config_directory=options.places.config.resolve(),
         home=home(),
         platform=sys.platform,
@@ -358,7 +354,7 @@ def _user_settings(options: Options, live: LiveConfiguration) -> UserSettings:
 
 
 def _is_secret(live: _LiveParts, workspace: Path, name: str) -> bool:
-    """Whether a file is never in a snapshot: one that a model must ask to read, or a key's."""
+    """Whether to leave a file out of snapshots: it needs permission to read, or holds a key."""
     keys = {os.path.realpath(file) for file in key_files(live.configuration.now)}
     return evaluate("read", name, BUILT_IN_RULES) != "allow" or f"{workspace}/{name}" in keys
 
@@ -375,23 +371,10 @@ def _new_id() -> str:
     return ulid(time.time_ns() // 1_000_000, os.urandom(ULID_RANDOM_BYTES))
 
 
-def _settle_memory() -> None:
-    """Keep what the start has made out of every later collection; it lives as long as we do.
-
-    A large piece of memory goes back to the system when it is freed. By itself glibc stops doing so
-    after the first one, and keeps some of each size for each thread of nng: 80 MB and more.
-    """
-    with suppress(AttributeError):  # other libraries have no such call
-        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-
-
 def _make_private(state: Path) -> None:
-    """Make the directory of the daemon's state, or close one that was made carelessly."""
+    """Create the state directory, or restrict the permissions of an existing one."""
     make_directory(state)
     folders = (SPILL_FOLDER, JOURNALS_FOLDER, SNAPSHOTS_FOLDER)
     files = (CATALOG_FILE, TRUST_FILE, DAEMON_OUTPUT_FILE)
     tighten(state / name for name in ("", *folders, *files))
-    tighten(state.glob(f"{LOG_FILE}*"))  # SQLite keeps more of it beside the log
+    tighten(state.glob(f"{LOG_FILE}*"))  # with the -wal and -shm files of SQLite

@@ -1,4 +1,4 @@
-"""Failures that cross rooms of the daemon. What concerns one room only is declared in that room."""
+"""Errors that cross packages of the daemon. Others are defined in the package that raises them."""
 
 from typing import Any
 
@@ -7,10 +7,11 @@ from tiller_protocol.errors import RejectionCode
 
 
 class RejectionError(Exception):
-    """An op that had no effect, and why; the server turns it into a `Rejected` answer.
+    """An op was rejected and had no effect; the server turns this into a `Rejected` answer.
 
-    It is the frontend's fault or the moment's, never a bug: raised before anything was committed.
-    `data` holds what the code needs, such as the actual turn id or the input handed back.
+    The cause is the frontend or the current state, never a bug. It is raised before anything is
+    committed. `data` holds details for frontends that depend on `code`, such as the actual turn id
+    or the input handed back.
     """
 
     def __init__(
@@ -22,5 +23,5 @@ class RejectionError(Exception):
         self.data: dict[str, Any] = {} if data is None else data
 
     def answer(self, submission_id: str) -> Rejected:
-        """The answer to the submission that was refused."""
+        """The answer to the rejected submission."""
         return Rejected(submission_id, self.code, self.message, self.data)

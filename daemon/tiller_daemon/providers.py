@@ -10,7 +10,7 @@ import trio
 from msgspec import Struct
 
 from tiller_daemon.config import Api, Configuration, Model, Provider
-from tiller_daemon.config.options import merge_options
+from tiller_daemon.config.request_options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.models.base import ModelClient, ModelError
 from tiller_daemon.models.catalog.catalog import Catalog, is_public

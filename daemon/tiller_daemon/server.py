@@ -1,7 +1,7 @@
-"""The server: bytes of a submission in, bytes of its answer out.
+"""Answers submissions: encoded submission in, encoded answer out. Knows no socket.
 
-Checks the token before the op is even decoded, answers what concerns the process itself, and hands
-everything about sessions to the supervisor. Knows no socket.
+Checks the token before it decodes the op, handles ops about the daemon itself, and passes ops about
+sessions to the supervisor.
 """
 
 import hmac
@@ -63,21 +63,22 @@ from tiller_protocol.ops import (
 log = structlog.get_logger()
 
 STARTS_WORK = (SessionCreate, SessionFork, UserInput, Shell, Compact, Revert)
-"""Ops that a daemon which is about to end does not take any more."""
+"""Ops that a stopping daemon rejects."""
 
 
 class ListModels(Protocol):
-    """Says what the configuration offers; with `ask` also what the providers say of it."""
+    """Lists models."""
 
     async def __call__(self, *, ask: bool) -> tuple[ModelSummary, ...]:
-        """Return the models, the default one first."""
+        """Return the configured models, the default one first; `ask` also queries providers."""
         ...
 
 
-class Server:
-    """Answers submissions. `stopping` is set when the daemon is to end; `drain` says how.
+class SubmissionServer:
+    """Answers submissions that carry the `token`.
 
-    `list_models` says what the configuration offers, `token` is what every submission must carry.
+    `stopping` is set once the daemon should stop, `must_stop` if turns are to be interrupted;
+    `drain` tells whether running turns may complete first.
     """
 
     def __init__(
@@ -97,16 +98,16 @@ class Server:
         self._started_at = services.time()
 
     def stop(self, *, drain: bool) -> None:
-        """Begin to stop; without `drain` turns are interrupted, also those that were to drain."""
+        """Begin to stop. Without `drain`, turns are interrupted, even during an earlier drain."""
         self.drain = drain and not self.must_stop.is_set()
         if not drain:
             self.must_stop.set()
         self.stopping.set()
 
     def admit(self, data: memoryview) -> bytes | None:
-        """Send a submission away that does not show the token; None for one that may be handled.
+        """Return the rejection of a submission without the token; None if it may be handled.
 
-        Much less work than `handle`, and no copy: for a transport that many strangers come by.
+        Much cheaper than `handle` and without a copy, so that floods of strangers cost little.
         """
         try:
             frame = decode_envelope(data)
@@ -125,8 +126,9 @@ class Server:
         answer = encode_answer(await self._answer(frame), frame.encoding)
         if len(answer) <= MESSAGE_BYTES_MAX:
             return answer
-        message = f"The answer has {len(answer):,} bytes and does not fit into a message. " + (
-            "Use `replay`, which comes in parts."
+        message = (
+            f"The answer has {len(answer):,} bytes and does not fit into a message. "
+            "Use `replay`, which answers in parts."
         )
         too_large = Rejected(frame.envelope.id, "too_large", message, {"limit": MESSAGE_BYTES_MAX})
         return encode_answer(too_large, frame.encoding)
@@ -143,10 +145,12 @@ class Server:
             return rejection.answer(submission_id)
         except Exception as error:
             log.exception("submission_crashed", submission_id=submission_id)
-            message = f"A defect of the daemon: {type(error).__name__}: {error}. Its log has more."
+            what = f"{type(error).__name__}: {error}"
+            message = f"The daemon has a defect: {what}. Its log has the details."
             return Rejected(submission_id, "internal", message)
 
     def _shows_token(self, frame: Frame) -> bool:
+        # In constant time, so that response times do not reveal the beginning of the token.
         shown = frame.envelope.token
         return len(shown) == len(self._token) and hmac.compare_digest(shown.encode(), self._token)
 
@@ -169,7 +173,7 @@ class Server:
                 return Accepted(submission_id)
             case _:
                 if self.stopping.is_set() and isinstance(op, STARTS_WORK):
-                    message = "The daemon is stopping. Send this again when it has restarted."
+                    message = "The daemon is stopping. Send this again after it has restarted."
                     raise RejectionError("shutting_down", message)
                 return await self._supervisor.handle(submission_id, op, client)
 
@@ -178,7 +182,7 @@ class Server:
             raise RejectionError(
                 "unsupported_protocol",
                 f"This daemon speaks protocol {PROTOCOL_VERSION}, not {op.protocol_version}. "
-                "Use a daemon and a frontend of the same release.",
+                "Install a daemon and a frontend of the same release.",
                 {"protocol_version": PROTOCOL_VERSION},
             )
         limits = Limits(MESSAGE_BYTES_MAX, REPLAY_BYTES_MAX, INPUT_BYTES_MAX)
@@ -237,12 +241,12 @@ class Server:
 
 
 def _unauthorized(frame: Frame) -> Rejected:
-    message = "The token is wrong. It is in the file `token` of the runtime directory."
+    message = "The token is wrong. Read it from the file `token` in the runtime directory."
     return Rejected(frame.envelope.id, "unauthorized", message)
 
 
 def _rss_bytes() -> int:
-    """Resident memory of this process; 0 where /proc does not tell."""
+    """Resident memory of this process in bytes; 0 on systems without /proc."""
     try:
         with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - no Path for /proc
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -20,7 +20,7 @@ import trio
 from table import Row, print_rows
 
 from tiller_daemon.config.language_servers import KNOWN
-from tiller_daemon.lsp.recipes import Recipe, find_program
+from tiller_daemon.lsp.definitions import ServerDefinition, find_program
 from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.processes.environment import DAEMON_MARKER, child_environment
 
@@ -45,25 +45,29 @@ def main() -> None:
     rows: list[Row] = []
     for name, known in KNOWN.items():
         command = (named.get(name, (known.command or ("",))[0]), *(known.command or ())[1:])
-        recipe = Recipe(name, command, known.files, settings=known.settings, chosen=True)
-        if find_program(recipe, search):
+        definition = ServerDefinition(
+            name, command, known.files, settings=known.settings, configured=True
+        )
+        if find_program(definition, search):
             with tempfile.TemporaryDirectory() as place:
                 workspace = Path(place).resolve()
-                rows += trio.run(partial(measure, recipe, search, workspace, arguments.changes))
+                rows += trio.run(partial(measure, definition, search, workspace, arguments.changes))
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     print_rows(rows)
 
 
-async def measure(recipe: Recipe, search: str, workspace: Path, changes: int) -> list[Row]:
+async def measure(
+    definition: ServerDefinition, search: str, workspace: Path, changes: int
+) -> list[Row]:
     """The first change and later ones, each of which breaks the file or repairs it."""
-    end = next((end for end in recipe.files if end in BAD), "")
+    end = next((end for end in definition.files if end in BAD), "")
     if not end:
         return []
     variables = {**child_environment(os.environ, (), MARK, ""), "PATH": search}
     good = "".join(GOOD[end].format(n=n) for n in range(LINES))
     file = workspace / f"file{end}"
     file.write_text(good)
-    servers = LanguageServers((recipe,), variables, workspace.parent)
+    servers = LanguageServers((definition,), variables, workspace.parent)
     async with trio.open_nursery() as nursery:
         await nursery.start(servers.run)
         first = await _change(servers, file, good + BAD[end])
@@ -74,9 +78,9 @@ async def measure(recipe: Recipe, search: str, workspace: Path, changes: int) ->
         memory = _memory_mb()
         nursery.cancel_scope.cancel()
     return [
-        Row(f"{recipe.name}: the first change", "ms", (first,)),
-        Row(f"{recipe.name}: a later one", "ms", tuple(later)),
-        Row(f"{recipe.name}: memory", "MB", (memory,)),
+        Row(f"{definition.name}: the first change", "ms", (first,)),
+        Row(f"{definition.name}: a later one", "ms", tuple(later)),
+        Row(f"{definition.name}: memory", "MB", (memory,)),
     ]
 
 

@@ -57,7 +57,7 @@ async def main() -> None:
             compare = partial(snapshots.changes, str(workspace), before, after)
             compared.append(await _timed(compare))
             moves, _ = moves_back([await compare()])
-            reverted.append(await _timed(partial(snapshots.put_back, str(workspace), moves, "X")))
+            reverted.append(await _timed(partial(snapshots.restore, str(workspace), moves, "X")))
             snapshots.confirm_restore(str(workspace))
         print_rows(
             (

@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from sim.batches import judge, must_end, play_seed  # noqa: E402 - not on the path before
 from sim.judges import CHECKS  # noqa: E402
-from tiller_daemon.app import GC_THRESHOLDS  # noqa: E402
+from tiller_daemon.memory import GC_THRESHOLDS  # noqa: E402
 
 PROGRAM_S_MAX = 120
 TOLD_EVERY = 500

@@ -1,4 +1,4 @@
-"""Which proxy leads to a server: by variables, exceptions, and never to this machine."""
+"""The proxy of a server: variables, exceptions, and none for this machine."""
 
 import pytest
 
@@ -70,7 +70,7 @@ def test_a_proxy_shows_nothing_of_its_password() -> None:
 
 
 @pytest.mark.parametrize("address", ["ftp://p", "http://", "http://p:x", "http://[", "socks4://p"])
-def test_what_is_no_proxy_is_said_without_repeating_it(address: str) -> None:
-    with pytest.raises(ValueError, match="the variable HTTPS_PROXY is no address") as caught:
+def test_an_invalid_proxy_is_an_error_without_its_address(address: str) -> None:
+    with pytest.raises(ValueError, match="the variable HTTPS_PROXY is not a valid") as caught:
         chosen("https://h:1", HTTPS_PROXY=address.replace("p", "s3cret"))
     assert "s3cret" not in str(caught.value)

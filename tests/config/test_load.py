@@ -1,4 +1,4 @@
-"""The configuration: strict about what it is told, exact about where the mistake is."""
+"""The configuration: strict about its content, exact about the place of an error."""
 
 import contextlib
 import re
@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tiller_daemon.config import (
     Configuration,
     ConfigurationError,
-    hooks_brought,
     load_configuration,
+    parse_project_hooks,
 )
-from tiller_daemon.config.meaning import KEY_FIELDS
 from tiller_daemon.config.schema import Hook, LanguageServer, McpServer, ProjectHook
+from tiller_daemon.config.semantics import KEY_FIELDS
 from tiller_daemon.config.source import field_names
 from tiller_protocol.places import Places
 from tiller_protocol.settings import Rule
@@ -115,10 +115,10 @@ def test_the_example_of_the_manual_is_understood(load):
         ('[models."local/', '[models."nowhere/', "invalid_value", 8, "no provider `nowhere`"),
         ('prompt = """', 'prompt_file = "p"\nprompt = """', "invalid_value", 12, "exclude"),
         ("[mcp.everything]", "mcp = 3", "unknown_key", 25, "permissions[0].mcp"),
-        ("32768", "= 3", "syntax", 9, "not TOML"),
+        ("32768", "= 3", "syntax", 9, "not valid TOML"),
     ],
 )
-def test_a_mistake_names_the_file_the_line_the_key_and_what_is_near(
+def test_an_error_names_the_file_the_line_the_key_and_a_similar_name(
     refused, places, old, new, code, line, said
 ):
     error = refused(EXAMPLE.replace(old, new, 1))
@@ -188,7 +188,7 @@ def test_c_takes_toml_bare_text_and_quoted_keys(load):
         (f"approve={CANARY}", "expected one of"),
     ],
 )
-def test_a_mistake_on_the_command_line_is_named_too(refused, override, said):
+def test_an_error_on_the_command_line_names_it(refused, override, said):
     error = refused(None, None, [override])
     assert said in error.message
     assert CANARY not in error.message
@@ -284,7 +284,7 @@ def test_hooks_of_a_trusted_project_come_after_the_users_and_are_known_as_its_ow
     assert loaded == (Hook("turn_start", "mine"), own)
     assert [type(hook) for hook in loaded] == [Hook, ProjectHook]
     assert load("", project=project, trusted=True).hooks == (own,)
-    assert hooks_brought(theirs) == (own,)
+    assert parse_project_hooks(theirs) == (own,)
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_b60_even_a_trusted_project_can_loosen_nothing(refused, tmp_path, text):
 
 @given(text=st.text(max_size=60), key=st.text(max_size=12))
 @example(text="", key="#")
-def test_whatever_is_given_the_answer_is_a_configuration_or_its_error(text, key):
+def test_any_input_yields_a_configuration_or_an_error(text, key):
     places = Places(Path("/nonexistent/c"), Path("/nonexistent/s"), Path("/nonexistent/r"))
     for overrides in ([text], [f"{key}={text}"], [f"model={text}"], [f"providers.x={text}"]):
         with contextlib.suppress(ConfigurationError):
@@ -344,7 +344,7 @@ def test_whatever_is_given_the_answer_is_a_configuration_or_its_error(text, key)
         ("timeouts = { idle = 9 }", "unknown_key", "did you mean `idle_s`?"),
     ],
 )
-def test_what_can_not_be_a_provider_is_said(load, lines, code, said):
+def test_an_invalid_provider_is_an_error(load, lines, code, said):
     """G13: without the value."""
     with pytest.raises(ConfigurationError) as caught:
         load(f'[providers.p]\napi = "openai_chat"\n{lines}\n')
@@ -354,7 +354,7 @@ def test_what_can_not_be_a_provider_is_said(load, lines, code, said):
     assert CANARY not in caught.value.message
 
 
-def test_a_place_of_a_key_that_takes_another_ones_place_is_refused_too(load):
+def test_two_places_of_a_key_from_different_sources_are_rejected(load):
     text = '[providers.p]\napi = "openai_chat"\napi_key_env = "A"\n'
     with pytest.raises(ConfigurationError, match="exclude each other"):
         load(text, overrides=["providers.p.api_key_file=/k"])
@@ -380,7 +380,7 @@ def test_a_place_of_a_key_that_takes_another_ones_place_is_refused_too(load):
         ('command = ["a"]\nenvironment = {}', "unknown_key", "mcp.s.environment"),
     ],
 )
-def test_what_can_not_be_an_mcp_server_is_said(load, lines, code, said):
+def test_an_invalid_mcp_server_is_an_error(load, lines, code, said):
     """G13: without the value."""
     with pytest.raises(ConfigurationError) as caught:
         load(f"[mcp.s]\n{lines}\n")
@@ -439,13 +439,13 @@ def test_the_manual_shows_what_is_understood(load, places):
     ("lines", "said"),
     [
         ('endpoint = "sourcegraph.com"', "expected a URL"),
-        ('endpoint = "https://me:secret@x"', "holds no password"),
-        ('endpoint = "https://x"\napi_key_env = "sgp_0123 456"', "never stands in"),
+        ('endpoint = "https://me:secret@x"', "has no password"),
+        ('endpoint = "https://x"\napi_key_env = "sgp_0123 456"', "the name of a variable"),
         ('endpoint = "https://x"\napi_key_env = "X"\napi_key_file = "x"', "exclude each other"),
         ('api_key_env = "X"', "expected `endpoint`"),
     ],
 )
-def test_what_can_not_be_a_sourcegraph_is_said(refused, lines, said):
+def test_an_invalid_sourcegraph_is_an_error(refused, lines, said):
     error = refused(f"[sourcegraph]\n{lines}\n")
     assert said in error.message
     assert "secret" not in error.message
@@ -461,14 +461,14 @@ def test_the_key_file_of_sourcegraph_is_relative_to_the_configuration(load, plac
     ("name", "lines", "code", "said"),
     [
         ("mine", 'command = ["a"]', "invalid_value", "needs `command` and `files`"),
-        ("mine", 'files = { ".x" = "x" }', "invalid_value", "none of basedpyright"),
+        ("mine", 'files = { ".x" = "x" }', "invalid_value", "other than basedpyright"),
         ("ty", 'command = ["./ty"]', "invalid_value", "absolute path"),
         ("ty", "command = []", "wrong_type", "length >= 1"),
-        ("ty", 'files = { "" = "python" }', "invalid_value", "how names of files end"),
+        ("ty", 'files = { "" = "python" }', "invalid_value", "endings of file names"),
         ("ty", "start = true", "unknown_key", "lsp.ty.start"),
     ],
 )
-def test_what_can_not_be_a_language_server_is_said(load, name, lines, code, said):
+def test_an_invalid_language_server_is_an_error(load, name, lines, code, said):
     with pytest.raises(ConfigurationError) as caught:
         load(f"[lsp.{name}]\n{lines}\n")
     assert caught.value.code == code
@@ -494,7 +494,7 @@ def test_an_empty_table_chooses_a_language_server(load):
         ('on = "request"\ncommand = "x"\nallow = true', "unknown_key", "hooks[0].allow"),
     ],
 )
-def test_what_can_not_be_a_hook_is_said(load, lines, code, said):
+def test_an_invalid_hook_is_an_error(load, lines, code, said):
     with pytest.raises(ConfigurationError) as caught:
         load(f"[[hooks]]\n{lines}\n")
     assert caught.value.code == code

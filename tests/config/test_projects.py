@@ -1,12 +1,12 @@
-"""Trust in projects: bound to the content, kept over restarts, given by nobody but the user."""
+"""Trust in projects: bound to the content, persistent, and given only by the user."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from tiller_daemon.config import Configuration, ConfigurationError, Projects, TrustError
-from tiller_daemon.config.projects import CONFIG_BYTES_MAX, TOO_LONG
+from tiller_daemon.config import Configuration, ConfigurationError, TrustedProjects, TrustError
+from tiller_daemon.config.projects import CONFIG_BYTES_MAX, CONFIG_TOO_LARGE
 
 BASE = Configuration(max_steps=100)
 THEIRS = Configuration(max_steps=3)
@@ -21,13 +21,13 @@ def workspace(tmp_path: Path) -> Path:
     return workspace
 
 
-def projects(file: Path | None = None) -> Projects:
-    return Projects(file, lambda: BASE, lambda _: THEIRS)
+def projects(file: Path | None = None) -> TrustedProjects:
+    return TrustedProjects(file, lambda: BASE, lambda _: THEIRS)
 
 
-def trusting(workspace: Path, file: Path | None = None) -> Projects:
+def trusting(workspace: Path, file: Path | None = None) -> TrustedProjects:
     made = projects(file)
-    made.trust(workspace, made.look(workspace).digest)
+    made.trust(workspace, made.inspect(workspace).digest)
     return made
 
 
@@ -37,8 +37,8 @@ def test_b60_a_project_is_not_trusted_by_default_and_its_configuration_is_not_lo
     def load(_: Path) -> Configuration:
         raise AssertionError
 
-    made = Projects(None, lambda: BASE, load)
-    found = made.look(workspace)
+    made = TrustedProjects(None, lambda: BASE, load)
+    found = made.inspect(workspace)
     assert not found.trusted
     assert found.files == (
         ".tiller/config.toml",
@@ -48,33 +48,31 @@ def test_b60_a_project_is_not_trusted_by_default_and_its_configuration_is_not_lo
     assert made.configuration(workspace) is BASE
 
 
-def test_a_configuration_that_is_too_long_to_be_shown_can_not_be_trusted(workspace: Path) -> None:
+def test_too_large_a_configuration_can_not_be_trusted(workspace: Path) -> None:
     config = workspace / ".tiller" / "config.toml"
     config.write_bytes(b"#" * CONFIG_BYTES_MAX)
-    assert projects().look(workspace).digest
+    assert projects().inspect(workspace).digest
     config.write_bytes(b"#" * (CONFIG_BYTES_MAX + 1))
-    found = projects().look(workspace)
-    assert (found.digest, found.problem) == ("", TOO_LONG)
-    with pytest.raises(TrustError, match="more than 64 KiB"):
+    found = projects().inspect(workspace)
+    assert (found.digest, found.problem) == ("", CONFIG_TOO_LARGE)
+    with pytest.raises(TrustError, match="larger than 64 KiB"):
         projects().trust(workspace, "")
 
 
-def test_the_text_of_a_configuration_is_that_of_its_digest_also_behind_a_link(
+def test_the_text_of_a_linked_configuration_matches_its_digest(
     workspace: Path,
 ) -> None:
-    assert projects().look(workspace).text == ".tiller/config.toml"
+    assert projects().inspect(workspace).text == ".tiller/config.toml"
     config = workspace / ".tiller" / "config.toml"
     config.rename(workspace / "else.toml")
     config.symlink_to("../else.toml")
-    assert projects().look(workspace).text == ".tiller/config.toml"
+    assert projects().inspect(workspace).text == ".tiller/config.toml"
 
 
-def test_a_project_that_is_trusted_counts_also_after_a_restart(
-    workspace: Path, tmp_path: Path
-) -> None:
+def test_trust_survives_a_restart(workspace: Path, tmp_path: Path) -> None:
     file = tmp_path / "trust.json"
     trusting(workspace, file)
-    assert projects(file).look(workspace).trusted
+    assert projects(file).inspect(workspace).trusted
     assert projects(file).configuration(workspace) is THEIRS
     assert file.stat().st_mode & 0o777 == 0o600
 
@@ -97,16 +95,16 @@ def test_a_project_that_is_trusted_counts_also_after_a_restart(
 def test_b60_what_has_changed_is_not_trusted_any_more(workspace: Path, change) -> None:
     made = trusting(workspace)
     change(workspace)
-    assert not made.look(workspace).trusted
+    assert not made.inspect(workspace).trusted
     assert made.configuration(workspace) is BASE
 
 
-def test_what_changes_back_is_trusted_again(workspace: Path) -> None:
+def test_undoing_a_change_restores_trust(workspace: Path) -> None:
     made = trusting(workspace)
     before = (workspace / ".tiller/config.toml").read_bytes()
     (workspace / ".tiller/config.toml").write_text("other")
     (workspace / ".tiller/config.toml").write_bytes(before)
-    assert made.look(workspace).trusted
+    assert made.inspect(workspace).trusted
 
 
 def test_b60_where_a_link_leads_counts_too(workspace: Path, tmp_path: Path) -> None:
@@ -115,75 +113,73 @@ def test_b60_where_a_link_leads_counts_too(workspace: Path, tmp_path: Path) -> N
     (workspace / ".tiller/agents/l.md").symlink_to(target)
     made = trusting(workspace)
     target.write_text("obey")
-    assert not made.look(workspace).trusted
+    assert not made.inspect(workspace).trusted
 
 
 def test_b60_trust_of_one_place_is_not_that_of_a_copy(workspace: Path, tmp_path: Path) -> None:
     made = trusting(workspace)
     copy = tmp_path / "copy"
     os.system(f"cp -r {workspace} {copy}")
-    assert made.look(copy).digest == made.look(workspace).digest
-    assert not made.look(copy).trusted
+    assert made.inspect(copy).digest == made.inspect(workspace).digest
+    assert not made.inspect(copy).trusted
 
 
 def test_a_link_to_a_workspace_is_the_workspace(workspace: Path, tmp_path: Path) -> None:
     made = trusting(workspace)
     (tmp_path / "link").symlink_to(workspace)
-    assert made.look(tmp_path / "link").trusted
+    assert made.inspect(tmp_path / "link").trusted
 
 
 def test_only_what_was_shown_can_be_trusted(workspace: Path) -> None:
     made = projects()
-    digest = made.look(workspace).digest
+    digest = made.inspect(workspace).digest
     (workspace / ".tiller/config.toml").write_text("swapped")
-    with pytest.raises(TrustError, match="look at it again"):
+    with pytest.raises(TrustError, match="review them again"):
         made.trust(workspace, digest)
-    with pytest.raises(TrustError, match="look at it again"):
+    with pytest.raises(TrustError, match="review them again"):
         made.trust(workspace.parent, "")
 
 
-def test_what_can_not_be_used_or_looked_through_can_not_be_trusted(workspace: Path) -> None:
+def test_an_invalid_or_unreadable_project_can_not_be_trusted(workspace: Path) -> None:
     def load(_: Path) -> Configuration:
         raise ConfigurationError("not_allowed", "line 1: mcp: a project may not set this")
 
-    made = Projects(None, lambda: BASE, load)
+    made = TrustedProjects(None, lambda: BASE, load)
     with pytest.raises(TrustError, match="a project may not set this"):
-        made.trust(workspace, made.look(workspace).digest)
+        made.trust(workspace, made.inspect(workspace).digest)
     os.mkfifo(workspace / ".tiller/agents/fifo")
-    assert made.look(workspace).problem
-    with pytest.raises(TrustError, match="no file"):
+    assert made.inspect(workspace).problem
+    with pytest.raises(TrustError, match="not a readable file"):
         made.trust(workspace, "x")
 
 
-def test_trust_is_taken_back_also_from_what_has_changed(workspace: Path, tmp_path: Path) -> None:
+def test_trust_can_be_withdrawn_after_a_change(workspace: Path, tmp_path: Path) -> None:
     file = tmp_path / "trust.json"
     made = trusting(workspace, file)
     content = (workspace / ".tiller/config.toml").read_text()
     (workspace / ".tiller/config.toml").write_text("other")
     made.untrust(workspace)
     (workspace / ".tiller/config.toml").write_text(content)
-    assert not made.look(workspace).trusted
-    assert not projects(file).look(workspace).trusted
+    assert not made.inspect(workspace).trusted
+    assert not projects(file).inspect(workspace).trusted
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"projects": 1}', '{"projects": {"/": 1}}', "\xff"])
-def test_a_file_that_can_not_be_understood_trusts_nobody(
-    workspace: Path, tmp_path: Path, text: str
-) -> None:
+def test_a_damaged_trust_file_trusts_no_project(workspace: Path, tmp_path: Path, text: str) -> None:
     file = tmp_path / "trust.json"
     file.write_text(text, encoding="latin-1")
-    assert not projects(file).look(workspace).trusted
+    assert not projects(file).inspect(workspace).trusted
 
 
-def test_a_workspace_without_the_folder_brings_nothing(tmp_path: Path) -> None:
-    found = projects().look(tmp_path)
+def test_a_workspace_without_the_folder_needs_no_trust(tmp_path: Path) -> None:
+    found = projects().inspect(tmp_path)
     assert (found.digest, found.files, found.trusted) == ("", (), False)
 
 
-def test_what_else_lies_in_the_folder_does_not_count(workspace: Path) -> None:
+def test_other_files_in_the_folder_are_ignored(workspace: Path) -> None:
     made = trusting(workspace)
     (workspace / ".tiller/notes.txt").write_text("")
-    assert made.look(workspace).trusted
+    assert made.inspect(workspace).trusted
 
 
 def test_b60_what_moves_from_one_file_to_the_next_changes_the_digest(workspace: Path) -> None:
@@ -191,5 +187,5 @@ def test_b60_what_moves_from_one_file_to_the_next_changes_the_digest(workspace: 
     for first, second in (("ab", ""), ("a", "b"), ("", "ab")):
         (workspace / ".tiller/agents/a.md").write_text(first)
         (workspace / ".tiller/agents/b.md").write_text(second)
-        found.add(projects().look(workspace).digest)
+        found.add(projects().inspect(workspace).digest)
     assert len(found) == 3

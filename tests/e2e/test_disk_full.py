@@ -162,7 +162,7 @@ async def _opens(frontend: Frontend, session_id: str) -> None:
 def _check_full(answer: AnyAnswer) -> None:
     assert isinstance(answer, Rejected)
     assert answer.code == "unavailable"
-    assert "the disk is full: make room" in answer.message
+    assert "the disk is full: free some space" in answer.message
 
 
 async def _restart_and_compare(frontend: Frontend, daemon: Daemon, session_id: str) -> None:

@@ -138,7 +138,7 @@ async def test_b35_a_server_that_dies_in_mid_call_yields_an_error_and_is_started
     assert (await frontend.turn_ended(session_id)).outcome == "completed"
     before, died, after, again = calls_in(frontend.requests(session_id)[-1].items)
     assert (died.state, died.error_kind) == ("error", "failed")
-    assert "bench was lost before it had answered: it ended with status 7" in died.output
+    assert "bench was lost during the call: it ended with status 7" in died.output
     assert "about to die" in died.output
     assert "started again for the next call" in died.output
     assert before.output != after.output == again.output

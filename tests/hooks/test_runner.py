@@ -1,4 +1,4 @@
-"""Hooks as processes: what they are told, what they may say, how they fail, and nothing left."""
+"""Hooks as processes: input, output, failures, and that nothing is left behind."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from support.daemon import gone
 from tiller_daemon.config import Hook
 from tiller_daemon.hooks.process import OUTPUT_BYTES_MAX
-from tiller_daemon.hooks.runner import BESIDE_MAX, HookRunner
+from tiller_daemon.hooks.runner import BACKGROUND_MAX, HookRunner
 from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.session.hooks import Heard, Hold, Told, ToolTold
 
@@ -39,7 +39,7 @@ def hook(command: Any, **fields: Any) -> Hook:
     return Hook(fields.pop("on", "tool_before"), command, **fields)
 
 
-async def test_a_hook_is_told_as_json_in_the_workspace_with_a_clean_environment(
+async def test_a_hook_gets_json_in_the_workspace_with_a_clean_environment(
     tmp_path: Path,
 ) -> None:
     heard = await hear(tmp_path, hook("cat >told; env >env; pwd"))
@@ -76,7 +76,9 @@ async def test_a_hook_is_told_as_json_in_the_workspace_with_a_clean_environment(
         (("/bin/echo", "a b", "$HOME"), "", "a b $HOME"),
     ],
 )
-async def test_what_it_says_counts(tmp_path: Path, command: Any, denied: str, context: str) -> None:
+async def test_output_and_status_decide(
+    tmp_path: Path, command: Any, denied: str, context: str
+) -> None:
     heard = await hear(tmp_path, hook(command, name="h"))
     said = f"The user's hook `h` says: {context}"
     assert heard == Heard(denied, (said,) if context else ())
@@ -88,12 +90,12 @@ async def test_what_it_says_counts(tmp_path: Path, command: Any, denied: str, co
         ("echo broken >&2; exit 1", "it ended with 1: broken"),
         ("kill -9 $$", "it was killed by signal 9"),
         ("sleep 100", "stopped after its time limit of 0.3 s"),
-        ('echo \'{"decision": "allow"}\'', "JSON that can't be understood"),
-        ("echo '{'", "JSON that can't be understood"),
+        ('echo \'{"decision": "allow"}\'', "invalid JSON"),
+        ("echo '{'", "invalid JSON"),
         (("no-such-program",), "The program no-such-program was not found"),
     ],
 )
-async def test_a_failure_is_told_and_the_call_goes_on_unless_it_is_to_deny(
+async def test_a_failure_is_reported_and_denies_only_if_configured(
     tmp_path: Path, command: Any, problem: str
 ) -> None:
     heard = await hear(tmp_path, hook(command, name="h", timeout_s=0.3))
@@ -118,14 +120,14 @@ async def test_hooks_run_in_order_until_one_says_no(tmp_path: Path) -> None:
     assert (tmp_path / "order").read_text().split() == ["1", "2", "3"]
 
 
-async def test_a_no_that_comes_too_late_is_something_to_tell(tmp_path: Path) -> None:
+async def test_a_late_denial_becomes_context(tmp_path: Path) -> None:
     call = ToolTold("bash", {}, "call/1", "read", output="x", failed=False)
     told = Told("tool_after", "s", "t", str(tmp_path), "a", "m", tool=call)
     heard = await hear(tmp_path, hook("echo bad >&2; exit 2", on="tool_after", name="h"), told=told)
     assert heard == Heard("", ("The user's hook `h` says: bad",))
 
 
-async def test_what_it_prints_is_bounded_and_it_need_not_listen(tmp_path: Path) -> None:
+async def test_output_is_bounded_and_input_need_not_be_read(tmp_path: Path) -> None:
     call = ToolTold("bash", {"command": "x" * 2**20}, "call/1", "read")
     told = Told("tool_before", "s", "t", str(tmp_path), "a", "m", tool=call)
     flood = hook("exec <&-; head -c 10000000 /dev/zero | tr '\\0' x", name="h")
@@ -149,7 +151,7 @@ async def test_g8_nothing_of_it_is_left_when_it_is_cancelled(tmp_path: Path, sha
     assert all(gone(int(pid), timeout_s=0.0) for pid in pids.read_text().split())
 
 
-async def test_what_it_leaves_behind_is_ended_and_does_not_hold_anybody(tmp_path: Path) -> None:
+async def test_descendants_are_ended_and_cause_no_wait(tmp_path: Path) -> None:
     began = trio.current_time()
     await hear(tmp_path, hook("sleep 100 & echo $! >pid"))
     assert trio.current_time() - began < 2
@@ -164,7 +166,7 @@ async def test_a_name_is_one_short_line(tmp_path: Path) -> None:
     assert len(heard.denied) < 120
 
 
-async def test_notifications_are_waited_for_by_nobody_and_bounded(
+async def test_notifications_run_in_the_background_and_are_bounded(
     tmp_path: Path, nursery: trio.Nursery
 ) -> None:
     os.mkfifo(tmp_path / "gate")
@@ -172,14 +174,14 @@ async def test_notifications_are_waited_for_by_nobody_and_bounded(
     hooks = (hook("echo >>ran; read x <gate; echo >>done", on="turn_end", timeout_s=60),)
     runner = HookRunner(variables)
     await nursery.start(runner.run)
-    for _ in range(BESIDE_MAX + 5):
+    for _ in range(BACKGROUND_MAX + 5):
         runner.notify(hooks, told, Hold())
-    await _until_lines(tmp_path / "ran", BESIDE_MAX)
+    await _until_lines(tmp_path / "ran", BACKGROUND_MAX)
     gate = os.open(tmp_path / "gate", os.O_RDWR)
-    os.write(gate, b"\n" * (BESIDE_MAX + 5))
-    await _until_lines(tmp_path / "done", BESIDE_MAX)
+    os.write(gate, b"\n" * (BACKGROUND_MAX + 5))
+    await _until_lines(tmp_path / "done", BACKGROUND_MAX)
     os.close(gate)
-    assert _lines(tmp_path / "ran") == BESIDE_MAX
+    assert _lines(tmp_path / "ran") == BACKGROUND_MAX
     nursery.cancel_scope.cancel()
 
 

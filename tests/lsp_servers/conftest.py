@@ -1,4 +1,4 @@
-"""Language servers, real ones and a rude one, asked as the runtime asks them around a change."""
+"""Language servers, real ones and a faulty one, used as the runtime uses them around a change."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from trio.testing import MockClock
 from support import rude_lsp
 from support.peers import ty, typescript
 from tiller_daemon.config import LanguageServer
-from tiller_daemon.lsp.recipes import list_recipes
+from tiller_daemon.lsp.definitions import list_definitions
 from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.processes.environment import child_environment
 
@@ -26,12 +26,12 @@ PATIENCE_S = 30.0
 
 @pytest.fixture
 def clock() -> MockClock:
-    """Runs as the wall does, and can be put forward."""
+    """Runs in real time, and can be advanced."""
     return MockClock(rate=1.0)
 
 
-class Room:
-    """A workspace and servers for it. `notes` is what the rude one has heard."""
+class LanguageServerTestbed:
+    """A workspace and servers for it. `notes` is what the faulty one has received."""
 
     def __init__(self, workspace: Path, nursery: trio.Nursery) -> None:
         self.workspace = workspace
@@ -39,31 +39,31 @@ class Room:
         self.scope = trio.CancelScope()
         self._notes = workspace.parent / "notes"
         self._nursery = nursery
-        self._over = trio.Event()
-        self._over.set()
+        self._closed = trio.Event()
+        self._closed.set()
 
     async def start(self, **configured: LanguageServer) -> None:
-        """Begin with the known servers, and with these."""
+        """Configure these servers, in addition to the built-in ones."""
         variables = child_environment(os.environ, [], "LOG-OF-TESTS", "")
-        recipes = list_recipes(configured)
-        self.servers = LanguageServers(recipes, variables, self.workspace.parent)
-        self.scope, self._over = trio.CancelScope(), trio.Event()
+        definitions = list_definitions(configured)
+        self.servers = LanguageServers(definitions, variables, self.workspace.parent)
+        self.scope, self._closed = trio.CancelScope(), trio.Event()
         await self._nursery.start(self._run)
 
-    async def start_rude(self, how: str, **fields: Any) -> None:
-        """Begin with the rude one, for `.txt` files."""
+    async def start_faulty(self, how: str, **fields: Any) -> None:
+        """Configure the faulty server for `.txt` files."""
         command = (sys.executable, "-SEs", rude_lsp.__file__, how, str(self._notes))
         await self.start(rude=LanguageServer(command=command, files={".txt": "text"}, **fields))
 
     async def edit(self, name: str, text: str) -> str:
-        """Write a file as a tool does; returns what is told beside the result."""
+        """Write a file as a tool does; returns what is added to the result."""
         path = self.workspace / name
         check = await self.servers.before_change(self.workspace, [path])
         path.write_text(text)
         return (await check.new_errors()).strip() if check else ""
 
-    async def look(self, name: str | None = None) -> str:
-        """Ask what is wrong, as the tool `diagnostics` does."""
+    async def request_diagnostics(self, name: str | None = None) -> str:
+        """Request diagnostics as the tool `diagnostics` does."""
         return await self.servers.all_of(self.workspace, self.workspace / name if name else None)
 
     @property
@@ -80,37 +80,37 @@ class Room:
         return [json.loads(line) for line in self._notes.read_text().splitlines()]
 
     def pids(self) -> list[int]:
-        """The processes that the rude one ran as, oldest first."""
+        """The processes of the faulty server, oldest first."""
         return [note["pid"] for note in self.notes() if "pid" in note]
 
     def kill(self) -> None:
         os.kill(self.pids()[-1], signal.SIGKILL)
 
-    async def until(self, comes_true: Callable[[], bool]) -> None:
-        """Wait for what nobody announces, such as the end of a server."""
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait for a condition without a notification, such as the end of a server."""
         with trio.fail_after(PATIENCE_S):
-            while not comes_true():  # noqa: ASYNC110
+            while not condition():  # noqa: ASYNC110
                 await trio.sleep(0.01)
 
-    async def until_gone(self) -> None:
+    async def wait_until_ended(self) -> None:
         """Wait until no server runs."""
-        await self.until(lambda: not self.running)
+        await self.wait_until(lambda: not self.running)
 
     async def close(self) -> None:
         """End all servers, as the end of the daemon does."""
         self.scope.cancel()
-        await self._over.wait()
+        await self._closed.wait()
 
     async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:
         with self.scope:
             await self.servers.run(task_status=task_status)
-        self._over.set()
+        self._closed.set()
 
 
 @pytest.fixture
-async def room(tmp_path: Path, nursery: trio.Nursery) -> AsyncGenerator[Room]:
+async def testbed(tmp_path: Path, nursery: trio.Nursery) -> AsyncGenerator[LanguageServerTestbed]:
     workspace = tmp_path / "workspace"
     workspace.mkdir()
-    room = Room(workspace, nursery)
-    yield room
-    await room.close()
+    testbed = LanguageServerTestbed(workspace, nursery)
+    yield testbed
+    await testbed.close()

@@ -1,4 +1,4 @@
-"""Real servers, called as the runtime calls their tools; what they say meanwhile is kept."""
+"""Real servers, called as the runtime calls their tools; output and questions are recorded."""
 
 import os
 import sys
@@ -20,34 +20,34 @@ from tiller_daemon.tools.base import FileVersions, ToolEnvironment, ToolResult, 
 TINY = (sys.executable, "-SEs", tiny_mcp.__file__)
 
 
-class Room:
-    """Servers under watch. `answers` are what the user says to questions, in order."""
+class McpTestbed:
+    """MCP servers under test. `answers` are the user's answers to questions, in order."""
 
     def __init__(self, directory: Path, nursery: trio.Nursery) -> None:
         self.directory = directory
-        self.live = ""
-        self.asked: list[tuple[str, tuple[str, ...]]] = []
+        self.output = ""
+        self.questions: list[tuple[str, tuple[str, ...]]] = []
         self.answers: list[UserAnswer] = []
         self.servers = McpServers({}, environment({}, directory))
         self.scope = trio.CancelScope()
         self._nursery = nursery
-        self._over = trio.Event()
-        self._over.set()
-        self._news = trio.Event()
+        self._closed = trio.Event()
+        self._closed.set()
+        self._output_added = trio.Event()
 
     async def start(self, environ: Mapping[str, str] | None = None, **servers: McpServer) -> None:
-        """Begin with these servers; none is started yet."""
+        """Configure these servers; none is started yet."""
         self.servers = McpServers(servers, environment(environ or {}, self.directory))
-        self.scope, self._over = trio.CancelScope(), trio.Event()
+        self.scope, self._closed = trio.CancelScope(), trio.Event()
         await self._nursery.start(self._run)
 
     async def start_tiny(self, *modes: str, **settings: Any) -> None:
-        """Begin with one server `t`, and start it."""
+        """Configure one server `t` and start it."""
         await self.start(t=McpServer(command=(*TINY, *modes), **settings))
         await self.servers.ready()
 
     async def call(self, name: str, /, **arguments: Any) -> ToolResult:
-        """Call a tool by its name behind the servers', or by all of it."""
+        """Call a tool by its full name, or by its name on the server `t`."""
         whole = name if name.startswith("mcp__") else f"mcp__t__{name}"
         return await self.servers.tools()[whole].run(arguments, self.environment())
 
@@ -55,14 +55,14 @@ class Room:
         """Answer the next questions with these words."""
         self.answers += [UserAnswer(one) for one in words]
 
-    async def until_live(self, text: str) -> None:
-        while text not in self.live:
-            await self._news.wait()
+    async def wait_for_output(self, text: str) -> None:
+        while text not in self.output:
+            await self._output_added.wait()
 
     async def close(self) -> None:
         """End all servers, as the end of the daemon does."""
         self.scope.cancel()
-        await self._over.wait()
+        await self._closed.wait()
 
     def environment(self) -> ToolEnvironment:
         nothing: Any = None
@@ -85,28 +85,28 @@ class Room:
     async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:
         with self.scope:
             await self.servers.run(task_status=task_status)
-        self._over.set()
+        self._closed.set()
 
     async def _output(self, piece: str) -> None:
-        self.live += piece
-        self._news.set()
-        self._news = trio.Event()
+        self.output += piece
+        self._output_added.set()
+        self._output_added = trio.Event()
 
     async def _ask(self, text: str, choices: tuple[str, ...]) -> UserAnswer:
         await trio.lowlevel.checkpoint()
-        self.asked.append((text, choices))
+        self.questions.append((text, choices))
         return self.answers.pop(0)
 
 
 def environment(environ: Mapping[str, str], home: Path) -> ServerEnvironment:
-    """What servers get; a provider's key is in `PROVIDER_KEY`."""
+    """The environment of servers; a provider's key is in `PROVIDER_KEY`."""
     inherited = child_environment({**os.environ, **environ}, ["PROVIDER_KEY"], "LOG-OF-TESTS", "")
     key = environ.get("PROVIDER_KEY", "sk-of-nobody")
     return ServerEnvironment(inherited, environ, ["PROVIDER_KEY"], lambda: [key], home)
 
 
 @pytest.fixture
-async def room(tmp_path: Path, nursery: trio.Nursery) -> AsyncGenerator[Room]:
-    room = Room(tmp_path, nursery)
-    yield room
-    await room.close()
+async def testbed(tmp_path: Path, nursery: trio.Nursery) -> AsyncGenerator[McpTestbed]:
+    testbed = McpTestbed(tmp_path, nursery)
+    yield testbed
+    await testbed.close()

@@ -1,4 +1,4 @@
-"""What servers answer, as results: text, images, notes, failures, and what is too long."""
+"""Answers of servers as results: text, images, notes, failures, and long output."""
 
 import base64
 from dataclasses import replace
@@ -8,7 +8,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from mcp_servers.conftest import Room
+from mcp_servers.conftest import McpTestbed
 from support.pictures import SIZE, decode, picture
 from tiller_daemon.mcp.results import IMAGES_MAX, make_result
 from tiller_daemon.tools.truncation import BYTES_MAX
@@ -32,10 +32,10 @@ def resource(**fields: Any) -> types.EmbeddedResource:
 
 
 @pytest.fixture
-def result_of(room: Room):
+def result_of(testbed: McpTestbed):
     async def made(*content: types.ContentBlock, **fields: Any):
         answer = types.CallToolResult(content=list(content), **fields)
-        return await make_result(answer, room.environment())
+        return await make_result(answer, testbed.environment())
 
     return made
 
@@ -45,7 +45,7 @@ async def test_texts_are_joined(result_of):
     assert (result.output, result.failed, result.images) == ("one\ntwo", False, ())
 
 
-async def test_what_the_server_calls_an_error_is_one(result_of):
+async def test_an_error_result_fails_the_call(result_of):
     assert (await result_of(text("no such file"), is_error=True)).failed
 
 
@@ -63,21 +63,21 @@ async def test_a_large_image_is_made_smaller(result_of):
 
 @pytest.mark.parametrize(
     ("data", "why"),
-    [("%%%", "it is no base64"), (encoded(b"GIF89a"), "it is broken"), ("", "it is not a PNG")],
+    [("%%%", "it is not valid base64"), (encoded(b"GIF89a"), "it is broken"), ("", "it is no PNG")],
 )
-async def test_an_image_that_can_not_be_shown_is_told_of(result_of, data: str, why: str):
+async def test_an_invalid_image_is_reported(result_of, data: str, why: str):
     result = await result_of(types.ImageContent(data=data, mime_type="image/png"))
     assert result.output.startswith(f"[an image that can't be shown: {why}")
     assert result.images == ()
 
 
-async def test_there_are_not_more_images_than_a_model_takes(result_of):
+async def test_images_over_the_limit_are_left_out(result_of):
     result = await result_of(*[image(picture(size=(2, 2)))] * (IMAGES_MAX + 1))
     assert len(result.images) == IMAGES_MAX
-    assert "one more image, which is not shown" in result.output
+    assert "one more image, not shown" in result.output
 
 
-async def test_resources_are_text_or_images_or_told_of(result_of):
+async def test_resources_become_text_or_images_or_notes(result_of):
     result = await result_of(
         resource(text="inside"),
         resource(blob=encoded(picture()), mime_type="image/png"),
@@ -89,9 +89,9 @@ async def test_resources_are_text_or_images_or_told_of(result_of):
         "file:///a:",
         "inside",
         "file:///a: an image",
-        "[file:///a: 3 bytes of the type x/y, which can't be shown]",
+        "[file:///a: 3 bytes of type x/y that can't be shown]",
         "file:///l (l, text/plain, more)",
-        "[audio (audio/wav), which can't be shown]",
+        "[audio (audio/wav) that can't be shown]",
     ]
     assert len(result.images) == 1
 
@@ -99,18 +99,18 @@ async def test_resources_are_text_or_images_or_told_of(result_of):
 async def test_data_is_shown_when_there_is_no_text(result_of):
     assert '"answer": 42' in (await result_of(structured_content={"answer": 42})).output
     assert (await result_of(text("so"), structured_content={"a": 1})).output == "so"
-    assert (await result_of()).output == "(Nothing was said.)"
+    assert (await result_of()).output == "(No output.)"
 
 
-async def test_g13_what_is_too_long_is_cut_and_kept_whole_without_secrets(room: Room):
+async def test_g13_what_is_too_long_is_cut_and_kept_whole_without_secrets(testbed: McpTestbed):
     words = "\n".join(f"line {number} secret-123" for number in range(20_000))
-    environment = replace(room.environment(), secrets=("secret-123",))
+    environment = replace(testbed.environment(), secrets=("secret-123",))
     result = await make_result(types.CallToolResult(content=[text(words)]), environment)
     assert len(result.output.encode()) <= BYTES_MAX
     assert result.output.startswith("line 0 ")
     assert "line 19999" in result.output
     assert result.spill_path in result.output
-    assert Path(result.spill_path).parent == room.directory / "spills"
+    assert Path(result.spill_path).parent == testbed.directory / "spills"
     assert _kept(result.spill_path) == words.replace("secret-123", "[secret]")
 
 

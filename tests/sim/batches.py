@@ -14,7 +14,7 @@ from msgspec import structs
 
 from sim.player import Seen, play
 from sim.program import Program, program_of, show
-from tiller_daemon.app import GC_THRESHOLDS
+from tiller_daemon.memory import GC_THRESHOLDS
 
 PROGRAMS = int(os.environ.get("TILLER_PROGRAMS", "2000"))
 FIRST_SEED = int(os.environ.get("TEST_SEED", "0"))

@@ -1,4 +1,4 @@
-"""What every log keeps, asked of both: the one in a file and its twin in memory."""
+"""The contract of a log, for the one in a file and the one in memory."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -63,7 +63,7 @@ async def test_events_that_do_not_follow_the_head_are_refused_whole(log: Log, ba
 
 async def test_events_with_a_gap_inside_are_refused_whole(log: Log) -> None:
     events = (EventRow(1, 1.0, b"1"), EventRow(3, 1.0, b"3"))
-    with pytest.raises(LogError, match="do not count up"):
+    with pytest.raises(LogError, match="do not end at its head"):
         await log.append(Batch(session_row("a", 2), events))
     assert await log.count() == 0
 
@@ -81,14 +81,14 @@ async def test_a_submission_takes_effect_once_and_keeps_its_answer(log: Log) -> 
     assert await log.head("a") == 2
 
 
-async def test_a_refused_batch_leaves_no_answer_behind(log: Log) -> None:
+async def test_a_rejected_batch_leaves_no_answer(log: Log) -> None:
     """G3: an answer without its events would say that an op took effect which did not."""
     with pytest.raises(LogError):
         await log.append(batch_of("a", 2, 2, submission=submission_row("s1")))
     assert await log.submission("s1") is None
 
 
-async def test_a_rejection_is_kept_without_events(log: Log) -> None:
+async def test_a_rejection_is_stored_without_events(log: Log) -> None:
     await log.record(submission_row("s1", b"no"))
     assert await log.submission("s1") == submission_row("s1", b"no")
     assert await log.submission("s2") is None
@@ -143,8 +143,8 @@ async def test_sessions_come_newest_first_in_pages_without_one_twice(log: Log) -
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "1.0", "1.0 ", "nan s1", "one s1"])
-async def test_a_cursor_that_is_none_is_named(log: Log, cursor: str) -> None:
-    with pytest.raises(BadCursor, match="ask for the first page"):
+async def test_an_invalid_cursor_is_an_error(log: Log, cursor: str) -> None:
+    with pytest.raises(BadCursor, match="request the first page"):
         await log.sessions(workspace=None, archived=False, limit=3, after=cursor)
 
 

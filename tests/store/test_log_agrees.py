@@ -1,4 +1,4 @@
-"""Whatever is done to both, the log in memory and the one in a file answer the same."""
+"""The log in memory and the one in a file agree after any operations."""
 
 import tempfile
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""The file of the log: its modes, its lock, and what is said when it can't be used (B51, T10)."""
+"""The file of the log: its modes, its lock, and errors when it can't be used (B51, T10)."""
 
 import random
 import shutil
@@ -61,7 +61,7 @@ async def test_the_id_of_a_log_stays_and_no_two_logs_share_one(tmp_path: Path) -
     assert seen[0] == seen[1] != seen[2]
 
 
-async def test_a_closed_log_says_so_and_leaves_one_whole_file(tmp_path: Path) -> None:
+async def test_a_closed_log_rejects_writes_and_leaves_one_complete_file(tmp_path: Path) -> None:
     path = tmp_path / "tiller.db"
     async with open_log(path) as log:
         await log.append(batch_of("a", 1, 2))
@@ -71,7 +71,7 @@ async def test_a_closed_log_says_so_and_leaves_one_whole_file(tmp_path: Path) ->
     assert files_in(tmp_path) == ["tiller.db"]
 
 
-async def test_what_waits_when_the_log_is_closed_is_committed_first(tmp_path: Path) -> None:
+async def test_closing_commits_queued_batches_first(tmp_path: Path) -> None:
     path = tmp_path / "tiller.db"
     async with trio.open_nursery() as nursery, open_log(path) as log:
         for number in range(50):

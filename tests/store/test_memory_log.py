@@ -1,4 +1,4 @@
-"""The faults that the log in memory can be told to have."""
+"""The planned faults of the log in memory."""
 
 import pytest
 import trio
@@ -12,7 +12,7 @@ class _Crash(Exception):
     pass
 
 
-async def test_the_next_write_fails_as_told_and_the_one_after_it_works() -> None:
+async def test_a_planned_fault_fails_only_the_next_write() -> None:
     log = MemoryLog()
     log.fail_next = "full"
     with pytest.raises(LogError) as raised:

@@ -79,7 +79,7 @@ async def test_a_session_takes_its_requests_with_it(log: Log) -> None:
     assert left == {"r1": [], "r2": [], "r3": [RequestRow("r3", "child")], "r4": []}
 
 
-async def test_a_batch_that_is_refused_says_nothing_of_requests(log: Log) -> None:
+async def test_a_rejected_batch_leaves_no_rows_of_requests(log: Log) -> None:
     await fill(log)
     with pytest.raises(LogError):
         await log.append(batch("a", 3, RequestResolved("r2", "once")))
@@ -146,7 +146,7 @@ def make_version_1(path: Path) -> None:
     connection.close()
 
 
-async def test_a_damaged_session_in_an_older_log_is_still_known_to_be_one(tmp_path: Path) -> None:
+async def test_a_damaged_session_stays_damaged_after_a_migration(tmp_path: Path) -> None:
     path = tmp_path / "tiller.db"
     async with open_log(path) as log:
         await fill(log)
@@ -174,7 +174,7 @@ async def test_a_damaged_row_is_an_error_that_names_the_request(tmp_path: Path) 
         assert await log.requests("r2") == EXPECTED["r2"]
 
 
-def test_what_is_no_event_says_nothing_of_requests() -> None:
+def test_undecodable_events_yield_no_rows() -> None:
     event = Event(1, "a", 1.0, opened("r1"))
     bodies = [b"request_opened", encode_event(event), b""]
     assert list(request_rows_in(bodies)) == [RequestRow("r1", "a")]

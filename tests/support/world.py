@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import trio
 from msgspec import Struct, structs
 
-from tiller_daemon.config import Configuration, Projects, SandboxPolicy
+from tiller_daemon.config import Configuration, SandboxPolicy, TrustedProjects
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.hooks.runner import HookRunner
 from tiller_daemon.lsp.servers import LanguageServers
@@ -25,7 +25,7 @@ from tiller_daemon.models.base import ModelClient, ModelRequest
 from tiller_daemon.models.scripted import Script, ScriptedModel
 from tiller_daemon.sandbox.confinement import SandboxSearchResult
 from tiller_daemon.sandbox.confiner import Confiner
-from tiller_daemon.server import Server
+from tiller_daemon.server import SubmissionServer
 from tiller_daemon.session.services import (
     ChosenModel,
     CommandSettings,
@@ -258,7 +258,9 @@ class World:
         self.workspace = "/"
         self.kills = 0
         self.confiner = NO_CONFINER
-        self.projects = Projects(None, lambda: self.configuration, lambda _: self.configuration)
+        self.projects = TrustedProjects(
+            None, lambda: self.configuration, lambda _: self.configuration
+        )
         self.secrets: tuple[str, ...] = ()
         self.config_directory = Path("/nonexistent")
         self.context_window: int | None = None
@@ -316,7 +318,7 @@ class World:
             ),
         )
         self.supervisor = Supervisor(services)
-        self.server = Server(services, self.supervisor, TOKEN, _no_models)
+        self.server = SubmissionServer(services, self.supervisor, TOKEN, _no_models)
         await nursery.start(self._run)
 
     async def kill(self) -> None:
@@ -353,7 +355,7 @@ class World:
 
     def trust(self) -> None:
         """Trust what the workspace brings as it is now."""
-        self.projects.trust(self.workspace, self.projects.look(self.workspace).digest)
+        self.projects.trust(self.workspace, self.projects.inspect(self.workspace).digest)
 
     async def session(self, script: str | None = None, **settings: Any) -> str:
         """Make a session whose model plays `script`."""

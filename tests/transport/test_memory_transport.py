@@ -1,4 +1,4 @@
-"""The transport in memory: answers at the same time, drops like PUB."""
+"""The transport in memory: it answers concurrently and drops like PUB."""
 
 import pytest
 import trio

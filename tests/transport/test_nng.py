@@ -18,9 +18,9 @@ import trio.lowlevel
 import trio.testing
 
 from tiller_daemon.transport.nng import (
+    PENDING_ANSWERS_MAX,
     REFUSALS_MAX,
     SUBMISSIONS_MAX,
-    UNSENT_ANSWERS_MAX,
     NngTransport,
     TransportError,
 )
@@ -152,7 +152,7 @@ async def test_answers_that_come_faster_than_nng_takes_them_wait_for_it(runtime:
     assert answered == [b"X"] * 5000
 
 
-async def test_a_full_house_of_slow_submissions_lets_the_next_wait_and_then_in(
+async def test_with_too_many_slow_submissions_the_next_one_waits(
     runtime: Path,
 ) -> None:
     go_on = trio.Event()
@@ -316,7 +316,7 @@ async def test_the_sockets_are_for_the_owner_only(runtime: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as somebody else")
-async def test_a_stranger_who_reaches_the_socket_is_not_heard() -> None:
+async def test_a_stranger_who_reaches_the_socket_is_ignored() -> None:
     """T14: as if the modes had been opened by mistake."""
     heard: list[bytes] = []
 
@@ -433,7 +433,7 @@ async def test_no_answer_is_lost_by_a_frontend_that_asks_much_before_it_reads(
                 received += part
 
 
-async def test_a_frontend_that_reads_no_answer_is_sent_away_and_others_are_served(
+async def test_a_frontend_that_reads_no_answers_is_disconnected_and_others_are_served(
     runtime: Path,
 ) -> None:
     async with asked_without_reading(runtime) as stream:
@@ -493,5 +493,5 @@ async def test_g12_a_frontend_that_asks_without_end_and_never_reads_is_sent_away
             while not is_hung_up(stream):
                 with suppress(trio.BrokenResourceError):
                     await stream.send_all(question * 100)
-        assert handled < UNSENT_ANSWERS_MAX + BETWEEN_MAX
+        assert handled < PENDING_ANSWERS_MAX + BETWEEN_MAX
         assert await ask_once(runtime, b"other") == b"other"

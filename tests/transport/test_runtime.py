@@ -73,7 +73,7 @@ def test_a_second_daemon_is_told_the_pid_of_the_first_and_touches_nothing(tmp_pa
 def test_a_file_in_place_of_a_socket_is_not_deleted(tmp_path: Path) -> None:
     """T6: nng's listen would delete it."""
     (tmp_path / EVENTS_SOCKET).write_text("precious")
-    with pytest.raises(RuntimeDirectoryError, match="in the way"):
+    with pytest.raises(RuntimeDirectoryError, match="is not a socket"):
         RuntimeDirectory(tmp_path).__enter__()
     assert (tmp_path / EVENTS_SOCKET).read_text() == "precious"
     (tmp_path / EVENTS_SOCKET).unlink()
@@ -94,7 +94,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_directory_that_others_may_write_into_is_refused(tmp_path: Path) -> None:
+def test_a_directory_writable_by_others_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "runtime"
     path.mkdir()
     path.chmod(0o770)
@@ -103,7 +103,7 @@ def test_a_directory_that_others_may_write_into_is_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
-def test_a_directory_of_somebody_else_is_refused(tmp_path: Path) -> None:
+def test_a_directory_of_another_user_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "runtime"
     path.mkdir(mode=0o700)
     os.chown(path, 12345, -1)

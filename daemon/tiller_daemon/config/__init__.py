@@ -1,12 +1,12 @@
-"""The daemon's configuration: what it is, where it comes from, which projects may add to it.
+"""The daemon's configuration: its schema, its sources, and the projects that may add to it.
 
-Read at start, and again before a turn when the file has changed (`live`): a turn sees one
-configuration.
+It is read at start and again before a turn if the file has changed (`live`). A running turn keeps
+the configuration that it started with.
 """
 
 from tiller_daemon.config.live import LiveConfiguration
-from tiller_daemon.config.load import hooks_brought, load_configuration
-from tiller_daemon.config.projects import Project, Projects, TrustError
+from tiller_daemon.config.load import load_configuration, parse_project_hooks
+from tiller_daemon.config.projects import Project, TrustedProjects, TrustError
 from tiller_daemon.config.schema import (
     Agent,
     Api,
@@ -39,12 +39,12 @@ __all__ = [
     "Model",
     "Project",
     "ProjectHook",
-    "Projects",
     "Provider",
     "SandboxPolicy",
     "Sourcegraph",
     "Timeouts",
     "TrustError",
-    "hooks_brought",
+    "TrustedProjects",
     "load_configuration",
+    "parse_project_hooks",
 ]

@@ -1,4 +1,4 @@
-"""Which proxy leads to a server: the provider's own, else the environment's, else none. Pure."""
+"""Chooses the proxy for a server: the provider's own, else the environment's, else none. Pure."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -9,24 +9,26 @@ from msgspec import Struct
 DEFAULT_PORTS = {"http": 80, "https": 443, "socks5": 1080}
 
 VARIABLES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
-"""In lower case; each may also be written in capitals."""
+"""In lower case; upper case is accepted as well."""
 
 
 class Proxy(Struct, frozen=True):
-    """A proxy; its text is what may be shown of it.
-
-    `scheme` is `http`, `https` (the way to the proxy is encrypted too) or `socks5`.
-    """
+    """A proxy. Its text never holds the user or password, so that it can be shown."""
 
     scheme: str
+    """`http`, `https` (the connection to the proxy is encrypted too) or `socks5`."""
     host: str
+    """Name or address."""
     port: int
+    """The default of the scheme if the address has none."""
     user: str = ""
+    """Empty if the proxy needs no login."""
     password: str = ""
+    """Never shown or logged."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not be shown, should the proxy repeat it: alone and as it was sent."""
+        """The password alone and as sent, to be redacted in what the proxy answers."""
         return (self.password, f"{self.user}:{self.password}") if self.password else ()
 
     def __str__(self) -> str:
@@ -37,20 +39,23 @@ class Proxy(Struct, frozen=True):
 
 
 def proxies_of(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that say which proxy leads where; their passwords are for no other process."""
+    """The proxy variables. They may hold passwords, so child processes do not get them as is."""
     return {name: value for name, value in environ.items() if name.lower() in VARIABLES}
 
 
 def parse_proxy(address: str) -> Proxy:
-    """The proxy at `address`; raises `ValueError` with half a sentence that does not repeat it."""
+    """The proxy at `address`; raises `ValueError` with the end of a sentence, without the address.
+
+    An address without a scheme is that of an HTTP proxy.
+    """
     try:
         url = urlsplit(address if "://" in address else f"http://{address}")
         scheme = "socks5" if url.scheme == "socks5h" else url.scheme
         port = url.port
     except ValueError:
-        raise ValueError("is no address of a proxy") from None
+        raise ValueError("is not a valid proxy address") from None
     if scheme not in DEFAULT_PORTS or not url.hostname:
-        raise ValueError("is no address of an http, https or socks5 proxy")
+        raise ValueError("is not a valid address of an http, https or socks5 proxy")
     return Proxy(
         scheme,
         url.hostname,
@@ -63,10 +68,10 @@ def parse_proxy(address: str) -> Proxy:
 def proxy_of_environment(
     scheme: str, host: str, port: int, environ: Mapping[str, str]
 ) -> Proxy | None:
-    """The proxy that `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` name for a server.
+    """The proxy for a server by `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`.
 
-    Each may be written in lower case, which then wins. This machine itself is never reached by a
-    proxy. Raises `ValueError`, a sentence, for a variable that holds no proxy.
+    Names in lower case take precedence. Loopback addresses never use a proxy. Raises `ValueError`,
+    a sentence, for a variable that holds no valid address.
     """
     if _is_loopback(host) or _is_excepted(host, port, _variable("no_proxy", environ)[1]):
         return None
@@ -97,7 +102,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_excepted(host: str, port: int, no_proxy: str) -> bool:
-    """Whether `NO_PROXY` names the server: by a domain, its address or a network, or `*`."""
+    """Whether `NO_PROXY` covers the server: by domain, address, network or `*`."""
     return any(_covers(one.strip().lower(), host, port) for one in no_proxy.split(","))
 
 
@@ -109,9 +114,9 @@ def _covers(pattern: str, host: str, port: int) -> bool:
         return ipaddress.ip_address(host) in network
     except ValueError:
         pass
-    name, colon, wanted_port = pattern.rpartition(":")
-    if colon and wanted_port.isdecimal():
-        if int(wanted_port) != port:
+    name, colon, pattern_port = pattern.rpartition(":")
+    if colon and pattern_port.isdecimal():
+        if int(pattern_port) != port:
             return False
         pattern = name
     domain = pattern.removeprefix("*").lstrip(".")

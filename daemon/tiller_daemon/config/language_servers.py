@@ -1,6 +1,7 @@
-"""The language servers that are known without configuration. Data; how they are run is in `lsp`.
+"""The language servers that work without configuration. Data only; `lsp` runs them.
 
-The first one of a language that is found is used: those that find most, and take least, come first.
+The first one installed for a language is used: those that find the most for the least memory come
+first.
 """
 
 from types import MappingProxyType
@@ -31,7 +32,7 @@ _C: Final = {
     ".hpp": "cpp",
 }
 
-# What a project configures counts more; without that the strictest modes would report style.
+# A project's own settings override these. Without them the strictest modes would report style.
 _PYRIGHT: Final = {"diagnosticMode": "openFilesOnly", "typeCheckingMode": "standard"}
 
 KNOWN: Final = MappingProxyType(
@@ -77,7 +78,7 @@ KNOWN: Final = MappingProxyType(
         ),
     }
 )
-"""By their names, best first within a language."""
+"""By name, best first within a language."""
 
 RUNS_THE_REPOSITORY: Final = frozenset(
     {
@@ -89,6 +90,6 @@ RUNS_THE_REPOSITORY: Final = frozenset(
         "typescript-language-server",
     }
 )
-"""Those that run programs of the repository that they look at: the interpreter of its environment
-(the three for Python, as seen), build scripts, toolchains that it names, compilers in it. They are
-started only when the user's configuration names them."""
+"""Servers that run programs of the repository they analyse: the interpreter of its virtual
+environment (verified for the three for Python), build scripts, toolchains or compilers that it
+names. They are started only if the user's configuration names them."""

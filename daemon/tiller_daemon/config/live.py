@@ -1,6 +1,7 @@
-"""The configuration in use: read again when its file has changed, kept when that can't be read.
+"""The configuration in use. It is read again when its file has changed.
 
-What follows from a new one (clients, servers, environments) is the composition root's business.
+If the file is invalid, sessions get a warning and the old configuration stays. The composition root
+applies a new one to clients, servers and environments.
 """
 
 from collections.abc import Callable
@@ -14,28 +15,29 @@ from tiller_daemon.config.schema import Configuration, ConfigurationError
 log = structlog.get_logger()
 
 Load = Callable[[], Configuration]
-Stamp = tuple[int, int, int] | None
-"""Of a file: when it was changed, in nanoseconds, its size and its inode. Another one that has all
-three in common is taken for the same."""
+FileState = tuple[int, int, int] | None
+"""Modification time in nanoseconds, size and inode of a file; `None` if there is none. Files that
+agree in all three are taken for the same."""
 
 
 class LiveConfiguration:
-    """`now` is the configuration in use; `problem` says why that is not what the file says."""
+    """`now` is the configuration in use; `problem` says why the file could not replace it."""
 
     def __init__(self, now: Configuration, load: Load, file: Path) -> None:
-        """`now` is what `load` gave at the start; it raises `ConfigurationError`."""
+        """`now` is what `load` returned at start; `load` raises `ConfigurationError`."""
         self.now = now
         self.problem = ""
         self._load = load
         self._file = file
-        self._stamp = _stamp(file)
+        self._file_state = _file_state(file)
 
     async def refresh(self) -> bool:
-        """Read the file again if it is another one; whether the configuration differs now."""
-        stamp = _stamp(self._file)
-        if stamp == self._stamp:
+        """Read the file again if it has changed; returns whether the configuration did."""
+        file_state = _file_state(self._file)
+        if file_state == self._file_state:
             return False
-        self._stamp = stamp
+        # Set before loading, so that an invalid file is reported once and not before every turn.
+        self._file_state = file_state
         try:
             new = await trio.to_thread.run_sync(self._load)
         except ConfigurationError as error:
@@ -49,7 +51,7 @@ class LiveConfiguration:
         return changed
 
 
-def _stamp(file: Path) -> Stamp:
+def _file_state(file: Path) -> FileState:
     try:
         status = file.stat()
     except OSError:

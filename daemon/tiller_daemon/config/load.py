@@ -1,6 +1,7 @@
-"""Gathers the configuration: the user's file, a trusted project's, `TILLER_…` variables, `-c`.
+"""Loads the configuration in layers: the user's file, `TILLER_…` variables, `-c`, a project's file.
 
-Later ones win. This is the only place that reads the files; what they may say is in `schema`.
+Later layers override earlier ones; a project's can only restrict them. This is the only module that
+reads the files; `schema` defines what they may contain.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +11,6 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from msgspec import structs
 
-from tiller_daemon.config.meaning import KEY_FIELDS, check_meaning
 from tiller_daemon.config.schema import (
     DEFAULT_MAX_STEPS,
     Agent,
@@ -21,6 +21,7 @@ from tiller_daemon.config.schema import (
     Provider,
     Sourcegraph,
 )
+from tiller_daemon.config.semantics import KEY_FIELDS, check_semantics
 from tiller_daemon.config.source import (
     Key,
     Source,
@@ -30,23 +31,23 @@ from tiller_daemon.config.source import (
     field_names,
     has,
     merge,
-    nearest,
     parse,
+    suggest,
 )
 from tiller_protocol.places import CONFIG_FILE, Places
 
 PROJECT_FILE = Path(".tiller", "config.toml")
 
 PROJECT_KEYS = ("model", "small_model", "approve", "max_steps", "permissions", "hooks")
-"""All that a project's file may set: nothing that names a server or a file, and no command but
-those of hooks, which are held to the sandbox."""
+"""The keys that a project's file may set: none that names a server or a file, and no command except
+those of hooks, which run in the sandbox."""
 
 FILE_BYTES_MAX = 1024 * 1024
-"""Largest configuration or prompt file."""
+"""Largest configuration or prompt file in bytes."""
 
 VARIABLE_PREFIX = "TILLER_"
 OTHER_VARIABLES = frozenset({"TILLER_HOME", "TILLER_DAEMON", "TILLER_CALL"})
-"""Variables with the prefix that are no configuration: places, and the marks on child processes."""
+"""Variables with the prefix that are not configuration: directories, and the marks on children."""
 
 _PATH_FIELDS = {
     "providers": ("scripts", "record", "ca_file", "api_key_file"),
@@ -54,9 +55,9 @@ _PATH_FIELDS = {
     "mcp": ("cwd", "api_key_file"),
 }
 
-_OF_COMMAND = ("command", "cwd", "env", "env_vars")
-_OF_URL = ("url", "headers", *KEY_FIELDS, "api_key_header")
-"""What a server that is started has, and one that is reached."""
+_STDIO_FIELDS = ("command", "cwd", "env", "env_vars")
+_HTTP_FIELDS = ("url", "headers", *KEY_FIELDS, "api_key_header")
+"""The fields of an MCP server that is started, and of one that is reached by HTTP."""
 
 
 def load_configuration(
@@ -68,37 +69,37 @@ def load_configuration(
     trusted: bool = False,
     file: Path | None = None,
 ) -> Configuration:
-    """Read and check all sources; raises `ConfigurationError`, then nothing was changed.
+    """Read and check all sources; raises `ConfigurationError`.
 
-    `file` is what `--config` names and must exist; without it `config.toml` in `places.config` is
-    read if it is there. `overrides` are the `key=value` texts of `-c`. `project` is a workspace,
-    whose file is read only when `trusted`, and even then may only narrow what the user allows.
+    `file` is the argument of `--config` and must exist; without it, `config.toml` in
+    `places.config` is read if it exists. `overrides` are the `key=value` texts of `-c`. `project`
+    is a workspace; its file is read only if `trusted`, and may only restrict what the user allows.
     """
     layers = [
         *_read_file(file or places.config / CONFIG_FILE, environ, needed=file is not None),
-        *_variables(environ),
-        *(_override(text, environ) for text in overrides),
+        *_variable_layers(environ),
+        *(_override_layer(text, environ) for text in overrides),
     ]
     if project is not None and trusted:
-        layers += _narrow(_sum(layers), project / PROJECT_FILE)
-    return _finish(layers)
+        layers += _project_layer(_merge_layers(layers), project / PROJECT_FILE)
+    return _build(layers)
 
 
-def hooks_brought(text: str) -> tuple[ProjectHook, ...]:
-    """The hooks in the text of a project's file; raises `ConfigurationError`, without a line."""
+def parse_project_hooks(text: str) -> tuple[ProjectHook, ...]:
+    """The hooks in the text of a project's file; raises `ConfigurationError` without a line."""
     values = parse(Source(str(PROJECT_FILE), text), find_lines=False)
     return _project_hooks(values)
 
 
 class _Layer(NamedTuple):
-    """The values of one source, checked by themselves, and the hooks that it adds to others."""
+    """The checked values of one source, and the hooks that it adds to those of other layers."""
 
     source: Source
     values: Table
     hooks: tuple[ProjectHook, ...] = ()
 
 
-def _sum(layers: Sequence[_Layer]) -> Table:
+def _merge_layers(layers: Sequence[_Layer]) -> Table:
     values: Table = {}
     for layer in layers:
         values = merge(values, layer.values)
@@ -108,14 +109,14 @@ def _sum(layers: Sequence[_Layer]) -> Table:
 def _read_file(path: Path, environ: Mapping[str, str], *, needed: bool) -> Iterator[_Layer]:
     if not needed and not path.exists():
         return
-    source = Source(str(path), _text_of(path, "configuration file"))
+    source = Source(str(path), _read_text(path, "configuration file"))
     values = parse(source)
     check_complete(values, Configuration, (), source)
-    check_meaning(values, source)
+    check_semantics(values, source)
     yield _Layer(source, _with_absolute_paths(values, path.absolute().parent, environ, source))
 
 
-def _text_of(path: Path, what: str) -> str:
+def _read_text(path: Path, what: str) -> str:
     try:
         with path.open("rb") as opened:
             data = opened.read(FILE_BYTES_MAX + 1)
@@ -133,22 +134,22 @@ def _text_of(path: Path, what: str) -> str:
         raise ConfigurationError("unreadable_file", f"{what} {path}: {reason}") from None
 
 
-def _variables(environ: Mapping[str, str]) -> Iterator[_Layer]:
-    """What `TILLER_A__B` variables say.
+def _variable_layers(environ: Mapping[str, str]) -> Iterator[_Layer]:
+    """The layers of `TILLER_A__B` variables.
 
-    Other programs use the prefix too, so that a variable which resembles no key is left alone.
+    Other programs use the prefix too, so variables that resemble no key are ignored.
     """
     for name in sorted(environ):
         if not name.startswith(VARIABLE_PREFIX) or name in OTHER_VARIABLES:
             continue
         key = tuple(name.removeprefix(VARIABLE_PREFIX).lower().split("__"))
-        if "did you mean" not in nearest(key[0], field_names(Configuration)):
+        if "did you mean" not in suggest(key[0], field_names(Configuration)):
             continue
         source = Source(f"the variable {name}")
-        yield _assigned(key, environ[name], source, environ)
+        yield _assigned_layer(key, environ[name], source, environ)
 
 
-def _override(text: str, environ: Mapping[str, str]) -> _Layer:
+def _override_layer(text: str, environ: Mapping[str, str]) -> _Layer:
     name, equals, value = text.partition("=")
     source = Source(f"-c {name.strip()}")
     key = _key_of(name)
@@ -156,11 +157,11 @@ def _override(text: str, environ: Mapping[str, str]) -> _Layer:
         raise ConfigurationError(
             "syntax", f"{source.name}: expected key=value, such as -c model=local/qwen"
         )
-    return _assigned(key, value.strip(), source, environ)
+    return _assigned_layer(key, value.strip(), source, environ)
 
 
 def _key_of(text: str) -> tuple[str, ...]:
-    """The parts of a dotted key; a part that holds dots or slashes stands in quotes."""
+    """The parts of a dotted key; parts with dots or slashes are quoted, as in TOML."""
     try:
         table: Any = msgspec.toml.decode(f"{text} = 0")
     except msgspec.DecodeError:
@@ -172,18 +173,18 @@ def _key_of(text: str) -> tuple[str, ...]:
     return tuple(key)
 
 
-def _assigned(
+def _assigned_layer(
     key: tuple[str, ...], text: str, source: Source, environ: Mapping[str, str]
 ) -> _Layer:
     values = assign(key, text, source)
-    check_meaning(values, source)
+    check_semantics(values, source)
     return _Layer(source, _with_absolute_paths(values, Path.cwd(), environ, source))
 
 
 def _with_absolute_paths(
     values: Table, base: Path, environ: Mapping[str, str], source: Source
 ) -> Table:
-    """Paths of the source made absolute, against `base`; what must be there is looked at."""
+    """`values` with paths made absolute against `base`; checks that required files exist."""
     values = dict(values)
     if "record" in values:
         values["record"] = str(_absolute(values["record"], base, environ))
@@ -222,29 +223,31 @@ def _absolute(text: str, base: Path, environ: Mapping[str, str]) -> Path:
     return base / text
 
 
-def _narrow(values: Table, path: Path) -> Iterator[_Layer]:
-    """What a trusted project's file adds to the user's `values`; it can loosen nothing."""
+def _project_layer(values: Table, path: Path) -> Iterator[_Layer]:
+    """The layer of a trusted project's file over the user's `values`; it can't loosen anything."""
     if not path.exists():
         return
-    source = Source(str(path), _text_of(path, "project file"))
+    source = Source(str(path), _read_text(path, "project file"))
     added = parse(source)
-    check_meaning(added, source)
+    check_semantics(added, source)
     for key in added:
         if key not in PROJECT_KEYS:
-            problem = "a project may not set this; put it into your own file"
+            problem = "a project may not set this key; set it in your own configuration file"
             raise source.error("not_allowed", (key,), problem)
     if added.get("approve", "never") != "never":
-        raise source.error("not_allowed", ("approve",), "a project may only set `never`")
+        raise source.error("not_allowed", ("approve",), "a project may only set it to `never`")
     limit = values.get("max_steps", DEFAULT_MAX_STEPS)
     if added.get("max_steps", limit) > limit:
-        raise source.error("not_allowed", ("max_steps",), f"a project may not exceed {limit}")
+        problem = f"a project may not exceed your own limit of {limit}"
+        raise source.error("not_allowed", ("max_steps",), problem)
     for index, rule in enumerate(added.get("permissions", [])):
         if rule["action"] != "deny":
-            problem = "a project may only deny: to ask would lift a denial of yours"
+            # Later rules win: `ask` would override a denial of the user.
+            problem = "a project may only use `deny`: other actions could override your own denials"
             raise source.error("not_allowed", ("permissions", index, "action"), problem)
     rules = [*values.get("permissions", []), *added.pop("permissions", [])]
     hooks = _project_hooks(added)
-    # A list replaces that of the layer below, and the user's hooks stay.
+    # Merging would replace the user's list of hooks; `_build` appends the project's instead.
     added.pop("hooks", None)
     yield _Layer(source, {**added, "permissions": rules}, hooks)
 
@@ -253,26 +256,27 @@ def _project_hooks(values: Table) -> tuple[ProjectHook, ...]:
     return msgspec.convert(values.get("hooks", []), tuple[ProjectHook, ...])
 
 
-def _finish(layers: Sequence[_Layer]) -> Configuration:
-    """The whole, checked across its sources, with the prompts read."""
-    values = _sum(layers)
+def _build(layers: Sequence[_Layer]) -> Configuration:
+    """The complete configuration: layers merged, references checked, prompt files read."""
+    values = _merge_layers(layers)
+    # Only now: required fields, and what names refer to, may come from different layers.
     for layer in layers:
         _check_complete_in(values, layer)
     configuration = msgspec.convert(values, Configuration)
     for name, provider in configuration.providers.items():
         key: Key = ("providers", name)
         if provider.api == "scripted" and provider.scripts is None:
-            problem = "a scripted provider needs `scripts`, the directory that it plays from"
+            problem = "a scripted provider needs `scripts`, the directory of its scripts"
             raise _source_of(layers, key).error("invalid_value", key, problem)
         _check_one_key(provider, key, layers)
     for name, server in configuration.mcp.items():
-        _check_server(server, ("mcp", name), layers)
+        _check_mcp_server(server, ("mcp", name), layers)
     _check_sourcegraph(configuration.sourcegraph, layers)
     for key, model in _models_named(configuration).items():
         provider_name = model.partition("/")[0]
         if provider_name not in configuration.providers:
-            hint = nearest(provider_name, configuration.providers)
-            problem = f"there is no provider `{provider_name}`; {hint}"
+            hint = suggest(provider_name, configuration.providers)
+            problem = f"there is no provider `{provider_name}`: {hint}"
             raise _source_of(layers, key).error("invalid_value", key, problem)
     agents = {name: _with_prompt(agent) for name, agent in configuration.agents.items()}
     hooks = (*configuration.hooks, *(hook for layer in layers for hook in layer.hooks))
@@ -284,19 +288,19 @@ def _check_one_key(
 ) -> None:
     named = [field for field in KEY_FIELDS if getattr(owner, field) is not None]
     if len(named) > 1:
-        problem = " and ".join(f"`{field}`" for field in named) + " exclude each other"
+        problem = " and ".join(f"`{field}`" for field in named) + " exclude each other: keep one"
         raise _source_of(layers, key).error("invalid_value", key, problem)
 
 
-def _check_server(server: McpServer, key: Key, layers: Sequence[_Layer]) -> None:
-    """A server is either started or reached, and has only what goes with that."""
+def _check_mcp_server(server: McpServer, key: Key, layers: Sequence[_Layer]) -> None:
+    """A server has either `command` or `url`, and only the fields that go with it."""
     if not server.command and not server.url:
-        problem = "expected `command`, which starts the server, or `url`, where it is reached"
+        problem = "expected `command`, which starts the server, or `url`, its address"
         raise _source_of(layers, key).error("invalid_value", key, problem)
-    for wanted, others in ((_OF_COMMAND[0], _OF_URL), (_OF_URL[0], _OF_COMMAND)):
+    for expected, others in ((_STDIO_FIELDS[0], _HTTP_FIELDS), (_HTTP_FIELDS[0], _STDIO_FIELDS)):
         extra = [field for field in others if getattr(server, field)]
-        if getattr(server, wanted) and extra:
-            problem = f"`{wanted}` and `{extra[0]}` exclude each other"
+        if getattr(server, expected) and extra:
+            problem = f"`{expected}` and `{extra[0]}` exclude each other: keep one"
             raise _source_of(layers, key).error("invalid_value", key, problem)
     _check_one_key(server, key, layers)
 
@@ -310,13 +314,13 @@ def _check_sourcegraph(settings: Sourcegraph, layers: Sequence[_Layer]) -> None:
 
 
 def _check_complete_in(values: Table, layer: _Layer) -> None:
-    """Look for what lacks a field, in the parts of the whole that `layer` speaks of."""
-    spoken_of = {name: values[name] for name in layer.values}
-    check_complete(spoken_of, Configuration, (), layer.source)
+    """Check for missing fields in those parts of the merged `values` that `layer` sets."""
+    relevant = {name: values[name] for name in layer.values}
+    check_complete(relevant, Configuration, (), layer.source)
 
 
 def _models_named(configuration: Configuration) -> dict[Key, str]:
-    """Every place that names a model of a provider."""
+    """Every configured model name by its key."""
     named: dict[Key, str | None] = {
         ("model",): configuration.model,
         ("small_model",): configuration.small_model,
@@ -328,11 +332,11 @@ def _models_named(configuration: Configuration) -> dict[Key, str]:
 
 
 def _source_of(layers: Sequence[_Layer], key: Key) -> Source:
-    """The last source that says something about `key`."""
+    """The last source that sets `key`."""
     return next(layer.source for layer in reversed(layers) if has(layer.values, key))
 
 
 def _with_prompt(agent: Agent) -> Agent:
     if agent.prompt_file is None:
         return agent
-    return structs.replace(agent, prompt=_text_of(Path(agent.prompt_file), "prompt file"))
+    return structs.replace(agent, prompt=_read_text(Path(agent.prompt_file), "prompt file"))

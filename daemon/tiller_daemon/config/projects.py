@@ -1,8 +1,8 @@
-"""Which projects the user trusts: only then counts what a workspace's `.tiller` brings.
+"""Which projects the user trusts. Files in a workspace's `.tiller` are used only if it is trusted.
 
-Trust is bound to the content, not to the place alone: what has changed is not trusted any more.
-What a trusted project's configuration may say is in `load`; agents and commands are found in
-`workspace`.
+Trust is bound to a digest of these files, not just to their place: after any change the project is
+no longer trusted. `load` restricts what the configuration of a trusted project may contain;
+`workspace` finds its agents and commands.
 """
 
 import hashlib
@@ -19,56 +19,57 @@ from tiller_daemon.config.schema import Configuration, ConfigurationError
 from tiller_daemon.private import open_private
 
 FOLDERS: Final = ("agents", "commands", "hooks")
-"""What counts beside `config.toml`, all below `.tiller`."""
+"""Directories below `.tiller` that are part of the digest, together with `config.toml`."""
 
 FILES_MAX: Final = 1_000
 FILE_BYTES_MAX: Final = 1024 * 1024
-"""More files, or larger ones, are not looked through; such a project can't be trusted."""
+"""A project with more files, or larger ones, can't be trusted."""
 
 CONFIG_BYTES_MAX: Final = 64 * 1024
-"""The same for `config.toml`, which is read before it is trusted, to show its hooks: some 0.1 s."""
+"""The same for `config.toml`. It is parsed before it is trusted, to show its hooks; this size takes
+some 0.1 s."""
 
-TOO_LONG: Final = f"its `config.toml` has more than {CONFIG_BYTES_MAX // 1024} KiB"
-TOO_MUCH: Final = "it has more than can be looked through, or something that is no file"
+CONFIG_TOO_LARGE: Final = f"its `config.toml` is larger than {CONFIG_BYTES_MAX // 1024} KiB"
+UNREADABLE: Final = "`.tiller` has too many or too large files, or one that is not a readable file"
 
 
 class Project(NamedTuple):
-    """What a workspace brings. Without a `digest` it brings nothing, or with a `problem` too much.
-
-    `files` are relative to the workspace; `text` is that of its `config.toml`.
-    """
+    """The files of a workspace that need trust."""
 
     workspace: Path
+    """Resolved path."""
     digest: str = ""
+    """Of all `files`; empty if there are none, or they can't be trusted."""
     files: tuple[str, ...] = ()
+    """Relative to the workspace."""
     trusted: bool = False
+    """Whether the user trusts this digest."""
     problem: str = ""
+    """Why the project can't be trusted, as a clause; empty if it can."""
     text: str = ""
+    """The text of its `config.toml`."""
 
 
 class TrustError(Exception):
-    """A project that can't be trusted as asked; the message says why."""
+    """A project can't be trusted as requested; the message says why."""
 
 
-class _Kept(msgspec.Struct):
-    """What is in the file: the digest of each workspace that is trusted."""
+class _TrustFile(msgspec.Struct):
+    """The content of the file: the trusted digest of each workspace."""
 
     projects: dict[str, str] = {}
 
 
-class _Loaded(NamedTuple):
-    """The configuration for a project, on top of the user's own as it was."""
+class _CachedConfiguration(NamedTuple):
+    """The configuration of a project with this digest, on top of `base`."""
 
     digest: str
     base: Configuration
     configuration: Configuration
 
 
-class Projects:
-    """The projects that are trusted, kept in `file`; without one in memory.
-
-    `base` is the user's own configuration, `load` that with a trusted project's on top of it.
-    """
+class TrustedProjects:
+    """The trusted projects, stored in `file`, or in memory without one."""
 
     def __init__(
         self,
@@ -76,81 +77,85 @@ class Projects:
         base: Callable[[], Configuration],
         load: Callable[[Path], Configuration],
     ) -> None:
+        """`base` returns the user's configuration, `load` the one with a project's on top of it."""
         self._file: Final = file
         self._base: Final = base
         self._load: Final = load
         self._trusted: Final = _read(file)
-        self._loaded: dict[Path, _Loaded] = {}
+        self._cache: dict[Path, _CachedConfiguration] = {}
 
-    def look(self, workspace: str | Path) -> Project:
-        """What a workspace brings now; quick when it brings nothing."""
+    def inspect(self, workspace: str | Path) -> Project:
+        """The current files of a workspace; fast if there is no `.tiller`."""
         place = Path(os.path.realpath(workspace))
         if not os.path.lexists(place / PROJECT_FILE.parent):
             return Project(place)
         try:
-            found = dict(_contents(place))
-        except (OSError, _TooMuch):
-            return Project(place, problem=TOO_MUCH)
+            found = dict(_read_contents(place))
+        except (OSError, _Unreadable):
+            return Project(place, problem=UNREADABLE)
         if not found:
             return Project(place)
         configuration = found.get(str(PROJECT_FILE), b"")
         if len(configuration) > CONFIG_BYTES_MAX:
-            return Project(place, problem=TOO_LONG)
+            return Project(place, problem=CONFIG_TOO_LARGE)
         digest = _digest(found)
         trusted = self._trusted.get(str(place)) == digest
-        # Before a NUL stands where a link leads; no TOML holds one.
+        # The content of a link begins with its target and a NUL, which TOML can't contain.
         text = configuration.rpartition(b"\0")[2].decode(errors="replace")
         return Project(place, digest, tuple(found), trusted, text=text)
 
     def configuration(self, workspace: str | Path) -> Configuration:
-        """The configuration for a workspace; raises `ConfigurationError` for a trusted one's."""
-        project = self.look(workspace)
+        """The configuration for a workspace; raises `ConfigurationError` if it is invalid."""
+        project = self.inspect(workspace)
         if not project.trusted or str(PROJECT_FILE) not in project.files:
             return self._base()
-        base, known = self._base(), self._loaded.get(project.workspace)
+        base, known = self._base(), self._cache.get(project.workspace)
         if known is None or known.digest != project.digest or known.base is not base:
-            known = _Loaded(project.digest, base, self._load(project.workspace))
-            # What was loaded must be what is trusted, whoever writes to it meanwhile.
-            if self.look(workspace).digest != project.digest:
+            known = _CachedConfiguration(project.digest, base, self._load(project.workspace))
+            # The file may have changed while it was loaded: check that the digest is still trusted.
+            if self.inspect(workspace).digest != project.digest:
                 return base
-            self._loaded[project.workspace] = known
+            self._cache[project.workspace] = known
         return known.configuration
 
     def trust(self, workspace: str | Path, digest: str) -> Project:
-        """Trust what has this digest; raises `TrustError` when it is not what is there."""
-        project = self.look(workspace)
+        """Trust the files with this digest; raises `TrustError` if they have changed."""
+        project = self.inspect(workspace)
         if project.problem:
             raise TrustError(f"{project.workspace} can't be trusted: {project.problem}.")
         if not project.digest or project.digest != digest:
             raise TrustError(
-                f"What {project.workspace} brings is not what you were shown: look at it again."
+                f"The files of {project.workspace} have changed since they were shown: review them"
+                " again."
             )
         try:
             self._load(project.workspace)
         except ConfigurationError as error:
-            raise TrustError(f"It can't be used: {error.message}.") from None
-        self._keep({**self._trusted, str(project.workspace): digest})
+            raise TrustError(f"Its configuration can't be used: {error.message}.") from None
+        self._save({**self._trusted, str(project.workspace): digest})
         return project._replace(trusted=True)
 
     def untrust(self, workspace: str | Path) -> Project:
-        """Trust a workspace no more, whatever it brings."""
+        """Withdraw the trust in a workspace."""
         place = os.path.realpath(workspace)
-        self._keep({path: kept for path, kept in self._trusted.items() if path != place})
-        return self.look(workspace)
+        self._save({path: digest for path, digest in self._trusted.items() if path != place})
+        return self.inspect(workspace)
 
-    def _keep(self, trusted: dict[str, str]) -> None:
+    def _save(self, trusted: dict[str, str]) -> None:
         if self._file is not None:
-            _write(self._file, msgspec.json.format(msgspec.json.encode(_Kept(trusted))) + b"\n")
+            _write(
+                self._file, msgspec.json.format(msgspec.json.encode(_TrustFile(trusted))) + b"\n"
+            )
         self._trusted.clear()
         self._trusted.update(trusted)
 
 
-class _TooMuch(Exception):
+class _Unreadable(Exception):
     pass
 
 
-def _contents(workspace: Path) -> Iterator[tuple[str, bytes]]:
-    """Every file that would count, in order; a link counts as where it leads and what is there."""
+def _read_contents(workspace: Path) -> Iterator[tuple[str, bytes]]:
+    """Every file that needs trust, sorted; a link counts with its target and the content there."""
     paths = [workspace / PROJECT_FILE]
     for name in FOLDERS:
         folder = workspace / PROJECT_FILE.parent / name
@@ -159,45 +164,48 @@ def _contents(workspace: Path) -> Iterator[tuple[str, bytes]]:
             links = [one for one in folders if Path(parent, one).is_symlink()]
             paths += [Path(parent, one) for one in (*sorted(names), *links)]
             if len(paths) > FILES_MAX:
-                raise _TooMuch
+                raise _Unreadable
     for path in paths:
         if os.path.lexists(path):
-            yield str(path.relative_to(workspace)), _content(path)
+            yield str(path.relative_to(workspace)), _read_content(path)
 
 
-def _content(path: Path) -> bytes:
+def _read_content(path: Path) -> bytes:
     found = b""
     if path.is_symlink():
         found = os.fsencode(path.readlink()) + b"\0"
         if not path.exists():
             return found
+    # O_NONBLOCK: opening a FIFO must not block the daemon.
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     with os.fdopen(opened, "rb") as stream:
         state = os.fstat(opened)
         if not stat.S_ISREG(state.st_mode) or state.st_size > FILE_BYTES_MAX:
-            raise _TooMuch
+            raise _Unreadable
         return found + stream.read(FILE_BYTES_MAX)
 
 
 def _digest(contents: dict[str, bytes]) -> str:
     whole = hashlib.sha256()
     for name, content in contents.items():
+        # The lengths make it impossible to move bytes from one part to the next.
         for part in (os.fsencode(name), content):
             whole.update(len(part).to_bytes(8, "big") + part)
     return whole.hexdigest()
 
 
 def _read(file: Path | None) -> dict[str, str]:
-    """Who is trusted; nobody when the file is not there or can't be understood."""
+    """The trusted digests; none if the file is missing or damaged."""
     if file is None:
         return {}
     try:
-        return msgspec.json.decode(file.read_bytes(), type=_Kept).projects
+        return msgspec.json.decode(file.read_bytes(), type=_TrustFile).projects
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return {}
 
 
 def _write(file: Path, data: bytes) -> None:
+    # Written under another name first, so that a crash leaves either the old or the new file.
     draft = file.with_name(f".{file.name}.new")
     draft.unlink(missing_ok=True)
     with open(draft, "xb", opener=open_private) as stream:

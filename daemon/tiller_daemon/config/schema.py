@@ -1,6 +1,6 @@
-"""What may be configured: frozen structs that refuse what they do not know. No I/O here.
+"""The schema of the configuration: frozen structs that reject unknown keys. No I/O here.
 
-Secrets are never part of it: a provider names the place that its key is in.
+Secrets are never part of it: a provider names the place where its key is.
 """
 
 from typing import Annotated, Any, Literal
@@ -18,7 +18,7 @@ DEFAULT_MAX_STEPS = 200
 
 CONNECT_S = 10.0
 FIRST_BYTE_S = 600.0
-"""As long as the libraries of OpenAI and Anthropic wait for an answer that is thought about."""
+"""As long as the libraries of OpenAI and Anthropic wait for a response with reasoning."""
 
 IDLE_S = 300.0
 
@@ -26,10 +26,10 @@ MCP_CALL_S = 120.0
 """As long as a command may take."""
 
 MCP_START_S = 60.0
-"""The first start of a server from a package registry takes so long on a slow line."""
+"""Enough to install a server from a package registry over a slow connection."""
 
 HOOK_S = 10.0
-"""How long a hook may take: a turn waits for most of them."""
+"""Time limit of a hook: a turn waits for most of them."""
 
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Command = Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -48,9 +48,9 @@ ConfigurationCode = Literal[
 
 
 class ConfigurationError(Exception):
-    """A configuration that can't be used; the message names the source, the key and the line.
+    """The configuration is invalid; the message names the source, the line and the key.
 
-    It never holds a value: a value may be a secret that was put in the wrong place.
+    It never contains a value, which may be a secret in the wrong place.
     """
 
     def __init__(self, code: ConfigurationCode, message: str) -> None:
@@ -62,9 +62,8 @@ class ConfigurationError(Exception):
 class Timeouts(Struct, frozen=True, forbid_unknown_fields=True):
     """How long a provider may be silent, in seconds.
 
-    `connect_s` is for reaching it, proxy and encryption included; `first_byte_s` for the time from
-    a request to the first piece of its answer: models think, and servers read long histories;
-    `idle_s` for the time between two pieces.
+    `connect_s` includes the proxy and TLS; `first_byte_s` is from the request to the first byte of
+    the response, in which models reason; `idle_s` is between two pieces of the response.
     """
 
     connect_s: Seconds = CONNECT_S
@@ -73,116 +72,137 @@ class Timeouts(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Provider(Struct, frozen=True, forbid_unknown_fields=True):
-    """One way to reach models.
-
-    `base_url` None means the API's own. The key is in the variable `api_key_env`, or it is the
-    first line that `api_key_command` prints or that is in `api_key_file`, or an entry of the
-    keyring; it is never in the configuration. It is sent in `api_key_header`, None meaning the
-    API's own. `headers` and `query` are sent with each request. `proxy` None means that of the
-    environment, "" none. Certificates in `ca_file` are trusted beside the system's.
-    `scripts` is the directory that a `scripted` provider plays from. `record` is a file to
-    which a `scripted` provider appends each request as a line of JSON. Both are absolute after
-    loading. `options` are fields of the provider's own request, for all its models.
-    """
+    """A service that offers models. At most one `api_key_…` place is set; paths are absolute."""
 
     api: Api
+    """The API dialect that it speaks."""
     base_url: str | None = None
+    """Absent means the address of the API's vendor."""
     api_key_env: str | None = None
+    """The variable that holds the key."""
     api_key_command: Command | None = None
+    """A command that prints the key on its first line."""
     api_key_file: str | None = None
+    """A file with the key on its first line."""
     api_key_keyring: str | None = None
+    """The entry of the keyring that holds the key."""
     api_key_header: str | None = None
+    """The header that carries the key; absent means that of the API."""
     headers: dict[str, str] = {}
+    """Sent with each request."""
     query: dict[str, str] = {}
+    """Query parameters of each request."""
     timeouts: Timeouts = Timeouts()
+    """How long it may be silent."""
     proxy: str | None = None
+    """Absent means the proxy of the environment, "" none."""
     ca_file: str | None = None
+    """Certificates to trust in addition to the system's."""
     scripts: str | None = None
+    """The directory of the scripts of a `scripted` provider."""
     record: str | None = None
+    """A file to which a `scripted` provider appends each request as a line of JSON."""
     options: dict[str, Any] = {}
+    """Extra fields of requests, for all models."""
 
 
 class Model(Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits of one model in tokens, and its prices; they override what the daemon knows about it.
-
-    `options` are fields of the provider's request, `variants` more of them under a name. With
-    `images` false it is sent none.
-    """
+    """What is configured for one model; it overrides what the daemon knows about it."""
 
     context_window: Tokens | None = None
+    """In tokens; absent means what is known of the model."""
     max_output: Tokens | None = None
+    """In tokens; absent means what is known of the model."""
     price: Price | None = None
+    """Absent means what is known of the model."""
     images: bool = True
+    """Whether the model accepts images."""
     options: dict[str, Any] = {}
+    """Extra fields of requests."""
     variants: dict[str, dict[str, Any]] = {}
+    """Named sets of further options, of which a user chooses one."""
 
 
 class Agent(Struct, frozen=True, forbid_unknown_fields=True):
     """A prompt, permissions, tools and a model under one name.
 
-    After loading `prompt` holds the text, also when it came from `prompt_file`. `tools` None means
-    all of them. A `read_only` agent may do nothing that writes, whatever the rules say.
+    Absent fields are those of a file's or built-in agent of the same name, if there is one.
     """
 
     description: str = ""
+    """Tells users and models what the agent is for."""
     prompt_file: str | None = None
+    """The file of the prompt; excludes `prompt`."""
     prompt: str | None = None
+    """After loading also the text of `prompt_file`."""
     model: str | None = None
+    """Absent means the model of the session."""
     permissions: tuple[Rule, ...] = ()
+    """Rules that follow, and so override, those of the configuration."""
     tools: tuple[str, ...] | None = None
+    """Names of its tools, or patterns for those of MCP servers; absent means all tools."""
     read_only: bool | None = None
+    """Whether writing is denied, regardless of the rules; absent finally means no."""
     options: dict[str, Any] = {}
+    """Extra fields of requests."""
 
 
 class McpServer(Struct, frozen=True, forbid_unknown_fields=True):
-    """An MCP server, whose tools models are offered: started by `command`, or reached at `url`.
-
-    `command` is run without a shell, in `cwd` (absolute after loading; None is the user's home).
-    Of the daemon's environment it gets what a command gets and the variables in `env_vars`, and
-    beside that what `env` says. With a `url` it gets `headers` with each
-    request, and a key as a provider does. `timeout_s` is for a call, `start_timeout_s` for the
-    time until its tools are known.
-    """
+    """An MCP server, started by `command` or reached at `url`. Only the latter has a key."""
 
     command: Command | None = None
+    """Program and arguments, run without a shell; excludes `url`."""
     cwd: str | None = None
+    """Working directory, absolute after loading; absent means the user's home directory."""
     env: dict[str, str] = {}
+    """Variables in addition to those that every child process gets."""
     env_vars: tuple[str, ...] = ()
+    """Names of variables that are passed from the daemon's environment."""
     url: str | None = None
+    """Address of a streamable HTTP server; excludes `command`."""
     headers: dict[str, str] = {}
+    """Sent with each request."""
     api_key_env: str | None = None
+    """The variable that holds the key."""
     api_key_command: Command | None = None
+    """A command that prints the key on its first line."""
     api_key_file: str | None = None
+    """A file with the key on its first line."""
     api_key_keyring: str | None = None
+    """The entry of the keyring that holds the key."""
     api_key_header: str | None = None
+    """The header that carries the key; absent means `Authorization: Bearer`."""
     timeout_s: Seconds = MCP_CALL_S
+    """Time limit of a call, not counting the time in which the user is asked something."""
     start_timeout_s: Seconds = MCP_START_S
+    """Time limit from the start until the tools are listed."""
     enabled: bool = True
+    """False keeps the server out without removing its table."""
 
 
 class LanguageServer(Struct, frozen=True, forbid_unknown_fields=True):
-    """A language server, which finds errors in files; what is left out is that of the known one.
-
-    `command` is run without a shell. `files` says which files it is for: how their names end, and
-    what the protocol calls their language. It is started for the nearest directory that holds one
-    of `root_markers`, else for the workspace. It is given `initialization` once, and `settings`
-    when it asks.
-    """
+    """A language server. Absent fields are those of the built-in server of the same name."""
 
     command: Command | None = None
+    """Program and arguments, run without a shell."""
     files: dict[str, str] = {}
+    """Language identifiers of the protocol by the ending of file names."""
     root_markers: tuple[str, ...] = ()
+    """The server's root is the nearest directory with one of these files, else the workspace."""
     initialization: dict[str, Any] = {}
+    """Sent once, with `initialize`."""
     settings: dict[str, Any] = {}
+    """Sent when the server requests them."""
     enabled: bool = True
+    """False turns off a built-in server."""
 
 
 class SandboxPolicy(Struct, frozen=True, forbid_unknown_fields=True):
     """What commands may do to the machine.
 
-    `writable` are directories beside the workspace that `workspace_write` covers, `readable` what
-    may be read although it is hidden from commands; both absolute after loading. `network` lets
-    commands reach others.
+    `network` allows connections to other machines. `writable` are directories in addition to the
+    workspace for the mode `workspace_write`; `readable` are paths that are otherwise hidden. Both
+    are absolute after loading.
     """
 
     mode: SandboxMode = "workspace_write"
@@ -192,80 +212,99 @@ class SandboxPolicy(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Fetch(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the tool `fetch` may ask.
+    """What the tool `fetch` may reach.
 
-    With `private_addresses` also machines that are not on the public internet: this one, and those
-    in its network.
+    With `private_addresses` also this machine and others that are not on the public internet.
     """
 
     private_addresses: bool = False
 
 
 class Sourcegraph(Struct, frozen=True, forbid_unknown_fields=True):
-    """The server that the tool `sourcegraph` searches on, and its key, if it wants one.
-
-    Without `endpoint` there is no such tool. The key is found as a provider's.
-    """
+    """The server of the tool `sourcegraph`, and at most one place of its key."""
 
     endpoint: str | None = None
+    """Address of the server; absent means that the tool does not exist."""
     api_key_env: str | None = None
+    """The variable that holds the key."""
     api_key_command: Command | None = None
+    """A command that prints the key on its first line."""
     api_key_file: str | None = None
+    """A file with the key on its first line."""
     api_key_keyring: str | None = None
+    """The entry of the keyring that holds the key."""
 
 
 HookMoment = Literal["turn_start", "turn_end", "tool_before", "tool_after", "request"]
 
 
 class Hook(Struct, frozen=True, forbid_unknown_fields=True):
-    """A command that is told of a moment of a turn, and at some may say no.
-
-    `command` is text for the shell, or words that are run without one, in the workspace. `tool` is
-    a pattern for the names of tools. With `on_failure` of `deny` a hook that fails says no.
-    """
+    """A command that runs at a certain moment of a turn. At some moments it may deny."""
 
     on: HookMoment
+    """The moment."""
     command: str | Command
+    """Text for the shell, or a program and its arguments; it runs in the workspace."""
     name: str = ""
+    """For people; empty means the beginning of the command."""
     tool: str = "*"
+    """Pattern for names of tools; only for `tool_before` and `tool_after`."""
     timeout_s: Seconds = HOOK_S
+    """Time limit in seconds; a hook that exceeds it has failed."""
     on_failure: Literal["go_on", "deny"] = "go_on"
+    """Whether a failure denies; only for `turn_start` and `tool_before`."""
 
 
 class ProjectHook(Hook, frozen=True, forbid_unknown_fields=True):
-    """A hook that a trusted project brings: it runs in the sandbox of the project's commands."""
+    """A hook of a trusted project: it runs in the sandbox of the model's commands."""
 
 
 class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything that can be configured. Models are named `provider/model`.
-
-    `approve`, `follow_ups` and `max_steps` are what a session has that chose nothing else. `resume`
-    says what becomes of a turn that was running when the daemon died. With `snapshots` a revert
-    puts files back as well. `record` is a directory that gets a recording of what models say in
-    each session; absolute after loading. `env_keep` are patterns for names of variables that
-    commands get beside the usual ones.
-    """
+    """The complete configuration. Models are named `provider/model`."""
 
     model: str | None = None
+    """The model of sessions that choose none."""
     small_model: str | None = None
+    """For small tasks such as titles; absent means the model of the turn."""
     compaction_model: str | None = None
+    """For summaries of long histories; absent means the model of the turn."""
     approve: Approve = "ask"
+    """Default of new sessions."""
     follow_ups: FollowUps = "one_at_a_time"
+    """Default of new sessions."""
     max_steps: Steps = DEFAULT_MAX_STEPS
+    """Default of new sessions: model requests per turn."""
     turn_budget: Budget = Budget()
+    """Default of new sessions."""
     session_budget: Budget = Budget()
+    """Default of new sessions."""
     resume: Literal["never", "auto"] = "never"
+    """Whether turns that ran when the daemon died continue at the next start."""
     log_level: LogLevel = "info"
+    """Of the daemon's own log."""
     snapshots: bool = True
+    """Whether changes of files are recorded, so that a revert can restore them."""
     record: str | None = None
+    """Directory for recordings of what models send in each session, absolute after loading."""
     env_keep: tuple[VariablePattern, ...] = ()
+    """Patterns of variables that commands inherit in addition to the usual ones."""
     providers: dict[str, Provider] = {}
+    """By name."""
     models: dict[str, Model] = {}
+    """By `provider/model`."""
     agents: dict[str, Agent] = {}
+    """By name."""
     permissions: tuple[Rule, ...] = ()
+    """The last matching rule wins."""
     sandbox: SandboxPolicy = SandboxPolicy()
+    """What commands of models may do."""
     mcp: dict[str, McpServer] = {}
+    """By name."""
     fetch: Fetch = Fetch()
+    """What the tool `fetch` may reach."""
     sourcegraph: Sourcegraph = Sourcegraph()
+    """The server of the tool `sourcegraph`."""
     lsp: dict[str, LanguageServer] = {}
+    """By name."""
     hooks: tuple[Hook, ...] = ()
+    """In order of execution; hooks of a trusted project come last."""

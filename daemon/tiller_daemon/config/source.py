@@ -1,6 +1,6 @@
-"""One source of configuration (a file, a variable, `-c`): checked by itself, errors placed. Pure.
+"""One source of configuration (a file, a variable, `-c`): parsing, type checks, error places. Pure.
 
-Types are walked here and not left to one `msgspec.convert`, because its errors name neither the
+Types are checked step by step instead of by one `msgspec.convert`, whose errors name neither the
 key of a table nor a line.
 """
 
@@ -19,25 +19,25 @@ Table = dict[str, Any]
 
 LINES_SEARCHED_MAX = 1_000
 SEARCHED_CHARS_MAX = 2 * 1024 * 1024
-"""How much of a file is looked through for the place of an error: it takes quadratic time, some
-seconds at the most."""
+"""How much of a file is searched for the line of an error. The search takes quadratic time, with
+these limits at most some seconds."""
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Where values come from: `name` as people know it, and for a file its text, for lines."""
+    """Where values come from: a name for people and, for a file, its text to find lines in."""
 
     name: str
     text: str = ""
 
     def error(self, code: ConfigurationCode, key: Key, problem: str) -> ConfigurationError:
-        """An error about `key` of this source."""
+        """An error about `key` in this source."""
         line = _line_of(self.text, key)
         place = f"{self.name}, line {line}" if line else self.name
         return ConfigurationError(code, f"{place}: {dotted(key)}: {problem}")
 
 
 def dotted(key: Key) -> str:
-    """`key` as one would write it: `models."local/qwen".max_output`, `permissions[0].action`."""
+    """`key` as text: `models."local/qwen".max_output`, `permissions[0].action`."""
     text = ""
     for part in key:
         if isinstance(part, int):
@@ -49,24 +49,24 @@ def dotted(key: Key) -> str:
 
 
 def parse(source: Source, *, find_lines: bool = True) -> Table:
-    """The values of a file, of the right types; raises `ConfigurationError`.
+    """The values of a file, type-checked; raises `ConfigurationError`.
 
-    To find the line of an error takes long in a file that somebody made for that.
+    Finding the line of an error is slow for a file made to make it slow: turn `find_lines` off for
+    files that are not trusted.
     """
     try:
         values = tomllib.loads(source.text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise ConfigurationError("syntax", f"{source.name}: not TOML: {reason}") from None
+        raise ConfigurationError("syntax", f"{source.name}: not valid TOML: {reason}") from None
     check(values, Configuration, (), source if find_lines else Source(source.name))
     return values
 
 
 def assign(key: tuple[str, ...], text: str, source: Source) -> Table:
-    """The values that say `key` = `text`; `text` is TOML, or else a bare string.
+    """The table that sets `key` to `text`, which is a TOML value or a bare string.
 
-    What is TOML of the wrong type is tried as a bare string as well, so that a model may be
-    called `4`.
+    A TOML value of the wrong type is tried as a bare string as well, so that a name may be `4`.
     """
     try:
         value = tomllib.loads(f"value = {text}")["value"] if "\n" not in text else text
@@ -84,7 +84,7 @@ def assign(key: tuple[str, ...], text: str, source: Source) -> Table:
 
 
 def merge(below: Table, above: Table) -> Table:
-    """Both; tables are joined key by key, anything else of `above` replaces what is below."""
+    """Merge two tables key by key; any other value of `above` replaces that of `below`."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
@@ -93,41 +93,42 @@ def merge(below: Table, above: Table) -> Table:
     return merged
 
 
-def check(value: object, wanted: object, key: Key, source: Source) -> None:
-    """Raise `ConfigurationError` unless `value` has the type `wanted`; fields may be missing."""
-    origin = get_origin(wanted)
-    if struct := _struct(wanted):
+def check(value: object, expected: object, key: Key, source: Source) -> None:
+    """Raise `ConfigurationError` unless `value` has the type `expected`; fields may be missing."""
+    origin = get_origin(expected)
+    if struct := _struct(expected):
         _check_struct(_table(value, key, source), struct, key, source)
     elif origin is dict:
         for name, inner in _table(value, key, source).items():
-            check(inner, get_args(wanted)[1], (*key, name), source)
+            check(inner, get_args(expected)[1], (*key, name), source)
     elif origin is tuple and isinstance(value, list):
         for index, inner in enumerate(cast("list[object]", value)):
-            check(inner, get_args(wanted)[0], (*key, index), source)
-            check_complete(inner, get_args(wanted)[0], (*key, index), source)
+            check(inner, get_args(expected)[0], (*key, index), source)
+            # Items of lists are not merged with those of other layers.
+            check_complete(inner, get_args(expected)[0], (*key, index), source)
     else:
         try:
-            msgspec.convert(value, cast("Any", wanted))
+            msgspec.convert(value, cast("Any", expected))
         except msgspec.ValidationError as error:
-            raise source.error("wrong_type", key, _plain(error, wanted)) from None
+            raise source.error("wrong_type", key, _describe_type_error(error, expected)) from None
 
 
-def check_complete(value: object, wanted: object, key: Key, source: Source) -> None:
-    """Raise `ConfigurationError` when a struct in `value` lacks a field that it must have."""
-    if struct := _struct(wanted):
+def check_complete(value: object, expected: object, key: Key, source: Source) -> None:
+    """Raise `ConfigurationError` if a struct in `value` lacks a required field."""
+    if struct := _struct(expected):
         table = cast("Table", value)
         for field in msgspec.structs.fields(struct):
             if field.name in table:
                 check_complete(table[field.name], field.type, (*key, field.name), source)
             elif field.default is NODEFAULT and field.default_factory is NODEFAULT:
                 raise source.error("invalid_value", key, f"`{field.name}` is missing")
-    elif get_origin(wanted) is dict:
+    elif get_origin(expected) is dict:
         for name, inner in cast("Table", value).items():
-            check_complete(inner, get_args(wanted)[1], (*key, name), source)
+            check_complete(inner, get_args(expected)[1], (*key, name), source)
 
 
 def has(values: object, key: Key) -> bool:
-    """Whether `values` say something about `key`."""
+    """Whether `values` contain `key`."""
     for part in key:
         if isinstance(values, dict) and part in values:
             values = cast("Table", values)[cast("str", part)]
@@ -141,8 +142,8 @@ def has(values: object, key: Key) -> bool:
     return True
 
 
-def nearest(name: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
-    """A hint at the known name that is most like `name`, or at what there is."""
+def suggest(name: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
+    """A hint: the known name most similar to `name`, or a list of all known names."""
     close = difflib.get_close_matches(name, list(known), n=1)
     if close:
         return f"did you mean `{close[0]}`?"
@@ -162,17 +163,17 @@ def _checked(key: tuple[str, ...], value: object, source: Source) -> Table:
     return table
 
 
-def _check_struct(table: Table, wanted: type[msgspec.Struct], key: Key, source: Source) -> None:
-    types = {field.name: field.type for field in msgspec.structs.fields(wanted)}
+def _check_struct(table: Table, expected: type[msgspec.Struct], key: Key, source: Source) -> None:
+    types = {field.name: field.type for field in msgspec.structs.fields(expected)}
     for name, inner in table.items():
         if name not in types:
-            hint = nearest(name, tuple(types))
+            hint = suggest(name, tuple(types))
             raise source.error("unknown_key", (*key, name), f"unknown key; {hint}")
         check(inner, types[name], (*key, name), source)
 
 
-def _struct(wanted: object) -> type[msgspec.Struct] | None:
-    return wanted if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct) else None
+def _struct(expected: object) -> type[msgspec.Struct] | None:
+    return expected if isinstance(expected, type) and issubclass(expected, msgspec.Struct) else None
 
 
 def _table(value: object, key: Key, source: Source) -> Table:
@@ -181,19 +182,19 @@ def _table(value: object, key: Key, source: Source) -> Table:
     return cast("Table", value)
 
 
-def _plain(error: msgspec.ValidationError, wanted: object) -> str:
-    """The sentence of msgspec, but for a choice: it quotes the value, which may be a secret."""
-    if get_origin(wanted) is Literal:
-        return "expected one of " + ", ".join(f"`{choice}`" for choice in get_args(wanted))
+def _describe_type_error(error: msgspec.ValidationError, expected: object) -> str:
+    """The message of msgspec, except for a `Literal`: there it quotes the value, maybe a secret."""
+    if get_origin(expected) is Literal:
+        return "expected one of " + ", ".join(f"`{choice}`" for choice in get_args(expected))
     text = str(error).split(" - at ")[0].replace(" | null", "")
     return text[:1].lower() + text[1:]
 
 
 def _line_of(text: str, key: Key) -> int | None:
-    """The line where the statement begins that first gives `key`, or the nearest one around it.
+    """The line of the first statement that sets `key`, or the table closest around it.
 
-    tomllib tells no lines, but whole statements only parse up to a line end: the shortest beginning
-    of the file that has the key ends with the statement that gives it.
+    tomllib reports no lines, so ever longer beginnings of the file are parsed: the first one that
+    contains the key ends with the statement that sets it.
     """
     lines = text.splitlines()[:LINES_SEARCHED_MAX]
     found: int | None = None

@@ -1,5 +1,5 @@
-"""Hooks: commands of the configuration, the user's or a project's, run at moments of a turn.
+"""Hooks: commands of the user's configuration or a project's, run at certain moments of a turn.
 
-`runner` runs those of a moment, `process` one. Which these are, and what they are told, is in
-`session.hooks`.
+`runner` runs the hooks of a moment, `process` a single one. `session.hooks` selects them and makes
+their input.
 """

@@ -1,4 +1,4 @@
-"""Running one hook: what it is told goes to its standard input, what it says comes back bounded."""
+"""Runs one hook: JSON on standard input, a limited amount of output back."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -15,35 +15,35 @@ from tiller_daemon.processes.server_process import ServerProcess
 from tiller_daemon.sandbox.confinement import CommandSandbox, NotConfined, WrappedCommand
 
 OUTPUT_BYTES_MAX: Final = 32 * 1024
-"""How much of what a hook says is used; a model would not read more of it."""
+"""How much of a hook's output is used; more would not help a model."""
 
 READ_BYTES: Final = 1 << 16
 
-SETTLE_S: Final = 0.15
-"""How long what is in its pipes may take to come after it has exited."""
+DRAIN_S: Final = 0.15
+"""How long to read from the pipes after the hook has exited: a descendant may hold them open."""
 
 END_GRACE_S: Final = 0.2
-"""From SIGTERM to SIGKILL when the turn was interrupted, or time is up."""
+"""From SIGTERM to SIGKILL after an interrupt or the time limit."""
 
 DENY_STATUS: Final = 2
-"""The exit status that says no; 0 says nothing against it, any other one is a failure."""
+"""The exit status that denies; 0 does not, and any other status is a failure."""
 
 NAME_CHARS_MAX: Final = 60
 
 
 class HookProblem(Exception):
-    """A hook that failed; the message is a clause that says how."""
+    """A hook failed; the message is a clause with the reason."""
 
 
-class Said(Struct, frozen=True):
-    """What one hook says: whether it says no and why, and text for the model."""
+class HookOutput(Struct, frozen=True):
+    """What one hook decided, the reason for a denial, and text for the model."""
 
     denies: bool = False
     reason: str = ""
     context: str = ""
 
 
-class _Spoken(Struct, frozen=True, forbid_unknown_fields=True):
+class _PrintedJson(Struct, frozen=True, forbid_unknown_fields=True):
     """The JSON that a hook may print."""
 
     decision: Literal["go_on", "deny"] = "go_on"
@@ -53,14 +53,14 @@ class _Spoken(Struct, frozen=True, forbid_unknown_fields=True):
 
 async def run_hook(
     hook: Hook,
-    told: bytes,
+    payload: bytes,
     directory: Path,
     variables: Mapping[str, str],
     confined: CommandSandbox | None = None,
-) -> Said:
-    """Run a hook to its end, with `confined` in that sandbox; raises `HookProblem`.
+) -> HookOutput:
+    """Run a hook, in the sandbox `confined` if given; raises `HookProblem`.
 
-    Cancelled, nothing of it is left alive.
+    Cancellation ends all of its processes.
     """
     command = hook.command
     enclosed = WrappedCommand(("/bin/sh", "-c", command) if isinstance(command, str) else command)
@@ -71,41 +71,42 @@ async def run_hook(
             service = ServerProcess(enclosed.arguments, directory, variables, enclosed.descriptors)
         except (CommandProblem, NotConfined) as problem:
             raise HookProblem(str(problem).rstrip(".")) from problem
-        return await _run(service, hook, told)
+        return await _run(service, hook, payload)
 
 
-async def _run(service: ServerProcess, hook: Hook, told: bytes) -> Said:
+async def _run(service: ServerProcess, hook: Hook, payload: bytes) -> HookOutput:
     out, err = bytearray(), bytearray()
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_tell, service, told)
+            nursery.start_soon(_write_input, service, payload)
             reading = trio.CancelScope()
             nursery.start_soon(_read_both, service, out, err, reading)
             with trio.move_on_after(hook.timeout_s) as limit:
                 await service.exited()
-            reading.deadline = trio.current_time() + SETTLE_S
+            reading.deadline = trio.current_time() + DRAIN_S
     finally:
         status = service.status()
+        # Descendants must not outlive the hook, even if it has exited.
         await service.end(exit_wait_s=0, grace_s=END_GRACE_S)
     if limit.cancelled_caught:
         raise HookProblem(f"it was stopped after its time limit of {hook.timeout_s:g} s")
-    return _understood(status, bytes(out), bytes(err))
+    return _parse_output(status, bytes(out), bytes(err))
 
 
-def name_of(hook: Hook) -> str:
-    """What a hook is called: its name, else the beginning of its command."""
+def hook_name(hook: Hook) -> str:
+    """The name of a hook for people: the configured one, else the beginning of its command."""
     command = hook.command if isinstance(hook.command, str) else " ".join(hook.command)
-    # One line in any case: a project's must not look as if somebody else spoke behind it.
+    # Always one line: a project must not make the rest look like a message of someone else.
     line = " ".join((hook.name or command).split())
     return line if len(line) <= NAME_CHARS_MAX else line[: NAME_CHARS_MAX - 1] + "…"
 
 
-async def _tell(service: ServerProcess, told: bytes) -> None:
+async def _write_input(service: ServerProcess, payload: bytes) -> None:
     try:
-        await service.stdin.send_all(told)
+        await service.stdin.send_all(payload)
         await service.stdin.aclose()
     except (trio.BrokenResourceError, trio.ClosedResourceError):
-        pass  # it does not want to know
+        pass  # a hook need not read its input
 
 
 async def _read_both(
@@ -117,28 +118,28 @@ async def _read_both(
             nursery.start_soon(_read, service.stderr, err)
 
 
-async def _read(pipe: trio.lowlevel.FdStream, said: bytearray) -> None:
-    """Take what comes and keep the beginning: one that says too much must not stand still."""
+async def _read(pipe: trio.lowlevel.FdStream, output: bytearray) -> None:
+    """Keep the beginning of the output and discard the rest, so that the hook never blocks."""
     while piece := await pipe.receive_some(READ_BYTES):
-        said += piece[: OUTPUT_BYTES_MAX - len(said)]
+        output += piece[: OUTPUT_BYTES_MAX - len(output)]
 
 
-def _understood(status: int | None, out: bytes, err: bytes) -> Said:
+def _parse_output(status: int | None, out: bytes, err: bytes) -> HookOutput:
     if status == DENY_STATUS:
-        return Said(denies=True, reason=_text(err) or _text(out))
+        return HookOutput(denies=True, reason=_decode(err) or _decode(out))
     if status != 0:
         how = f"was killed by signal {-status}" if status and status < 0 else f"ended with {status}"
-        said = " ".join(_text(err).split())[-200:]
-        raise HookProblem(f"it {how}" + (f": {said}" if said else ""))
-    text = _text(out)
+        reason = " ".join(_decode(err).split())[-200:]
+        raise HookProblem(f"it {how}" + (f": {reason}" if reason else ""))
+    text = _decode(out)
     if not text.startswith("{"):
-        return Said(context=text)
+        return HookOutput(context=text)
     try:
-        spoken = msgspec.json.decode(text, type=_Spoken)
+        printed = msgspec.json.decode(text, type=_PrintedJson)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise HookProblem(f"it printed JSON that can't be understood: {error}") from error
-    return Said(spoken.decision == "deny", spoken.reason.strip(), spoken.context.strip())
+        raise HookProblem(f"it printed invalid JSON: {error}") from error
+    return HookOutput(printed.decision == "deny", printed.reason.strip(), printed.context.strip())
 
 
-def _text(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     return data.decode(errors="replace").replace("\0", "").strip()

@@ -1,4 +1,4 @@
-"""Running the hooks of a moment: what comes of them together, and those that nobody waits for."""
+"""Runs the hooks of a moment, one after the other or in the background."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,90 +9,93 @@ import structlog
 import trio
 
 from tiller_daemon.config import Hook, ProjectHook
-from tiller_daemon.hooks.process import HookProblem, Said, name_of, run_hook
+from tiller_daemon.hooks.process import HookOutput, HookProblem, hook_name, run_hook
 from tiller_daemon.session.hooks import Heard, Hold, Told
 
 log = structlog.get_logger()
 
-BESIDE_MAX: Final = 16
-"""How many hooks may run that nobody waits for; more than that are left out, and logged."""
+BACKGROUND_MAX: Final = 16
+"""Most hooks that run in the background; further ones are skipped and logged."""
 
 MAY_DENY: Final = ("turn_start", "tool_before")
-"""Moments at which a no comes before what it is about."""
+"""Moments at which a denial still prevents something."""
 
-Variables = Callable[[str], Mapping[str, str]]
-"""Makes the environment of a process from the id of the call that it works for, or none."""
+MakeEnvironment = Callable[[str], Mapping[str, str]]
+"""Makes the environment of a process from the id of its call; "" without a call."""
 
 
 class HookRunner:
-    """Implements the sessions' `Hooks`. `run` owns what nobody waits for."""
+    """Implements `session.hooks.Hooks`. `run` owns the hooks in the background."""
 
-    def __init__(self, variables: Variables) -> None:
+    def __init__(self, variables: MakeEnvironment) -> None:
         self._variables = variables
-        self._beside = 0
+        self._background_count = 0
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Own the hooks that run beside turns until cancelled; then they are ended."""
+        """Own the hooks in the background until cancelled; then end them."""
         async with trio.open_nursery() as self._nursery:
             task_status.started()
             await trio.sleep_forever()
 
     async def ask(self, hooks: Sequence[Hook], told: Told, call_id: str, hold: Hold) -> Heard:
-        """Run hooks, one after the other, until one says no."""
+        """Run hooks one after the other until one denies; see `session.hooks.Hooks`."""
         context: list[str] = []
         problems: list[str] = []
         for hook in hooks:
-            name = _called(hook)
+            name = _described(hook)
             try:
-                said = await self._run(hook, told, call_id, hold)
+                output = await self._run(hook, told, call_id, hold)
             except HookProblem as problem:
-                problems.append(_failed(hook, str(problem)))
+                problems.append(_failure_message(hook, str(problem)))
                 if hook.on_failure == "deny":
                     denied = f"denied by the {name}, which failed: {problem}"
                     return Heard(denied, (), tuple(problems))
                 continue
-            if said.denies and told.on in MAY_DENY:
-                reason = f": {said.reason}" if said.reason else ", which gave no reason"
+            if output.denies and told.on in MAY_DENY:
+                reason = f": {output.reason}" if output.reason else ", which gave no reason"
                 return Heard(f"denied by the {name}{reason}", (), tuple(problems))
-            if text := said.context or (said.reason if said.denies else ""):
+            # A denial that comes too late may still be useful to the model.
+            if text := output.context or (output.reason if output.denies else ""):
                 whose = "The" if isinstance(hook, ProjectHook) else "The user's"
                 context.append(f"{whose} {name} says: {text}")
         return Heard("", tuple(context), tuple(problems))
 
     def notify(self, hooks: Sequence[Hook], told: Told, hold: Hold) -> None:
-        """Run hooks beside everything else; nobody waits for them."""
+        """Run hooks in the background; see `session.hooks.Hooks`."""
         for hook in hooks:
-            if self._nursery is None or self._beside >= BESIDE_MAX:
-                log.warning("hook_left_out", hook=name_of(hook), running=self._beside)
+            if self._nursery is None or self._background_count >= BACKGROUND_MAX:
+                log.warning("hook_left_out", hook=hook_name(hook), running=self._background_count)
                 continue
-            self._beside += 1
-            self._nursery.start_soon(self._run_beside, hook, told, hold)
+            self._background_count += 1
+            self._nursery.start_soon(self._run_in_background, hook, told, hold)
 
-    async def _run(self, hook: Hook, told: Told, call_id: str, hold: Hold) -> Said:
+    async def _run(self, hook: Hook, told: Told, call_id: str, hold: Hold) -> HookOutput:
         of_project = isinstance(hook, ProjectHook)
         if of_project and hold.problem:
             raise HookProblem(hold.problem)
-        told_bytes, directory = msgspec.json.encode(told), Path(told.workspace)
+        payload, directory = msgspec.json.encode(told), Path(told.workspace)
         confined = hold.confined if of_project else None
-        return await run_hook(hook, told_bytes, directory, self._variables(call_id), confined)
+        return await run_hook(hook, payload, directory, self._variables(call_id), confined)
 
-    async def _run_beside(self, hook: Hook, told: Told, hold: Hold) -> None:
+    async def _run_in_background(self, hook: Hook, told: Told, hold: Hold) -> None:
         try:
             await self._run(hook, told, "", hold)
         except HookProblem as problem:
-            log.warning("hook_failed", hook=name_of(hook), on=hook.on, reason=str(problem))
+            log.warning("hook_failed", hook=hook_name(hook), on=hook.on, reason=str(problem))
         except Exception:
-            log.exception("hook_crashed", hook=name_of(hook), on=hook.on)
+            log.exception("hook_crashed", hook=hook_name(hook), on=hook.on)
         finally:
-            self._beside -= 1
+            self._background_count -= 1
 
 
-def _called(hook: Hook) -> str:
-    """A hook as the model and the user know it."""
-    return f"{'project hook' if isinstance(hook, ProjectHook) else 'hook'} `{name_of(hook)}`"
+def _described(hook: Hook) -> str:
+    """A hook as shown to the model and the user."""
+    return f"{'project hook' if isinstance(hook, ProjectHook) else 'hook'} `{hook_name(hook)}`"
 
 
-def _failed(hook: Hook, problem: str) -> str:
-    went = "it counts as a no" if hook.on_failure == "deny" else "the turn goes on without it"
-    return f"The {_called(hook)} on {hook.on} failed: {problem}; {went}."
+def _failure_message(hook: Hook, problem: str) -> str:
+    effect = (
+        "this counts as a denial" if hook.on_failure == "deny" else "the turn goes on without it"
+    )
+    return f"The {_described(hook)} on {hook.on} failed: {problem}; {effect}."

@@ -1,7 +1,6 @@
-"""Language servers: programs of others that find errors in files which a tool has changed.
+"""Language servers: external programs that find errors in files that a tool has changed.
 
-`servers` has them all and says what is new after a change; `server` is the life of one, with the
-files it is shown; `connection` is the line to it, `framing` and `messages` are what goes over it.
-Which servers there are is in `config.language_servers`; `recipes` says which are used
-where.
+`servers` has all of them and reports what is new after a change; `server_process` runs one, with
+its open files in `documents`; `json_rpc`, `framing` and `messages` are the protocol. The built-in
+servers are in `config.language_servers`; `definitions` chooses among them.
 """

@@ -1,4 +1,4 @@
-"""The files that a server is shown, and what it has found in each."""
+"""The files that a server has open, and the diagnostics of each."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,18 +9,20 @@ import trio
 from tiller_daemon.lsp.messages import Diagnostic
 
 OPEN_MAX: Final = 32
-"""How many files a server keeps open; it is told of no changes in others but those we make."""
+"""Most files that a server keeps open; in others it is notified only of our own changes."""
 
-SETTLE_S: Final = 0.15
-"""How long after what a server said by itself it may say more: syntax first, then types."""
+PUBLISH_DEBOUNCE_S: Final = 0.15
+"""How long to wait for more published diagnostics: servers send syntax errors before types."""
 
 Diagnostics = tuple[Diagnostic, ...]
 
 
 class Document:
-    """A file as a server knows it. `found` is what is wrong with this `version`, once known.
+    """A file as a server knows it.
 
-    `stamp` says of which state of the disk the text is: time and size.
+    `diagnostics` are those of the current `version`; they are valid once `checked` is set, and
+    `None` if the server failed to provide them. `disk_state` is the modification time and size of
+    the file on disk when it was last compared with `text`.
     """
 
     def __init__(self, path: Path, language: str, text: str) -> None:
@@ -29,64 +31,65 @@ class Document:
         self.language: Final = language
         self.text = text
         self.version = 1
-        self.found: Diagnostics | None = None
-        self.settled = trio.Event()
-        self.stamp: tuple[int, int] | None = None
+        self.diagnostics: Diagnostics | None = None
+        self.checked = trio.Event()
+        self.disk_state: tuple[int, int] | None = None
         self._published: Diagnostics | None = None
-        self._news = trio.Event()
+        self._publish_event = trio.Event()
 
     def change(self, text: str) -> None:
-        """Make another text the file's; whoever waits for the one before waits no more."""
+        """Replace the text; tasks that wait for the previous version stop waiting."""
         self.close()
         self.text = text
         self.version += 1
-        self.found = None
-        self.settled = trio.Event()
-        self._published, self._news = None, trio.Event()
+        self.diagnostics = None
+        self.checked = trio.Event()
+        self._published, self._publish_event = None, trio.Event()
 
     def close(self) -> None:
-        """Let whoever waits wait no more."""
-        self.settled.set()
-        self._news.set()
+        """Wake all tasks that wait for this version."""
+        self.checked.set()
+        self._publish_event.set()
 
-    def settle(self, version: int, found: Diagnostics | None) -> None:
-        """Note what was found in that version, if it is still this one."""
+    def set_diagnostics(self, version: int, diagnostics: Diagnostics | None) -> None:
+        """Store the diagnostics of `version`, unless the text has changed since."""
         if version == self.version:
-            self.found = found
-            self.settled.set()
+            self.diagnostics = diagnostics
+            self.checked.set()
 
-    def published(self, version: int | None, found: Diagnostics) -> None:
-        """Note what the server says by itself; of an older version it is of no use."""
+    def publish(self, version: int | None, diagnostics: Diagnostics) -> None:
+        """Store published diagnostics, unless they are of an older version."""
         if version is not None and version < self.version:
             return
-        self._published = found
-        self._news.set()
-        if self.settled.is_set():
-            self.found = found
+        self._published = diagnostics
+        self._publish_event.set()
+        if self.checked.is_set():
+            # Some servers publish again after a deeper analysis; the next report compares with it.
+            self.diagnostics = diagnostics
 
-    async def until_published(self, version: int) -> Diagnostics | None:
-        """Wait for what the server says of that version, and a moment for more."""
-        await self._news.wait()
-        await trio.sleep(SETTLE_S)
+    async def wait_published(self, version: int) -> Diagnostics | None:
+        """Wait until the server has published diagnostics, and a moment for more."""
+        await self._publish_event.wait()
+        await trio.sleep(PUBLISH_DEBOUNCE_S)
         return self._published if version == self.version else None
 
-    def shown(self) -> dict[str, Any]:
-        """The file as it is opened."""
+    def did_open_params(self) -> dict[str, Any]:
+        """The parameters of `textDocument/didOpen`."""
         item = {"uri": self.uri, "languageId": self.language}
         return {"textDocument": {**item, "version": self.version, "text": self.text}}
 
-    def changed(self) -> dict[str, Any]:
-        """The file as it is changed: as a whole, which every server takes."""
+    def did_change_params(self) -> dict[str, Any]:
+        """The parameters of `textDocument/didChange`: the full text, which every server accepts."""
         name = {"uri": self.uri, "version": self.version}
         return {"textDocument": name, "contentChanges": [{"text": self.text}]}
 
-    def named(self) -> dict[str, Any]:
-        """The file by its name alone."""
+    def document_params(self) -> dict[str, Any]:
+        """Parameters that only name the file."""
         return {"textDocument": {"uri": self.uri}}
 
 
 class Documents:
-    """The open files of one server, the one that was used last at the end."""
+    """The open files of one server, least recently used first."""
 
     def __init__(self) -> None:
         self._open: dict[Path, Document] = {}
@@ -95,20 +98,20 @@ class Documents:
         return iter(tuple(self._open.values()))
 
     def get(self, path: Path) -> Document | None:
-        """The file, if it is open; it is the one that was used last."""
+        """The file, if it is open; marks it as used."""
         if document := self._open.pop(path, None):
             self._open[path] = document
         return document
 
     def add(self, document: Document) -> Document | None:
-        """Take a file; returns the one that is to be closed for it."""
+        """Add a file; over `OPEN_MAX`, removes and returns the least recently used one."""
         self._open[document.path] = document
         if len(self._open) <= OPEN_MAX:
             return None
         return self.remove(next(iter(self._open)))
 
     def remove(self, path: Path) -> Document | None:
-        """Let go of a file; whoever waits for it waits no more."""
+        """Remove a file; tasks that wait for it stop waiting."""
         if document := self._open.pop(path, None):
             document.close()
         return document

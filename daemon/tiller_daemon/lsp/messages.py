@@ -1,6 +1,6 @@
-"""The messages of the protocol that are used, as structs. Pure.
+"""The messages of the language server protocol that are used, as structs. Pure.
 
-What a server sends beside the fields named here is passed over.
+Fields that are not named here are ignored.
 """
 
 from pathlib import Path
@@ -15,45 +15,50 @@ CONTENT_MODIFIED: Final = -32801
 SERVER_CANCELLED: Final = -32802
 
 ERROR: Final = 1
-"""The severity that stops a program; 2 is a warning, 3 and 4 are remarks."""
+"""Severity of an error; 2 is a warning, 3 and 4 are hints."""
 
 
-class BadMessage(Exception):
-    """What came can't be understood; the message is a clause that says so."""
+class MalformedMessage(Exception):
+    """A message can't be decoded; the message is a clause with the reason."""
 
 
-class ErrorObject(Struct, frozen=True):
-    """Why a request was refused."""
+class ResponseError(Struct, frozen=True):
+    """Why a request failed."""
 
     code: int = 0
     message: str = ""
 
 
 class Incoming(Struct, frozen=True):
-    """Whatever a server sends: a request has an id and a method, an answer only an id."""
+    """Any message of a server."""
 
     id: int | str | None = None
+    """Absent in a notification."""
     method: str | None = None
+    """Absent in a response."""
     params: Raw = Raw(b"null")
+    """Of a request or notification."""
     result: Raw = Raw(b"null")
-    error: ErrorObject | None = None
+    """Of a response."""
+    error: ResponseError | None = None
+    """Set if the message is a response to a request that failed."""
 
 
 class Position(Struct, frozen=True):
-    """A place in a file; both count from 0."""
+    """A position in a file; both numbers count from 0."""
 
     line: int = 0
     character: int = 0
 
 
 class Range(Struct, frozen=True):
-    """Where something is; only where it begins is of use."""
+    """A range in a file; only its start is used."""
 
     start: Position = Position()
 
 
 class Diagnostic(Struct, frozen=True):
-    """What a server has found in a file."""
+    """A problem that a server found in a file."""
 
     range: Range
     message: str
@@ -61,57 +66,57 @@ class Diagnostic(Struct, frozen=True):
     code: int | str | None = None
 
 
-class Published(Struct, frozen=True):
-    """What a server says by itself of a file."""
+class PublishDiagnosticsParams(Struct, frozen=True):
+    """Diagnostics of a file that a server sends without a request."""
 
     uri: str
     diagnostics: tuple[Diagnostic, ...]
     version: int | None = None
 
 
-class Report(Struct, frozen=True):
-    """What a server answers when it is asked about a file."""
+class DocumentDiagnosticReport(Struct, frozen=True):
+    """Diagnostics of a file that were requested."""
 
     items: tuple[Diagnostic, ...] = ()
 
 
-class Capabilities(Struct, frozen=True, rename="camel"):
-    """What a server can do; only whether it can be asked for diagnostics is of use."""
+class ServerCapabilities(Struct, frozen=True, rename="camel"):
+    """What a server supports; only whether diagnostics can be requested is used."""
 
     diagnostic_provider: Any = None
 
 
-class Initialized(Struct, frozen=True):
-    """How a server introduces itself."""
+class InitializeResult(Struct, frozen=True):
+    """The result of `initialize`."""
 
-    capabilities: Capabilities = Capabilities()
+    capabilities: ServerCapabilities = ServerCapabilities()
 
 
 class Registration(Struct, frozen=True):
-    """Something that a server wants to be told, or can do."""
+    """A capability that a server registers."""
 
     method: str
 
 
-class Registrations(Struct, frozen=True):
-    """What a server registers."""
+class RegistrationParams(Struct, frozen=True):
+    """Capabilities that a server registers after `initialize`."""
 
     registrations: tuple[Registration, ...] = ()
 
 
-class Wanted(Struct, frozen=True):
-    """A part of the settings."""
+class ConfigurationItem(Struct, frozen=True):
+    """A section of the settings; absent means all of them."""
 
     section: str | None = None
 
 
-class WantedSettings(Struct, frozen=True):
-    """The settings that a server asks for."""
+class ConfigurationParams(Struct, frozen=True):
+    """The sections of the settings that a server requests."""
 
-    items: tuple[Wanted, ...] = ()
+    items: tuple[ConfigurationItem, ...] = ()
 
 
-CLIENT: Final[dict[str, Any]] = {
+CLIENT_CAPABILITIES: Final[dict[str, Any]] = {
     "general": {"positionEncodings": ["utf-16"]},
     "textDocument": {
         "synchronization": {"dynamicRegistration": False},
@@ -127,11 +132,11 @@ CLIENT: Final[dict[str, Any]] = {
     },
     "window": {"workDoneProgress": True},
 }
-"""What this client can do, as it says in `initialize`."""
+"""The capabilities of this client, sent in `initialize`."""
 
 
 def encode(message: dict[str, Any]) -> bytes:
-    """Return a message as bytes."""
+    """Encode a message as JSON-RPC."""
     return msgspec.json.encode({"jsonrpc": "2.0", **message})
 
 
@@ -139,15 +144,15 @@ T = TypeVar("T")
 
 
 def decode(data: bytes | Raw, kind: type[T], what: str) -> T:
-    """Return what `data` holds; raises `BadMessage`."""
+    """Decode `data`, called `what` in the error; raises `MalformedMessage`."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadMessage(f"it sent {what} that can't be understood: {error}") from error
+        raise MalformedMessage(f"it sent {what} that can't be understood: {error}") from error
 
 
 def path_of(uri: str) -> Path | None:
-    """The file that a server means: each writes a URI in its own way."""
+    """The path in a URI. Servers escape URIs differently, so paths are compared, not URIs."""
     try:
         parts = urlsplit(uri)
     except ValueError:
@@ -156,8 +161,8 @@ def path_of(uri: str) -> Path | None:
 
 
 def section_of(settings: dict[str, Any], section: str | None) -> Any:  # noqa: ANN401 - JSON
-    """The part of the settings under a dotted name; `None` where there is none."""
-    found: Any = settings
+    """The part of the settings under a dotted name; `None` if there is none."""
+    value: Any = settings
     for name in section.split(".") if section else ():
-        found = cast("dict[str, Any]", found).get(name) if isinstance(found, dict) else None
-    return found
+        value = cast("dict[str, Any]", value).get(name) if isinstance(value, dict) else None
+    return value

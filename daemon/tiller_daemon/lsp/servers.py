@@ -1,6 +1,6 @@
-"""All language servers of the daemon: started when a file of theirs changes, shared by sessions.
+"""All language servers of the daemon: started on the first change of a file, shared by sessions.
 
-Implements the sessions' `Diagnostics`. Whatever a server does, a turn waits for it only so long.
+Implements `tools.base.Diagnostics`. Whatever a server does, a turn waits for a limited time only.
 """
 
 import stat
@@ -13,256 +13,271 @@ import trio
 
 from tiller_daemon.files.paths import printable
 from tiller_daemon.files.whole_files import SMALL_BYTES
+from tiller_daemon.lsp.definitions import ServerDefinition, ServerMatch, find_program, find_servers
+from tiller_daemon.lsp.diagnostics import format_diagnostics, new_errors
 from tiller_daemon.lsp.documents import Diagnostics
 from tiller_daemon.lsp.messages import Diagnostic
-from tiller_daemon.lsp.recipes import Found, Recipe, find_program, find_servers
-from tiller_daemon.lsp.report import listing, new_errors
-from tiller_daemon.lsp.server import Server
+from tiller_daemon.lsp.server_process import LanguageServerProcess
 from tiller_protocol.answers import LanguageServerSummary
 
-CHANGE_S: Final = 3.0
-"""How long the result of a change waits for what is wrong now; most servers take 0.3 s."""
+CHANGE_WAIT_S: Final = 3.0
+"""How long the result of a change waits for new diagnostics; most servers take 0.3 s."""
 
-LATE_S: Final = 0.3
-"""The same while a server still owes what it did not say in time before."""
+LATE_WAIT_S: Final = 0.3
+"""The same while a server has not answered an earlier request: it is probably still loading."""
 
-LOOK_S: Final = 20.0
-"""How long it may take when a model asks: a server that looks at a large project for the first time
-takes so long."""
+REPORT_WAIT_S: Final = 20.0
+"""How long a model's request for diagnostics waits: a large project takes long at first."""
 
 FILES_MAX: Final = 10
-"""How many files of one change are looked at."""
+"""Most files checked per change."""
 
 FILE_BYTES_MAX: Final = 1024 * 1024
-"""The largest file that a server is shown; larger ones are made by programs."""
+"""Largest file sent to a server; larger ones are usually generated."""
 
 SERVERS_MAX: Final = 8
-"""How many servers run at the same time; for another one that is unused the longest is ended."""
+"""Most servers that run at the same time; another one replaces the least recently used."""
 
 CRASHES_MAX: Final = 3
 CRASH_FORGOTTEN_S: Final = 600.0
-"""A server that has died so often in so long is not started again until they are over."""
+"""A server that crashed this often in this time is not started again until the time has passed."""
 
 WARNING: Final = 2
 
 
-class _File(NamedTuple):
-    """A file before a change: its text, `None` if it was not there, and who looks at it."""
+class _ChangedFile(NamedTuple):
+    """A file before a change and the servers for it. A missing file has an empty text."""
 
     path: Path
     text: str
     was_there: bool
-    servers: tuple[Server, ...]
+    servers: tuple[LanguageServerProcess, ...]
 
 
-class Check:
-    """The files of one change; see `tools.base.FileCheck`."""
+class ChangeCheck:
+    """Compares diagnostics before and after one change; see `tools.base.FileCheck`."""
 
-    def __init__(self, workspace: Path, files: Sequence[_File], nursery: trio.Nursery) -> None:
+    def __init__(
+        self, workspace: Path, files: Sequence[_ChangedFile], nursery: trio.Nursery
+    ) -> None:
         self._workspace = workspace
         self._files = files
         self._nursery = nursery
-        self._said: list[str] = []
+        self._reports: list[str] = []
 
     async def new_errors(self) -> str:
-        """What is wrong now and was not before; empty when that is nothing."""
+        """The errors that the change has caused, as text; empty if there are none."""
         async with trio.open_nursery() as nursery:
             for file in self._files:
                 after = await _read(file.path)
                 for server in file.servers:
-                    nursery.start_soon(self._look, server, file, after)
-        return "".join(f"\n\n{said}" for said in sorted(self._said))
+                    nursery.start_soon(self._check, server, file, after)
+        return "".join(f"\n\n{report}" for report in sorted(self._reports))
 
-    async def _look(self, server: Server, file: _File, after: str | None) -> None:
+    async def _check(
+        self, server: LanguageServerProcess, file: _ChangedFile, after: str | None
+    ) -> None:
         if after is None:
-            server.tell(file.path, None)
+            server.file_changed(file.path, None)
             return
         shown = _shown(file.path, self._workspace)
-        with trio.move_on_after(LATE_S if server.is_late else CHANGE_S) as limit:
-            if new := await _news(server, file, after):
-                self._said.append(f"New errors in {shown} ({server.name}):\n{listing(new)}")
+        with trio.move_on_after(LATE_WAIT_S if server.is_late else CHANGE_WAIT_S) as limit:
+            if new := await _new_errors_in(server, file, after):
+                self._reports.append(
+                    f"New errors in {shown} ({server.name}):\n{format_diagnostics(new)}"
+                )
         if limit.cancelled_caught:
             if not server.is_late:
-                why = f"{server.name} has not answered within {CHANGE_S:g} s"
-                self._said.append(f"(No diagnostics of {shown} yet: {why}.)")
+                why = f"{server.name} has not answered within {CHANGE_WAIT_S:g} s"
+                self._reports.append(f"(No diagnostics of {shown} yet: {why}.)")
             server.is_late = True
-            self._nursery.start_soon(server.diagnose, file.path, after)
+            # Let the server go on: the next change then gets its answer sooner.
+            self._nursery.start_soon(server.diagnostics, file.path, after)
 
 
 class LanguageServers:
-    """The servers of one configuration. `run` owns their tasks."""
+    """The servers of the current configuration. `run` owns their tasks."""
 
     def __init__(
-        self, recipes: Sequence[Recipe], variables: Mapping[str, str], directory: Path
+        self, definitions: Sequence[ServerDefinition], variables: Mapping[str, str], directory: Path
     ) -> None:
-        """`variables` is the environment of a server, `directory` where it is started."""
-        self._recipes = recipes
+        """`variables` is the environment of each server, `directory` its working directory."""
+        self._definitions = definitions
         self._variables = variables
         self._directory = directory
         self._search = variables.get("PATH", "")
-        self._servers: dict[tuple[Path, str], Server] = {}
+        self._servers: dict[tuple[Path, str], LanguageServerProcess] = {}
         self._crashes: defaultdict[tuple[Path, str], deque[float]] = defaultdict(deque)
         self._nursery: trio.Nursery | None = None
 
-    def configure(self, recipes: Sequence[Recipe], variables: Mapping[str, str]) -> None:
-        """Take over another configuration; servers that it changes are ended."""
-        kept = {recipe.name: recipe for recipe in recipes}
+    def configure(
+        self, definitions: Sequence[ServerDefinition], variables: Mapping[str, str]
+    ) -> None:
+        """Apply another configuration; servers that it changes or removes are ended."""
+        kept = {definition.name: definition for definition in definitions}
         for (_, name), server in list(self._servers.items()):
-            if server.found.recipe != kept.get(name):
+            if server.match.definition != kept.get(name):
                 server.end()
-        self._recipes, self._variables = recipes, variables
+        self._definitions, self._variables = definitions, variables
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Own the servers until cancelled; then they are ended, with all that they started."""
+        """Own the servers until cancelled; then end them and all their descendants."""
         async with trio.open_nursery() as self._nursery:
             task_status.started()
             await trio.sleep_forever()
 
-    async def before_change(self, workspace: Path, files: Sequence[Path]) -> Check | None:
-        """Look at files that are about to change; see `tools.base.Diagnostics`."""
-        nursery, looked_at = self._nursery, list[_File]()
+    async def before_change(self, workspace: Path, files: Sequence[Path]) -> ChangeCheck | None:
+        """Read files that are about to change; see `tools.base.Diagnostics`."""
+        nursery, checked = self._nursery, list[_ChangedFile]()
         for path in files[:FILES_MAX] if nursery else ():
             if servers := self._servers_for(path, workspace):
                 text = await _read(path)
-                looked_at.append(_File(path, text or "", text is not None, servers))
-        return Check(workspace, looked_at, nursery) if nursery and looked_at else None
+                checked.append(_ChangedFile(path, text or "", text is not None, servers))
+        return ChangeCheck(workspace, checked, nursery) if nursery and checked else None
 
     async def all_of(self, workspace: Path, path: Path | None) -> str:
-        """What is wrong in a file, or in all that are open; see `tools.base.Diagnostics`."""
-        wanted: list[tuple[Server, Path]] = []
+        """The diagnostics of a file, or of all open files; see `tools.base.Diagnostics`."""
+        targets: list[tuple[LanguageServerProcess, Path]] = []
         if path is not None:
-            wanted += [(server, path) for server in self._servers_for(path, workspace)]
-            if not wanted:
+            targets += [(server, path) for server in self._servers_for(path, workspace)]
+            if not targets:
                 end = path.suffix or path.name
-                return f"There is no language server for {end} files here, so nothing is known."
+                return f"There is no language server for {end} files: no diagnostics are available."
         else:
-            wanted += [
+            targets += [
                 (server, document.path)
                 for server in self._servers.values()
                 for document in server.documents
                 if workspace in document.path.parents
             ]
-            if not wanted:
-                return "No file was looked at yet. Name one by `path`."
-        said: dict[Path, list[str]] = {file: [] for _, file in wanted}
+            if not targets:
+                return "No file has been checked yet. Name one with `path`."
+        lines: dict[Path, list[str]] = {file: [] for _, file in targets}
         async with trio.open_nursery() as nursery:
-            for server, file in wanted:
-                nursery.start_soon(_look_at, server, file, workspace, said[file])
-        return "\n".join(line for file in sorted(said) for line in sorted(said[file]))
+            for server, file in targets:
+                nursery.start_soon(_check_file, server, file, workspace, lines[file])
+        return "\n".join(line for file in sorted(lines) for line in sorted(lines[file]))
 
     def summaries(self) -> tuple[LanguageServerSummary, ...]:
-        """Every server that may be started, whether it is there, and how it is."""
-        return tuple(self._summary(recipe) for recipe in self._recipes)
+        """Every server that may be started: whether it is installed, running, or has failed."""
+        return tuple(self._summary(definition) for definition in self._definitions)
 
-    def _summary(self, recipe: Recipe) -> LanguageServerSummary:
-        mine = [one for one in self._servers.values() if one.name == recipe.name]
+    def _summary(self, definition: ServerDefinition) -> LanguageServerSummary:
+        mine = [one for one in self._servers.values() if one.name == definition.name]
         return LanguageServerSummary(
-            recipe.name,
-            tuple(sorted(set(recipe.files.values()))),
-            find_program(recipe, self._search) or "",
-            recipe.chosen,
+            definition.name,
+            tuple(sorted(set(definition.files.values()))),
+            find_program(definition, self._search) or "",
+            definition.configured,
             sum(one.was_up and not one.is_over for one in mine),
             next((one.problem for one in mine if one.problem), ""),
         )
 
-    def _servers_for(self, path: Path, workspace: Path) -> tuple[Server, ...]:
-        found = find_servers(self._recipes, path, workspace, self._search)
-        servers = [server for one in found if (server := self._server(one))]
+    def _servers_for(self, path: Path, workspace: Path) -> tuple[LanguageServerProcess, ...]:
+        matches = find_servers(self._definitions, path, workspace, self._search)
+        servers = [server for one in matches if (server := self._server(one))]
         return tuple(servers)
 
-    def _server(self, found: Found) -> Server | None:
-        key = (found.root, found.recipe.name)
+    def _server(self, match: ServerMatch) -> LanguageServerProcess | None:
+        key = (match.root, match.definition.name)
         server = self._servers.get(key)
-        if server and server.is_of_use:
+        if server and server.is_usable:
             return server
         crashes = self._crashes[key]
         while crashes and crashes[0] < trio.current_time() - CRASH_FORGOTTEN_S:
             crashes.popleft()
         if len(crashes) >= CRASHES_MAX or self._nursery is None:
             return None
-        self._make_room()
-        server = self._servers[key] = Server(found, self._variables, self._directory)
-        self._nursery.start_soon(self._live, key, server)
+        self._make_slot()
+        server = self._servers[key] = LanguageServerProcess(match, self._variables, self._directory)
+        self._nursery.start_soon(self._run_server, key, server)
         return server
 
-    async def _live(self, key: tuple[Path, str], server: Server) -> None:
-        await server.live()
+    async def _run_server(self, key: tuple[Path, str], server: LanguageServerProcess) -> None:
+        await server.run()
         if server.problem:
             self._crashes[key].append(trio.current_time())
 
-    def _make_room(self) -> None:
-        alive = [one for one in self._servers.values() if one.is_of_use]
+    def _make_slot(self) -> None:
+        alive = [one for one in self._servers.values() if one.is_usable]
         if len(alive) >= SERVERS_MAX:
             min(alive, key=lambda one: one.used_at).end()
+        # Failed servers stay, so that `summaries` can report their problems.
         gone = [key for key, one in self._servers.items() if one.is_over and not one.problem]
         for key in gone:
             del self._servers[key]
 
 
-async def _news(server: Server, file: _File, after: str) -> list[Diagnostic] | None:
-    """The errors that a change has made, by what was last told; `None` if nobody can say."""
-    before = server.owe(file.path, file.text)
+async def _new_errors_in(
+    server: LanguageServerProcess, file: _ChangedFile, after: str
+) -> list[Diagnostic] | None:
+    """The errors since the last report; `None` if the server can't provide diagnostics."""
+    before = server.baseline(file.path, file.text)
     known: Diagnostics | None = ()
     try:
         await _refresh(server, file.path)
         if before:
-            known = await server.diagnose(file.path, before)
+            # Check the old text first, so that errors that were there before are not reported.
+            known = await server.diagnostics(file.path, before)
     finally:
-        server.tell(file.path, after, created=not file.was_there)
-    found = await server.diagnose(file.path, after)
-    if known is None or found is None:
+        # Even if the wait was cancelled, the server needs the new text.
+        server.file_changed(file.path, after, created=not file.was_there)
+    current = await server.diagnostics(file.path, after)
+    if known is None or current is None:
         return None
     server.is_late = False
-    server.untold.pop(file.path, None)
-    return new_errors(known, before, found, after)
+    server.unreported.pop(file.path, None)
+    return new_errors(known, before, current, after)
 
 
-async def _look_at(server: Server, file: Path, workspace: Path, said: list[str]) -> None:
+async def _check_file(
+    server: LanguageServerProcess, file: Path, workspace: Path, lines: list[str]
+) -> None:
     text = await _read(file)
     shown = _shown(file, workspace)
     if text is None:
-        server.tell(file, None)
-        said.append(f"{shown}: there is no such text file.")
+        server.file_changed(file, None)
+        lines.append(f"{shown}: there is no text file with this name.")
         return
-    found: Diagnostics | None = None
-    with trio.move_on_after(LOOK_S) as limit:
+    current: Diagnostics | None = None
+    with trio.move_on_after(REPORT_WAIT_S) as limit:
         await _refresh(server, file)
-        found = await server.diagnose(file, text, fresh=True)
+        current = await server.diagnostics(file, text, fresh=True)
     if limit.cancelled_caught:
-        said.append(f"{shown}: {server.name} has not answered within {LOOK_S:g} s.")
-    elif found is None:
-        why = server.problem or "it could not say"
-        said.append(f"{shown}: nothing is known from {server.name}: {why}.")
-    elif told := [one for one in found if one.severity <= WARNING]:
-        said.append(f"{shown} ({server.name}):\n{listing(told)}")
+        lines.append(f"{shown}: {server.name} has not answered within {REPORT_WAIT_S:g} s.")
+    elif current is None:
+        why = server.problem or "it failed to check the file"
+        lines.append(f"{shown}: no diagnostics from {server.name}: {why}.")
+    elif reported := [one for one in current if one.severity <= WARNING]:
+        lines.append(f"{shown} ({server.name}):\n{format_diagnostics(reported)}")
     else:
-        said.append(f"{shown}: nothing found by {server.name}.")
+        lines.append(f"{shown}: {server.name} found no problems.")
 
 
-async def _refresh(server: Server, but: Path) -> None:
-    """Tell a server of open files that others have changed since, such as a command."""
+async def _refresh(server: LanguageServerProcess, but: Path) -> None:
+    """Notify a server of open files that something else has changed, such as a command."""
     for document in server.documents:
         if document.path == but:
             continue
-        stamp = _stamp(document.path)
-        if stamp != document.stamp or stamp is None:
-            document.stamp = stamp
-            server.tell(document.path, await _read(document.path))
+        disk_state = _disk_state(document.path)
+        if disk_state != document.disk_state or disk_state is None:
+            document.disk_state = disk_state
+            server.file_changed(document.path, await _read(document.path))
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
+def _disk_state(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 async def _read(path: Path) -> str | None:
-    """The text of a file; `None` when it is not there, too large or no text."""
+    """The text of a file; `None` if it is missing, too large or not text."""
     if (size := _size(path)) is None or size > FILE_BYTES_MAX:
         return None
-    if size <= SMALL_BYTES:
+    if size <= SMALL_BYTES:  # faster than passing it to a thread
         return _text(path)
     return await trio.to_thread.run_sync(_text, path, abandon_on_cancel=True)
 
@@ -277,10 +292,10 @@ def _text(path: Path) -> str | None:
 
 def _size(path: Path) -> int | None:
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return None
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def _shown(path: Path, workspace: Path) -> str:

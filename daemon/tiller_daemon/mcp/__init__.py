@@ -1,6 +1,7 @@
-"""MCP servers: programs and services of others whose tools models are offered beside our own.
+"""MCP servers: external programs and services whose tools are offered to models beside our own.
 
-`servers` has them all, `server` is the life of one, `tool` makes a tool of what one lists. Whatever
-imports the MCP package (`connection` and what is below it) is imported when a server is started:
-it takes a second and 40 MiB. A project can't name servers, so nothing here asks for trust.
+`servers` has all of them, `managed_server` connects and reconnects one, `tool` turns a listed tool
+into one of ours. `client` and the modules it uses import the MCP package, which takes a second and
+40 MiB, so they are loaded with the first server that starts. A project can't configure servers,
+so nothing here asks about trust.
 """

@@ -1,26 +1,23 @@
-"""What the parts of this room tell each other: a tool as listed, a connection, its owner."""
+"""Types shared by the modules of this package. Imports nothing of the MCP package."""
 
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 import trio
 from msgspec import Struct
 
-from tiller_daemon.config import McpServer
-from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
 
 
-class ServerProblem(Exception):
-    """A server can't be used; the message is a clause that says why."""
+class ServerUnavailable(Exception):
+    """A server can't be used; the message is a clause with the reason."""
 
 
-class NotTaken(ToolFailure):
-    """A call that surely did nothing: it can be made again on another connection."""
+class CallNotSent(ToolFailure):
+    """A call that had no effect: it can be repeated on another connection."""
 
 
 class ListedTool(Struct, frozen=True):
-    """A tool as its server lists it; one that is `read_only` says so itself."""
+    """A tool as its server lists it; `read_only` is the server's own claim."""
 
     name: str
     description: str
@@ -28,58 +25,37 @@ class ListedTool(Struct, frozen=True):
     read_only: bool
 
 
-class Connection(Protocol):
-    """A line to a server, to which many calls may be made at the same time."""
+class McpConnection(Protocol):
+    """A connection to a server. It carries any number of calls at the same time."""
 
     @property
     def is_over(self) -> bool:
-        """Whether the server has gone, though it may not be known yet why."""
+        """Whether the server has gone, even if the reason is not known yet."""
         ...
 
     async def call(
         self, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
     ) -> ToolResult:
-        """Make a call; raises `ToolFailure`, and `NotTaken` when another connection may do.
+        """Make a call; raises `ToolFailure`, or `CallNotSent` if a new connection may succeed.
 
-        When cancelled the server is told, in its own time.
+        Cancellation returns at once; the server is notified in the background.
         """
         ...
 
 
-class Owner(Protocol):
-    """Whose connection it is: `server.Server`."""
+class McpTransport(Protocol):
+    """How a server is reached: standard input and output of a program, or HTTP.
 
-    name: str
-    settings: McpServer
-    environment: ServerEnvironment
-
-    def up(self, connection: Connection, tools: tuple[ListedTool, ...]) -> None:
-        """Say that calls can be made, and which."""
-        ...
-
-    def changed(self, tools: tuple[ListedTool, ...]) -> None:
-        """Say that the server lists other tools now."""
-        ...
-
-
-class Way(Protocol):
-    """How a server is reached: through pipes, by HTTP.
-
-    `ended` is set when nothing comes from there any more, or nothing that comes is wanted.
+    `ended` is set when nothing more arrives, or the connection is to be given up.
     """
 
     ended: Final[trio.Event]
 
     @property
-    def is_forgotten(self) -> bool:
-        """Whether the server does not know us any more: it was started anew."""
+    def session_expired(self) -> bool:
+        """Whether the server no longer knows our session, for example after a restart."""
         ...
 
-    def how_it_ended(self) -> str:
-        """Why, as a clause."""
+    def end_reason(self) -> str:
+        """Why the transport ended, as a clause."""
         ...
-
-
-def directory_of(settings: McpServer, environment: ServerEnvironment) -> Path:
-    """Where a server is started."""
-    return Path(settings.cwd) if settings.cwd else environment.home

@@ -1,8 +1,8 @@
-"""One call of a server's tool: a task of the connection waits for its answer, a turn's task for it.
+"""One call of a server's tool, made by two tasks: the connection's sends it, the turn's waits.
 
-So an interrupt ends at once whatever the server does: the turn's task leaves, and that of the
-connection tells the server in its own time. What a call says and asks meanwhile is passed on by the
-turn's task, so that nothing of a turn happens after its end.
+An interrupt therefore never waits for a server: the turn's task returns at once, and the
+connection's task notifies the server. Progress and questions are handled by the turn's task, so
+that nothing happens in a turn after its end.
 """
 
 import math
@@ -15,31 +15,31 @@ import mcp_types as types
 import trio
 from mcp.client import Client
 
-from tiller_daemon.mcp.questions import put_questions
+from tiller_daemon.mcp.elicitation import ask_user
 from tiller_daemon.tools.base import ToolEnvironment
 
 Progress = tuple[float, float | None, str | None]
-"""How far it is, of how much, and in words."""
+"""Progress so far, the total if known, and a message."""
 
-CURRENT: ContextVar["Call | None"] = ContextVar("mcp_call", default=None)
-"""The call that a task of the connection works on."""
+CURRENT_CALL: ContextVar["McpCall | None"] = ContextVar("mcp_call", default=None)
+"""The call that the current task of the connection belongs to."""
 
 
-class Gone(Exception):
-    """The connection ended before the call had."""
+class ConnectionEnded(Exception):
+    """The connection ended before the call was answered."""
 
 
 @dataclass(eq=False)
-class _Asked:
-    """What the server asks, and the user's answer once it is there."""
+class _Elicitation:
+    """A question of the server; `result` is valid once `answered` is set."""
 
     params: types.ElicitRequestParams
     answered: trio.Event = field(default_factory=trio.Event)
-    answer: types.ElicitResult = field(default_factory=lambda: types.ElicitResult(action="cancel"))
+    result: types.ElicitResult = field(default_factory=lambda: types.ElicitResult(action="cancel"))
 
 
-class Call:
-    """A call on its way. `run` is the connection's task, `wait` the turn's."""
+class McpCall:
+    """A call in flight. `execute` runs in the connection's task, `wait` in the turn's."""
 
     def __init__(
         self, server: str, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
@@ -52,82 +52,84 @@ class Call:
         self._scope = trio.CancelScope()
         self._limit = trio.CancelScope()
         self._progress: list[Progress] = []
-        self._asked: deque[_Asked] = deque()
-        self._asking = 0
-        self._left_s = 0.0
-        self._news = trio.Event()
+        self._elicitations: deque[_Elicitation] = deque()
+        self._questions_open = 0
+        self._time_left_s = 0.0
+        self._changed = trio.Event()
         self._outcome: types.CallToolResult | Exception | None = None
-        self._over = False
+        self._finished = False
 
-    async def run(self, client: Client) -> None:
-        """Make the call and keep its outcome; cancelled, the server is told."""
-        CURRENT.set(self)
+    async def execute(self, client: Client) -> None:
+        """Make the call and store its outcome; on cancellation the package notifies the server."""
+        CURRENT_CALL.set(self)
         try:
             with self._scope:
                 self._outcome = await client.call_tool(
-                    self._tool, self._arguments, progress_callback=self._note_progress
+                    self._tool, self._arguments, progress_callback=self._add_progress
                 )
         except Exception as error:
             self._outcome = error
         finally:
-            self._over = True
+            self._finished = True
             self._wake()
 
     async def wait(self, timeout_s: float) -> types.CallToolResult:
-        """Wait for the outcome and show progress; raises it when it is an exception.
+        """Wait for the outcome, showing progress; an outcome that is an exception is raised.
 
-        Raises `trio.TooSlowError` after `timeout_s`, in which questions to the user do not count,
-        and `Gone`.
+        Raises `trio.TooSlowError` after `timeout_s`, not counting the time in which the user is
+        asked something, and `ConnectionEnded`.
         """
         self._limit = trio.CancelScope(deadline=trio.current_time() + timeout_s)
         try:
             with self._limit:
-                await self._pass_on()
+                await self._forward()
         finally:
+            # Ends `execute` if the call is still in flight; the package then notifies the server.
             self._scope.cancel()
         if self._limit.cancelled_caught:
             raise trio.TooSlowError
         if self._outcome is None:
-            raise Gone
+            raise ConnectionEnded
         if isinstance(self._outcome, Exception):
             raise self._outcome
         return self._outcome
 
     async def ask(self, params: types.ElicitRequestParams) -> types.ElicitResult:
-        """Have the turn's task ask the user."""
-        asked = _Asked(params)
-        self._asked.append(asked)
+        """Let the turn's task ask the user, and wait for the answer."""
+        elicitation = _Elicitation(params)
+        self._elicitations.append(elicitation)
         self._wake()
-        await asked.answered.wait()
-        return asked.answer
+        await elicitation.answered.wait()
+        return elicitation.result
 
-    async def _pass_on(self) -> None:
-        """Show progress and put questions until the call is over."""
+    async def _forward(self) -> None:
+        """Show progress and ask questions until the call is over."""
         async with trio.open_nursery() as nursery:
             while True:
-                news = self._news = trio.Event()
+                changed = self._changed = trio.Event()
                 await self._show_progress()
-                while self._asked:
-                    nursery.start_soon(self._put, self._asked.popleft())
-                if self._over:
+                while self._elicitations:
+                    nursery.start_soon(self._ask_user, self._elicitations.popleft())
+                if self._finished:
                     break
-                await news.wait()
-            # A question of a call that is over has nobody to go to.
+                await changed.wait()
+            # The call is over: an answer to an open question would go nowhere.
             self._environment.withdraw()
 
-    async def _put(self, asked: _Asked) -> None:
-        """Ask the user; the time limit stands still while anything is asked."""
-        if not self._asking:
-            self._left_s = self._limit.deadline - trio.current_time()
+    async def _ask_user(self, elicitation: _Elicitation) -> None:
+        """Ask the user; the time limit is suspended while any question is open."""
+        if not self._questions_open:
+            # The limit is for the server; the user may take hours to answer.
+            self._time_left_s = self._limit.deadline - trio.current_time()
             self._limit.deadline = math.inf
-        self._asking += 1
-        asked.answer = await put_questions(self._server, asked.params, self._environment.ask)
-        self._asking -= 1
-        if not self._asking:
-            self._limit.deadline = trio.current_time() + self._left_s
-        asked.answered.set()
+        self._questions_open += 1
+        elicitation.result = await ask_user(self._server, elicitation.params, self._environment.ask)
+        self._questions_open -= 1
+        if not self._questions_open:
+            self._limit.deadline = trio.current_time() + self._time_left_s
+        elicitation.answered.set()
 
-    async def _note_progress(
+    async def _add_progress(
         self, progress: float, total: float | None, message: str | None
     ) -> None:
         await trio.lowlevel.checkpoint()
@@ -135,17 +137,17 @@ class Call:
         self._wake()
 
     async def _show_progress(self) -> None:
-        # Each came in a task of its own, so what came together may be out of order.
+        # The package delivers each notification in a task of its own, in any order.
         shown = sorted(self._progress, key=lambda one: one[0])
         self._progress.clear()
         for one in shown:
             await self._environment.output(_line(one))
 
     def _wake(self) -> None:
-        self._news.set()
+        self._changed.set()
 
 
 def _line(progress: Progress) -> str:
     done, total, message = progress
-    far = f"{done:g}" if not total else f"{done:g}/{total:g}"
-    return f"[{far}] {message}\n" if message else f"[{far}]\n"
+    amount = f"{done:g}" if not total else f"{done:g}/{total:g}"
+    return f"[{amount}] {message}\n" if message else f"[{amount}]\n"

@@ -1,4 +1,4 @@
-"""What servers are given of the daemon's: variables, a directory, keys. Never a provider's key."""
+"""What a server gets from the daemon: variables, a directory, its key. Never a provider's key."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -11,63 +11,72 @@ from tiller_daemon.processes.environment import SECRET_NAME, without_secrets
 from tiller_daemon.redaction.spellings import hide
 
 SECRET_CHARS_MIN: Final = 8
-"""A shorter value is not looked for in what a server says: it may be an ordinary word."""
+"""Shorter values are not redacted in what a server sends: they may be ordinary words."""
 
 SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
-"""Headers that hold secrets and are not named like variables that do."""
+"""Headers that hold secrets although their names do not match `SECRET_NAME`."""
 
 
-class NotForServers(Exception):
-    """A variable that a server may not have; the message is a clause that says why."""
+class EnvironmentProblem(Exception):
+    """A server's environment can't be built; the message is a clause with the reason."""
 
 
 @dataclass(frozen=True)
 class ServerEnvironment:
-    """`inherited` is the environment of every child process, `environ` the daemon's own.
-
-    `provider_names` are the variables that keys of providers are in, `provider_values` those keys.
-    """
+    """What the environments of all servers are made of."""
 
     inherited: Mapping[str, str]
+    """The environment that every child process gets."""
     environ: Mapping[str, str]
-    provider_names: Collection[str]
-    provider_values: Callable[[], Collection[str]]
+    """The daemon's own environment."""
+    provider_key_names: Collection[str]
+    """Variables that hold keys of providers."""
+    provider_keys: Callable[[], Collection[str]]
+    """The keys of providers known so far."""
     home: Path
+    """Working directory of servers without `cwd`."""
     _keys: dict[int, Key | None] = field(default_factory=dict[int, Key | None])
+    """The key of each server by the identity of its settings."""
 
     def variables(self, settings: McpServer) -> dict[str, str]:
-        """The whole environment of a server; raises `NotForServers` (G13)."""
+        """The complete environment of a server, without any key of a provider.
+
+        Raises `EnvironmentProblem`.
+        """
         passed: dict[str, str] = {}
         for name in settings.env_vars:
-            if name in self.provider_names:
-                raise NotForServers(f"`env_vars` names {name}, which holds a provider's key")
+            if name in self.provider_key_names:
+                raise EnvironmentProblem(f"`env_vars` names {name}, which holds a provider's key")
             if name not in self.environ:
-                raise NotForServers(f"`env_vars` names {name}, which is not set for the daemon")
+                raise EnvironmentProblem(
+                    f"`env_vars` names {name}, which is not set in the daemon's environment"
+                )
             passed[name] = self.environ[name]
         passed |= settings.env
         for name, value in passed.items():
-            if any(key in value for key in self.provider_values()):
-                raise NotForServers(f"its variable {name} holds a provider's key")
-        return {**without_secrets(self.inherited, self.provider_values()), **passed}
+            # The key may be in a variable with another name, or part of a longer value.
+            if any(key in value for key in self.provider_keys()):
+                raise EnvironmentProblem(f"its variable {name} holds a provider's key")
+        return {**without_secrets(self.inherited, self.provider_keys()), **passed}
 
     def key(self, settings: McpServer) -> Key | None:
-        """The key of a server that is reached, the same one at every call."""
+        """The key of a server, found once and cached: renewed keys must stay known as secrets."""
         if id(settings) not in self._keys:
-            self._keys[id(settings)] = find_key(settings, self.environ, self.provider_names)
+            self._keys[id(settings)] = find_key(settings, self.environ, self.provider_key_names)
         return self._keys[id(settings)]
 
     def secrets(self, settings: McpServer) -> set[str]:
-        """What must not be told of what a server was given."""
+        """The secrets that a server was given, to be redacted in what it sends."""
         given = {**{name: self.environ.get(name, "") for name in settings.env_vars}, **settings.env}
-        found = {value for name, value in given.items() if SECRET_NAME.search(name)}
-        found |= {value for name, value in settings.headers.items() if _is_secret(name)}
+        secrets = {value for name, value in given.items() if SECRET_NAME.search(name)}
+        secrets |= {value for name, value in settings.headers.items() if _is_secret(name)}
         key = self.key(settings)
-        found |= set(key.secrets if key else ())
-        return {value for value in found if len(value) >= SECRET_CHARS_MIN}
+        secrets |= set(key.secrets if key else ())
+        return {value for value in secrets if len(value) >= SECRET_CHARS_MIN}
 
     def without_secrets(self, settings: McpServer, text: str) -> str:
-        """What a server said, without what it must not tell (G13)."""
-        return hide(text, sorted({*self.secrets(settings), *self.provider_values()}))
+        """`text` of a server with its secrets and the keys of providers redacted."""
+        return hide(text, sorted({*self.secrets(settings), *self.provider_keys()}))
 
 
 def _is_secret(header: str) -> bool:

@@ -1,7 +1,7 @@
-"""The streamable HTTP transport: a client with headers, a key and limits for the MCP package's.
+"""The streamable HTTP transport: the MCP package's, over a client with headers, a key and limits.
 
-A key that is not accepted is got once more, as for a provider. What a status means is said here, as
-the package only tells that there was an error.
+A rejected key is fetched once more, as for a provider. Error statuses are recorded here because the
+package reports only that there was an error.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -18,93 +18,93 @@ from tiller_daemon.models.keys import Key, KeyProblem
 CONNECT_S: Final = 10.0
 WRITE_S: Final = 30.0
 SILENCE_S: Final = 300.0
-"""How long an open stream may be silent; the time limit of a call ends it earlier."""
+"""How long an open stream may be silent; the time limit of a call usually ends it earlier."""
 
 BODY_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Longest answer, and most of one that is streamed."""
+"""Longest response body, streamed or not."""
 
-BEARER: Final = "authorization"
+AUTHORIZATION: Final = "authorization"
 
 UNAUTHORIZED: Final = 401
 NOT_FOUND: Final = 404
 
-SESSION: Final = "mcp-session-id"
-"""What the server calls the session; it answers 404 when it does not know it (any more)."""
+SESSION_HEADER: Final = "mcp-session-id"
+"""Holds the session id; a server answers 404 if it does not know the session (any more)."""
 
-VERSION: Final = "mcp-protocol-version"
+VERSION_HEADER: Final = "mcp-protocol-version"
 
-GOODBYE_S: Final = 1.0
-"""How long a server may take to hear that its session is over; the end of the daemon waits."""
-
-
-class HttpProblem(Exception):
-    """A request that could not be made, or an answer that can't be used; a clause says why."""
+END_SESSION_S: Final = 1.0
+"""How long to wait for a server to confirm the end of a session: it delays the daemon's exit."""
 
 
-class HttpLine:
-    """The HTTP client of one connection. `ended` is set when it is of no more use."""
+class HttpTransportProblem(Exception):
+    """A request that can't be made or a response that can't be used; the message is a clause."""
+
+
+class HttpTransport:
+    """The HTTP client of one connection; see `McpTransport`."""
 
     def __init__(self, settings: McpServer, key: Key | None) -> None:
         self.ended: Final = trio.Event()
         self._url: Final = settings.url or ""
         self._key: Final = key
-        self._refused = 0
-        self._forgotten = False
+        self._error_status = 0
+        self._session_expired = False
         self._session: dict[str, str] = {}
         self.client: Final = httpx2.AsyncClient(
             headers=settings.headers,
-            auth=_KeyAuth(key, settings.api_key_header or BEARER) if key else None,
+            auth=_KeyAuth(key, settings.api_key_header or AUTHORIZATION) if key else None,
             timeout=httpx2.Timeout(CONNECT_S, read=SILENCE_S, write=WRITE_S),
-            event_hooks={"response": [self._look]},
+            event_hooks={"response": [self._check_response]},
         )
 
     @property
-    def is_forgotten(self) -> bool:
-        """Whether the server knows nothing of the session that it once began with us."""
-        return self._forgotten
+    def session_expired(self) -> bool:
+        """Whether the server no longer knows the session that it began with us."""
+        return self._session_expired
 
-    def transport(self) -> AbstractAsyncContextManager[tuple[Any, Any]]:
+    def streams(self) -> AbstractAsyncContextManager[tuple[Any, Any]]:
         """The package's transport over this client."""
         return streamable_http_client(
             self._url,
             http_client=self.client,
-            # The package's goodbye is not said when we are cancelled, which is how nearly all end.
+            # The package sends nothing when cancelled, which is how nearly all sessions end.
             terminate_on_close=False,
             max_sse_event_size=BODY_BYTES_MAX,
         )
 
-    async def say_goodbye(self) -> None:
-        """Tell the server that its session is over, also when cancelled; it may not answer."""
-        if SESSION not in self._session or self._forgotten:
+    async def end_session(self) -> None:
+        """Notify the server that the session is over, even when cancelled; ignores failures."""
+        if SESSION_HEADER not in self._session or self._session_expired:
             return
         with (
-            trio.move_on_after(GOODBYE_S, shield=True),
-            suppress(httpx2.HTTPError, HttpProblem),
+            trio.move_on_after(END_SESSION_S, shield=True),
+            suppress(httpx2.HTTPError, HttpTransportProblem),
         ):
             await self.client.delete(self._url, headers=self._session)
 
-    def how_it_ended(self) -> str:
-        """Why it can't be used any more, as a clause."""
-        if self._refused == UNAUTHORIZED:
-            advice = self._key.advice if self._key else "It wants a key: see `api_key_env`."
+    def end_reason(self) -> str:
+        """Why the server can't be used any more, as a clause."""
+        if self._error_status == UNAUTHORIZED:
+            advice = self._key.advice if self._key else "It requires a key: set `api_key_env`."
             return f"it answered with status 401; {advice[0].lower()}{advice[1:].rstrip('.')}"
-        if self._refused:
-            return f"it answered with status {self._refused}"
+        if self._error_status:
+            return f"it answered with status {self._error_status}"
         return "the connection was lost"
 
-    async def _look(self, response: httpx2.Response) -> None:
+    async def _check_response(self, response: httpx2.Response) -> None:
         await trio.lowlevel.checkpoint()
-        self._refused = response.status_code if response.is_error else 0
-        for name in (SESSION, VERSION):
+        self._error_status = response.status_code if response.is_error else 0
+        for name in (SESSION_HEADER, VERSION_HEADER):
             if value := response.headers.get(name) or response.request.headers.get(name):
                 self._session[name] = value
-        if response.status_code == NOT_FOUND and SESSION in response.request.headers:
-            self._forgotten = True
+        if response.status_code == NOT_FOUND and SESSION_HEADER in response.request.headers:
+            self._session_expired = True
         response.stream = _Bounded(response.stream)
 
 
 class _KeyAuth(httpx2.Auth):
-    """Puts a key into each request."""
+    """Adds the key to each request, and fetches it again if the server rejects it."""
 
     def __init__(self, key: Key, header: str) -> None:
         self._key = key
@@ -116,18 +116,19 @@ class _KeyAuth(httpx2.Auth):
         try:
             key = await self._key.read()
         except KeyProblem as problem:
-            raise HttpProblem(str(problem)) from None
+            raise HttpTransportProblem(str(problem)) from None
+        # Keys of cloud services expire: fetch the key again before reporting a failure.
         response = yield self._with(request, key)
         if response.status_code == UNAUTHORIZED and await self._key.renew(key):
             yield self._with(request, await self._key.read())
 
     def _with(self, request: httpx2.Request, key: str) -> httpx2.Request:
-        request.headers[self._header] = f"Bearer {key}" if self._header == BEARER else key
+        request.headers[self._header] = f"Bearer {key}" if self._header == AUTHORIZATION else key
         return request
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """A body that may not be longer than `BODY_BYTES_MAX`."""
+    """A body that fails once it exceeds `BODY_BYTES_MAX`."""
 
     def __init__(self, inner: object) -> None:
         assert isinstance(inner, httpx2.AsyncByteStream)
@@ -142,9 +143,9 @@ class _Bounded(httpx2.AsyncByteStream):
         piece = await anext(self._pieces)
         self._left -= len(piece)
         if self._left < 0:
-            raise HttpProblem(f"its answer has more than {BODY_BYTES_MAX} bytes")
+            raise HttpTransportProblem(f"its response is larger than {BODY_BYTES_MAX} bytes")
         return piece
 
     async def aclose(self) -> None:
-        """Close the connection's part of it."""
+        """Close the wrapped stream."""
         await self._inner.aclose()

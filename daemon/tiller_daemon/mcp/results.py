@@ -1,4 +1,4 @@
-"""What a server answers to a call, as the result of a tool: text, images, notes about the rest."""
+"""Turns a server's answer to a call into a tool result: text, images, notes about the rest."""
 
 import base64
 import binascii
@@ -13,11 +13,11 @@ from tiller_daemon.tools.spilling import truncate_to_fit
 from tiller_protocol.items import Image
 
 IMAGES_MAX = 20
-"""Most images of one result; Anthropic takes smaller ones only when there are more."""
+"""Most images of one result; with more than these Anthropic accepts only smaller ones."""
 
 
 async def make_result(answer: types.CallToolResult, environment: ToolEnvironment) -> ToolResult:
-    """Return the result of a call; what is too long for a model is kept whole in a file."""
+    """Return the result of a call; text too long for a model is stored in full in a file."""
     texts: list[str] = []
     images: list[Image] = []
     for block in answer.content:
@@ -31,13 +31,13 @@ async def make_result(answer: types.CallToolResult, environment: ToolEnvironment
             case types.ResourceLink():
                 texts.append(_link(block))
             case types.AudioContent():
-                texts.append(f"[audio ({block.mime_type}), which can't be shown]")
-    said = [text for text in texts if text]
-    if not said and not images and answer.structured_content is not None:
-        said.append(_json(answer.structured_content))
-    output, spill_path = await truncate_to_fit("\n".join(said), environment)
+                texts.append(f"[audio ({block.mime_type}) that can't be shown]")
+    parts = [text for text in texts if text]
+    if not parts and not images and answer.structured_content is not None:
+        parts.append(_json(answer.structured_content))
+    output, spill_path = await truncate_to_fit("\n".join(parts), environment)
     return ToolResult(
-        output or ("(An image.)" if images else "(Nothing was said.)"),
+        output or ("(An image.)" if images else "(No output.)"),
         failed=answer.is_error,
         images=tuple(images),
         spill_path=spill_path,
@@ -45,13 +45,13 @@ async def make_result(answer: types.CallToolResult, environment: ToolEnvironment
 
 
 async def _take_image(data: str, images: list[Image]) -> str:
-    """Add an image; returns what is to be said if it can't be shown."""
+    """Add an image; returns a note for the model if it can't be shown."""
     if len(images) >= IMAGES_MAX:
-        return f"[one more image, which is not shown: {IMAGES_MAX} are the most]"
+        return f"[one more image, not shown: the limit is {IMAGES_MAX}]"
     try:
         fitted = await fit_image(base64.b64decode(data, validate=True))
     except binascii.Error:
-        return "[an image that can't be shown: it is no base64]"
+        return "[an image that can't be shown: it is not valid base64]"
     except ImageProblem as problem:
         return f"[an image that can't be shown: {problem}]"
     images.append(fitted.image)
@@ -67,7 +67,7 @@ async def _take_resource(
     if kind.startswith("image/"):
         return f"{resource.uri}: {await _take_image(resource.blob, images) or 'an image'}"
     size_bytes = len(resource.blob) * 3 // 4
-    return f"[{resource.uri}: {size_bytes} bytes of the type {kind}, which can't be shown]"
+    return f"[{resource.uri}: {size_bytes} bytes of type {kind} that can't be shown]"
 
 
 def _link(link: types.ResourceLink) -> str:

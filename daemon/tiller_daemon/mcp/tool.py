@@ -1,42 +1,29 @@
-"""A tool of a server as one of the table: what models are offered, what it needs, how it runs."""
+"""Turns a tool that a server lists into one of our tools: schema, permission, execution."""
 
 import math
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from tiller_daemon.mcp.base import ListedTool
+from tiller_daemon.mcp.managed_server import ManagedServer
 from tiller_daemon.policy.globs import escape
 from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolResult, always, never
 
 PERMISSION: Final = "mcp"
 
 
-class Server(Protocol):
-    """The server that the tool is of."""
-
-    name: str
-
-    async def call(
-        self, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
-    ) -> ToolResult:
-        """Make a call; raises `ToolFailure`."""
-        ...
-
-
-def make_tool(server: Server, listed: ListedTool, name: str) -> Tool:
-    """Return the tool `listed` by `server`, offered to models as `name`.
-
-    It sees to its time limit itself, as it stands still while the user is asked something.
-    """
+def make_tool(server: ManagedServer, listed: ListedTool, name: str) -> Tool:
+    """Return the tool `listed` by `server`, offered to models as `name`."""
     subject = f"{server.name}/{listed.name}"
     return Tool(
         name=name,
         description=listed.description,
         arguments=dict[str, Any],
         effect="read" if listed.read_only else "write",
+        # A call enforces its own limit, which is suspended while the server asks the user.
         timeout_s=math.inf,
         requirements=partial(_requirements, subject),
         run=partial(_run, server, listed.name),
@@ -57,6 +44,6 @@ def _requirements(
 
 
 async def _run(
-    server: Server, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
+    server: ManagedServer, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
 ) -> ToolResult:
     return await server.call(tool, arguments, environment)

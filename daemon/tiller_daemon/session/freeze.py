@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from tiller_daemon.config import Agent, Configuration, Hook
-from tiller_daemon.config.options import merge_options
+from tiller_daemon.config.request_options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.policy import globs
 from tiller_daemon.sandbox.confinement import strictest

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from tiller_daemon.config import Configuration, Projects
+from tiller_daemon.config import Configuration, TrustedProjects
 from tiller_daemon.models.base import ModelClient
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.session.hooks import Hooks
@@ -70,7 +70,7 @@ class UserSettings:
     configuration: Callable[[], Configuration]
     problem: Callable[[], str]
     """Why the configuration in use is not the one in the file; empty when it is."""
-    projects: Projects
+    projects: TrustedProjects
     """Which projects the user trusts."""
     config_directory: Path
     """Absolute, links followed."""

@@ -12,7 +12,7 @@ from tiller_daemon.config import (
     Project,
     ProjectHook,
     TrustError,
-    hooks_brought,
+    parse_project_hooks,
 )
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.sandbox.enclosure import Enclosure
@@ -40,7 +40,7 @@ def trusted_place(services: Services, workspace: str | None) -> Path | None:
     """The workspace, links followed, if what it brings is trusted."""
     if workspace is None:
         return None
-    project = services.user.projects.look(workspace)
+    project = services.user.projects.inspect(workspace)
     return project.workspace if project.trusted else None
 
 
@@ -84,7 +84,7 @@ def answer_project(services: Services, op: ProjectOp) -> ProjectResult:
     try:
         match op.trust:
             case None:
-                found = projects.look(op.workspace)
+                found = projects.inspect(op.workspace)
             case True:
                 found = projects.trust(op.workspace, op.digest)
             case False:
@@ -106,7 +106,7 @@ def answer_project(services: Services, op: ProjectOp) -> ProjectResult:
 
 def warning_of_trust(services: Services, workspace: str, told: set[str]) -> list[WarningRaised]:
     """What a session was not `told` yet: that its project brings something that does not count."""
-    project = services.user.projects.look(workspace)
+    project = services.user.projects.inspect(workspace)
     news = project.digest or project.problem
     if project.trusted or not news or news in told:
         return []
@@ -127,7 +127,7 @@ def warning_of_trust(services: Services, workspace: str, told: set[str]) -> list
 def _hooks_of(project: Project) -> tuple[ProjectHook, ...]:
     """The hooks that a project brings; one whose file can't be understood can't be trusted."""
     try:
-        return hooks_brought(project.text)
+        return parse_project_hooks(project.text)
     except ConfigurationError:
         return ()
 

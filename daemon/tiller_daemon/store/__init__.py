@@ -1,1 +1,1 @@
-"""The log: an append-only table of events in SQLite."""
+"""The log: an append-only store of events in SQLite."""

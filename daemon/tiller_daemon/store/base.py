@@ -1,7 +1,7 @@
-"""What a log is: its rows, its errors, and the protocol that `SqliteLog` and `MemoryLog` keep.
+"""The interface of a log: its rows, its errors, and the protocol of `SqliteLog` and `MemoryLog`.
 
-Bodies are opaque bytes here; what an event means is the business of `session`. What can be found
-without reading events is in rows beside them, which `projection` can make anew.
+Bodies of events are opaque bytes here. Separate rows make sessions and requests searchable;
+`projection` can rebuild the rows of requests from events.
 """
 
 import math
@@ -10,12 +10,12 @@ from typing import Literal, NamedTuple, Protocol
 from msgspec import Struct
 
 LogErrorKind = Literal["full", "read_only", "corrupt", "newer", "io", "closed", "conflict"]
-"""`full`, `read_only` and `io` may pass: later writes succeed when the cause is gone. `conflict`
-is a bug or a race of the caller: a `seq` that does not follow, or a submission id already there."""
+"""`full`, `read_only` and `io` can be temporary: later writes succeed once the cause is gone.
+`conflict` is a bug or race in the caller: a gap in `seq`, or a submission id that exists."""
 
 
 class LogError(Exception):
-    """The log could not do what was asked; `message` says what, where, and what to do."""
+    """An operation on the log failed; `message` says what happened, where, and what to do."""
 
     def __init__(self, kind: LogErrorKind, message: str) -> None:
         super().__init__(message)
@@ -24,11 +24,11 @@ class LogError(Exception):
 
 
 class BadCursor(ValueError):
-    """The `after` of a page of sessions is not one that `cursor_of` made."""
+    """The `after` of a page of sessions was not made by `cursor_of`."""
 
 
 class EventRow(NamedTuple):
-    """One event: its number, Unix seconds, and `encode_event` of the whole of it."""
+    """One event: its number, Unix time in seconds, and the result of `encode_event`."""
 
     seq: int
     time: float
@@ -36,28 +36,36 @@ class EventRow(NamedTuple):
 
 
 class SessionRow(Struct, frozen=True):
-    """What lists and recovery need to know of a session without reading its events.
-
-    `head` is the `seq` of its last event; `unfinished` says that a turn is open. A fork reads the
-    beginning of its history from the events of `parent_id`; a sub-agent works for `owner_id`.
-    """
+    """What lists and recovery need of a session without reading its events."""
 
     session_id: str
+    """ULID."""
     workspace: str
+    """Absolute path."""
     created_at: float
+    """Unix time in seconds."""
     updated_at: float
+    """Unix time in seconds."""
     head: int
+    """The `seq` of its last event."""
     title: str = ""
+    """Empty until one is set or made."""
     archived: bool = False
+    """Whether lists leave it out by default."""
     turns: int = 0
+    """How many turns have begun."""
     cost: float | None = None
+    """In US dollars; absent means unknown."""
     unfinished: bool = False
+    """Whether a turn is open."""
     parent_id: str = ""
+    """The session that this one was forked from, whose events begin its history; "" for none."""
     owner_id: str = ""
+    """The session that this one works for as a sub-agent; "" for none."""
 
 
 class SubmissionRow(Struct, frozen=True):
-    """What was answered to a submission, so that a re-send gets the same (T5)."""
+    """The answer to a submission, so that sending it again gets the same answer."""
 
     submission_id: str
     digest: bytes
@@ -65,9 +73,10 @@ class SubmissionRow(Struct, frozen=True):
 
 
 class RequestRow(Struct, frozen=True):
-    """Where a request was opened and how it was resolved; open while `resolution` is empty.
+    """A request and its resolution, which is empty while the request is open.
 
-    A request that several sessions show has a row for each of them. `by` is the frontend's name.
+    A request shown in several sessions has a row for each. `by` is the name of the frontend that
+    resolved it.
     """
 
     request_id: str
@@ -77,10 +86,10 @@ class RequestRow(Struct, frozen=True):
 
 
 class Batch(Struct, frozen=True):
-    """What is committed together: events of one session, its new row, perhaps an answer.
+    """What is committed atomically: events of one session, its new row, and maybe an answer.
 
-    `events` follow the stored head without a gap and end at `session.head`; they may be empty
-    when only the row changes. `requests` are what the events say of requests.
+    `events` follow the stored head without a gap and end at `session.head`; they are empty if only
+    the row changes. `requests` are the rows made from these events.
     """
 
     session: SessionRow
@@ -90,46 +99,47 @@ class Batch(Struct, frozen=True):
 
 
 class Log(Protocol):
-    """The append-only truth of all sessions. Every method may raise `LogError`."""
+    """The append-only record of all sessions. Every method may raise `LogError`."""
 
     log_id: str
-    """Random, made when the log is made; tells a frontend that its numbers belong to another."""
+    """Random, made with the log; if it changes, event numbers that a frontend knows are void."""
 
     path: str
 
     async def append(self, batch: Batch) -> None:
-        """Return when `batch` is durable, all of it; after a `LogError` nothing of it is stored.
+        """Return when all of `batch` is durable; after a `LogError` nothing of it is stored.
 
-        Cancellation: while it waits for room in the queue nothing is stored; later the batch is
-        stored all the same, the caller just does not hear of it.
+        Cancellation while waiting for a place in the queue stores nothing. Later, the batch is
+        stored anyway, but the caller does not learn the result.
         """
         ...
 
     async def record(self, submission: SubmissionRow) -> None:
-        """Store an answer without events, such as a rejection; durable as `append`."""
+        """Store an answer without events, such as a rejection; as durable as `append`."""
         ...
 
     async def delete(self, session_id: str) -> None:
-        """Remove all of a session but its submissions for good. Durable as `append`."""
+        """Delete a session, except the answers to its submissions. As durable as `append`."""
         ...
 
     async def events(self, session_id: str, after: int, limit: int, bytes_max: int) -> list[bytes]:
         """Bodies of the events after `after`, in order.
 
-        At most `limit`, and at most `bytes_max` bytes together, but at least one if there is one.
+        Returns at most `limit` bodies of at most `bytes_max` bytes together, but at least one if
+        there is one.
         """
         ...
 
     async def head(self, session_id: str) -> int:
-        """The `seq` of the last event; 0 for a session that is not there."""
+        """The `seq` of the last event; 0 for an unknown session."""
         ...
 
     async def submission(self, submission_id: str) -> SubmissionRow | None:
-        """The stored answer to a submission, or None when it never took effect."""
+        """The stored answer to a submission, or None if it never took effect."""
         ...
 
     async def highest_submission(self) -> str:
-        """The greatest submission id as text; one above it is surely not stored. "" for none."""
+        """The greatest submission id as text; no id above it is stored. "" if there is none."""
         ...
 
     async def requests(self, request_id: str) -> list[RequestRow]:
@@ -149,34 +159,34 @@ class Log(Protocol):
         limit: int,
         after: str | None,
     ) -> list[SessionRow]:
-        """Rows by `updated_at`, newest first, of one workspace or (None) of all.
+        """A page of rows, newest `updated_at` first, filtered by the other arguments.
 
-        Only those whose `archived` and `owner_id` are the ones given, of any owner if that is
-        None. `after` is `cursor_of` the last row of the page before, or None for the first page;
-        raises `BadCursor` for any other text. A session that is updated between two pages moves to
-        the front and may be missed by the second.
+        A `workspace` or `owner_id` of None matches any. `after` is `cursor_of` the last row of the
+        previous page, or None for the first page; raises `BadCursor` for any other text. A session
+        that is updated between two pages moves to the front and may be missing from the second.
         """
         ...
 
     async def unfinished(self) -> list[str]:
-        """The ids of the sessions whose row says `unfinished`, in order of id."""
+        """The ids of sessions with an open turn, sorted."""
         ...
 
     async def forks(self, session_id: str) -> list[str]:
-        """The ids of the sessions whose parent this one is, in order of id."""
+        """The ids of sessions that were forked from this one, sorted."""
         ...
 
     async def sub_agents(self, session_id: str) -> list[str]:
-        """The ids of the sessions whose owner this one is, in order of id."""
+        """The ids of sessions that work for this one, sorted."""
         ...
 
     async def count(self) -> int:
-        """How many sessions there are, archived ones too."""
+        """The number of sessions, including archived ones."""
         ...
 
 
 def cursor_of(row: SessionRow) -> str:
-    """The `after` that continues a list of sessions behind `row`."""
+    """The `after` of the page that follows `row`."""
+    # `repr` keeps all digits, so that the row itself is not part of the next page.
     return f"{row.updated_at!r} {row.session_id}"
 
 
@@ -187,21 +197,21 @@ def read_cursor(text: str) -> tuple[float, str]:
         updated_at = float(time)
     except ValueError:
         updated_at = math.nan
-    if not blank or not session_id or math.isnan(updated_at):
-        raise BadCursor("this `after` is not the `next` of a page: ask for the first page again")
+    if not blank or not session_id or math.isnan(updated_at):  # NaN compares false to everything
+        raise BadCursor("`after` is not the `next` of a page: request the first page again")
     return updated_at, session_id
 
 
 def seq_before(batch: Batch) -> int:
-    """The head that `batch` follows; raises `LogError` when its own numbers have a gap."""
+    """The head that `batch` follows; raises `LogError` if its own numbers have a gap."""
     row = batch.session
     before = row.head - len(batch.events)
     if any(event.seq != before + place for place, event in enumerate(batch.events, 1)):
         seqs = f"{batch.events[0].seq} … {batch.events[-1].seq}"
         raise LogError(
             "conflict",
-            f"the events {seqs} of session {row.session_id} do not count up to its head {row.head};"
-            " nothing was stored, read the session again",
+            f"the events {seqs} of session {row.session_id} do not end at its head {row.head};"
+            " nothing was stored: load the session again",
         )
     return before
 
@@ -210,14 +220,14 @@ def head_conflict(session_id: str, before: int, head: int) -> LogError:
     """The error for events that do not follow the stored `head`."""
     return LogError(
         "conflict",
-        f"session {session_id} is at {head} and not at {before}, which these events follow;"
-        " nothing was stored, read the session again",
+        f"session {session_id} is at event {head}, but these events follow event {before};"
+        " nothing was stored: load the session again",
     )
 
 
 def submission_conflict(submission_id: str) -> LogError:
-    """The error for a submission id that has an answer already."""
+    """The error for a submission id that already has an answer."""
     return LogError(
         "conflict",
-        f"submission {submission_id} is answered already; nothing was stored, send that answer",
+        f"submission {submission_id} already has an answer; nothing was stored: send that answer",
     )

@@ -1,7 +1,7 @@
-"""The log in a SQLite file: what is written for a batch, and how it is read back.
+"""The log in a SQLite file: the statements that write a batch and read it back.
 
-One connection in one thread (`writer`), so a call never blocks the loop. The tables are in
-`schema`.
+All of them run on one connection in one thread (`database_thread`), so that no call blocks the
+event loop. `schema` has the tables.
 """
 
 import sqlite3
@@ -26,8 +26,8 @@ from tiller_daemon.store.base import (
     seq_before,
     submission_conflict,
 )
+from tiller_daemon.store.database_thread import DatabaseThread
 from tiller_daemon.store.schema import checksum, damaged, open_file, write_requests
-from tiller_daemon.store.writer import Job, Writer
 
 _SESSION_FIELDS = SessionRow.__struct_fields__
 _SELECT_SESSION = f"SELECT {', '.join(_SESSION_FIELDS)}, checksum FROM sessions"  # noqa: S608
@@ -40,101 +40,79 @@ _FLAGS = (_SESSION_FIELDS.index("archived"), _SESSION_FIELDS.index("unfinished")
 
 @asynccontextmanager
 async def open_log(path: Path) -> AsyncGenerator["SqliteLog"]:
-    """The log at `path`, made if it is not there; closed, after what waits, at the end.
+    """Open the log at `path`, creating it if necessary; on exit finish all jobs and close it.
 
-    Needs no nursery: its thread ends with it. Raises `LogError`: `newer`, `corrupt`, `read_only`,
-    `full` or `io`. Closing is shielded for at most `writer.CLOSE_S_MAX` seconds.
+    Raises `LogError`: `newer`, `corrupt`, `read_only`, `full` or `io`. Closing is shielded from
+    cancellation for at most `database_thread.CLOSE_S_MAX` seconds.
     """
     connection, log_id = await trio.to_thread.run_sync(open_file, path)
-    writer = Writer(connection, path)
+    database = DatabaseThread(connection, path)
     try:
-        yield SqliteLog(writer, path, log_id)
+        yield SqliteLog(database, path, log_id)
     finally:
-        await writer.close()
+        await database.close()
 
 
 class SqliteLog:
-    """Keeps `Log` in a file. Made by `open_log`; use it from the loop that opened it."""
+    """Implements `Log` in a file. Made by `open_log`; use it from the loop that opened it."""
 
-    def __init__(self, writer: Writer, path: Path, log_id: str) -> None:
+    def __init__(self, database: DatabaseThread, path: Path, log_id: str) -> None:
         self.log_id = log_id
         self.path = str(path)
         self._file = path
-        self._writer = writer
+        self._database = database
 
     async def append(self, batch: Batch) -> None:
         """Store a batch; see `Log.append`."""
         before = seq_before(batch)
         size = sum(len(event.body) for event in batch.events)
-        await self._writer.do(
-            Job(lambda connection: _write_batch(connection, batch, before), writes=True, size=size)
+        await self._database.write(
+            lambda connection: _write_batch(connection, batch, before), size=size
         )
 
     async def record(self, submission: SubmissionRow) -> None:
         """Store an answer; see `Log.record`."""
-        await self._writer.do(
-            Job(lambda connection: _write_submission(connection, submission), writes=True)
-        )
+        await self._database.write(lambda connection: _write_submission(connection, submission))
 
     async def delete(self, session_id: str) -> None:
         """Remove a session; see `Log.delete`."""
-        await self._writer.do(
-            Job(lambda connection: _delete_session(connection, session_id), writes=True)
-        )
+        await self._database.write(lambda connection: _delete_session(connection, session_id))
 
     async def events(self, session_id: str, after: int, limit: int, bytes_max: int) -> list[bytes]:
-        """Bodies after `after`; see `Log.events`. `corrupt` when one is damaged or missing."""
-        return await self._writer.do(
-            Job(
-                lambda connection: self._read_events(
-                    connection, session_id, max(after, 0), limit, bytes_max
-                ),
-                writes=False,
+        """Bodies after `after`; see `Log.events`. `corrupt` if one is damaged or missing."""
+        return await self._database.read(
+            lambda connection: self._read_events(
+                connection, session_id, max(after, 0), limit, bytes_max
             )
         )
 
     async def head(self, session_id: str) -> int:
         """The last `seq`; see `Log.head`."""
-        return await self._writer.do(
-            Job(lambda connection: _head(connection, session_id), writes=False)
-        )
+        return await self._database.read(lambda connection: _head(connection, session_id))
 
     async def submission(self, submission_id: str) -> SubmissionRow | None:
         """The stored answer; see `Log.submission`."""
-        return await self._writer.do(
-            Job(lambda connection: self._read_submission(connection, submission_id), writes=False)
+        return await self._database.read(
+            lambda connection: self._read_submission(connection, submission_id)
         )
 
     async def highest_submission(self) -> str:
         """The greatest submission id; see `Log.highest_submission`."""
-        query = "SELECT coalesce(max(submission_id), '') FROM submissions"
-        return await self._writer.do(
-            Job(lambda connection: connection.execute(query).fetchone()[0], writes=False)
-        )
+        rows = await self._rows("SELECT coalesce(max(submission_id), '') FROM submissions")
+        return rows[0][0]
 
     async def requests(self, request_id: str) -> list[RequestRow]:
-        """The rows of a request; see `Log.requests`. `corrupt` when one is damaged."""
+        """The rows of a request; see `Log.requests`. `corrupt` if one is damaged."""
         query = (
             "SELECT request_id, session_id, resolution, who, checksum FROM requests"
             " WHERE request_id = ? ORDER BY resolution = '', session_id"
         )
-        rows = await self._writer.do(
-            Job(
-                lambda connection: connection.execute(query, (request_id,)).fetchall(),
-                writes=False,
-            )
-        )
-        return [self._request_row(row) for row in rows]
+        return [self._request_row(row) for row in await self._rows(query, request_id)]
 
     async def session(self, session_id: str) -> SessionRow | None:
         """The row of a session; see `Log.session`."""
-        query = f"{_SELECT_SESSION} WHERE session_id = ?"
-        row = await self._writer.do(
-            Job(
-                lambda connection: connection.execute(query, (session_id,)).fetchone(), writes=False
-            )
-        )
-        return self._session_row(row) if row else None
+        rows = await self._rows(f"{_SELECT_SESSION} WHERE session_id = ?", session_id)
+        return self._session_row(rows[0]) if rows else None
 
     async def sessions(
         self,
@@ -145,7 +123,7 @@ class SqliteLog:
         limit: int,
         after: str | None,
     ) -> list[SessionRow]:
-        """A page of rows; see `Log.sessions`. A damaged row is left out, with a warning."""
+        """A page of rows; see `Log.sessions`. A damaged row is skipped and logged."""
         query = f"{_SELECT_SESSION} WHERE archived = ?"
         values: list[Any] = [archived]
         if owner_id is not None:
@@ -158,13 +136,8 @@ class SqliteLog:
             query += " AND (updated_at, session_id) < (?, ?)"
             values.extend(read_cursor(after))
         query += " ORDER BY updated_at DESC, session_id DESC LIMIT ?"
-        rows = await self._writer.do(
-            Job(
-                lambda connection: connection.execute(query, (*values, limit)).fetchall(),
-                writes=False,
-            )
-        )
-        return [row for values in rows if (row := self._sound_row(values)) is not None]
+        rows = await self._rows(query, *values, limit)
+        return [row for values in rows if (row := self._valid_row(values)) is not None]
 
     async def unfinished(self) -> list[str]:
         """Sessions with an open turn; see `Log.unfinished`."""
@@ -179,25 +152,22 @@ class SqliteLog:
         return await self._ids("owner_id = ?", session_id)
 
     async def count(self) -> int:
-        """How many sessions there are."""
-        query = "SELECT count(*) FROM sessions"
-        return await self._writer.do(
-            Job(lambda connection: connection.execute(query).fetchone()[0], writes=False)
-        )
+        """The number of sessions."""
+        return (await self._rows("SELECT count(*) FROM sessions"))[0][0]
 
     async def _ids(self, where: str, *values: str) -> list[str]:
         query = f"SELECT session_id FROM sessions WHERE {where} ORDER BY session_id"  # noqa: S608 - `where` is ours
-        return await self._writer.do(
-            Job(
-                lambda connection: [text for (text,) in connection.execute(query, values)],
-                writes=False,
-            )
+        return [session_id for (session_id,) in await self._rows(query, *values)]
+
+    async def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        return await self._database.read(
+            lambda connection: connection.execute(query, values).fetchall()
         )
 
-    def _sound_row(self, values: tuple[Any, ...]) -> SessionRow | None:
+    def _valid_row(self, values: tuple[Any, ...]) -> SessionRow | None:
         try:
             return self._session_row(values)
-        except LogError as error:  # one damaged session hides no other
+        except LogError as error:  # one damaged row must not hide the other sessions
             structlog.get_logger().warning("session_row_damaged", message=error.message)
             return None
 
@@ -238,6 +208,7 @@ class SqliteLog:
             if bodies and total > bytes_max:
                 return bodies
             bodies.append(body)
+        # A gap at the end shows only in the session's row, which has the true head.
         if len(bodies) < limit and _head(connection, session_id) > expected:
             raise damaged(self._file, f"event {expected + 1} of session {session_id}")
         return bodies
@@ -278,7 +249,8 @@ def _session_values(row: SessionRow) -> tuple[Any, ...]:
 
 
 def _event_values(session_id: str, event: EventRow) -> tuple[str, int, float, bytes, int]:
-    seq, time, body = event.seq, float(event.time), event.body  # SQLite would make floats of ints
+    # The column is REAL: an integer would come back as a float, and the checksum would not match.
+    seq, time, body = event.seq, float(event.time), event.body
     return session_id, seq, time, body, checksum(session_id, seq, time, body)
 
 

@@ -1,7 +1,7 @@
-"""A log in memory: the twin of `SqliteLog` for tests and simulation, with faults on demand.
+"""A log in memory, for tests and simulation: the counterpart of `SqliteLog`, with planned faults.
 
-No threads and no clock, so that a seed replays it. What it stores outlives its user: hand the
-same `MemoryLog` to a second daemon to see a restart.
+It uses no threads and no clock, so that runs are reproducible from a seed. To simulate a restart,
+pass the same `MemoryLog` to another daemon.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,25 +25,26 @@ from tiller_daemon.store.base import (
 CrashPoint = Callable[[], Awaitable[None]]
 
 
-async def _pass() -> None:
+async def _checkpoint() -> None:
+    # A real log takes time, so a simulation must be able to run other tasks meanwhile.
     await trio.lowlevel.checkpoint()
 
 
 class MemoryLog:
-    """Keeps `Log` without a disk.
+    """Implements `Log` in memory.
 
-    `fail_next`: the next write (`append`, `record`, `delete`) stores nothing and raises this kind.
-    `before_commit` and `after_commit` are awaited around each write. What they raise, a
-    cancellation too, comes out of that write: before, nothing is stored; after, all of it is.
-    `commits` says which session each batch took to which `seq`.
+    If `fail_next` is set, the next write (`append`, `record`, `delete`) stores nothing and raises
+    that kind. `before_commit` and `after_commit` are awaited around each write, which passes on
+    their exceptions and cancellation; nothing, or everything, is stored then. `commits` lists the
+    session and new head of each batch.
     """
 
     def __init__(
         self,
         log_id: str = "memory",
         *,
-        before_commit: CrashPoint = _pass,
-        after_commit: CrashPoint = _pass,
+        before_commit: CrashPoint = _checkpoint,
+        after_commit: CrashPoint = _checkpoint,
     ) -> None:
         self.log_id = log_id
         self.path = ":memory:"
@@ -60,7 +61,7 @@ class MemoryLog:
         """Store a batch; see `Log.append`."""
         before = seq_before(batch)
         await self.before_commit()
-        self._fail_if_told()
+        self._raise_planned_fault()
         row = batch.session
         head = self.head_now(row.session_id)
         if head != before:
@@ -76,14 +77,14 @@ class MemoryLog:
     async def record(self, submission: SubmissionRow) -> None:
         """Store an answer; see `Log.record`."""
         await self.before_commit()
-        self._fail_if_told()
+        self._raise_planned_fault()
         self._add_submission(submission)
         await self.after_commit()
 
     async def delete(self, session_id: str) -> None:
         """Remove a session; see `Log.delete`."""
         await self.before_commit()
-        self._fail_if_told()
+        self._raise_planned_fault()
         self._sessions.pop(session_id, None)
         self._events.pop(session_id, None)
         self._requests = {key: row for key, row in self._requests.items() if key[1] != session_id}
@@ -91,7 +92,7 @@ class MemoryLog:
 
     async def events(self, session_id: str, after: int, limit: int, bytes_max: int) -> list[bytes]:
         """Bodies after `after`; see `Log.events`."""
-        await _pass()
+        await _checkpoint()
         bodies: list[bytes] = []
         total = 0
         for event in self._events.get(session_id, [])[max(after, 0) :][:limit]:
@@ -103,28 +104,28 @@ class MemoryLog:
 
     async def head(self, session_id: str) -> int:
         """The last `seq`; see `Log.head`."""
-        await _pass()
+        await _checkpoint()
         return self.head_now(session_id)
 
     async def submission(self, submission_id: str) -> SubmissionRow | None:
         """The stored answer; see `Log.submission`."""
-        await _pass()
+        await _checkpoint()
         return self._submissions.get(submission_id)
 
     async def highest_submission(self) -> str:
         """The greatest submission id; see `Log.highest_submission`."""
-        await _pass()
+        await _checkpoint()
         return max(self._submissions, default="")
 
     async def requests(self, request_id: str) -> list[RequestRow]:
         """The rows of a request; see `Log.requests`."""
-        await _pass()
+        await _checkpoint()
         rows = [row for row in self._requests.values() if row.request_id == request_id]
         return sorted(rows, key=lambda row: (row.resolution == "", row.session_id))
 
     async def session(self, session_id: str) -> SessionRow | None:
         """The row of a session; see `Log.session`."""
-        await _pass()
+        await _checkpoint()
         return self._sessions.get(session_id)
 
     async def sessions(
@@ -137,42 +138,42 @@ class MemoryLog:
         after: str | None,
     ) -> list[SessionRow]:
         """A page of rows; see `Log.sessions`."""
-        await _pass()
+        await _checkpoint()
         end = None if after is None else read_cursor(after)
-        rows = sorted(self._sessions.values(), key=_place, reverse=True)
+        rows = sorted(self._sessions.values(), key=_sort_key, reverse=True)
         return [
             row
             for row in rows
             if row.archived == archived
             and owner_id in (None, row.owner_id)
             and workspace in (None, row.workspace)
-            and (end is None or _place(row) < end)
+            and (end is None or _sort_key(row) < end)
         ][:limit]
 
     async def unfinished(self) -> list[str]:
         """Sessions with an open turn; see `Log.unfinished`."""
-        await _pass()
+        await _checkpoint()
         return sorted(row.session_id for row in self._sessions.values() if row.unfinished)
 
     async def forks(self, session_id: str) -> list[str]:
         """Sessions that were forked from this one; see `Log.forks`."""
-        await _pass()
+        await _checkpoint()
         rows = self._sessions.values()
         return sorted(row.session_id for row in rows if row.parent_id == session_id)
 
     async def sub_agents(self, session_id: str) -> list[str]:
         """Sessions that work for this one; see `Log.sub_agents`."""
-        await _pass()
+        await _checkpoint()
         rows = self._sessions.values()
         return sorted(row.session_id for row in rows if row.owner_id == session_id)
 
     async def count(self) -> int:
-        """How many sessions there are."""
-        await _pass()
+        """The number of sessions."""
+        await _checkpoint()
         return len(self._sessions)
 
     def head_now(self, session_id: str) -> int:
-        """As `head`, for a test that must not wait."""
+        """Like `head`, for tests that must not yield."""
         row = self._sessions.get(session_id)
         return row.head if row else 0
 
@@ -181,11 +182,11 @@ class MemoryLog:
             raise submission_conflict(submission.submission_id)
         self._submissions[submission.submission_id] = submission
 
-    def _fail_if_told(self) -> None:
+    def _raise_planned_fault(self) -> None:
         kind, self.fail_next = self.fail_next, None
         if kind is not None:
-            raise LogError(kind, f"the log in memory was told to fail ({kind}); nothing was stored")
+            raise LogError(kind, f"planned fault of the log in memory ({kind}); nothing was stored")
 
 
-def _place(row: SessionRow) -> tuple[float, str]:
+def _sort_key(row: SessionRow) -> tuple[float, str]:
     return row.updated_at, row.session_id

@@ -1,7 +1,7 @@
-"""What the log keeps of events in tables of its own, to find it without reading them. Pure.
+"""Makes the rows of requests from events, so that requests can be found without reading them. Pure.
 
-The outbox makes these rows while it writes events; a log of an older version makes them from what
-it has. Both get the same.
+The outbox makes these rows while it writes events; the migration of an older log makes the same
+rows from stored events.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,11 +12,11 @@ from tiller_protocol.errors import BadMessage
 from tiller_protocol.events import Event, RequestOpened, RequestResolved
 
 REQUEST_MARK = b"request_"
-"""Every encoded event of which `request_rows` says something holds this, and few others do."""
+"""Every encoded event that yields a row contains these bytes; few others do."""
 
 
 def request_rows(events: Iterable[Event]) -> Iterator[RequestRow]:
-    """What `events` say of requests, oldest first: a later row stands for an earlier one."""
+    """The rows of requests in `events`, oldest first; a later row replaces an earlier one."""
     for event in events:
         match event.body:
             case RequestOpened(request=request):
@@ -28,7 +28,7 @@ def request_rows(events: Iterable[Event]) -> Iterator[RequestRow]:
 
 
 def request_rows_in(bodies: Iterable[bytes]) -> Iterator[RequestRow]:
-    """`request_rows` of encoded events; one that can't be read says nothing."""
+    """`request_rows` of encoded events; undecodable ones are skipped."""
     for body in bodies:
         try:
             event = decode_event(body)

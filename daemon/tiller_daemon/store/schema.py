@@ -1,6 +1,6 @@
-"""The file of the log: its tables, how it is opened and closed, and what SQLite's errors mean.
+"""The file of the log: its tables, opening, migrating and closing it, and SQLite's errors.
 
-The only file, with `log`, that holds SQL. Nothing here knows of trio or threads.
+Only this module and `log` contain SQL. Nothing here knows of trio or threads.
 """
 
 import errno
@@ -19,9 +19,9 @@ from tiller_daemon.store.base import LogError, LogErrorKind, RequestRow
 from tiller_daemon.store.projection import REQUEST_MARK, request_rows_in
 
 SCHEMA_VERSION = 2
-"""Raised when an older tillerd could no longer keep this file; older files are brought up to it.
+"""Increased when older releases could no longer write the file; older files are migrated.
 
-Version 2 has the table of requests and the owner of a session.
+Version 2 added the table of requests and the owner of a session.
 """
 
 BUSY_S_MAX = 5.0
@@ -65,14 +65,14 @@ _SESSION_FIELDS_1 = (
     " unfinished, parent_id"
 )
 _SESSION_FLAGS_1 = (6, 9)
-"""What a session's row held in version 1, and which of its fields are true or false."""
+"""The fields of a session's row in version 1, and the indices of the boolean ones."""
 
 _KINDS: dict[int, LogErrorKind] = {
     sqlite3.SQLITE_FULL: "full",
     sqlite3.SQLITE_READONLY: "read_only",
     sqlite3.SQLITE_CORRUPT: "corrupt",
     sqlite3.SQLITE_NOTADB: "corrupt",
-    sqlite3.SQLITE_ERROR: "corrupt",  # our SQL is fixed: a table or column is not what we made
+    sqlite3.SQLITE_ERROR: "corrupt",  # our SQL is fixed, so a table or column must be wrong
     sqlite3.SQLITE_CONSTRAINT: "conflict",
 }
 
@@ -85,25 +85,25 @@ _SYSTEM_KINDS: dict[int, LogErrorKind] = {
 }
 
 _ADVICE: dict[LogErrorKind, str] = {
-    "full": "the disk is full: make room, what is stored is safe",
+    "full": "the disk is full: free some space; what is stored is safe",
     "read_only": "the file or its file system is read-only: make it writable",
     "corrupt": "the file is damaged: stop tillerd, keep a copy of it, and restore a backup or"
     " move it away to begin a new log",
-    "conflict": "nothing was stored, read the session again",
+    "conflict": "nothing was stored: load the session again",
     "io": "the disk or file system failed: see the system's journal",
 }
 
-_BUSY_ADVICE = "another process has it open: stop that one, or use another --state directory"
+_BUSY_ADVICE = "another process has it open: stop that process, or use another --state directory"
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
 def open_file(path: Path) -> tuple[sqlite3.Connection, str]:
-    """Open the log at `path`, or make it; return the only connection and the log's id.
+    """Open or create the log at `path`; return the only connection and the log's id.
 
-    A new file has mode 0600, new directories 0700. The file stays locked against every other
-    process until the connection is closed: two connections could damage it (T10). The connection
-    may be used from any thread, by one at a time. Raises `LogError`.
+    A new file has mode 0600, new directories 0700. The file stays locked against all other
+    processes until the connection is closed, so that no second daemon can write to it. The
+    connection may be used from any thread, by one at a time. Raises `LogError`.
     """
     try:
         _make_file(path)
@@ -123,17 +123,17 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, str]:
 
 
 def close_file(connection: sqlite3.Connection) -> None:
-    """Move everything into the main file, as far as the disk allows, and close."""
+    """Move the write-ahead log into the main file if possible, and close."""
     try:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     except sqlite3.Error:
-        pass  # what is committed is in the -wal file, and is read from there at the next start
+        pass  # committed data is safe in the -wal file, which the next start reads
     finally:
         connection.close()
 
 
 def log_error(error: Exception, path: Path) -> LogError:
-    """What an exception of SQLite or the system means for the user of the log."""
+    """The `LogError` for an exception of SQLite or the operating system."""
     if isinstance(error, OSError):
         kind = _SYSTEM_KINDS.get(error.errno or 0, "io")
         return LogError(kind, f"cannot open the log {path}: {error.strerror}; {_ADVICE[kind]}")
@@ -144,21 +144,21 @@ def log_error(error: Exception, path: Path) -> LogError:
 
 
 def damaged(path: Path, what: str) -> LogError:
-    """The error for a stored row that is not what was written."""
+    """The error for a row whose checksum does not match."""
     return LogError(
         "corrupt",
-        f"{what} in the log {path} is damaged: the rest can be read; keep a copy of the file and"
-        " restore a backup, or delete what is damaged",
+        f"{what} in the log {path} is damaged; the rest can be read: keep a copy of the file, then"
+        " restore a backup or delete what is damaged",
     )
 
 
 def checksum(*fields: object) -> int:
-    """CRC-32 over a row's fields: SQLite itself would return a flipped bit in silence."""
+    """CRC-32 over a row's fields: SQLite itself does not detect flipped bits."""
     return zlib.crc32(_encode(fields))
 
 
 def write_requests(connection: sqlite3.Connection, rows: Iterable[RequestRow]) -> None:
-    """Write rows of requests, each in the place of an older one."""
+    """Write rows of requests, replacing older ones."""
     connection.executemany(
         "INSERT OR REPLACE INTO requests VALUES (?, ?, ?, ?, ?)",
         [(*values, checksum(*values)) for values in map(astuple, rows)],
@@ -170,23 +170,23 @@ def _make_file(path: Path) -> None:
     os.close(open_private(path, os.O_RDWR | os.O_CREAT))
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(directory)  # so that the name of a new file outlives a power cut
+        os.fsync(directory)  # the name of a new file must survive a power failure
     finally:
         os.close(directory)
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> str:
     for pragma in (
-        "locking_mode = EXCLUSIVE",
-        "synchronous = FULL",
-        "cell_size_check = ON",
-        "trusted_schema = OFF",
+        "locking_mode = EXCLUSIVE",  # no other process may open the file
+        "synchronous = FULL",  # a commit survives a power failure
+        "cell_size_check = ON",  # finds damaged pages early
+        "trusted_schema = OFF",  # a manipulated file can't call functions with side effects
     ):
         connection.execute(f"PRAGMA {pragma}")
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
     if tables and "meta" not in tables:
-        raise LogError("corrupt", f"{path} is a database, but no log of tillerd: move it away")
-    connection.execute("PRAGMA journal_mode = WAL")  # changes the file: only once it is ours
+        raise LogError("corrupt", f"{path} is a database, but not a log of tillerd: move it away")
+    connection.execute("PRAGMA journal_mode = WAL")  # writes to the file: only if it is ours
     if not tables:
         return _make_tables(connection)
     meta: dict[str, str] = dict(connection.execute("SELECT key, value FROM meta"))
@@ -194,36 +194,36 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> str:
     if version > SCHEMA_VERSION:
         raise LogError(
             "newer",
-            f"the log {path} has version {version} and this tillerd knows {SCHEMA_VERSION}:"
+            f"the log {path} has version {version}, but this tillerd supports {SCHEMA_VERSION}:"
             " install the newer tillerd again, or use another --state directory",
         )
     if version < 1 or not meta.get("log_id"):
         raise damaged(path, "the table meta")
     if version < SCHEMA_VERSION:
-        _bring_up_to_date(connection)
+        _migrate(connection)
     return meta["log_id"]
 
 
-def _bring_up_to_date(connection: sqlite3.Connection) -> None:
-    """Make of a file of version 1 one of this version; all of it or nothing."""
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Migrate a file from version 1 in one transaction."""
     connection.executescript(f"BEGIN IMMEDIATE; {_OWNER}{_NEW_IN_2}")
     rows = connection.execute(f"SELECT {_SESSION_FIELDS_1}, checksum FROM sessions")  # noqa: S608
     for *row, stored in rows.fetchall():
         for place in _SESSION_FLAGS_1:
             row[place] = bool(row[place])
-        if checksum(*row) == stored:  # a damaged row stays one
+        if checksum(*row) == stored:  # a new checksum would hide damage
             connection.execute(
                 "UPDATE sessions SET checksum = ? WHERE session_id = ?",
                 (checksum(*row, ""), row[0]),
             )
-    found = connection.execute(
+    rows_with_requests = connection.execute(
         "SELECT session_id, seq, time, body, checksum FROM events WHERE instr(body, ?)"
         " ORDER BY session_id, seq",
         (REQUEST_MARK,),
     )
-    # A damaged event is told of when its session is read; it keeps no other from being found.
-    sound = (body for *key, body, stored in found if checksum(*key, body) == stored)
-    write_requests(connection, request_rows_in(sound))
+    # Damaged events are skipped here; they are reported when their session is read.
+    intact = (body for *key, body, stored in rows_with_requests if checksum(*key, body) == stored)
+    write_requests(connection, request_rows_in(intact))
     connection.execute("UPDATE meta SET value = ? WHERE key = 'version'", (str(SCHEMA_VERSION),))
     connection.execute("COMMIT")
 

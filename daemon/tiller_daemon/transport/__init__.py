@@ -1,1 +1,1 @@
-"""Transports: how frontends reach the daemon."""
+"""Transports between frontends and the daemon, and the runtime directory with their sockets."""

@@ -1,22 +1,22 @@
-"""What a transport is: it brings submissions in, takes answers back, and publishes events."""
+"""The interface of a transport: it receives submissions, returns answers and publishes events."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 Handler = Callable[[bytes], Awaitable[bytes]]
-"""Turns the bytes of one submission into the bytes of its answer; never raises."""
+"""Turns an encoded submission into its encoded answer; never raises."""
 
 Admission = Callable[[memoryview], bytes | None]
-"""Looks at a submission before anything is kept of it: None, or the answer that sends it away."""
+"""Checks a submission before it is copied: None, or the answer that rejects it."""
 
 
 class Transport(Protocol):
-    """One way for frontends to reach the daemon."""
+    """How frontends reach the daemon."""
 
     async def serve(self, handler: Handler) -> None:
-        """Answer submissions until cancelled; several are handled at the same time."""
+        """Answer submissions until cancelled, several at the same time."""
         ...
 
     def publish(self, topic: str, event: bytes) -> None:
-        """Send an encoded event to whoever listens to `topic`; never blocks, may drop."""
+        """Send an encoded event to the subscribers of `topic`; never blocks, may drop events."""
         ...

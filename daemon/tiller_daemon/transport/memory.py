@@ -1,7 +1,7 @@
-"""A transport in memory: the twin of `NngTransport` for tests and simulation.
+"""A transport in memory, for tests and simulation: the counterpart of `NngTransport`.
 
-No threads and no bytes on a wire, so that a seed replays it. `ask` and `subscribe` are the
-frontend's side; `serve` and `publish` the daemon's.
+It uses no threads and no sockets, so that runs are reproducible from a seed. Frontends call `ask`
+and `subscribe`, the daemon `serve` and `publish`.
 """
 
 import trio
@@ -9,28 +9,29 @@ import trio
 from tiller_daemon.transport.base import Handler
 
 SUBSCRIPTION_MESSAGES_MAX = 128
-"""Publications a slow subscriber has waiting before it loses some; nng's default for SUB."""
+"""Publications queued for a slow subscriber before it loses some; nng's default for SUB."""
 
-ASKS_WAITING_MAX = 1024
-"""Submissions that wait for `serve` to take them; further askers wait for room."""
+SUBMISSIONS_QUEUED_MAX = 1024
+"""Submissions queued for `serve`; further senders wait."""
 
 
 class MemoryTransport:
-    """Keeps `Transport` in one process."""
+    """Implements `Transport` within one process."""
 
     def __init__(self) -> None:
-        self._asks_in, self._asks_out = trio.open_memory_channel[_Ask](ASKS_WAITING_MAX)
+        self._queue_send, self._queue_receive = trio.open_memory_channel[_PendingSubmission](
+            SUBMISSIONS_QUEUED_MAX
+        )
         self._subscribers: list[tuple[bytes, trio.MemorySendChannel[bytes]]] = []
 
     async def serve(self, handler: Handler) -> None:
-        """Answer asks until cancelled, each in its own task."""
+        """Answer submissions until cancelled, each in its own task."""
         async with trio.open_nursery() as nursery:
             while True:
-                ask = await self._asks_out.receive()
-                nursery.start_soon(_answer, handler, ask)
+                nursery.start_soon(_answer, handler, await self._queue_receive.receive())
 
     def publish(self, topic: str, event: bytes) -> None:
-        """Hand a publication to each subscriber of its topic that has room; the others lose it."""
+        """Send to each subscriber of the topic; one with a full queue loses the event."""
         message = topic.encode() + b"\0" + event
         for prefix, channel in list(self._subscribers):
             if not message.startswith(prefix):
@@ -45,33 +46,33 @@ class MemoryTransport:
     async def ask(self, submission: bytes) -> bytes:
         """Send a submission and wait for its answer.
 
-        Cancellation gives up waiting; the submission takes effect all the same.
+        Cancellation stops waiting; the submission takes effect anyway.
         """
-        ask = _Ask(submission)
-        await self._asks_in.send(ask)
-        await ask.answered.wait()
-        return ask.answer
+        pending = _PendingSubmission(submission)
+        await self._queue_send.send(pending)
+        await pending.answered.wait()
+        return pending.answer
 
     def subscribe(
         self, topic: str = "", messages_max: float = SUBSCRIPTION_MESSAGES_MAX
     ) -> trio.MemoryReceiveChannel[bytes]:
-        """Publications of `topic`, NUL and event together; "" means of all topics.
+        """A channel of publications (topic, NUL, event) of `topic`, or of all topics for "".
 
-        At most `messages_max` (`math.inf` for a test that may lose none) wait, later ones are
-        lost, as with PUB. Close the channel to unsubscribe.
+        At most `messages_max` are queued (`math.inf` for a test that must not lose any); further
+        ones are lost, as with PUB. Close the channel to unsubscribe.
         """
         send, receive = trio.open_memory_channel[bytes](messages_max)
         self._subscribers.append((topic.encode() + b"\0" if topic else b"", send))
         return receive
 
 
-class _Ask:
+class _PendingSubmission:
     def __init__(self, submission: bytes) -> None:
         self.submission = submission
         self.answer = b""
         self.answered = trio.Event()
 
 
-async def _answer(handler: Handler, ask: _Ask) -> None:
-    ask.answer = await handler(ask.submission)
-    ask.answered.set()
+async def _answer(handler: Handler, pending: _PendingSubmission) -> None:
+    pending.answer = await handler(pending.submission)
+    pending.answered.set()

@@ -2,11 +2,10 @@
 # pyright: reportUnknownArgumentType=false, reportAttributeAccessIssue=false
 """The two nng sockets of the daemon: `ops` answers submissions, `events` publishes.
 
-The only room of the daemon that imports pynng, and it goes below its classes: sockets without
-callbacks, so that no Python runs in a thread of nng and none waits for the interpreter there. REP
-is opened raw: a message carries the way back in its header, so that any number of submissions is
-answered in any order, and receiving is a non-blocking call after the descriptor became readable.
-Who has yet to read how many answers is in `nng_connections`.
+Only this package imports pynng, and it uses nng's C functions instead of pynng's classes, whose
+callbacks run Python in threads of nng. REP is opened raw: the header of a message holds the route
+back, so that submissions can be answered in any order. Receiving is a non-blocking call once the
+descriptor is readable. `nng_connections` counts the answers that connections have yet to read.
 """
 
 import os
@@ -20,10 +19,10 @@ import trio
 
 from tiller_daemon.transport.base import Admission, Handler
 from tiller_daemon.transport.nng_connections import (
-    Answer,
     CData,
-    Connection,
-    Connections,
+    ConnectionTable,
+    NngConnection,
+    RoutedAnswer,
     TransportError,
     check,
     ffi,
@@ -34,67 +33,68 @@ from tiller_protocol.codec import TOPIC_END
 from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET
 
 SUBMISSIONS_MAX = 64
-"""Submissions being handled at the same time; further ones wait in nng and in their senders."""
+"""Most submissions handled at the same time; further ones wait in nng and in their senders."""
 
 SUBMISSION_BYTES_MAX = 64 * 1024 * 1024
-"""Bytes of submissions and of answers on their way, beyond which no submission is received."""
+"""Bytes of submissions and answers in flight beyond which no submission is received."""
 
 UNWRITTEN_POLL_S = 0.005
-"""How long until nng, which tells nobody, is asked again what it has written."""
+"""How often to poll what nng has written: there is no notification."""
 
 RECEIVE_MESSAGES_MAX = 0
-"""Submissions that nng holds ready for us, beside one per connection; each may be a large one."""
+"""Submissions that nng buffers in addition to one per connection; each of them may be large."""
 
 REFUSALS_MAX = 16
-"""Submissions of one connection that are sent away; then the connection is closed.
+"""Rejected submissions after which a connection is closed.
 
-More than an honest frontend has under way when the daemon starts anew, with another token.
+More than an honest frontend has in flight when the daemon restarts with another token.
 """
 
-UNSENT_ANSWERS_MAX = 8192
-"""Answers of one connection that wait for it to read earlier ones; then it is closed."""
+PENDING_ANSWERS_MAX = 8192
+"""Answers queued for a connection that does not read; beyond that it is closed."""
 
 PUBLICATIONS_MAX = 8191
-"""Publications kept for a slow subscriber; then it loses the oldest.
+"""Publications queued for a slow subscriber; beyond that it loses the oldest.
 
-One below a power of two, as is every half of it: nng 1.11 writes behind a full queue that was
-resized to a power of two (`lmq_put` in its `lmq.c`). It allows 8,192.
+One less than a power of two, as is every half of it: nng 1.11 writes past the end of a full queue
+that was resized to a power of two (`lmq_put` in its `lmq.c`). The maximum is 8,192.
 """
 
 PUBLICATION_BYTES_MAX = 4 * 1024 * 1024
-"""Bytes of publications kept for the slow subscribers together (nng shares them), beside one."""
+"""Bytes of publications queued for all slow subscribers together (nng shares the buffers); a single
+publication may be larger."""
 
 SEND_S_MAX = 5.0
 """How long an answer may wait for nng to take it, even when the daemon is stopping.
 
-Then its connection is closed: a frontend that still wants answers dials and asks again.
+Then the connection is closed: a frontend that still wants the answer reconnects and asks again.
 """
 
 SOCKET_MODE = 0o600
 
 
 class NngTransport:
-    """Keeps `Transport` over nng in a runtime directory that the caller holds (T6).
+    """Implements `Transport` over nng, in a runtime directory that the caller has locked.
 
-    A context manager: entering listens, leaving closes both sockets. Leave it before the loop ends
-    and before the directory is given up, after `serve` and every `publish`.
+    A context manager: entering listens, leaving closes both sockets. Leave it after `serve` and the
+    last `publish`, but before the event loop ends and before the directory is unlocked.
     """
 
     def __init__(self, runtime: Path, message_bytes_max: int) -> None:
-        """Messages over `message_bytes_max` close the connection that they come from."""
+        """A message larger than `message_bytes_max` closes the connection of its sender."""
         self._runtime = runtime
         self._message_bytes_max = message_bytes_max
         self._ops: CData = None
         self._events: CData = None
         self._receivable = self._sendable = -1
         self._sending = trio.Lock()
-        self._connections = Connections()
-        self._kept_sizes: deque[int] = deque()
-        self._kept_bytes = 0
+        self._connections = ConnectionTable()
+        self._queued_sizes: deque[int] = deque()
+        self._queued_bytes = 0
         self._publications_max = PUBLICATIONS_MAX
         self._handling = 0
         self._handling_bytes = 0
-        self._room = trio.lowlevel.ParkingLot()
+        self._capacity = trio.lowlevel.ParkingLot()
 
     def __enter__(self) -> Self:
         """Open both sockets; raises `TransportError`."""
@@ -106,6 +106,7 @@ class NngTransport:
             _set_int(self._ops, b"send-buffer", SUBMISSIONS_MAX)
             self._receivable = _descriptor(self._ops, b"recv-fd")
             self._sendable = _descriptor(self._ops, b"send-fd")
+            # Events first: a frontend that can submit must also be able to subscribe.
             self._listen(self._events, EVENTS_SOCKET)
             self._listen(self._ops, OPS_SOCKET)
         except BaseException:
@@ -119,128 +120,131 @@ class NngTransport:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close both sockets, submissions first; what waits for a slow subscriber is dropped."""
+        """Close both sockets, submissions first; publications still queued are dropped."""
         self._close()
 
     async def serve(self, handler: Handler, admit: Admission | None = None) -> None:
-        """Answer submissions until cancelled; several are handled at the same time.
+        """Answer submissions until cancelled, several at the same time.
 
-        Those that `admit` sends away get its answer; a connection with many of them is closed.
-        Cancellation: a submission without an answer is dropped, its sender sends it again.
+        A submission that `admit` rejects gets its answer; a connection with many of them is closed.
+        Cancellation drops submissions without an answer; their senders send them again.
         """
         async with trio.open_nursery() as nursery:
             while True:
                 await trio.lowlevel.wait_readable(self._receivable)
-                for message in self._waiting(admit):
+                for message in self._receive(admit):
                     nursery.start_soon(self._answer, handler, message)
+                    # Backpressure: further senders wait until some answers are out.
                     while self._is_full():
-                        await self._room.park()
+                        await self._capacity.park()
 
     def publish(self, topic: str, event: bytes) -> None:
         """Send an encoded event to the subscribers of `topic`; never blocks.
 
-        A subscriber that does not keep up loses the oldest ones in silence; replay helps (T4).
+        A subscriber that does not keep up loses the oldest events. It notices the gap in their
+        numbers and asks for a replay.
         """
         message = topic.encode() + TOPIC_END + event
         self._bound_publications(len(message))
         error = lib.nng_send(self._events[0], message, len(message), lib.NNG_FLAG_NONBLOCK)
         if error not in (0, lib.NNG_EAGAIN, lib.NNG_ENOMEM):
-            raise TransportError(f"cannot publish: {text_of(error)}; the socket is closed")
+            raise TransportError(f"cannot publish: {text_of(error)}: the socket is closed")
 
     def _bound_publications(self, size: int) -> None:
-        """Let nng keep fewer messages while they are large; it bounds their number only."""
-        sizes, most = self._kept_sizes, self._publications_max
+        """Shrink nng's queue while publications are large: nng limits only their number."""
+        sizes, most = self._queued_sizes, self._publications_max
         sizes.append(size)
-        self._kept_bytes += size
-        while self._kept_bytes > PUBLICATION_BYTES_MAX and most > 1:
+        self._queued_bytes += size
+        while self._queued_bytes > PUBLICATION_BYTES_MAX and most > 1:
             most //= 2
-            self._forget(most)
+            self._drop_oldest(most)
         if len(sizes) > most:
-            self._forget(most)
-            if most < PUBLICATIONS_MAX and self._kept_bytes < PUBLICATION_BYTES_MAX // 4:
+            self._drop_oldest(most)
+            if most < PUBLICATIONS_MAX and self._queued_bytes < PUBLICATION_BYTES_MAX // 4:
                 most = 2 * most + 1
         if most != self._publications_max:
             _set_int(self._events, b"send-buffer", most)
             self._publications_max = most
 
-    def _forget(self, most: int) -> None:
-        while len(self._kept_sizes) > most:
-            self._kept_bytes -= self._kept_sizes.popleft()
+    def _drop_oldest(self, most: int) -> None:
+        while len(self._queued_sizes) > most:
+            self._queued_bytes -= self._queued_sizes.popleft()
 
-    def _waiting(self, admit: Admission | None) -> Iterator["_Message"]:
-        """The messages that are there, from our own user only, and not kept by nng any more."""
+    def _receive(self, admit: Admission | None) -> Iterator["_Submission"]:
+        """The messages that have arrived from our own user, copied out of nng's memory."""
         slot = ffi.new("nng_msg **")
         while lib.nng_recvmsg(self._ops[0], slot, lib.NNG_FLAG_NONBLOCK) == 0:
-            message = self._received(ffi.gc(slot[0], lib.nng_msg_free), admit)
+            message = self._accept(ffi.gc(slot[0], lib.nng_msg_free), admit)
             if message is not None:
                 self._handling += 1
                 self._handling_bytes += len(message.body)
                 yield message
 
-    def _received(self, handle: CData, admit: Admission | None) -> "_Message | None":
+    def _accept(self, handle: CData, admit: Admission | None) -> "_Submission | None":
         if not _is_from_owner(handle):
             return None
-        connection = self._connections.by(lib.nng_msg_get_pipe(handle))
-        if connection.gone:
+        connection = self._connections.get(lib.nng_msg_get_pipe(handle))
+        if connection.closed:
             return None
         body = ffi.buffer(lib.nng_msg_body(handle), lib.nng_msg_len(handle))
         header = bytes(ffi.buffer(lib.nng_msg_header(handle), lib.nng_msg_header_len(handle)))
         refusal = admit(memoryview(body)) if admit else None
         if refusal is None:
-            return _Message(connection, header, bytes(body))
+            return _Submission(connection, header, bytes(body))
         connection.refused += 1
         if connection.refused > REFUSALS_MAX:
             connection.close()
             return None
-        return _Message(connection, header, b"", refusal)
+        return _Submission(connection, header, b"", refusal)
 
     def _is_full(self) -> bool:
         return self._handling >= SUBMISSIONS_MAX or self._handling_bytes >= SUBMISSION_BYTES_MAX
 
-    async def _answer(self, handler: Handler, message: "_Message") -> None:
+    async def _answer(self, handler: Handler, message: "_Submission") -> None:
         size = len(message.body)
         try:
             refusal = message.refusal
             answer = await handler(message.body) if refusal is None else refusal
             self._handling_bytes += len(answer)
-            message.connection.unsent.append(Answer(message.header, answer))
+            message.connection.pending_answers.append(RoutedAnswer(message.header, answer))
         finally:
             self._handling -= 1
             self._handling_bytes -= size
-            self._room.unpark()
+            self._capacity.unpark()
         await self._send_all(message.connection)
 
-    async def _send_all(self, connection: Connection) -> None:
-        """Send the answers of a connection in the order in which they were made, in one task."""
-        if len(connection.unsent) > UNSENT_ANSWERS_MAX:
+    async def _send_all(self, connection: NngConnection) -> None:
+        """Send the answers of a connection in order; only one task per connection does so."""
+        if len(connection.pending_answers) > PENDING_ANSWERS_MAX:
             connection.close()
         if connection.sending:
             return
         connection.sending = True
         try:
-            while connection.unsent:
+            while connection.pending_answers:
                 await trio.lowlevel.checkpoint_if_cancelled()
-                if not connection.gone:
-                    await self._send(connection, connection.unsent[0])
-                self._handling_bytes -= len(connection.unsent.popleft().body)
-                self._room.unpark()
+                if not connection.closed:
+                    await self._send(connection, connection.pending_answers[0])
+                self._handling_bytes -= len(connection.pending_answers.popleft().body)
+                self._capacity.unpark()
         finally:
-            self._handling_bytes -= sum(len(answer.body) for answer in connection.unsent)
-            connection.unsent.clear()
+            self._handling_bytes -= sum(len(answer.body) for answer in connection.pending_answers)
+            connection.pending_answers.clear()
             connection.sending = False
-            self._room.unpark()
+            self._capacity.unpark()
 
-    async def _send(self, connection: Connection, answer: Answer) -> None:
+    async def _send(self, connection: NngConnection, answer: RoutedAnswer) -> None:
+        # Shielded: what the submission did is committed, so its sender should learn the answer.
         with trio.move_on_after(SEND_S_MAX, shield=True):
-            while not self._connections.has_room(connection):  # noqa: ASYNC110 - nng tells nobody
+            while not self._connections.can_queue(connection):  # noqa: ASYNC110 - no notification
                 await trio.sleep(UNWRITTEN_POLL_S)
-            if not connection.gone and await self._give(_message_of(answer)):
-                connection.given += 1
+            if not connection.closed and await self._send_message(_make_message(answer)):
+                connection.queued += 1
             return
         connection.close()
 
-    async def _give(self, handle: CData) -> bool:
-        """Whether nng has the message; else its socket is closed."""
+    async def _send_message(self, handle: CData) -> bool:
+        """Pass a message to nng; false if the socket is closed."""
         while (error := self._try_send(handle)) == lib.NNG_EAGAIN:
             async with self._sending:
                 await trio.lowlevel.wait_readable(self._sendable)
@@ -249,7 +253,7 @@ class NngTransport:
     def _try_send(self, handle: CData) -> int:
         error = lib.nng_sendmsg(self._ops[0], handle, lib.NNG_FLAG_NONBLOCK)
         if error == 0:
-            ffi.gc(handle, None)  # it is nng's now
+            ffi.gc(handle, None)  # nng owns the message now and frees it
         return error
 
     def _listen(self, socket: CData, name: str) -> None:
@@ -264,6 +268,7 @@ class NngTransport:
     def _close(self) -> None:
         for descriptor in (self._receivable, self._sendable):
             if descriptor >= 0:
+                # Wakes tasks that still wait for it; nng closes it below.
                 trio.lowlevel.notify_closing(descriptor)
         self._receivable = self._sendable = -1
         for socket in (self._ops, self._events):
@@ -272,10 +277,10 @@ class NngTransport:
         self._ops = self._events = None
 
 
-class _Message(NamedTuple):
-    """A submission, or with a `refusal` what has become of it."""
+class _Submission(NamedTuple):
+    """A submission; with a `refusal`, the answer that rejects it instead of its body."""
 
-    connection: Connection
+    connection: NngConnection
     header: bytes
     body: bytes
     refusal: bytes | None = None
@@ -302,17 +307,17 @@ def _descriptor(socket: CData, option: bytes) -> int:
 
 
 def _is_from_owner(handle: CData) -> bool:
-    """Whether the sender's uid is ours; false too when it can't be told, or it is gone."""
+    """Whether the sender has our uid; false if that is unknown or the sender has gone."""
     uid = ffi.new("uint64_t *")
     error = lib.nng_pipe_get_uint64(lib.nng_msg_get_pipe(handle), b"ipc:peer-uid", uid)
     return error == 0 and uid[0] == os.geteuid()
 
 
-def _message_of(answer: Answer) -> CData:
+def _make_message(answer: RoutedAnswer) -> CData:
     slot = ffi.new("nng_msg **")
-    check(lib.nng_msg_alloc(slot, 0), "keep an answer")
+    check(lib.nng_msg_alloc(slot, 0), "copy an answer")
     handle = ffi.gc(slot[0], lib.nng_msg_free)
     header, body = answer
-    check(lib.nng_msg_header_append(handle, header, len(header)), "keep an answer")
-    check(lib.nng_msg_append(handle, body, len(body)), "keep an answer")
+    check(lib.nng_msg_header_append(handle, header, len(header)), "copy an answer")
+    check(lib.nng_msg_append(handle, body, len(body)), "copy an answer")
     return handle

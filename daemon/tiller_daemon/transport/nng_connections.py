@@ -1,6 +1,6 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportAttributeAccessIssue=false
-"""The connections that submissions come by, and how many answers each of them has yet to read."""
+"""The connections of submissions, and how many answers each has yet to read."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -14,69 +14,72 @@ ffi: CData = pynng.ffi
 lib: CData = pynng.lib
 
 UNWRITTEN_ANSWERS_MAX = 64
-"""Answers of one connection that nng keeps until they are written: it drops what is beyond."""
+"""Answers per connection that nng queues until they are written; it silently drops more."""
 
 CONNECTIONS_COUNTED_MAX = 256
-"""Connections whose answers are counted before those that are gone are looked for."""
+"""Size of the table at which closed connections are removed from it."""
 
 
 class TransportError(Exception):
-    """A socket can't be opened; the message says which and what to do."""
+    """An operation on a socket failed; the message says which and what to do."""
 
 
-class Answer(NamedTuple):
-    """An answer, and the header of its question, which knows the way back."""
+class RoutedAnswer(NamedTuple):
+    """An answer, and the header of its submission, which holds the route back."""
 
     header: bytes
     body: bytes
 
 
-class Connection:
-    """One that questions came by, and how many answers were given to nng for it."""
+class NngConnection:
+    """The connection of a frontend, with the answers that wait for it to read earlier ones."""
 
     def __init__(self, pipe: CData) -> None:
         self._pipe = pipe
-        self.unsent: deque[Answer] = deque()
+        self.pending_answers: deque[RoutedAnswer] = deque()
         self.sending = False
+        """Whether a task sends its answers."""
         self.refused = 0
-        self.given = 0
+        """Submissions that were rejected for their token."""
+        self.queued = 0
+        """Answers passed to nng."""
         self.written = 0
-        """As nng counted when it was last asked; more since, perhaps."""
-        self.gone = False
+        """Answers that nng had written at the last update; there may be more by now."""
+        self.closed = False
 
     def close(self) -> None:
-        """Send the other side away: if it is honest, it dials and asks again."""
+        """Close the connection; an honest frontend reconnects and sends its submissions again."""
         lib.nng_pipe_close(self._pipe)
-        self.gone = True
+        self.closed = True
 
 
-class Connections:
-    """Counts for each connection what nng has not written yet, for it drops answers in silence."""
+class ConnectionTable:
+    """Counts the unwritten answers of each connection, because nng silently drops answers."""
 
     def __init__(self) -> None:
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, NngConnection] = {}
 
-    def by(self, pipe: CData) -> Connection:
-        """The connection that is this pipe of nng's."""
+    def get(self, pipe: CData) -> NngConnection:
+        """The connection of a pipe of nng; added if it is new."""
         pipe_id = lib.nng_pipe_id(pipe)
-        found = self._connections.get(pipe_id)
-        if found is None:
+        connection = self._connections.get(pipe_id)
+        if connection is None:
             if len(self._connections) >= CONNECTIONS_COUNTED_MAX:
-                self._ask()
-            found = self._connections[pipe_id] = Connection(pipe)
-        return found
+                self._refresh()
+            connection = self._connections[pipe_id] = NngConnection(pipe)
+        return connection
 
-    def has_room(self, connection: Connection) -> bool:
-        """Whether nng keeps one more answer for it, or it needs none any more."""
-        if connection.given - connection.written >= UNWRITTEN_ANSWERS_MAX:
-            self._ask()
-        return connection.gone or connection.given - connection.written < UNWRITTEN_ANSWERS_MAX
+    def can_queue(self, connection: NngConnection) -> bool:
+        """Whether nng can queue one more answer, or the connection is closed."""
+        if connection.queued - connection.written >= UNWRITTEN_ANSWERS_MAX:
+            self._refresh()
+        return connection.closed or connection.queued - connection.written < UNWRITTEN_ANSWERS_MAX
 
-    def _ask(self) -> None:
-        """Read nng's own counters (100 us with 20 connections) and forget who is gone."""
+    def _refresh(self) -> None:
+        """Update from nng's counters (100 us with 20 connections); remove closed connections."""
         written = _written_by_pipe()
         for pipe_id, connection in list(self._connections.items()):
-            connection.gone = connection.gone or pipe_id not in written
+            connection.closed = connection.closed or pipe_id not in written
             if pipe_id not in written:
                 del self._connections[pipe_id]
             else:
@@ -84,9 +87,9 @@ class Connections:
 
 
 def _written_by_pipe() -> dict[int, int]:
-    """Messages written by each connection that is open, by the connection's id."""
+    """Messages written so far by each open connection, by pipe id."""
     slot = ffi.new("nng_stat **")
-    check(lib.nng_stats_get(slot), "count what was answered")
+    check(lib.nng_stats_get(slot), "count the answers written")
     statistics = ffi.gc(slot[0], lib.nng_stats_free)
     written: dict[int, int] = {}
     for scope in _statistics_in(statistics):
@@ -107,11 +110,11 @@ def _statistics_in(scope: CData) -> Iterator[CData]:
 
 
 def check(error: int, doing: str) -> None:
-    """Raise `TransportError` for what a function of nng returned, if that is an error."""
+    """Raise `TransportError` if `error`, the result of a function of nng, is not 0."""
     if error:
-        raise TransportError(f"cannot {doing}: {text_of(error)}; look at the runtime directory")
+        raise TransportError(f"cannot {doing}: {text_of(error)}: check the runtime directory")
 
 
 def text_of(error: int) -> str:
-    """What nng says of an error."""
+    """Nng's message for an error code."""
     return ffi.string(lib.nng_strerror(error)).decode()

@@ -1,6 +1,7 @@
-"""The runtime directory: who owns it, who holds it, and the token in it.
+"""The runtime directory: its owner, its lock, and the token in it.
 
-The lock file, not a socket file, says whether a daemon lives. No socket is opened here.
+A daemon is alive if the lock file is locked; socket files may be leftovers. No socket is opened
+here.
 """
 
 import fcntl
@@ -22,10 +23,10 @@ from tiller_protocol.places import (
 )
 
 TOKEN_BYTES = 32
-"""Randomness in the token; it is written as 43 characters of URL-safe base64."""
+"""Random bytes in the token, which is written as 43 characters of URL-safe base64."""
 
 LOCK_TRIES_MAX = 100
-"""Tries to lock a file that others remove under our hands."""
+"""Most attempts to lock a file that another process keeps removing."""
 
 PID_CHARS_MAX = 32
 
@@ -35,11 +36,11 @@ class RuntimeDirectoryError(Exception):
 
 
 class UnsafeDirectory(RuntimeDirectoryError):
-    """Somebody else owns the directory, or could have written into it (T14)."""
+    """Another user owns the directory or could write to it, and so to the token."""
 
 
 class AlreadyRunning(RuntimeDirectoryError):
-    """Another daemon holds the directory; `pid` is None while it has not written it yet."""
+    """Another daemon has locked the directory; `pid` is None if it has not written it yet."""
 
     def __init__(self, path: Path, pid: int | None) -> None:
         who = "another tillerd" if pid is None else f"tillerd with pid {pid}"
@@ -50,11 +51,11 @@ class AlreadyRunning(RuntimeDirectoryError):
 
 
 class RuntimeDirectory:
-    """Holds a runtime directory as a context manager; enter it before any socket listens.
+    """A locked runtime directory, as a context manager; enter it before any socket listens.
 
-    Entering makes the directory (0700) if need be, locks it, removes what a dead daemon left and
-    writes a new token (0600); it raises `RuntimeDirectoryError`. Leave it after every socket is
-    closed: the lock ends then (T6).
+    Entering creates the directory (0700) if necessary, locks it, removes sockets of a dead daemon
+    and writes a new token (0600). Leaving unlocks it, so that at most one daemon uses it at a time;
+    leave it after every socket is closed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,13 +64,13 @@ class RuntimeDirectory:
         self._lock = -1
 
     def __enter__(self) -> Self:
-        """Take the directory; raises `RuntimeDirectoryError`, also as `AlreadyRunning`."""
+        """Lock the directory; raises `RuntimeDirectoryError` or its subclass `AlreadyRunning`."""
         _check_length(self.path)
         try:
             _make_directory(self.path)
             self._lock = _take_lock(self.path)
             try:
-                self._begin()
+                self._initialize()
             except BaseException:
                 self._release()
                 raise
@@ -86,21 +87,22 @@ class RuntimeDirectory:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Remove the token and let go of the lock."""
+        """Remove the token and unlock the directory."""
         with suppress(OSError):
             (self.path / TOKEN_FILE).unlink(missing_ok=True)
         self._release()
 
-    def _begin(self) -> None:
+    def _initialize(self) -> None:
         for name in (OPS_SOCKET, EVENTS_SOCKET):
             _remove_stale_socket(self.path / name)
         _write_token(self.path / TOKEN_FILE, self.token)
         os.ftruncate(self._lock, 0)
+        # The pid is only for messages; the lock itself shows that a daemon is alive.
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
 
     def _release(self) -> None:
         os.ftruncate(self._lock, 0)
-        os.close(self._lock)  # the file stays: removing it would let two daemons lock two files
+        os.close(self._lock)  # keep the file: after removing it, two daemons could lock two files
         self._lock = -1
 
 
@@ -116,29 +118,30 @@ def _check_length(path: Path) -> None:
 def _make_directory(path: Path) -> None:
     with suppress(FileExistsError):
         make_directory(path)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode):
-        raise UnsafeDirectory(f"{path} is a link or a file and not a directory: remove it")
-    if found.st_uid != os.geteuid():
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise UnsafeDirectory(f"{path} is a link or a file, not a directory: remove it")
+    if status.st_uid != os.geteuid():
         raise UnsafeDirectory(
-            f"{path} belongs to uid {found.st_uid} and not to you: give another --runtime directory"
+            f"{path} belongs to uid {status.st_uid}, not to you: give another --runtime directory"
         )
-    if found.st_mode & 0o022:
+    if status.st_mode & 0o022:
         raise UnsafeDirectory(
-            f"others may write into {path}: look what is in it, then run chmod 700 {path}"
+            f"other users may write to {path}: check its content, then run chmod 700 {path}"
         )
-    if found.st_mode & 0o077:
+    if status.st_mode & 0o077:
         path.chmod(0o700)
 
 
 def _take_lock(directory: Path) -> int:
-    """The descriptor of the locked file, which is the one that now has the name."""
+    """The descriptor of the locked file, which is still the one with this name."""
     path = directory / LOCK_FILE
     for _ in range(LOCK_TRIES_MAX):
         lock = open_private(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_named(lock, path):
+            # If the file was removed meanwhile, another daemon may lock a new one.
+            if _is_current(lock, path):
                 return lock
         except BlockingIOError:
             pid = _read_pid(lock)
@@ -148,10 +151,10 @@ def _take_lock(directory: Path) -> int:
             os.close(lock)
             raise
         os.close(lock)
-    raise RuntimeDirectoryError(f"something removes {path} all the time: find and stop it")
+    raise RuntimeDirectoryError(f"another program keeps removing {path}: find and stop it")
 
 
-def _is_named(lock: int, path: Path) -> bool:
+def _is_current(lock: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(lock), path.lstat())
     except FileNotFoundError:
@@ -168,12 +171,13 @@ def _remove_stale_socket(path: Path) -> None:
         mode = path.lstat().st_mode
     except FileNotFoundError:
         return
-    if not stat.S_ISSOCK(mode):  # nng would delete it without a word
-        raise RuntimeDirectoryError(f"{path} is in the way and no socket: move it away")
+    if not stat.S_ISSOCK(mode):  # nng would silently delete it
+        raise RuntimeDirectoryError(f"{path} exists but is not a socket: move it away")
     path.unlink()
 
 
 def _write_token(path: Path, token: str) -> None:
+    # Written under another name first, so that no frontend reads an incomplete token.
     draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)
     with open(draft, "x", opener=open_private) as file:

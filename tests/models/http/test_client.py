@@ -276,5 +276,5 @@ async def test_a_server_that_does_not_shake_hands_is_given_up(autojump_clock: Mo
 
 @pytest.mark.parametrize("proxy", ["gopher://p", "http://", "http://p:port"])
 def test_a_proxy_that_is_none_is_said_at_once(proxy: str) -> None:
-    with pytest.raises(ValueError, match="`proxy` is no address"):
+    with pytest.raises(ValueError, match="`proxy` is not a valid"):
         HttpClient("local", Provider("openai_chat", base_url="http://h", proxy=proxy))

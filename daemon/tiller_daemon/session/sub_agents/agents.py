@@ -7,7 +7,7 @@ trusted can only add names.
 from collections.abc import Mapping
 
 from tiller_daemon.config import Agent
-from tiller_daemon.config.options import merge_options
+from tiller_daemon.config.request_options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.reading import may_read
 from tiller_daemon.session.services import Services

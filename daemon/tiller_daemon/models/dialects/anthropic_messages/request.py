@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from tiller_daemon.config.options import RESERVED, Options, merge_options
+from tiller_daemon.config.request_options import RESERVED, Options, merge_options
 from tiller_daemon.models.base import ModelRequest, ToolSpec
 from tiller_daemon.models.dialects.anthropic_messages.history import Conversation, Said
 from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import (

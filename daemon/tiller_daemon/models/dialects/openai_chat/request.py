@@ -14,7 +14,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from tiller_daemon.config.options import RESERVED
+from tiller_daemon.config.request_options import RESERVED
 from tiller_daemon.models.base import ModelRequest, ToolSpec
 from tiller_daemon.models.dialects.history_cache import conversation_of, encode_messages
 from tiller_daemon.models.dialects.openai_chat.opaque_fields import Kept, kept_by, origin_of

@@ -14,7 +14,7 @@ from typing import Any, assert_never
 import msgspec
 from msgspec import Raw, Struct
 
-from tiller_daemon.config.options import RESERVED, merge_options
+from tiller_daemon.config.request_options import RESERVED, merge_options
 from tiller_daemon.models.base import ModelRequest, ToolSpec
 from tiller_daemon.models.dialects.opaque import Origin
 from tiller_daemon.models.dialects.openai_responses.schema import is_strict

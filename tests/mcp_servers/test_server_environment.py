@@ -1,4 +1,4 @@
-"""What servers are given: variables as configured, and never a provider's key (G13)."""
+"""The environment of servers: variables as configured, and never a provider's key (G13)."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from mcp_servers.conftest import environment
 from tiller_daemon.config import McpServer
-from tiller_daemon.mcp.environment import NotForServers
+from tiller_daemon.mcp.environment import EnvironmentProblem
 
 CANARY = "sk-canary-1234567890"
 ENVIRON = {
@@ -44,23 +44,23 @@ def test_a_server_gets_what_a_command_gets_and_what_is_configured():
         ({"env_vars": ("NOWHERE",)}, "`env_vars` names NOWHERE, which is not set"),
     ],
 )
-def test_g13_a_providers_key_is_refused_however_it_is_named(settings, said):
-    with pytest.raises(NotForServers, match=said) as problem:
+def test_g13_a_providers_key_is_refused_however_it_is_named(settings, expected):
+    with pytest.raises(EnvironmentProblem, match=expected) as problem:
         given(**settings)
     assert CANARY not in str(problem.value)
 
 
 def test_g13_what_a_server_was_given_in_secret_is_known():
-    room = environment(ENVIRON | {"KEY_OF_IT": "0123456789"}, Path("/"))
+    testbed = environment(ENVIRON | {"KEY_OF_IT": "0123456789"}, Path("/"))
     started = McpServer(
         command=("x",),
         env_vars=("GITHUB_TOKEN", "PLAIN"),
         env={"API_KEY": "k-123456789", "SHORT_KEY": "abc"},
     )
-    assert room.secrets(started) == {"ghp-0123456789", "k-123456789"}
+    assert testbed.secrets(started) == {"ghp-0123456789", "k-123456789"}
     reached = McpServer(
         url="http://h",
         headers={"Authorization": "Basic 123456", "X-Api-Key": "x-123456789", "X-Team": "somebody"},
         api_key_env="KEY_OF_IT",
     )
-    assert room.secrets(reached) == {"Basic 123456", "x-123456789", "0123456789"}
+    assert testbed.secrets(reached) == {"Basic 123456", "x-123456789", "0123456789"}

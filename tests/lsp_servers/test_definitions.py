@@ -1,4 +1,4 @@
-"""Which server is for a file, and that nothing of a repository is ever taken for one."""
+"""Which server handles a file, and that no program of a repository is ever used."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from tiller_daemon.config import LanguageServer
 from tiller_daemon.config.language_servers import KNOWN, RUNS_THE_REPOSITORY
-from tiller_daemon.lsp.recipes import find_servers, list_recipes
+from tiller_daemon.lsp.definitions import find_servers, list_definitions
 
 
 def install(directory: Path, *names: str) -> str:
@@ -26,8 +26,8 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def names(file: Path, workspace: Path, search: str, **configured: LanguageServer) -> list[str]:
-    found = find_servers(list_recipes(configured), file, workspace, search)
-    return [one.recipe.name for one in found]
+    matches = find_servers(list_definitions(configured), file, workspace, search)
+    return [one.definition.name for one in matches]
 
 
 def test_the_first_one_of_a_language_is_used(workspace: Path, tmp_path: Path) -> None:
@@ -37,13 +37,13 @@ def test_the_first_one_of_a_language_is_used(workspace: Path, tmp_path: Path) ->
     assert names(workspace / "README", workspace, search) == []
 
 
-def test_all_that_the_user_chose_are_used_and_no_other(workspace: Path, tmp_path: Path) -> None:
+def test_all_configured_servers_are_used_and_no_other(workspace: Path, tmp_path: Path) -> None:
     search = install(tmp_path / "bin", "ruff", "ty", "basedpyright-langserver")
     chosen = {"ruff": LanguageServer(), "basedpyright": LanguageServer()}
     assert names(workspace / "a.py", workspace, search, **chosen) == ["ruff", "basedpyright"]
 
 
-def test_one_that_is_switched_off_is_not_used(workspace: Path, tmp_path: Path) -> None:
+def test_a_disabled_server_is_not_used(workspace: Path, tmp_path: Path) -> None:
     search = install(tmp_path / "bin", "ruff", "ty")
     off = LanguageServer(enabled=False)
     assert names(workspace / "a.py", workspace, search, ty=off) == ["ruff"]
@@ -56,10 +56,10 @@ def test_no_program_of_the_repository_is_taken(workspace: Path, tmp_path: Path, 
     inside = install(workspace.parent / place, "ty", "ruff", "tsc")
     outside = install(tmp_path / "bin", "ruff")
     assert names(workspace / "a.py", workspace, inside) == []
-    (found,) = find_servers(
-        list_recipes({}), workspace / "a.py", workspace, f"{inside}:{outside}:."
+    (match,) = find_servers(
+        list_definitions({}), workspace / "a.py", workspace, f"{inside}:{outside}:."
     )
-    assert found.program == f"{outside}/ruff"
+    assert match.program == f"{outside}/ruff"
 
 
 def test_neither_a_link_into_the_repository_nor_one_out_of_it_is_taken(
@@ -72,13 +72,13 @@ def test_neither_a_link_into_the_repository_nor_one_out_of_it_is_taken(
     assert names(workspace / "a.py", workspace, f"{outside}:{workspace}") == []
 
 
-def test_what_the_user_names_by_its_path_is_taken(workspace: Path) -> None:
+def test_a_program_named_by_path_is_used(workspace: Path) -> None:
     inside = install(workspace, "ty")
     chosen = LanguageServer(command=(f"{inside}/ty", "server"))
     assert names(workspace / "a.py", workspace, "", ty=chosen) == ["ty"]
 
 
-def test_one_that_runs_code_of_the_repository_has_to_be_chosen(
+def test_a_server_that_runs_code_of_the_repository_must_be_configured(
     workspace: Path, tmp_path: Path
 ) -> None:
     programs = [KNOWN[name].command[0] for name in RUNS_THE_REPOSITORY]  # pyright: ignore[reportOptionalSubscript]
@@ -89,13 +89,13 @@ def test_one_that_runs_code_of_the_repository_has_to_be_chosen(
     assert names(workspace / "a.rs", workspace, search, **chosen) == ["rust-analyzer"]
 
 
-def test_what_is_left_out_is_that_of_the_known_one(workspace: Path, tmp_path: Path) -> None:
+def test_absent_fields_are_those_of_the_built_in_server(workspace: Path, tmp_path: Path) -> None:
     search = install(tmp_path / "bin", "ty")
     chosen = {"ty": LanguageServer(files={".pyx": "cython"}, settings={"a": 1})}
     assert names(workspace / "a.py", workspace, search, **chosen) == []
-    (found,) = find_servers(list_recipes(chosen), workspace / "a.pyx", workspace, search)
-    assert found.recipe.command == ("ty", "server")
-    assert found.recipe.language_of(Path("a.pyx")) == "cython"
+    (match,) = find_servers(list_definitions(chosen), workspace / "a.pyx", workspace, search)
+    assert match.definition.command == ("ty", "server")
+    assert match.definition.language_of(Path("a.pyx")) == "cython"
 
 
 def test_a_server_is_started_for_the_nearest_directory_with_a_marker(
@@ -106,11 +106,11 @@ def test_a_server_is_started_for_the_nearest_directory_with_a_marker(
     (inner / "source").mkdir(parents=True)
     (inner / "pyproject.toml").touch()
     (workspace.parent / "pyproject.toml").touch()
-    recipes = list_recipes({})
+    definitions = list_definitions({})
 
     def root(file: str) -> Path:
-        (found,) = find_servers(recipes, workspace / file, workspace, search)
-        return found.root
+        (match,) = find_servers(definitions, workspace / file, workspace, search)
+        return match.root
 
     assert root("packages/one/source/a.py") == inner
     assert root("packages/a.py") == workspace, "never above the workspace"

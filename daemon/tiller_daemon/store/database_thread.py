@@ -1,7 +1,7 @@
-"""The one thread that uses the log's connection: it groups waiting writes into one transaction.
+"""The only thread that uses the log's connection: it groups queued writes into transactions.
 
-Knows transactions and threads, not what is written. A thread of its own costs half of what
-`trio.to_thread` does per commit and does not end when idle.
+It knows transactions and threads, not what is written. A dedicated thread takes half the time of
+`trio.to_thread` per commit.
 """
 
 import queue
@@ -19,21 +19,24 @@ from tiller_daemon.store.schema import close_file, log_error
 
 Result = TypeVar("Result")
 
-JOBS_WAITING_MAX = 1024
-"""Reads and writes that wait for the thread; further callers wait for room."""
+JOBS_QUEUED_MAX = 1024
+"""Most queued reads and writes; further callers wait."""
 
 GROUP_WRITES_MAX = 256
-"""Writes in one transaction: beyond it a commit costs less than its share of the work."""
+"""Most writes in one transaction: with more, the cost of the commit no longer matters."""
 
 GROUP_BYTES_MAX = 4 * 1024 * 1024
-"""Bytes of bodies after which a transaction takes no further write."""
+"""Total size of bodies after which a transaction takes no further write."""
 
 CLOSE_S_MAX = 30.0
-"""How long `close` waits for the disk, even when cancelled; then the thread is left to itself."""
+"""How long `close` waits for the disk, even when cancelled; then the thread is abandoned."""
 
 
-class Job(Generic[Result]):
-    """Something to do with the connection; `writes` says that it needs a transaction."""
+class _Job(Generic[Result]):
+    """A function to run with the connection; `writes` means in a transaction.
+
+    `size` is the number of bytes that it writes. `result` or `error` is valid once `done` is set.
+    """
 
     def __init__(
         self, work: Callable[[sqlite3.Connection], Result], *, writes: bool, size: int = 0
@@ -46,37 +49,33 @@ class Job(Generic[Result]):
         self.done = trio.Event()
 
 
-class Writer:
-    """Runs jobs in a thread. Make it with `start`, end it with `close`; use it from one loop."""
+class DatabaseThread:
+    """Runs jobs in a thread, from its creation until `close`. Use it from one event loop."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
         self._path = path
-        self._room = trio.Semaphore(JOBS_WAITING_MAX)
-        self._jobs: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
+        self._slots = trio.Semaphore(JOBS_QUEUED_MAX)
+        self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._closed = False
         self._ended = trio.Event()
         self._loop = trio.lowlevel.current_trio_token()
         self._thread = threading.Thread(target=self._run, name="tiller-log", daemon=True)
         self._thread.start()
 
-    async def do(self, job: Job[Result]) -> Result:
-        """Run a job; a write has been committed when this returns. Raises `LogError`.
+    async def read(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+        """Run `work` in the thread and return its result; raises `LogError`."""
+        return await self._run_job(_Job(work, writes=False))
 
-        Cancellation: a job that has left here runs all the same.
+    async def write(self, work: Callable[[sqlite3.Connection], None], size: int = 0) -> None:
+        """Run `work`, which writes about `size` bytes; it is committed when this returns.
+
+        Raises `LogError`. Cancellation does not stop a job that is already queued.
         """
-        await self._room.acquire()
-        if self._closed:
-            self._room.release()
-            raise LogError("closed", f"the log {self._path} is closed: the daemon is stopping")
-        self._jobs.put(job)
-        await job.done.wait()
-        if job.error is not None:
-            raise job.error
-        return job.result  # pyright: ignore[reportReturnType]
+        await self._run_job(_Job(work, writes=True, size=size))
 
     async def close(self) -> None:
-        """Run what waits, move the log into its main file, and end the thread."""
+        """Finish queued jobs, close the file, and end the thread."""
         if not self._closed:
             self._closed = True
             self._jobs.put(None)
@@ -84,22 +83,33 @@ class Writer:
             await self._ended.wait()
             self._thread.join()
 
+    async def _run_job(self, job: "_Job[Result]") -> Result:
+        await self._slots.acquire()
+        if self._closed:
+            self._slots.release()
+            raise LogError("closed", f"the log {self._path} is closed: the daemon is stopping")
+        self._jobs.put(job)
+        await job.done.wait()
+        if job.error is not None:
+            raise job.error
+        return job.result  # pyright: ignore[reportReturnType]
+
     def _run(self) -> None:
         stopping = False
         while not stopping:
             reads, writes, stopping = self._take()
             for job in reads:
                 _try(self._connection, job)
-            self._tell(reads)
+            self._report_done(reads)
             self._commit(writes)
-            self._tell(writes)
+            self._report_done(writes)
         close_file(self._connection)
         self._call(self._ended.set)
 
-    def _take(self) -> tuple[list[Job[Any]], list[Job[Any]], bool]:
-        """Wait for a job, then take what else is there; the last value is True at the end."""
-        reads: list[Job[Any]] = []
-        writes: list[Job[Any]] = []
+    def _take(self) -> tuple[list[_Job[Any]], list[_Job[Any]], bool]:
+        """Wait for a job, then take all queued ones; the last value is True after `close`."""
+        reads: list[_Job[Any]] = []
+        writes: list[_Job[Any]] = []
         size = 0
         job = self._jobs.get()
         while job is not None:
@@ -113,8 +123,8 @@ class Writer:
                 return reads, writes, False
         return reads, writes, True
 
-    def _commit(self, jobs: list[Job[Any]]) -> None:
-        """One transaction for all jobs; a job that fails by itself is left out of it."""
+    def _commit(self, jobs: list[_Job[Any]]) -> None:
+        """Run all jobs in one transaction; a job that fails is rolled back alone."""
         if not jobs:
             return
         connection = self._connection
@@ -124,7 +134,8 @@ class Writer:
                 connection.execute("SAVEPOINT job")
                 _try(connection, job)
                 if job.error is not None:
-                    connection.execute("ROLLBACK TO job")  # fails when SQLite ended the whole
+                    # Fails if SQLite has rolled back the whole transaction, such as on a full disk.
+                    connection.execute("ROLLBACK TO job")
                 connection.execute("RELEASE job")
             connection.execute("COMMIT")
         except sqlite3.Error as error:
@@ -134,26 +145,26 @@ class Writer:
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
-            with suppress(sqlite3.Error):  # the next BEGIN fails then, and comes here again
+            with suppress(sqlite3.Error):  # then the next BEGIN fails too, and this is retried
                 self._connection.execute("ROLLBACK")
 
-    def _tell(self, jobs: list[Job[Any]]) -> None:
+    def _report_done(self, jobs: list[_Job[Any]]) -> None:
         if jobs:
-            self._call(lambda: self._finish(jobs))
+            self._call(lambda: self._complete(jobs))
 
-    def _finish(self, jobs: list[Job[Any]]) -> None:
+    def _complete(self, jobs: list[_Job[Any]]) -> None:
         for job in jobs:
             if isinstance(job.error, sqlite3.Error):
                 job.error = log_error(job.error, self._path)
-            self._room.release()
+            self._slots.release()
             job.done.set()
 
     def _call(self, function: Callable[[], None]) -> None:
-        with suppress(trio.RunFinishedError):  # then nobody is left to be told
+        with suppress(trio.RunFinishedError):  # no task is left that could wait for a job
             self._loop.run_sync_soon(function)
 
 
-def _try(connection: sqlite3.Connection, job: Job[Any]) -> None:
+def _try(connection: sqlite3.Connection, job: _Job[Any]) -> None:
     try:
         job.result = job.work(connection)
     except Exception as error:

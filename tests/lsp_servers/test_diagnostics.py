@@ -1,7 +1,12 @@
-"""What is new after a change, and how it is told."""
+"""Which diagnostics are new after a change, and their text."""
 
+from tiller_daemon.lsp.diagnostics import (
+    MESSAGE_CHARS_MAX,
+    SHOWN_MAX,
+    format_diagnostics,
+    new_errors,
+)
 from tiller_daemon.lsp.messages import Diagnostic, Position, Range
-from tiller_daemon.lsp.report import MESSAGE_CHARS_MAX, SHOWN_MAX, listing, new_errors
 
 
 def error(line: int, message: str = "bad", severity: int = 1) -> Diagnostic:
@@ -15,25 +20,25 @@ def test_an_error_that_only_moved_is_not_new() -> None:
 
 def test_a_second_error_of_the_same_kind_is_new() -> None:
     before, after = "wrong\n", "wrong\nwrong\nother\n"
-    found = [error(0), error(1), error(2)]
-    assert new_errors([error(0)], before, found, after) == [error(1), error(2)]
+    report = [error(0), error(1), error(2)]
+    assert new_errors([error(0)], before, report, after) == [error(1), error(2)]
 
 
-def test_an_error_on_a_line_that_was_changed_is_told_again() -> None:
+def test_an_error_on_a_changed_line_is_reported_again() -> None:
     assert new_errors([error(0)], "wrong\n", [error(0)], "wrong still\n") == [error(0)]
 
 
-def test_warnings_are_not_told_after_a_change() -> None:
+def test_warnings_are_not_reported_after_a_change() -> None:
     assert new_errors([], "", [error(0, severity=2)], "x\n") == []
 
 
-def test_a_line_that_is_not_there_does_no_harm() -> None:
+def test_a_line_number_out_of_range_is_harmless() -> None:
     assert new_errors([error(7)], "", [error(2**31), error(-1)], "x\n")
 
 
-def test_a_listing_is_by_place_and_bounded_with_errors_first() -> None:
+def test_diagnostics_are_sorted_by_position_and_bounded_with_errors_first() -> None:
     many = [error(n, severity=2) for n in range(SHOWN_MAX)] + [error(99, "x" * 1000), error(98)]
-    lines = listing(many).splitlines()
+    lines = format_diagnostics(many).splitlines()
     assert len(lines) == SHOWN_MAX + 1
     assert lines[-1] == "  … 2 more"
     assert lines[0] == "  1:5 warning: bad (code)"
@@ -42,4 +47,4 @@ def test_a_listing_is_by_place_and_bounded_with_errors_first() -> None:
 
 
 def test_a_message_of_many_lines_is_one() -> None:
-    assert listing([error(0, "type X\n  is not\tY\x1b[2J")]).count("\n") == 0
+    assert format_diagnostics([error(0, "type X\n  is not\tY\x1b[2J")]).count("\n") == 0

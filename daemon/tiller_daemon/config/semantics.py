@@ -1,6 +1,6 @@
-"""What the types do not say of a configuration: names, addresses, what excludes each other. Pure.
+"""Checks beyond types: names, addresses, fields that exclude each other. Pure.
 
-Looks at the values of one source, before they are joined. No message repeats a value.
+Each source is checked before it is merged. No message holds a value, as it may be a secret.
 """
 
 import re
@@ -8,46 +8,47 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from tiller_daemon.config.language_servers import KNOWN
-from tiller_daemon.config.options import options_problem
+from tiller_daemon.config.request_options import options_problem
 from tiller_daemon.config.source import Key, Source, Table
 
 KEY_FIELDS = ("api_key_env", "api_key_command", "api_key_file", "api_key_keyring")
-"""The places that a key can be in, of which a provider has one."""
+"""The places where a key can be; at most one of them is set."""
 
 SERVER_NAME_CHARS_MAX = 32
-"""Longest name of an MCP server: with a tool's it has to fit into the 64 that providers take."""
+"""Longest name of an MCP server: with the tool's name it has to fit into the providers' limit of 64
+characters."""
 
-NO_VARIABLE = "expected the name of a variable; a key never stands in the configuration"
-NO_URL = "expected a URL that begins with http:// or https:// and holds no password"
+EXPECTED_VARIABLE = "expected the name of a variable: put the key itself into that variable"
+EXPECTED_URL = "expected a URL that begins with http:// or https:// and has no password"
 
 _HOOK_FIELDS = {
     "tool": ("tool_before", "tool_after"),
     "on_failure": ("turn_start", "tool_before"),
 }
-"""Fields that only hooks on some moments have."""
+"""Fields that only hooks on these moments have."""
 
 _SERVER_NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{SERVER_NAME_CHARS_MAX}}}\Z")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-def check_meaning(values: Table, source: Source) -> None:
-    """What the types do not say of one source. No message repeats a value."""
+def check_semantics(values: Table, source: Source) -> None:
+    """Check the values of one source; raises `ConfigurationError`."""
     for name, provider in values.get("providers", {}).items():
         key: Key = ("providers", name)
         if "/" in name or not name:
-            raise source.error("invalid_value", key, "a provider's name holds no slash")
+            raise source.error("invalid_value", key, "expected a name without slashes")
         if not _VARIABLE_NAME.match(provider.get("api_key_env", "X")):
-            raise source.error("invalid_value", (*key, "api_key_env"), NO_VARIABLE)
+            raise source.error("invalid_value", (*key, "api_key_env"), EXPECTED_VARIABLE)
         if (proxy := provider.get("proxy")) and not _is_proxy(proxy):
             problem = (
-                "expected an address such as http://host:3128, without a password (that may stand "
-                'in the variable HTTPS_PROXY), or "" for none'
+                "expected an address such as http://host:3128 without a password (put that into "
+                'the variable HTTPS_PROXY), or "" for no proxy'
             )
             raise source.error("invalid_value", (*key, "proxy"), problem)
         if not _is_http(provider.get("base_url", "http://host")):
-            raise source.error("invalid_value", (*key, "base_url"), NO_URL)
+            raise source.error("invalid_value", (*key, "base_url"), EXPECTED_URL)
     for name, server in values.get("mcp", {}).items():
-        _check_server(name, server, source)
+        _check_mcp_server(name, server, source)
     for name, server in values.get("lsp", {}).items():
         _check_language_server(name, server, source)
     _check_sourcegraph(values.get("sourcegraph", {}), source)
@@ -63,24 +64,24 @@ def check_meaning(values: Table, source: Source) -> None:
             _check_model_name(values[name], (name,), source)
     for name, agent in values.get("agents", {}).items():
         if "prompt" in agent and "prompt_file" in agent:
-            problem = "`prompt` and `prompt_file` exclude each other"
+            problem = "`prompt` and `prompt_file` exclude each other: keep one"
             raise source.error("invalid_value", ("agents", name), problem)
         if "model" in agent:
             _check_model_name(agent["model"], ("agents", name, "model"), source)
 
 
-def _check_server(name: str, server: Table, source: Source) -> None:
+def _check_mcp_server(name: str, server: Table, source: Source) -> None:
     key: Key = ("mcp", name)
     if not _SERVER_NAME.match(name):
         problem = f"expected a name of 1 to {SERVER_NAME_CHARS_MAX} letters, digits, `-` and `_`"
         raise source.error("invalid_value", key, problem)
     if not _is_http(server.get("url", "http://host")):
-        raise source.error("invalid_value", (*key, "url"), NO_URL)
+        raise source.error("invalid_value", (*key, "url"), EXPECTED_URL)
     variables = {"env": server.get("env", {}), "env_vars": server.get("env_vars", [])}
     variables["api_key_env"] = [server.get("api_key_env", "X")]
     for field, names in variables.items():
         if not all(_VARIABLE_NAME.match(one) for one in names):
-            problem = "expected names of variables; a key never stands in the configuration"
+            problem = "expected names of variables: put the keys themselves into these variables"
             raise source.error("invalid_value", (*key, field), problem)
 
 
@@ -91,34 +92,36 @@ def _check_language_server(name: str, server: Table, source: Source) -> None:
         problem = "expected the name of a program, or its absolute path"
         raise source.error("invalid_value", (*key, "command"), problem)
     if not all(server.get("files", {})):
-        problem = 'expected how names of files end, such as { ".py" = "python" }'
+        problem = 'expected endings of file names, such as { ".py" = "python" }'
         raise source.error("invalid_value", (*key, "files"), problem)
     if name not in KNOWN and not {"command", "files"} <= server.keys():
         known = ", ".join(sorted(KNOWN))
-        problem = f"a server that is none of {known} needs `command` and `files`"
+        problem = f"a server other than {known} needs `command` and `files`"
         raise source.error("invalid_value", key, problem)
 
 
 def _check_sourcegraph(settings: Table, source: Source) -> None:
     if not _is_http(settings.get("endpoint", "http://host")):
-        raise source.error("invalid_value", ("sourcegraph", "endpoint"), NO_URL)
+        raise source.error("invalid_value", ("sourcegraph", "endpoint"), EXPECTED_URL)
     if not _VARIABLE_NAME.match(settings.get("api_key_env", "X")):
-        raise source.error("invalid_value", ("sourcegraph", "api_key_env"), NO_VARIABLE)
+        raise source.error("invalid_value", ("sourcegraph", "api_key_env"), EXPECTED_VARIABLE)
 
 
 def _check_hook(index: int, hook: Table, source: Source) -> None:
     moment = hook.get("on", "")
     for field, moments in _HOOK_FIELDS.items():
         if field in hook and moment not in moments:
-            problem = "only a hook on " + " or ".join(f"`{one}`" for one in moments) + " has it"
+            hooks = " or ".join(f"`{one}`" for one in moments)
+            problem = f"only a hook on {hooks} can have this key"
             raise source.error("invalid_value", ("hooks", index, field), problem)
+    # `join` accepts both forms of a command, a text and a list.
     if not "".join(hook.get("command", "x")).strip():
         problem = "expected a command"
         raise source.error("invalid_value", ("hooks", index, "command"), problem)
 
 
 def _options_in(values: Table) -> Iterator[tuple[Key, Table]]:
-    """Every table of options, with its key."""
+    """Every table of options by its key."""
     for section in ("providers", "models", "agents"):
         for name, table in values.get(section, {}).items():
             yield (section, name, "options"), table.get("options", {})

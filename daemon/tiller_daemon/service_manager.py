@@ -1,19 +1,19 @@
-"""Telling systemd that the daemon is ready: one datagram, nothing where there is no systemd.
+"""Notifies systemd of the daemon's state, if the daemon runs under systemd.
 
-The protocol is that of sd_notify(3): `READY=1`, `STOPPING=1`, sent to the socket that the variable
-`NOTIFY_SOCKET` names.
+The protocol is sd_notify(3): a datagram such as `READY=1` or `STOPPING=1` to the socket in the
+variable `NOTIFY_SOCKET`.
 """
 
 import os
 import socket
 
 
-def tell_service_manager(state: str) -> None:
-    """Send `state` if a service manager listens; a failure to do so is none of the daemon's."""
+def notify_service_manager(state: str) -> None:
+    """Send `state` if there is a service manager; failures are ignored."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return
-    if address.startswith("@"):
+    if address.startswith("@"):  # the abstract namespace of Linux
         address = "\0" + address[1:]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
         try:

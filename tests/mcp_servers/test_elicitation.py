@@ -1,11 +1,11 @@
-"""What servers ask the user: a form as questions, and what people say as its values."""
+"""Elicitation: a form becomes questions, and answers become its values."""
 
 from typing import Any
 
 import mcp_types as types
 import pytest
 
-from tiller_daemon.mcp.questions import put_questions
+from tiller_daemon.mcp.elicitation import ask_user
 from tiller_daemon.tools.base import ToolFailure, UserAnswer
 
 SIZES = {"type": "string", "enum": ["s", "l"], "enumNames": ["small", "large"]}
@@ -28,17 +28,17 @@ class User:
 
     def __init__(self, *words: str | None) -> None:
         self.words = list(words)
-        self.asked: list[tuple[str, tuple[str, ...]]] = []
+        self.questions: list[tuple[str, tuple[str, ...]]] = []
 
     async def ask(self, text: str, choices: tuple[str, ...]) -> UserAnswer:
-        self.asked.append((text, choices))
+        self.questions.append((text, choices))
         return UserAnswer(self.words.pop(0))
 
 
 async def form(user: User, *required: str, **properties: dict[str, Any]) -> types.ElicitResult:
     schema = {"type": "object", "properties": properties, "required": list(required)}
     params = types.ElicitRequestFormParams(message="What shall it be?", requested_schema=schema)
-    return await put_questions("shop", params, user.ask)
+    return await ask_user("shop", params, user.ask)
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ async def form(user: User, *required: str, **properties: dict[str, Any]) -> type
         ({"type": "boolean", "default": False}, "", False),
     ],
 )
-async def test_what_people_say_becomes_a_value(schema, said, value):
-    answer = await form(User(said), "x", x=schema)
+async def test_answers_become_values(schema, expected, value):
+    answer = await form(User(expected), "x", x=schema)
     assert (answer.action, answer.content) == ("accept", {"x": value})
 
 
@@ -76,7 +76,7 @@ async def test_a_form_is_asked_field_by_field_with_choices():
         gift={"type": "boolean"},
     )
     assert answer.content == {"size": "s", "amount": 3, "gift": True}
-    assert user.asked == [
+    assert user.questions == [
         ("The MCP server shop asks: What shall it be?\nsize", ("small", "large")),
         ("The MCP server shop asks: What shall it be?\nAmount: how many", ()),
         ("The MCP server shop asks: What shall it be?\nnote (may be empty)", ()),
@@ -88,34 +88,34 @@ async def test_a_form_is_asked_field_by_field_with_choices():
     ("schema", "said", "why"),
     [
         (AMOUNT, "many", "That was not understood: invalid literal"),
-        (AMOUNT, "12", "That does not fit: 12 is greater than the maximum of 9"),
-        (SIZES, "huge", "That was not understood: say one of small, large"),
-        ({"type": "boolean"}, "perhaps", "say yes or no"),
-        (TAGS, "", "That does not fit: [] "),
-        ({"type": "string", "minLength": 3}, "", "That does not fit: '' is too short"),
+        (AMOUNT, "12", "That is not valid: 12 is greater than the maximum of 9"),
+        (SIZES, "huge", "That was not understood: answer one of small, large"),
+        ({"type": "boolean"}, "perhaps", "answer yes or no"),
+        (TAGS, "", "That is not valid: [] "),
+        ({"type": "string", "minLength": 3}, "", "That is not valid: '' is too short"),
     ],
 )
-async def test_what_does_not_fit_is_asked_again_with_the_reason_and_not_for_ever(schema, said, why):
-    user = User(said, said, said)
+async def test_an_invalid_answer_is_asked_for_again_with_the_reason(schema, expected, why):
+    user = User(expected, expected, expected)
     assert (await form(user, "x", x=schema)).action == "decline"
-    assert why not in user.asked[0][0]
-    assert why in user.asked[1][0]
-    assert len(user.asked) == 3
+    assert why not in user.questions[0][0]
+    assert why in user.questions[1][0]
+    assert len(user.questions) == 3
 
 
-async def test_a_no_to_one_field_is_a_no_to_all():
+async def test_declining_one_field_declines_the_form():
     answer = await form(User("small", None), "size", "amount", size=SIZES, amount=AMOUNT)
     assert (answer.action, answer.content) == ("decline", None)
 
 
 @pytest.mark.parametrize(("said", "action"), [("accept", "accept"), ("decline", "decline")])
-async def test_a_form_without_fields_and_a_page_are_confirmed(said, action):
-    assert (await form(User(said))).action == action
+async def test_a_form_without_fields_and_a_url_are_confirmed(expected, action):
+    assert (await form(User(expected))).action == action
     params = types.ElicitRequestURLParams(message="Sign in.", url="https://e.invalid/x")
-    user = User(said)
-    answer = await put_questions("shop", params, user.ask)
+    user = User(expected)
+    answer = await ask_user("shop", params, user.ask)
     assert (answer.action, answer.content) == (action, None)
-    assert user.asked == [
+    assert user.questions == [
         (
             "The MCP server shop asks: Sign in.\nIt wants you to open https://e.invalid/x",
             ("accept", "decline"),
@@ -123,9 +123,9 @@ async def test_a_form_without_fields_and_a_page_are_confirmed(said, action):
     ]
 
 
-async def test_nobody_there_is_a_no():
+async def test_without_a_user_a_form_is_declined():
     async def nobody(text: str, choices: tuple[str, ...]) -> UserAnswer:
         raise ToolFailure("Nobody is there.")
 
     params = types.ElicitRequestFormParams(message="?", requested_schema={"type": "object"})
-    assert (await put_questions("shop", params, nobody)).action == "decline"
+    assert (await ask_user("shop", params, nobody)).action == "decline"

@@ -1,4 +1,4 @@
-"""The names by which models know the tools of servers: unique, and valid everywhere. Pure."""
+"""The names under which models see the tools of servers: unique, valid for each provider. Pure."""
 
 import hashlib
 import re
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 NAME_CHARS_MAX: Final = 64
-"""What OpenAI and Anthropic take; both want letters, digits, `_` and `-`."""
+"""The limit of OpenAI and Anthropic; both allow letters, digits, `_` and `-`."""
 
 PREFIX: Final = "mcp__"
 
@@ -17,8 +17,8 @@ _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
 def name_tools(tools: Iterable[tuple[str, str]]) -> list[str]:
     """Return a name for each pair of a server and its tool: `mcp__SERVER__TOOL`.
 
-    One that is too long, or like one before it but for letters that are not allowed or their case,
-    ends in a digest of the pair.
+    Characters that are not allowed become `_`. A name that is then too long, or equal to an earlier
+    one except for case, ends in a digest of the pair.
     """
     taken: set[str] = set()
     names: list[str] = []

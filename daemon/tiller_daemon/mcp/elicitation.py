@@ -1,7 +1,7 @@
-"""What a server asks the user while it works (elicitation), as questions with choices.
+"""Elicitation: what a server asks the user during a call, as questions with choices.
 
-A form becomes one question for each of its fields, as people answer in words and from anywhere;
-what does not fit is asked again with the reason.
+Each field of a form becomes a question of its own, because any frontend can show a question with a
+text answer. An invalid answer is asked for again, with the reason.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,11 +13,11 @@ from tiller_daemon.tools.base import ToolFailure, UserAnswer
 from tiller_daemon.turn.output_schema import value_problem
 
 ATTEMPTS_MAX: Final = 3
-"""How often one field is asked for."""
+"""How often a field is asked for before the form is declined."""
 
 ACCEPT: Final = "accept"
 DECLINE: Final = "decline"
-"""What can be chosen where there is nothing else to say."""
+"""The choices of a question that needs no other answer."""
 
 YES: Final = ("yes", "true", "y", "1")
 NO: Final = ("no", "false", "n", "0")
@@ -27,22 +27,20 @@ Value = str | int | float | bool | list[str] | None
 
 
 class _Field(NamedTuple):
-    """One thing that is asked for. `options` are values to choose from, by what people see."""
+    """One field of a form; `options` maps what people see to the values."""
 
     name: str
     schema: dict[str, Any]
     options: dict[str, str]
-    needed: bool
+    required: bool
 
 
 class _Declined(Exception):
-    """The user does not answer."""
+    """The user declined, or gave no valid answer."""
 
 
-async def put_questions(
-    server: str, params: types.ElicitRequestParams, ask: Ask
-) -> types.ElicitResult:
-    """Ask the user what `server` wants to know; declined when nobody is there."""
+async def ask_user(server: str, params: types.ElicitRequestParams, ask: Ask) -> types.ElicitResult:
+    """Ask the user what `server` requests; declined if no user is available."""
     opening = f"The MCP server {server} asks: {params.message}"
     try:
         if isinstance(params, types.ElicitRequestURLParams):
@@ -68,40 +66,40 @@ async def _confirm(text: str, ask: Ask) -> None:
 
 
 async def _ask_for(field: _Field, opening: str, ask: Ask) -> Value:
-    """The value of a field; `None` if it is left out."""
+    """The value of a field; `None` if it is optional and left empty."""
     problem = ""
     for _ in range(ATTEMPTS_MAX):
         answer = await ask(f"{opening}\n{_label(field)}{problem}", _choices(field))
         if answer.text is None:
             raise _Declined
-        said = answer.text.strip()
-        if not said and "default" in field.schema:
+        text = answer.text.strip()
+        if not text and "default" in field.schema:
             return cast("Value", field.schema["default"])
-        if not said and not field.needed:
+        if not text and not field.required:
             return None
         try:
-            value = _read(field, said)
+            value = _read(field, text)
         except ValueError as error:
             problem = f"\nThat was not understood: {error}."
             continue
         mismatch = value_problem(field.schema, value)
         if mismatch is None:
             return value
-        problem = f"\nThat does not fit: {mismatch}."
+        problem = f"\nThat is not valid: {mismatch}."
     raise _Declined
 
 
 def _fields(schema: dict[str, Any]) -> list[_Field]:
     properties: dict[str, dict[str, Any]] = schema.get("properties") or {}
-    needed = schema.get("required") or ()
+    required = schema.get("required") or ()
     return [
-        _Field(name, one, _options(one.get("items") or one), name in needed)
+        _Field(name, one, _options(one.get("items") or one), name in required)
         for name, one in properties.items()
     ]
 
 
 def _options(schema: dict[str, Any]) -> dict[str, str]:
-    """What can be chosen, by the words for it; the ways of all versions of the protocol."""
+    """The values to choose from, by title. Each version of the protocol has a form of its own."""
     if titled := schema.get("oneOf") or schema.get("anyOf"):
         rows = cast("list[dict[str, str]]", titled)
         return {row.get("title") or row["const"]: row["const"] for row in rows if "const" in row}
@@ -117,41 +115,41 @@ def _choices(field: _Field) -> tuple[str, ...]:
 
 
 def _label(field: _Field) -> str:
-    """What is asked for, in a line."""
+    """A field in one line."""
     label = field.schema.get("title") or field.name
     if about := field.schema.get("description"):
         label = f"{label}: {about}"
     notes: list[str] = []
     if field.schema.get("type") == "array":
-        notes.append("several, with commas between them")
+        notes.append("several, separated by commas")
     if "default" in field.schema:
         notes.append(f"empty for {field.schema['default']}")
-    elif not field.needed:
+    elif not field.required:
         notes.append("may be empty")
     return f"{label} ({'; '.join(notes)})" if notes else label
 
 
-def _read(field: _Field, said: str) -> Value:
-    """The value that the user's words mean; raises `ValueError`."""
+def _read(field: _Field, text: str) -> Value:
+    """The value that the user typed; raises `ValueError` with a hint."""
     match field.schema.get("type"):
         case "boolean":
-            if said.lower() not in (*YES, *NO):
-                raise ValueError("say yes or no")
-            return said.lower() in YES
+            if text.lower() not in (*YES, *NO):
+                raise ValueError("answer yes or no")
+            return text.lower() in YES
         case "integer":
-            return int(said)
+            return int(text)
         case "number":
-            return float(said)
+            return float(text)
         case "array":
-            return [_choose(field, one.strip()) for one in said.split(",") if one.strip()]
+            return [_choose(field, one.strip()) for one in text.split(",") if one.strip()]
         case _:
-            return _choose(field, said) if field.options else said
+            return _choose(field, text) if field.options else text
 
 
-def _choose(field: _Field, said: str) -> str:
+def _choose(field: _Field, text: str) -> str:
     for title, value in field.options.items():
-        if said.casefold() in (title.casefold(), value.casefold()):
+        if text.casefold() in (title.casefold(), value.casefold()):
             return value
     if field.options:
-        raise ValueError(f"say one of {', '.join(field.options)}")
-    return said
+        raise ValueError(f"answer one of {', '.join(field.options)}")
+    return text

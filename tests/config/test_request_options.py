@@ -1,4 +1,4 @@
-"""Layers of options, and what can't be one."""
+"""Layers of options, and invalid options."""
 
 import copy
 from itertools import takewhile
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiller_daemon.config import ConfigurationError, load_configuration
-from tiller_daemon.config.options import RESERVED, merge_options, options_problem
+from tiller_daemon.config.request_options import RESERVED, merge_options, options_problem
 from tiller_protocol.places import Places
 
 NAMES = st.sampled_from("abc")
@@ -24,7 +24,7 @@ LAYERS = st.dictionaries(
 
 
 @given(st.lists(LAYERS, max_size=5))
-def test_of_each_name_the_last_layer_wins_and_tables_are_joined(layers):
+def test_the_last_layer_wins_and_tables_are_merged(layers):
     before = copy.deepcopy(layers)
     merged = merge_options(*layers)
     assert layers == before
@@ -46,14 +46,14 @@ def test_an_empty_layer_changes_nothing(layer):
     ("text", "problem"),
     [
         *((f"options.{name} = 1", f"`{name}` is set by the daemon") for name in sorted(RESERVED)),
-        ("options.since = 2026-11-21", "JSON has not"),
-        ("options.a = { b = [{ c = inf }] }", "JSON has not"),
+        ("options.since = 2026-11-21", "JSON does not have"),
+        ("options.a = { b = [{ c = inf }] }", "JSON does not have"),
         ("variants.deep.model = 'x'", "`model` is set by the daemon"),
         ("options = 3", "expected a table"),
         ("variants.deep = 3", "expected a table"),
     ],
 )
-def test_what_cannot_be_an_option_is_named_where_it_stands(tmp_path, text, problem):
+def test_an_invalid_option_is_named_with_its_line(tmp_path, text, problem):
     places = Places(tmp_path, tmp_path, tmp_path)
     providers = "[providers.p]\napi = 'openai_chat'\n"
     (tmp_path / "config.toml").write_text(f"{providers}[models.'p/m']\n{text}\n")
@@ -62,5 +62,5 @@ def test_what_cannot_be_an_option_is_named_where_it_stands(tmp_path, text, probl
     assert problem in caught.value.message
 
 
-def test_what_json_has_is_no_problem():
+def test_any_json_is_a_valid_option():
     assert options_problem({"a": [1, 2.5, True, "x", {"b": {}}]}) == ""

@@ -1,11 +1,11 @@
-"""Names of tools: valid for every provider, unique, and as plain as can be."""
+"""Names of tools: valid for every provider, unique, and unchanged if possible."""
 
 import re
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiller_daemon.mcp.names import NAME_CHARS_MAX, name_tools
+from tiller_daemon.mcp.tool_names import NAME_CHARS_MAX, name_tools
 
 servers = st.text(st.sampled_from("abz09_-"), min_size=1, max_size=32)
 tools = st.text(min_size=0, max_size=200) | st.text(st.sampled_from("aA._/"), max_size=4)
@@ -25,7 +25,7 @@ def test_names_are_valid_and_unique_whatever_servers_call_their_tools(pairs):
     assert all(re.fullmatch(rf"[A-Za-z0-9_-]{{1,{NAME_CHARS_MAX}}}", name) for name in names)
 
 
-def test_servers_whose_names_run_together_are_told_apart():
+def test_servers_with_similar_names_are_distinguished():
     first, second = name_tools([("a__b", "c"), ("a", "b__c")])
     assert first == "mcp__a__b__c"
     assert second.startswith("mcp__a__b__c_")

@@ -1,4 +1,4 @@
-"""Options: fields of a provider's own request, in layers. Pure; their meaning is not known here."""
+"""Options: extra fields of a provider's request, in layers. Pure; nothing here interprets them."""
 
 import math
 from functools import reduce
@@ -9,26 +9,25 @@ from tiller_daemon.config.source import merge
 Options = dict[str, Any]
 
 RESERVED = frozenset({"messages", "model", "stream", "stream_options", "system", "tools"})
-"""What the daemon says itself in every request; no option takes its place."""
+"""Fields of every request that the daemon sets itself; options can't override them."""
 
 
 def merge_options(*layers: Options) -> Options:
-    """Join the layers, weakest first.
+    """Merge layers, weakest first, without changing them.
 
-    Tables are joined key by key; any other value takes the place of what is below it. The layers
-    stay as they are.
+    Tables are merged key by key; any other value replaces that of the layer below.
     """
     empty: Options = {}
     return reduce(merge, layers, empty)
 
 
 def options_problem(options: Options) -> str:
-    """Say why these can't be options, or nothing: they must be JSON, and not what is reserved."""
+    """Why these are not valid options, or "": they must be JSON without reserved names."""
     for name, value in options.items():
         if name in RESERVED:
             return f"`{name}` is set by the daemon"
         if not _is_json(value):
-            return f"`{name}` holds a value that JSON has not, such as a date"
+            return f"`{name}` holds a value that JSON does not have, such as a date"
     return ""
 
 

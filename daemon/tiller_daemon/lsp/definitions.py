@@ -1,0 +1,144 @@
+"""Which language servers exist, and which of them handle a file. Starts nothing.
+
+A program inside a repository may be hostile. It is never chosen automatically, nor is a server that
+would run such programs: only the user's configuration can name them.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from tiller_daemon.config import LanguageServer
+from tiller_daemon.config.language_servers import KNOWN, RUNS_THE_REPOSITORY
+from tiller_daemon.workspace.repository import find_repository
+
+
+class ServerDefinition(Struct, frozen=True):
+    """How to start a server, and for which files."""
+
+    name: str
+    """Its name in the configuration."""
+    command: tuple[str, ...]
+    """Program and arguments; a program without a path is searched in PATH."""
+    files: dict[str, str]
+    """Language identifiers of the protocol by the ending of file names."""
+    root_markers: tuple[str, ...] = ()
+    """Names of files that mark the root directory of a project."""
+    initialization: dict[str, Any] = {}
+    """Sent once, with `initialize`."""
+    settings: dict[str, Any] = {}
+    """Sent when the server requests them."""
+    configured: bool = False
+    """Whether the user's configuration names the server."""
+
+    def language_of(self, file: Path) -> str | None:
+        """The language identifier of a file, or `None` if the server does not handle it."""
+        name = file.name
+        return next((id_ for ending, id_ in self.files.items() if name.endswith(ending)), None)
+
+
+class ServerMatch(NamedTuple):
+    """A server that handles a file, the path of its program, and the root of its project."""
+
+    definition: ServerDefinition
+    program: str
+    root: Path
+
+
+def list_definitions(configured: Mapping[str, LanguageServer]) -> tuple[ServerDefinition, ...]:
+    """All servers that may be started, configured ones first."""
+    enabled = [_configured_definition(name, one) for name, one in configured.items() if one.enabled]
+    known = [
+        _definition(name, one)
+        for name, one in KNOWN.items()
+        if name not in configured and name not in RUNS_THE_REPOSITORY
+    ]
+    return (*enabled, *known)
+
+
+def find_servers(
+    definitions: Iterable[ServerDefinition], file: Path, workspace: Path, search: str
+) -> tuple[ServerMatch, ...]:
+    """The servers for a file: all configured ones, otherwise the first one that is installed.
+
+    `search` is the value of PATH.
+    """
+    candidates = [definition for definition in definitions if definition.language_of(file)]
+    if not candidates:
+        return ()
+    configured = [definition for definition in candidates if definition.configured]
+    excluded = _repository_of(workspace)
+    installed = (
+        ServerMatch(definition, program, _root(definition, file, workspace))
+        for definition in configured or candidates
+        if (program := find_program(definition, search, excluded))
+    )
+    return tuple(installed if configured else islice(installed, 1))
+
+
+def find_program(
+    definition: ServerDefinition, search: str, excluded: Path | None = None
+) -> str | None:
+    """The path of a server's program; directories of PATH below `excluded` are skipped."""
+    name = definition.command[0]
+    if name.startswith("/"):
+        return name if _is_program(name) else None
+    for directory in search.split(os.pathsep):
+        program = f"{directory}/{name}"
+        if directory.startswith("/") and _is_program(program) and not _below(program, excluded):
+            return program
+    return None
+
+
+def _configured_definition(name: str, configured: LanguageServer) -> ServerDefinition:
+    known = KNOWN.get(name, LanguageServer())
+    values = {
+        field: getattr(configured, field) or getattr(known, field)
+        for field in ("command", "files", "root_markers", "initialization", "settings")
+    }
+    return _definition(name, LanguageServer(**values), configured=True)
+
+
+def _definition(name: str, server: LanguageServer, *, configured: bool = False) -> ServerDefinition:
+    return ServerDefinition(
+        name,
+        server.command or (),
+        server.files,
+        server.root_markers,
+        server.initialization,
+        server.settings,
+        configured,
+    )
+
+
+def _repository_of(workspace: Path) -> Path:
+    """The root of the repository that contains the workspace, or the workspace itself."""
+    repository = find_repository(workspace)
+    return repository.root if repository else workspace
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113 - five times quicker
+
+
+def _below(program: str, excluded: Path | None) -> bool:
+    if excluded is None:
+        return False
+    # Check the directory of the link and that of its target: in a virtual environment inside the
+    # repository, a link may lead to a system program that then loads the environment's code.
+    directory = Path(os.path.realpath(Path(program).parent))
+    return excluded in (directory, *directory.parents, *Path(os.path.realpath(program)).parents)
+
+
+def _root(definition: ServerDefinition, file: Path, workspace: Path) -> Path:
+    """The nearest directory above the file, up to the workspace, that holds a marker."""
+    for directory in file.parents:
+        if any((directory / marker).exists() for marker in definition.root_markers):
+            return directory
+        if directory == workspace:  # what is above is not part of the user's project
+            break
+    return workspace

@@ -1,0 +1,62 @@
+"""Diagnostics as text, and which of them are new after a change. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from tiller_daemon.lsp.messages import ERROR, Diagnostic
+
+SHOWN_MAX: Final = 20
+"""Most diagnostics reported per file; they are enough to see what a change broke."""
+
+MESSAGE_CHARS_MAX: Final = 300
+"""Longest message of a diagnostic: type checkers print complete types."""
+
+_NAMES: Final = {1: "error", 2: "warning", 3: "note", 4: "hint"}
+
+
+def new_errors(
+    before: Iterable[Diagnostic], text_before: str, after: Iterable[Diagnostic], text: str
+) -> list[Diagnostic]:
+    """The errors that were not there before, even if lines have moved.
+
+    Errors are the same if their messages and the texts of their lines are equal. An error on a line
+    that was changed counts as new.
+    """
+    lines_before, lines = text_before.splitlines(), text.splitlines()
+    known = Counter(_mark(one, lines_before) for one in before if one.severity == ERROR)
+    new: list[Diagnostic] = []
+    for one in after:
+        if one.severity != ERROR:
+            continue
+        mark = _mark(one, lines)
+        if known[mark]:
+            known[mark] -= 1
+        else:
+            new.append(one)
+    return new
+
+
+def format_diagnostics(diagnostics: Sequence[Diagnostic]) -> str:
+    """One line each, sorted by position. Over `SHOWN_MAX` the least severe are left out."""
+    worst = sorted(diagnostics, key=lambda one: one.severity)[:SHOWN_MAX]
+    by_position = sorted(worst, key=lambda one: (one.range.start.line, one.range.start.character))
+    lines = [_line(one) for one in by_position]
+    if len(diagnostics) > SHOWN_MAX:
+        lines.append(f"  … {len(diagnostics) - SHOWN_MAX} more")
+    return "\n".join(lines)
+
+
+def _mark(one: Diagnostic, lines: Sequence[str]) -> tuple[str, str]:
+    number = one.range.start.line
+    # Stripped, so that a change of indentation alone does not make an error new.
+    return one.message, lines[number].strip() if 0 <= number < len(lines) else ""
+
+
+def _line(one: Diagnostic) -> str:
+    place = f"{one.range.start.line + 1}:{one.range.start.character + 1}"
+    message = " ".join(one.message.split())
+    if len(message) > MESSAGE_CHARS_MAX:
+        message = message[: MESSAGE_CHARS_MAX - 1] + "…"
+    code = f" ({one.code})" if one.code else ""
+    return f"  {place} {_NAMES.get(one.severity, 'error')}: {message}{code}"

@@ -1,0 +1,360 @@
+"""The MCP client: one connection to a server for as long as it lasts, its tools, calls to them.
+
+This module and `calls`, `http`, `stdio`, `elicitation` and `results` import the MCP package; they
+are loaded with the first server that starts.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, suppress
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, cast
+
+import httpx2
+import mcp_types as types
+import structlog
+import trio
+from mcp import MCPError
+from mcp.client import Client
+from mcp.client.subscriptions import SubscriptionLost
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from tiller_daemon import DAEMON_VERSION
+from tiller_daemon.mcp.base import (
+    CallNotSent,
+    ListedTool,
+    McpTransport,
+    ServerUnavailable,
+)
+from tiller_daemon.mcp.calls import CURRENT_CALL, ConnectionEnded, McpCall
+from tiller_daemon.mcp.environment import EnvironmentProblem
+from tiller_daemon.mcp.http import HttpTransport, HttpTransportProblem
+from tiller_daemon.mcp.managed_server import ManagedServer
+from tiller_daemon.mcp.results import make_result
+from tiller_daemon.mcp.stdio import StdioTransport
+from tiller_daemon.processes.command import CommandProblem
+from tiller_daemon.processes.server_process import ServerProcess
+from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
+from tiller_daemon.turn.output_schema import schema_problem
+
+log = structlog.get_logger()
+
+TOOLS_MAX: Final = 256
+"""Most tools offered of one server; models lose track with fewer."""
+
+PAGES_MAX: Final = 64
+"""Most pages read of a tool list, so that an endless list does not block a server."""
+
+DESCRIPTION_CHARS_MAX: Final = 4_000
+"""Longest description of a tool; it is part of every request."""
+
+Streams = AbstractAsyncContextManager[tuple[Any, Any]]
+"""The transport that the package reads and writes: its own for HTTP, or `StdioTransport`."""
+
+CHANGE_DEBOUNCE_S: Final = 0.1
+"""How long to wait before listing changed tools again: changes come in bursts."""
+
+LISTEN_RETRY_S: Final = 10.0
+"""How soon to subscribe to changes again after a server ended the subscription."""
+
+Handshake = Literal["legacy", "auto"]
+"""How the package opens a connection; nearly all servers know the `legacy` handshake."""
+
+HANDSHAKE_REJECTED: Final = frozenset(
+    {
+        types.INVALID_REQUEST,
+        types.INVALID_PARAMS,
+        types.METHOD_NOT_FOUND,
+        types.UNSUPPORTED_PROTOCOL_VERSION,
+    }
+)
+"""Error codes with which a server rejects the legacy handshake."""
+
+CLOSED: Final = (types.CONNECTION_CLOSED, "Connection closed")
+"""How the package reports an ended connection; servers may use the same code."""
+
+BAD_STATUS: Final = (types.INTERNAL_ERROR, "Server returned an error response")
+"""How the package reports any HTTP error status."""
+
+for _name in ("client", "httpcore2", "httpx2", "mcp"):
+    # The package's log quotes messages, which may hold secrets. What matters is logged here.
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+    logging.getLogger(_name).propagate = False
+
+
+async def run_client(owner: ManagedServer) -> None:
+    """Connect `owner` to its server and serve calls until the connection ends.
+
+    Always ends by raising `ServerUnavailable` with the reason. Cancellation ends the server's
+    program and all its descendants.
+    """
+    connect = _run_over_http if owner.settings.url else _run_over_stdio
+    # Nearly all servers know the legacy handshake, so the other one is the second attempt.
+    end = await connect(owner, "legacy")
+    if end.needs_auto_handshake:
+        end = await connect(owner, "auto")
+    raise ServerUnavailable(end.problem)
+
+
+class McpClient:
+    """A connection over `streams`; see `McpConnection`. `serve` owns its tasks.
+
+    `initialized` is true once the server has answered the handshake.
+    """
+
+    def __init__(
+        self, owner: ManagedServer, streams: Streams, transport: McpTransport, handshake: Handshake
+    ) -> None:
+        self.initialized = False
+        self._owner = owner
+        self._transport = transport
+        self._changed = trio.Event()
+        self._calls: set[McpCall] = set()
+        self._nursery: trio.Nursery | None = None
+        self._client = Client(
+            streams,
+            mode=handshake,
+            cache=None,
+            client_info=types.Implementation(name="tiller", version=DAEMON_VERSION),
+            message_handler=self._on_message,
+            elicitation_callback=self._elicit,
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the connection has ended; see `McpConnection`."""
+        return self._transport.ended.is_set() or self._transport.session_expired
+
+    async def serve(self) -> None:
+        """Serve calls until the transport ends."""
+        try:
+            async with self._client, trio.open_nursery() as nursery:
+                self.initialized = True
+                tools = await self._list_tools()
+                self._nursery = nursery
+                nursery.start_soon(self._update_tools)
+                nursery.start_soon(self._listen)
+                self._owner.connected(self, tools)
+                await self._transport.ended.wait()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._nursery = None
+            self._transport.ended.set()
+
+    async def call(
+        self, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
+    ) -> ToolResult:
+        """Make a call; see `McpConnection`."""
+        call = McpCall(self._owner.name, tool, arguments, environment)
+        named = f"{self._owner.name}/{tool}"
+        if self._nursery is None or self.is_over:
+            raise CallNotSent(self._lost_message())
+        self._nursery.start_soon(call.execute, self._client)
+        timeout_s = self._owner.settings.timeout_s
+        self._calls.add(call)
+        try:
+            answer = await call.wait(timeout_s)
+        except trio.TooSlowError:
+            message = f"{named} was stopped after its time limit of {timeout_s:g} s."
+            raise ToolFailure(message) from None
+        except ConnectionEnded:
+            raise ToolFailure(self._lost_message()) from None
+        except MCPError as error:
+            if (error.code, error.message) == CLOSED:
+                raise ToolFailure(self._lost_message()) from None
+            if self._transport.session_expired:
+                # The server rejected the request because of its session id, before making the call.
+                raise CallNotSent(self._lost_message()) from None
+            raise ToolFailure(
+                f"{named} failed: {_describe_error(error, self._transport)}."
+            ) from None
+        except ValidationError:
+            raise ToolFailure(f"{named} answered with an invalid result.") from None
+        except RuntimeError as error:
+            # How the package reports a result that does not match the tool's output schema.
+            raise ToolFailure(f"{named} violated its own output schema: {error}") from None
+        finally:
+            self._calls.remove(call)
+            # Other calls of an expired session may still be answered: wait for the last one.
+            if self._transport.session_expired and not self._calls:
+                self._transport.ended.set()
+        return await make_result(answer, environment)
+
+    def _lost_message(self) -> str:
+        how = self._transport.end_reason()
+        return (
+            f"The connection to the MCP server {self._owner.name} was lost during the call: {how}. "
+            "The call may or may not have had an effect. The next call connects again."
+        )
+
+    async def _on_message(self, message: object) -> None:
+        """Handle a notification of the server."""
+        await trio.lowlevel.checkpoint()
+        if isinstance(message, types.ToolListChangedNotification):
+            self._changed.set()
+
+    async def _elicit(
+        self,
+        context: object,  # noqa: ARG002
+        params: types.ElicitRequestParams,
+    ) -> types.ElicitResult:
+        """Ask the user on behalf of the call that the question belongs to.
+
+        Older servers do not name the call. The question is then declined unless all calls in
+        flight are of one session.
+        """
+        await trio.lowlevel.checkpoint()
+        call = CURRENT_CALL.get()
+        if call is None and len({one.session_id for one in self._calls}) == 1:
+            call = next(iter(self._calls))
+        if call is None:
+            log.warning("mcp_question_declined", server=self._owner.name, calls=len(self._calls))
+            return types.ElicitResult(action="decline")
+        return await call.ask(params)
+
+    async def _listen(self) -> None:
+        """Subscribe to changes of the tool list; older protocols need no subscription."""
+        if self._client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return
+        while True:
+            with suppress(MCPError, SubscriptionLost):
+                async with self._client.listen(tools_list_changed=True) as changes:
+                    async for _ in changes:
+                        self._changed.set()
+            await trio.sleep(LISTEN_RETRY_S)
+
+    async def _update_tools(self) -> None:
+        while True:
+            await self._changed.wait()
+            # Notifications that arrive while we wait are covered by the same listing.
+            await trio.sleep(CHANGE_DEBOUNCE_S)
+            self._changed = trio.Event()
+            try:
+                self._owner.tools_changed(await self._list_tools())
+            except (MCPError, ValidationError) as error:
+                log.warning("mcp_tools_not_listed", server=self._owner.name, reason=str(error))
+
+    async def _list_tools(self) -> tuple[ListedTool, ...]:
+        """The server's tools that can be offered, up to `TOOLS_MAX`."""
+        tools: list[ListedTool] = []
+        cursor: str | None = None
+        for _ in range(PAGES_MAX):
+            page = await self._client.list_tools(cursor=cursor)
+            tools += (one for tool in page.tools if (one := self._offered_tool(tool)))
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        if cursor or len(tools) > TOOLS_MAX:
+            log.warning("mcp_tools_left_out", server=self._owner.name, offered=TOOLS_MAX)
+        return tuple(tools[:TOOLS_MAX])
+
+    def _offered_tool(self, tool: types.Tool) -> ListedTool | None:
+        """The tool to offer, or `None` if it requires task execution or has an invalid schema."""
+        if tool.execution and tool.execution.task_support == "required":
+            return None
+        # Servers may omit `properties` if a tool has no arguments; not all providers accept that.
+        schema: dict[str, Any] = {"properties": {}, **tool.input_schema, "type": "object"}
+        if problem := schema_problem(schema):
+            log.warning(
+                "mcp_tool_left_out", server=self._owner.name, tool=tool.name, reason=problem
+            )
+            return None
+        hints = tool.annotations
+        about = tool.description or tool.title or (hints and hints.title) or tool.name
+        if len(about) > DESCRIPTION_CHARS_MAX:
+            about = f"{about[: DESCRIPTION_CHARS_MAX - 1]}…"
+        return ListedTool(tool.name, about, schema, bool(hints and hints.read_only_hint))
+
+
+class _ConnectionEnd(NamedTuple):
+    """Why a connection ended, and whether to try again with the `auto` handshake."""
+
+    problem: str
+    needs_auto_handshake: bool = False
+
+
+async def _run_over_stdio(owner: ManagedServer, handshake: Handshake) -> _ConnectionEnd:
+    settings, environment = owner.settings, owner.environment
+    try:
+        variables = environment.variables(settings)
+        directory = Path(settings.cwd) if settings.cwd else environment.home
+        service = ServerProcess(settings.command or (), directory, variables)
+    except (EnvironmentProblem, CommandProblem) as problem:
+        return _ConnectionEnd(str(problem).rstrip("."))
+    transport = StdioTransport(owner.name, service, environment.secrets(settings))
+    try:
+        async with trio.open_nursery() as nursery:
+            for task in (transport.read, transport.write, transport.log_stderr):
+                nursery.start_soon(task)
+            end = await _run_transport(owner, transport, transport, handshake)
+            nursery.cancel_scope.cancel()
+    finally:
+        ended = await service.end()
+        if ended.survivors:
+            log.error("mcp_server_survives", server=owner.name, processes=ended.survivors)
+    return end
+
+
+async def _run_over_http(owner: ManagedServer, handshake: Handshake) -> _ConnectionEnd:
+    transport = HttpTransport(owner.settings, owner.environment.key(owner.settings))
+    async with transport.client:
+        try:
+            return await _run_transport(owner, transport.streams(), transport, handshake)
+        finally:
+            await transport.end_session()
+
+
+async def _run_transport(
+    owner: ManagedServer, streams: Streams, transport: McpTransport, handshake: Handshake
+) -> _ConnectionEnd:
+    """Serve the owner's calls over `streams` until `transport` ends."""
+    client = McpClient(owner, streams, transport, handshake)
+    try:
+        await client.serve()
+    except Exception as error:
+        leaves = list(_leaves(error))
+        codes = {leaf.code for leaf in leaves if isinstance(leaf, MCPError)}
+        retry = (
+            handshake == "legacy" and not client.initialized and bool(codes & HANDSHAKE_REJECTED)
+        )
+        return _ConnectionEnd(_describe_failure(leaves, transport), retry)
+    return _ConnectionEnd(transport.end_reason())
+
+
+def _describe_failure(leaves: list[BaseException], transport: McpTransport) -> str:
+    """Why a connection failed, as a clause; unexpected exceptions are raised again."""
+    for leaf in leaves:
+        match leaf:
+            case MCPError():
+                return _describe_error(leaf, transport)
+            case httpx2.HTTPError():
+                return f"it can't be reached: {leaf or type(leaf).__name__}"
+            case HttpTransportProblem():
+                return str(leaf)
+            case ValidationError():
+                return f"it sent an invalid MCP message: {_first_line(leaf)}"
+            case _:
+                pass
+    raise leaves[0]
+
+
+def _describe_error(error: MCPError, transport: McpTransport) -> str:
+    """What went wrong, as a clause."""
+    if (error.code, error.message) in (CLOSED, BAD_STATUS):
+        return transport.end_reason()
+    return f"it answered: {error.message.rstrip('.')}"
+
+
+def _first_line(error: Exception) -> str:
+    return " ".join(str(error).splitlines()[:3])
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions inside nested groups: the package's task groups wrap what they raise."""
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        for inner in group.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

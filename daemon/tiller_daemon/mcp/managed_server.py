@@ -1,0 +1,159 @@
+"""One server of the configuration: started when needed, and again for the next call after it ends.
+
+The connection itself is in `client`, which is imported when the first server starts.
+"""
+
+import importlib
+import math
+from typing import Any
+
+import structlog
+import trio
+
+from tiller_daemon.config import McpServer
+from tiller_daemon.mcp.base import CallNotSent, ListedTool, McpConnection, ServerUnavailable
+from tiller_daemon.mcp.environment import ServerEnvironment
+from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
+from tiller_protocol.answers import ServerState
+
+log = structlog.get_logger()
+
+RETRY_DELAY_S_MIN = 30.0
+RETRY_DELAY_S_MAX = 600.0
+"""After a failed start, turns retry with a backoff that doubles up to the maximum."""
+
+REMOVED = "the configuration has changed since the turn began"
+
+CLIENT_MODULE = "tiller_daemon.mcp.client"
+
+
+class ManagedServer:
+    """A server of the configuration. Its tasks run in `nursery`, which `McpServers` sets.
+
+    `tools` are those that it listed last; `problem` says why it is not up.
+    """
+
+    def __init__(self, name: str, settings: McpServer, environment: ServerEnvironment) -> None:
+        self.name = name
+        self.settings = settings
+        self.environment = environment
+        self.state: ServerState = "idle"
+        self.problem = ""
+        self.tools: tuple[ListedTool, ...] = ()
+        self.start_attempted = False
+        self.nursery: trio.Nursery | None = None
+        self._removed = False
+        self._connection: McpConnection | None = None
+        self._start_finished = trio.Event()
+        self._connection_over = trio.Event()
+        self._start_scope = trio.CancelScope()
+        self._retry_delay_s = RETRY_DELAY_S_MIN
+        self._failed_at = -math.inf
+
+    @property
+    def should_start(self) -> bool:
+        """Whether a turn that begins now should start the server."""
+        match self.state:
+            case "idle":
+                return True
+            case "failed":
+                return trio.current_time() >= self._failed_at + self._retry_delay_s
+            case "starting" | "up" | "ended" | "disabled":
+                return False
+
+    def start(self) -> None:
+        """Start the server in the background, unless it is starting or up."""
+        if self.state in ("starting", "up") or self._removed or self.nursery is None:
+            return
+        self.state = "starting"
+        self._start_finished, self._connection_over = trio.Event(), trio.Event()
+        self.nursery.start_soon(self._run_connection)
+
+    def remove(self) -> None:
+        """End the server for good: the configuration has removed or changed it."""
+        self._removed = True
+        self.problem = REMOVED
+        self._start_scope.cancel()
+
+    async def start_finished(self) -> None:
+        """Wait until the server is up or its start has failed."""
+        await self._start_finished.wait()
+
+    async def call(
+        self, tool: str, arguments: dict[str, Any], environment: ToolEnvironment
+    ) -> ToolResult:
+        """Make a call, starting the server if necessary; raises `ToolFailure`."""
+        try:
+            return await (await self._ensure_connected()).call(tool, arguments, environment)
+        except CallNotSent:
+            # The server went away before it took the call, so that repeating it is safe.
+            return await (await self._ensure_connected()).call(tool, arguments, environment)
+
+    def connected(self, connection: McpConnection, tools: tuple[ListedTool, ...]) -> None:
+        """Note that calls can be made now, and the tools of the server."""
+        self._start_scope.deadline = math.inf  # `start_timeout_s` no longer applies
+        self._connection = connection
+        self.tools = tools
+        self.state, self.problem, self._retry_delay_s = "up", "", RETRY_DELAY_S_MIN
+        self._note_start_finished()
+        log.info("mcp_server_up", server=self.name, tools=len(tools))
+
+    def tools_changed(self, tools: tuple[ListedTool, ...]) -> None:
+        """Note that the server now lists other tools."""
+        self.tools = tools
+        log.info("mcp_tools_changed", server=self.name, tools=len(tools))
+
+    async def _ensure_connected(self) -> McpConnection:
+        # Wait until the old program has ended: two at the same time could disturb each other.
+        while self._connection and self._connection.is_over:
+            await self._connection_over.wait()
+        self.start()
+        if not self._removed:
+            await self._start_finished.wait()
+        if self._connection is None:
+            raise ToolFailure(f"The MCP server {self.name} can't be used: {self.problem}.")
+        return self._connection
+
+    async def _run_connection(self) -> None:
+        """Connect, stay connected until the server ends, and record the reason."""
+        problem = "it has ended"
+        limit_s = self.settings.start_timeout_s
+        self._start_scope = trio.CancelScope(deadline=trio.current_time() + limit_s)
+        try:
+            with self._start_scope:
+                # The import takes a second: in this thread it would block the whole daemon.
+                client = await trio.to_thread.run_sync(
+                    importlib.import_module, CLIENT_MODULE, abandon_on_cancel=True
+                )
+                await client.run_client(self)
+            if self._removed:
+                problem = REMOVED
+            elif self._start_scope.cancelled_caught:
+                problem = f"it was not ready after {limit_s:g} s (`start_timeout_s`)"
+        except ServerUnavailable as error:
+            problem = str(error)
+        except Exception as error:
+            log.exception("mcp_server_crashed", server=self.name)
+            problem = f"a defect of the daemon: {type(error).__name__}: {error}"
+        finally:
+            self._note_end(problem)
+
+    def _note_end(self, problem: str) -> None:
+        problem = self.problem = self.environment.without_secrets(self.settings, problem)
+        if self._connection is None:
+            self.state, self.tools = "failed", ()
+            if self._failed_at > -math.inf:
+                self._retry_delay_s = min(2 * self._retry_delay_s, RETRY_DELAY_S_MAX)
+            self._failed_at = trio.current_time()
+            log.warning("mcp_server_failed", server=self.name, reason=problem)
+        else:
+            # Keep the tools: the next call starts the server again.
+            self.state = "ended"
+            log.info("mcp_server_ended", server=self.name, reason=problem)
+        self._connection = None
+        self._connection_over.set()
+        self._note_start_finished()
+
+    def _note_start_finished(self) -> None:
+        self.start_attempted = True
+        self._start_finished.set()

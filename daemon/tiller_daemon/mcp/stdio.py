@@ -1,0 +1,183 @@
+"""The stdio transport: one message per line over the pipes of a program.
+
+The MCP package's own transport starts and stops programs itself. Ours are marked, so that a later
+daemon finds leftovers, and end together with all their descendants (`processes.server_process`).
+"""
+
+import json
+import signal
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Final
+
+import anyio
+import mcp_types as types
+import structlog
+import trio
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+from tiller_daemon.processes.server_process import ServerProcess
+from tiller_daemon.redaction.stream import Redaction
+
+log = structlog.get_logger()
+
+READ_BYTES: Final = 1 << 16
+LINE_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Longest message: an image of several megabytes grows by a third in base64."""
+
+OUTGOING_MAX: Final = 64
+"""Messages queued for a server that does not read: a cancelled call must not wait for it."""
+
+LOGGED_LINES_MAX: Final = 500
+LOGGED_CHARS_MAX: Final = 500
+"""How much of a server's other output is logged per process."""
+
+STDERR_TAIL_CHARS: Final = 400
+"""How much of the end of standard error is reported if the server does not start."""
+
+EXIT_S: Final = 0.2
+"""How long to wait for the exit status of a program that has closed its output."""
+
+IncomingItem = SessionMessage | Exception
+
+
+class StdioTransport:
+    """A transport over a program's pipes; see `McpTransport`.
+
+    The owner runs the tasks `read`, `write` and `log_stderr`. `stderr_tail` is the end of standard
+    error.
+    """
+
+    def __init__(self, server: str, service: ServerProcess, secrets: Iterable[str]) -> None:
+        self.ended: Final = trio.Event()
+        self.stderr_tail = ""
+        self._server = server
+        self._service = service
+        self._secrets = tuple(secrets)
+        self._logged = 0
+        self._problem = ""
+        self._incoming_send, self._incoming_receive = anyio.create_memory_object_stream[
+            IncomingItem
+        ](0)
+        self._outgoing_send, self._outgoing_receive = anyio.create_memory_object_stream[
+            SessionMessage
+        ](OUTGOING_MAX)
+
+    async def __aenter__(self) -> tuple[Any, Any]:
+        return self._incoming_receive, self._outgoing_send
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for stream in (
+            self._incoming_send,
+            self._incoming_receive,
+            self._outgoing_send,
+            self._outgoing_receive,
+        ):
+            stream.close()
+
+    @property
+    def session_expired(self) -> bool:
+        """Always false: the session lives and ends with the program."""
+        return False
+
+    def end_reason(self) -> str:
+        """Why the output ended, as a clause."""
+        status = self._service.status()
+        if self._problem:
+            how = self._problem
+        elif status is None:
+            how = "it closed its output"
+        elif status < 0:
+            how = f"it was killed by {signal.Signals(-status).name}"
+        else:
+            how = f"it ended with status {status}"
+        text = " ".join(self.stderr_tail.split())
+        return f"{how}; the end of its standard error: {text}" if text else how
+
+    async def read(self) -> None:
+        """Forward messages of the server until its output ends; then set `ended`."""
+        buffer, searched = bytearray(), 0
+        try:
+            while piece := await self._service.stdout.receive_some(READ_BYTES):
+                buffer += piece
+                while (end := buffer.find(b"\n", searched)) >= 0:
+                    line = bytes(buffer[:end])
+                    del buffer[: end + 1]
+                    searched = 0
+                    await self._handle_line(line)
+                # Continue the search here: a long line arrives in many pieces.
+                searched = len(buffer)
+                if searched > LINE_BYTES_MAX:
+                    self._problem = f"it sent a message of more than {LINE_BYTES_MAX} bytes"
+                    return
+            with trio.move_on_after(EXIT_S):
+                await self._service.exited()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass  # the client has closed its side
+        finally:
+            self._incoming_send.close()
+            self.ended.set()
+
+    async def write(self) -> None:
+        """Forward messages to the server. A closed input ends the transport."""
+        async for message in self._outgoing_receive:
+            line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            try:
+                await self._service.stdin.send_all(line.encode() + b"\n")
+            except trio.BrokenResourceError:
+                self._incoming_send.close()
+                self.ended.set()
+                return
+
+    async def log_stderr(self) -> None:
+        """Copy standard error to the daemon's log, redacted and up to a limit."""
+        rest, redaction = b"", Redaction(self._secrets)
+        while piece := await self._service.stderr.receive_some(READ_BYTES):
+            shown = redaction.take(piece)
+            self.stderr_tail = (self.stderr_tail + shown.decode(errors="replace"))[
+                -STDERR_TAIL_CHARS:
+            ]
+            *lines, rest = (rest + shown).split(b"\n")
+            for line in lines:
+                self._log_line(line.decode(errors="replace"))
+            rest = rest[:LOGGED_CHARS_MAX]
+        self._log_line((rest + redaction.rest()).decode(errors="replace"))
+
+    async def _handle_line(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        try:
+            message = _parsed(line)
+        except (ValueError, RecursionError):
+            text = Redaction(self._secrets).take(line)
+            self._log_line(text[:LOGGED_CHARS_MAX].decode(errors="replace"))
+            return
+        await self._incoming_send.send(SessionMessage(message))
+
+    def _log_line(self, text: str) -> None:
+        self._logged += 1
+        if self._logged <= LOGGED_LINES_MAX and text.strip():
+            log.info(
+                "mcp_server_output", server=self._server, text=text[:LOGGED_CHARS_MAX].rstrip()
+            )
+        elif self._logged == LOGGED_LINES_MAX + 1:
+            log.info("mcp_server_output", server=self._server, text="… more, which is not logged")
+
+
+def _parsed(line: bytes) -> types.JSONRPCMessage:
+    """The message in a line; raises `ValueError` or `RecursionError` if there is none.
+
+    Invalid UTF-8 and unpaired surrogates are replaced.
+    """
+    try:
+        return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValidationError:
+        text = json.dumps(json.loads(line.decode(errors="replace")), ensure_ascii=False)
+        whole = text.encode(errors="replace")
+        return types.jsonrpc_message_adapter.validate_json(whole, by_name=False)
