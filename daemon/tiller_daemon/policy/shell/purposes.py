@@ -100,7 +100,7 @@ def _subcommands(arguments: Sequence[Word]) -> Iterator[tuple[str, Sequence[Word
     Options are skipped, and tried as a subcommand themselves (`node --test`). The last one is
     empty: the program without a subcommand.
     """
-    found: list[tuple[str, Sequence[Word]]] = []
+    subcommands: list[tuple[str, Sequence[Word]]] = []
     options: list[tuple[str, Sequence[Word]]] = []
     skip = False
     for index, word in enumerate(arguments):
@@ -109,14 +109,16 @@ def _subcommands(arguments: Sequence[Word]) -> Iterator[tuple[str, Sequence[Word
             skip = False
             continue
         if word.text.startswith("-"):
-            if not found:
+            if not subcommands:
                 options.append((word.text, rest))
             skip = word.text in _OPTIONS_WITH_VALUE
             continue
-        found.append((f"{found[-1][0]}.{word.text}" if found else word.text, rest))
-        if len(found) == _SUBCOMMAND_WORDS_MAX:
+        subcommands.append(
+            (f"{subcommands[-1][0]}.{word.text}" if subcommands else word.text, rest)
+        )
+        if len(subcommands) == _SUBCOMMAND_WORDS_MAX:
             break
-    yield from reversed(found)
+    yield from reversed(subcommands)
     yield from options
     yield "", arguments
 

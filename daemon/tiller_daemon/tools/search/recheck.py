@@ -62,11 +62,11 @@ def existing_files(beneath: Beneath, paths: Iterable[bytes]) -> list[File]:
     return existing
 
 
-def confirmed_lines(beneath: Beneath, found: Iterable[Line]) -> ConfirmedLines:
+def confirmed_lines(beneath: Beneath, reported: Iterable[Line]) -> ConfirmedLines:
     """Return the lines that are in their files. Blocks; call it in a thread."""
     confirmed: list[Line] = []
     left_bytes = READ_BYTES_MAX
-    for path, lines in groupby(sorted(found), key=lambda line: line.path):
+    for path, lines in groupby(sorted(reported), key=lambda line: line.path):
         trio.from_thread.check_cancelled()
         if left_bytes <= 0:
             return ConfirmedLines(confirmed, complete=False)
@@ -78,8 +78,8 @@ def confirmed_lines(beneath: Beneath, found: Iterable[Line]) -> ConfirmedLines:
     return ConfirmedLines(confirmed, left_bytes > 0)
 
 
-def _in_file(file: _Reader, found: Sequence[Line], bytes_max: int) -> Iterator[Line]:
-    waiting = iter(found)
+def _in_file(file: _Reader, reported: Sequence[Line], bytes_max: int) -> Iterator[Line]:
+    waiting = iter(reported)
     wanted = next(waiting)
     for number, line in _lines(file, bytes_max):
         while wanted.number <= number:
@@ -123,9 +123,9 @@ def _pieces(file: _Reader) -> Iterator[bytes]:
         yield line
 
 
-def _is_same(line: bytes, found: bytes) -> bool:
+def _is_same(line: bytes, reported: bytes) -> bool:
     """Whether a line is the one that ripgrep found; it cuts long ones."""
-    if line == found:
+    if line == reported:
         return True
-    head = found.rpartition(_CUT)[0]
+    head = reported.rpartition(_CUT)[0]
     return len(head) >= LINE_COLUMNS_MAX and line.startswith(head)

