@@ -17,7 +17,7 @@ _TASK: Final = re.compile(
     r"(?:(?:unit|type|e2e|integration|ci)[:_-]?)?(?:test|tests|check|checks|build|lint|all|compile"
     r"|typecheck|type-check|types|tsc|unit|spec|verify|assemble|coverage)(?:[:_-][\w:-]+)?\Z"
 )
-"""Usual names of tasks that build or test."""
+"""Usual names of tasks that build or test, unless a part of the name promises a change."""
 
 _WRAPPER_ARGUMENT: Final = re.compile(r"-|\d+(?:\.\d+)?[smhd]?\Z|\w+=|\{\}\Z|\Z")
 """Words of a wrapper that can't be the name of the command in it."""
@@ -95,7 +95,7 @@ def _purpose_by_subcommand(command: SimpleCommand) -> Purpose:
 
 
 def _subcommands(arguments: Sequence[Word]) -> Iterator[tuple[str, Sequence[Word]]]:
-    """Yield what may be the subcommand, the longest first, with the words behind it.
+    """Yield what may be the subcommand, the longest first, with the words after it.
 
     Options are skipped, and tried as a subcommand themselves (`node --test`). The last one is
     empty: the program without a subcommand.
@@ -124,7 +124,7 @@ def _subcommands(arguments: Sequence[Word]) -> Iterator[tuple[str, Sequence[Word
 
 
 def _tool(words: Sequence[Word]) -> SimpleCommand | None:
-    """Return the command of a tool behind `npx`, `uv run` or `python -m`; None without one."""
+    """Return the command of a tool after `npx`, `uv run` or `python -m`; None if there is none."""
     for index, word in enumerate(words):
         if not word.text.startswith("-"):
             return SimpleCommand(tuple(words[index:]))

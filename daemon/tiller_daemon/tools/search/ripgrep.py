@@ -30,10 +30,10 @@ LINE_COLUMNS_MAX: Final = 400
 """A longer line is cut: one match in minified code must not fill the context window."""
 
 ALWAYS: Final = (
-    "--no-config",
+    "--no-config",  # The user's options could change the output, or run a preprocessor.
     "--no-messages",
     "--no-follow",
-    "--no-require-git",
+    "--no-require-git",  # `.gitignore` counts outside a repository too.
     "--hidden",
     "--glob=!.git",
     "--color=never",
