@@ -62,11 +62,11 @@ def existing_files(beneath: Beneath, paths: Iterable[bytes]) -> list[File]:
     return existing
 
 
-def confirmed_lines(beneath: Beneath, reported: Iterable[Line]) -> ConfirmedLines:
+def confirmed_lines(beneath: Beneath, found: Iterable[Line]) -> ConfirmedLines:
     """Return the lines that are in their files. Blocks; call it in a thread."""
     confirmed: list[Line] = []
     left_bytes = READ_BYTES_MAX
-    for path, lines in groupby(sorted(reported), key=lambda line: line.path):
+    for path, lines in groupby(sorted(found), key=lambda line: line.path):
         trio.from_thread.check_cancelled()
         if left_bytes <= 0:
             return ConfirmedLines(confirmed, complete=False)
