@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "daemon"), str(ROOT / "protocol")]
 
-from policy.questions import Labelled, default_verdict, is_held, labelled  # noqa: E402 - found there
+from policy.questions import Labelled, default_verdict, is_contained, labelled  # noqa: E402 - found there
 
 FILES = ("agent_commands.txt", "script_lines.txt")
 
@@ -45,7 +45,7 @@ def _judge(name: str, workspace: Path, *, show: bool) -> None:
         became[line.label, "asks" if asks else verdict.enclosure.name] += 1
         if asks and line.is_harmless:
             needless.append(line.text)
-        if not line.is_harmless and not is_held(line, workspace):
+        if not line.is_harmless and not is_contained(line, workspace):
             missing.append(line)
     harmless = sum(line.is_harmless for line in lines)
     print(f"{name}: {len(lines)} lines, {harmless} harmless;", end=" ")

@@ -1,6 +1,6 @@
-"""Command lines with what they need, as people labelled them, and what the default policy says.
+"""Command lines that people labelled with what they need, and the verdicts of the default policy.
 
-The labels stand in `agent_commands.txt` and `script_lines.txt`; both explain themselves.
+The labels are in `agent_commands.txt` and `script_lines.txt`, which explain them.
 """
 
 from pathlib import Path
@@ -14,25 +14,25 @@ from tiller_daemon.session.calls.command_paths import further_requirements
 from tiller_daemon.tools.commands.bash import BASH, BashArguments
 
 HARMLESS = ("reads", "works")
-"""Labels of what the default configuration should not ask about."""
+"""Labels of lines that the default configuration should not ask about."""
 
 LABELS = (*HARMLESS, "writes", "network", "outside", "secret", "unknown")
 
 
 class Labelled(NamedTuple):
-    """A command line and what it needs by the words of the policy."""
+    """A command line with its label."""
 
     label: str
     text: str
 
     @property
     def is_harmless(self) -> bool:
-        """Whether a question about it is needless."""
+        """Whether a question about it is unnecessary."""
         return self.label in HARMLESS
 
 
 def labelled(name: str) -> list[Labelled]:
-    """The lines of a file beside this one."""
+    """Return the lines of a file in this directory."""
     found: list[Labelled] = []
     label = ""
     for line in Path(__file__).with_name(name).read_text().splitlines():
@@ -45,7 +45,7 @@ def labelled(name: str) -> list[Labelled]:
 
 
 def default_verdict(text: str, workspace: Path) -> Verdict:
-    """What the default configuration says of a command line, where builds can be enclosed."""
+    """Return the verdict of the default configuration where a sandbox for builds is available."""
     requirements = BASH.requirements(BashArguments(text.replace("@W@", str(workspace))), workspace)
     held = [structs.replace(need, most_unasked=Enclosure.BUILD) for need in requirements]
     return decide((*held, *further_requirements(held, workspace)), (), "ask")
@@ -56,11 +56,11 @@ def asks(text: str, workspace: Path) -> bool:
     return default_verdict(text, workspace).action != "allow"
 
 
-def is_held(line: Labelled, workspace: Path) -> bool:
-    """Whether a line that is not harmless asks, or runs where it can't do what it is labelled for.
+def is_contained(line: Labelled, workspace: Path) -> bool:
+    """Whether a line that is not harmless asks, or runs where it can't do what its label says.
 
-    A build enclosure holds whatever it is but for the files of the workspace; the network and what
-    rules protect may only be tried for by what reads.
+    A build enclosure allows only changes in the workspace. Lines that need the network or protected
+    files must ask or run in the read-only enclosure.
     """
     verdict = default_verdict(line.text, workspace)
     if verdict.action != "allow" or verdict.enclosure == Enclosure.READ_ONLY:

@@ -3,7 +3,7 @@
 import pytest
 
 from support.pictures import picture
-from tiller_daemon.tools.search import grep as grep_room
+from tiller_daemon.tools.search import grep as grep_module
 from tiller_daemon.tools.search import ripgrep as search
 from tiller_protocol.settings import Rule
 
@@ -58,7 +58,7 @@ async def test_nor_is_it_told_of_a_binary_file_when_something_else_failed(bench,
 
 
 async def test_lines_of_it_take_no_place_of_others(tree, monkeypatch):
-    monkeypatch.setattr(grep_room, "MATCHES_FOUND_MAX", 20)
+    monkeypatch.setattr(grep_module, "MATCHES_FOUND_MAX", 20)
     tree.put("a/.env", "needle\n" * 1000)
     tree.put("z.py", "needle\n")
     output = (await tree.call("grep", pattern="needle")).output

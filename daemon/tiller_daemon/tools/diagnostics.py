@@ -38,8 +38,8 @@ async def _run(arguments: DiagnosticsArguments, environment: ToolEnvironment) ->
     path = (
         None if arguments.path is None else resolve_approved_path(environment, arguments.path).path
     )
-    found = await environment.diagnostics.all_of(workspace, path)
-    return ToolResult(truncate(found), title=arguments.path or "")
+    report = await environment.diagnostics.all_of(workspace, path)
+    return ToolResult(truncate(report), title=arguments.path or "")
 
 
 DIAGNOSTICS: Final = Tool(

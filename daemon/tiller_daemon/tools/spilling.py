@@ -26,13 +26,17 @@ async def truncate_to_fit(text: str, environment: ToolEnvironment) -> tuple[str,
 
 async def truncated_output(capture: Capture) -> str:
     """Return captured output for a model; if it is too long, all of it goes to the spill file."""
-    kept = capture.result()
-    if not kept.tail and fits(kept.head):
-        return kept.head
+    captured = capture.result()
+    if not captured.tail and fits(captured.head):
+        return captured.head
     await capture.spill()
-    kept = capture.result()
+    captured = capture.result()
     return truncate_parts(
-        kept.head, kept.tail, lines=kept.lines, size_bytes=kept.size_bytes, where=kept.where
+        captured.head,
+        captured.tail,
+        lines=captured.lines,
+        size_bytes=captured.size_bytes,
+        where=captured.where,
     )
 
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiller_daemon.tools import ls as ls_room
+from tiller_daemon.tools import ls as ls_module
 from tiller_daemon.tools.base import ToolFailure
-from tiller_daemon.tools.search import glob as glob_room
-from tiller_daemon.tools.search import grep as grep_room
+from tiller_daemon.tools.search import glob as glob_module
+from tiller_daemon.tools.search import grep as grep_module
 from tiller_daemon.tools.search.path_pattern import PathPattern
 
 
@@ -49,7 +49,7 @@ async def test_ls_shows_a_name_that_is_no_text(bench):
 
 
 async def test_ls_is_bounded(bench, monkeypatch):
-    monkeypatch.setattr(ls_room, "ENTRIES_MAX", 2)
+    monkeypatch.setattr(ls_module, "ENTRIES_MAX", 2)
     for name in "abcd":
         bench.put(name, "")
     assert (await bench.call("ls")).output.startswith("a\nb\n(At least 2 more;")
@@ -73,10 +73,10 @@ async def test_glob_shows_the_newest_first_and_is_bounded(bench, monkeypatch):
     for age, name in enumerate(["z.py", "y.py", "x.py"]):
         os.utime(bench.put(name, ""), (1_000_000 - age, 1_000_000 - age))
     assert (await bench.call("glob", pattern="*.py")).output == "z.py\ny.py\nx.py"
-    monkeypatch.setattr(glob_room, "FILES_SHOWN_MAX", 1)
+    monkeypatch.setattr(glob_module, "FILES_SHOWN_MAX", 1)
     output = (await bench.call("glob", pattern="*.py")).output
     assert output == "z.py\n(1 of 3 files. Narrow the pattern.)"
-    monkeypatch.setattr(glob_room, "FILES_FOUND_MAX", 2)
+    monkeypatch.setattr(glob_module, "FILES_FOUND_MAX", 2)
     output = (await bench.call("glob", pattern="*.py")).output
     assert output.endswith("(1 of at least 2 files. Narrow the pattern.)")
 
@@ -131,7 +131,7 @@ async def test_b58_grep_refuses_what_would_hang(bench):
 async def test_grep_is_bounded_in_lines_and_in_their_length(bench, monkeypatch):
     bench.put("a.txt", f"{'x' * 5_000_000}\n" + "x\n" * 100_000)
     output = (await bench.call("grep", pattern="x")).output
-    assert output.count("\n") <= grep_room.MATCHES_SHOWN_MAX + 1
+    assert output.count("\n") <= grep_module.MATCHES_SHOWN_MAX + 1
     assert output.endswith("(200 of at least 2000 lines. Narrow the pattern, or give a path.)")
     assert len(output) < 10_000
 

@@ -447,7 +447,9 @@ async def test_g13_a_password_of_the_proxy_is_not_in_what_is_said_of_its_failure
     echo = raw(f"HTTP/1.1 407 no user:s3cret-word {packed}\r\n\r\n".encode())
     async with proxying(kind, wants="else") as proxy, serving(echo) as server:
         refusing = {"https_proxy": proxy.address(kind, "user:s3cret-word")}
-        with pytest.raises(ToolFailure, match=rf"the proxy {proxy.address(kind)} says") as refusal:
+        with pytest.raises(
+            ToolFailure, match=rf"the proxy {proxy.address(kind)} answers"
+        ) as refusal:
             await get_page(page, refusing, is_public)
         repeating = {"https_proxy": f"http://user:s3cret-word@127.0.0.1:{server.port}"}
         with pytest.raises(ToolFailure, match=r"407 no \[secret\] ") as repeated:

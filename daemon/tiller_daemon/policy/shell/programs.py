@@ -52,7 +52,7 @@ class Program(NamedTuple):
     None if it never does."""
 
     wraps: bool = False
-    """Whether it may run a command that stands among its own words."""
+    """Whether it may run a command that is among its arguments."""
 
     operands: Literal["files", "pattern_first", "names", "text"] = "files"
     """What its operands are: files whose content it may show, the same after a pattern or program,
@@ -66,7 +66,7 @@ class Program(NamedTuple):
     """Subcommands after which three words name what it does."""
 
     def uses_of(self, subcommand: str) -> tuple[Use, ...]:
-        """Return what a subcommand is for, the likeliest first; "" is the program itself."""
+        """Return what a subcommand is for, the most likely first; "" is the program itself."""
         if not subcommand:
             return (self.use,)
         listed: tuple[tuple[Use, str], ...] = (

@@ -17,7 +17,7 @@ _TASK: Final = re.compile(
     r"(?:(?:unit|type|e2e|integration|ci)[:_-]?)?(?:test|tests|check|checks|build|lint|all|compile"
     r"|typecheck|type-check|types|tsc|unit|spec|verify|assemble|coverage)(?:[:_-][\w:-]+)?\Z"
 )
-"""Usual names of tasks that build or test."""
+"""Usual names of tasks that build or test, unless a part of the name promises a change."""
 
 _WRAPPER_ARGUMENT: Final = re.compile(r"-|\d+(?:\.\d+)?[smhd]?\Z|\w+=|\{\}\Z|\Z")
 """Words of a wrapper that can't be the name of the command in it."""
@@ -95,12 +95,12 @@ def _purpose_by_subcommand(command: SimpleCommand) -> Purpose:
 
 
 def _subcommands(arguments: Sequence[Word]) -> Iterator[tuple[str, Sequence[Word]]]:
-    """Yield what may be the subcommand, the longest first, with the words behind it.
+    """Yield what may be the subcommand, the longest first, with the words after it.
 
     Options are skipped, and tried as a subcommand themselves (`node --test`). The last one is
     empty: the program without a subcommand.
     """
-    found: list[tuple[str, Sequence[Word]]] = []
+    subcommands: list[tuple[str, Sequence[Word]]] = []
     options: list[tuple[str, Sequence[Word]]] = []
     skip = False
     for index, word in enumerate(arguments):
@@ -109,20 +109,22 @@ def _subcommands(arguments: Sequence[Word]) -> Iterator[tuple[str, Sequence[Word
             skip = False
             continue
         if word.text.startswith("-"):
-            if not found:
+            if not subcommands:
                 options.append((word.text, rest))
             skip = word.text in _OPTIONS_WITH_VALUE
             continue
-        found.append((f"{found[-1][0]}.{word.text}" if found else word.text, rest))
-        if len(found) == _SUBCOMMAND_WORDS_MAX:
+        subcommands.append(
+            (f"{subcommands[-1][0]}.{word.text}" if subcommands else word.text, rest)
+        )
+        if len(subcommands) == _SUBCOMMAND_WORDS_MAX:
             break
-    yield from reversed(found)
+    yield from reversed(subcommands)
     yield from options
     yield "", arguments
 
 
 def _tool(words: Sequence[Word]) -> SimpleCommand | None:
-    """Return the command of a tool behind `npx`, `uv run` or `python -m`; None without one."""
+    """Return the command of a tool after `npx`, `uv run` or `python -m`; None if there is none."""
     for index, word in enumerate(words):
         if not word.text.startswith("-"):
             return SimpleCommand(tuple(words[index:]))

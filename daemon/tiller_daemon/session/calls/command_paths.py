@@ -74,7 +74,7 @@ def _protected_path_requirements(requirements: Iterable[Requirement]) -> tuple[R
     """Return the permission to write files that make git, an editor or an agent run something.
 
     No command in a sandbox can write them. Tools ask a separate question, so that the permission to
-    write in the workspace is no way out of the sandbox.
+    write in the workspace does not let a call escape the sandbox.
     """
     written = (each for each in requirements if each.permission == "write" and each.kind == "path")
     protected = [

@@ -91,7 +91,8 @@ def _requirements(arguments: ApplyPatchArguments, workspace: Path) -> tuple[Requ
     if len(changes) > FILES_MAX:
         raise ToolFailure(f"A patch may change at most {FILES_MAX} files. Use several patches.")
     named = [path for change in changes for path in _paths(change)]
-    locations = {found.path: found for found in (resolve_path(workspace, path) for path in named)}
+    resolved = (resolve_path(workspace, path) for path in named)
+    locations = {location.path: location for location in resolved}
     names = ", ".join(one.text for one in locations.values())
     detail = _preview(changes, workspace, arguments.patch)
     return files_requirements(
@@ -132,10 +133,10 @@ APPLY_PATCH: Final = Tool(
 
 
 def _patched(
-    arguments: ApplyPatchArguments, locate: Callable[[str], Location], seen: FileVersions
+    arguments: ApplyPatchArguments, locate: Callable[[str], Location], versions: FileVersions
 ) -> "_Files":
     """Return the files with the patch applied. Raises `ToolFailure`, `PathProblem`."""
-    files = _Files(locate, partial(read_unchanged, seen))
+    files = _Files(locate, partial(read_unchanged, versions))
     try:
         for change in parse_patch(arguments.patch):
             files.apply(change)

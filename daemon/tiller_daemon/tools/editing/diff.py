@@ -57,8 +57,8 @@ def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
     spare = _equal_lines(old[start:][::-1], new[start:][::-1])
     old_end, new_end = len(old) - spare, len(new) - spare
     if old_end - start + new_end - start <= MATCHED_LINES_MAX:
-        found = SequenceMatcher(None, old[start:old_end], new[start:new_end]).get_opcodes()
-        middle = [(tag, i + start, j + start, k + start, m + start) for tag, i, j, k, m in found]
+        opcodes = SequenceMatcher(None, old[start:old_end], new[start:new_end]).get_opcodes()
+        middle = [(tag, i + start, j + start, k + start, m + start) for tag, i, j, k, m in opcodes]
     else:
         middle = [("replace", start, old_end, start, new_end)]
     equal_start = [("equal", 0, start, 0, start)] if start else []

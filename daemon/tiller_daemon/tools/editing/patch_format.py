@@ -176,31 +176,31 @@ def _hunk(lines: _Lines, *, is_first: bool) -> Hunk:
             f"Line {number} of the patch is `{_shown(line or '')}`; a line of a hunk begins with a "
             f"blank, `-` or `+`, and a further hunk with `{CONTEXT}`."
         )
-    found, at_end = _hunk_lines(lines)
-    return Hunk(number, tuple(context), tuple(found), at_end)
+    hunk_lines, at_end = _hunk_lines(lines)
+    return Hunk(number, tuple(context), tuple(hunk_lines), at_end)
 
 
 def _hunk_lines(lines: _Lines) -> tuple[Sequence[tuple[Mark, str]], bool]:
-    found: list[tuple[Mark, str]] = []
+    hunk_lines: list[tuple[Mark, str]] = []
     while (line := lines.peek()) is not None:
-        if found and line.rstrip() == END_OF_FILE:
+        if hunk_lines and line.rstrip() == END_OF_FILE:
             lines.next()
-            return found, True
+            return hunk_lines, True
         match line[:1]:
             case "":
-                found.append((" ", ""))
+                hunk_lines.append((" ", ""))
             case " " | "-" | "+" as mark:
-                found.append((mark, line[1:]))
+                hunk_lines.append((mark, line[1:]))
             case _:
                 break
         lines.next()
-    if not found:
+    if not hunk_lines:
         there = "the patch ends" if line is None else f"it is `{_shown(line)}`"
         raise BadPatch(
             f"Line {lines.number + 1} of the patch should be the first of a hunk and begin with a "
             f"blank, `-` or `+`, but {there}."
         )
-    return found, False
+    return hunk_lines, False
 
 
 def _shown(line: str) -> str:

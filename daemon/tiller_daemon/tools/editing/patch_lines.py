@@ -58,8 +58,8 @@ def apply_hunks(data: bytes, hunks: Sequence[Hunk], name: str) -> bytes:
     Raises `MissingHunk` for one that is not there, and `EncodingProblem`.
     """
     text = split_lines(data)
-    found = _find_all([line for line, _ in text.lines], hunks, name)
-    return join_lines(text, _replaced(text.lines, found))
+    replacements = _find_all([line for line, _ in text.lines], hunks, name)
+    return join_lines(text, _replaced(text.lines, replacements))
 
 
 def explain_missing_hunk(missing: MissingHunk) -> str:
@@ -80,7 +80,7 @@ def explain_missing_hunk(missing: MissingHunk) -> str:
 
 
 def _find_all(lines: Sequence[str], hunks: Sequence[Hunk], name: str) -> list[_Replacement]:
-    found: list[_Replacement] = []
+    replacements: list[_Replacement] = []
     place = 0
     for number, hunk in enumerate(hunks, start=1):
         where = f"Hunk {number} of {name} (line {hunk.number} of the patch)"
@@ -95,8 +95,8 @@ def _find_all(lines: Sequence[str], hunks: Sequence[Hunk], name: str) -> list[_R
             raise MissingHunk(f"{where} changes the lines", wanted, lines, place)
         if replacement.length:
             place = replacement.start + replacement.length
-        found.append(replacement)
-    return found
+        replacements.append(replacement)
+    return replacements
 
 
 def _find(lines: Sequence[str], hunk: Hunk, place: int) -> _Replacement | None:
@@ -128,11 +128,11 @@ def _seek(lines: Sequence[str], wanted: Sequence[str], place: int, *, at_end: bo
     return None
 
 
-def _replaced(lines: Sequence[Line], found: Sequence[_Replacement]) -> list[Line]:
+def _replaced(lines: Sequence[Line], replacements: Sequence[_Replacement]) -> list[Line]:
     after: list[Line] = []
     place = 0
     # Sorting is stable: lines that several hunks add at the end of the file keep their order.
-    for start, new in sorted(_changes(found), key=lambda change: change[0]):
+    for start, new in sorted(_changes(replacements), key=lambda change: change[0]):
         added = [text for mark, text in new if mark == "+"]
         gone = len(new) - len(added)
         after += lines[place:start]
@@ -145,9 +145,9 @@ def _replaced(lines: Sequence[Line], found: Sequence[_Replacement]) -> list[Line
     return [*after, *lines[place:]]
 
 
-def _changes(found: Sequence[_Replacement]) -> Iterator[tuple[int, list[tuple[Mark, str]]]]:
+def _changes(replacements: Sequence[_Replacement]) -> Iterator[tuple[int, list[tuple[Mark, str]]]]:
     """Yield each run of removed and added lines, and the place where it begins."""
-    for replacement in found:
+    for replacement in replacements:
         place = replacement.start
         for is_context, run in groupby(replacement.lines, key=lambda line: line[0] == " "):
             new = list(run)

@@ -35,12 +35,12 @@ def substitute_lines(data: bytes, old: str, new: str) -> SubstitutedLines | None
     wanted = [_words(line) for line in old_lines]
     if not any(wanted):
         return None
-    found = _places([_words(line.text) for line in text.lines], wanted)
-    if len(found) > 1:
-        raise ToolFailure(_ambiguous(found))
-    if not found:
+    places = _places([_words(line.text) for line in text.lines], wanted)
+    if len(places) > 1:
+        raise ToolFailure(_ambiguous(places))
+    if not places:
         return None
-    place = found[0]
+    place = places[0]
     end = place + len(old_lines)
     now = _indented(old_lines, new_lines, text.lines[place:end])
     if now is None:

