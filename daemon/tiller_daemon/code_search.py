@@ -6,7 +6,7 @@ Composition: the tool knows no place for keys, and what finds keys knows no tool
 from collections.abc import Collection, Mapping
 
 from tiller_daemon.config import Sourcegraph
-from tiller_daemon.models.keys import Key, KeyProblem, NoKey, find_key
+from tiller_daemon.models.keys import Key, KeyUnavailable, NoKey, find_key
 from tiller_daemon.tools.base import Tool, ToolFailure
 from tiller_daemon.tools.web.sourcegraph import make_sourcegraph
 
@@ -52,11 +52,11 @@ class _Access:
     async def read(self) -> str:
         try:
             return await self._key.read()
-        except KeyProblem as problem:
+        except KeyUnavailable as problem:
             raise ToolFailure(f"Sourcegraph can't be searched: {problem}.") from None
 
     async def renew(self, refused: str) -> bool:
-        return await self._key.renew(refused)
+        return await self._key.refresh(refused)
 
     @property
     def advice(self) -> str:

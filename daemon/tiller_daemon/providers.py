@@ -14,22 +14,22 @@ from tiller_daemon.config.options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.models.base import ModelClient, ModelError
 from tiller_daemon.models.catalog.catalog import Catalog, is_public
-from tiller_daemon.models.catalog.facts import Facts, Question
+from tiller_daemon.models.catalog.facts import Facts, ModelRef
 from tiller_daemon.models.catalog.listing import Listing
 from tiller_daemon.models.catalog.local_servers import list_local_servers
-from tiller_daemon.models.images import WithoutImages
-from tiller_daemon.models.provider import ProviderInUse
-from tiller_daemon.models.recording import RecordedModel
+from tiller_daemon.models.images import TextOnlyModel
+from tiller_daemon.models.provider import ActiveProvider
+from tiller_daemon.models.recording import RecordingModel
 from tiller_daemon.models.redacted import RedactedModel
 from tiller_daemon.processes.environment import is_secret_header
-from tiller_daemon.redaction.spellings import hide
+from tiller_daemon.redaction.text import redact
 from tiller_daemon.session.services import ChosenModel
 from tiller_daemon.tools.similar import did_you_mean
 from tiller_protocol.answers import ModelSummary
 from tiller_protocol.items import Usage
 
 
-class UsualKey(Struct, frozen=True):
+class DefaultProvider(Struct, frozen=True):
     """A provider that is used without configuration when its usual key is in the environment."""
 
     variable: str
@@ -38,22 +38,26 @@ class UsualKey(Struct, frozen=True):
     model: str
     api: Api = "openai_chat"
 
-    def provider_found(self) -> Provider:
+    def settings(self) -> Provider:
         """The provider as if it were configured."""
         return Provider(self.api, base_url=self.base_url, api_key_env=self.variable)
 
 
-USUAL_KEYS = (
-    UsualKey("OPENAI_API_KEY", "openai", "https://api.openai.com/v1", "gpt-5", "openai_responses"),
-    UsualKey(
+DEFAULT_PROVIDERS = (
+    DefaultProvider(
+        "OPENAI_API_KEY", "openai", "https://api.openai.com/v1", "gpt-5", "openai_responses"
+    ),
+    DefaultProvider(
         "ANTHROPIC_API_KEY",
         "anthropic",
         "https://api.anthropic.com/v1",
         "claude-sonnet-5-5",
         "anthropic_messages",
     ),
-    UsualKey("OPENROUTER_API_KEY", "openrouter", "https://openrouter.ai/api/v1", "openrouter/auto"),
-    UsualKey(
+    DefaultProvider(
+        "OPENROUTER_API_KEY", "openrouter", "https://openrouter.ai/api/v1", "openrouter/auto"
+    ),
+    DefaultProvider(
         "GEMINI_API_KEY",
         "gemini",
         "https://generativelanguage.googleapis.com/v1beta/openai",
@@ -63,13 +67,13 @@ USUAL_KEYS = (
 """The first that has a key is the default."""
 
 
-NO_LISTING = frozenset({"not_found", "bad_request"})
+NO_LISTING_KINDS = frozenset({"not_found", "bad_request"})
 """How a provider says that it lists no models; it may answer all the same."""
 
 SECRET_CHARS_MIN = 8
 """A shorter key is not looked for in what tools say: it may be an ordinary word."""
 
-NO_MODEL = (
+NO_MODEL_MESSAGE = (
     "No model is configured, no usual key is set, and no local server answers. Three ways out: "
     "(1) set a key, such as OPENAI_API_KEY, where the daemon starts, then `tiller daemon restart`; "
     "(2) start a local server (Ollama, llama.cpp, LM Studio), or name yours in {config}: "
@@ -93,34 +97,36 @@ class Providers:
     ) -> None:
         self._environ = environ
         self._config = config
-        self.secret_names = {usual.variable for usual in USUAL_KEYS}
+        self.secret_names = {default.variable for default in DEFAULT_PROVIDERS}
         """The variables that hold keys, or held one: no command may see them."""
-        self._in_use: dict[str, ProviderInUse] = {}
-        self._given_up: list[ProviderInUse] = []
-        self._usual = tuple(usual for usual in USUAL_KEYS if environ.get(usual.variable))
+        self._active: dict[str, ActiveProvider] = {}
+        self._retired: list[ActiveProvider] = []
+        self._default_providers = tuple(
+            default for default in DEFAULT_PROVIDERS if environ.get(default.variable)
+        )
         self._catalog = Catalog(catalog, self._list, environ)
         self.configure(configuration)
 
     def configure(self, configuration: Configuration) -> None:
         """Take over another configuration; turns that run keep the clients they have."""
         self._configuration = configuration
-        providers = {one.provider: one.provider_found() for one in self._usual}
+        providers = {one.provider: one.settings() for one in self._default_providers}
         providers |= configuration.providers
         self.secret_names |= {p.api_key_env for p in providers.values() if p.api_key_env}
-        before, self._in_use = self._in_use, {}
+        before, self._active = self._active, {}
         for name, provider in providers.items():
             if name in before and before[name].provider == provider:
-                self._in_use[name] = before.pop(name)
+                self._active[name] = before.pop(name)
             else:
-                self._use(name, provider)
-        self._given_up += before.values()
-        first = next((f"{one.provider}/{one.model}" for one in self._usual), None)
+                self._activate(name, provider)
+        self._retired += before.values()
+        first = next((f"{one.provider}/{one.model}" for one in self._default_providers), None)
         self._default = configuration.model or first
 
     def secret_values(self) -> tuple[str, ...]:
         """The keys themselves, the longest first; shorter ones may be ordinary words."""
         values = {self._environ.get(name, "") for name in self.secret_names}
-        providers = (*self._in_use.values(), *self._given_up)
+        providers = (*self._active.values(), *self._retired)
         values.update(*(provider.key.secrets for provider in providers))
         values.update(
             value
@@ -135,8 +141,8 @@ class Providers:
         if self._default is not None:
             return
         for server in await list_local_servers():
-            if server.models and server.name not in self._in_use:
-                self._use(server.name, Provider("openai_chat", base_url=server.base_url))
+            if server.models and server.name not in self._active:
+                self._activate(server.name, Provider("openai_chat", base_url=server.base_url))
                 self._default = f"{server.name}/{server.models[0]}"
                 return
 
@@ -144,17 +150,17 @@ class Providers:
         """Find a model by `provider/model`, or the default one; raises `RejectionError`."""
         chosen = name or self._default
         if chosen is None:
-            raise RejectionError("invalid_settings", NO_MODEL.format(config=self._config))
+            raise RejectionError("invalid_settings", NO_MODEL_MESSAGE.format(config=self._config))
         provider_name, slash, provider_model = chosen.partition("/")
-        provider = self._in_use.get(provider_name)
+        provider = self._active.get(provider_name)
         if provider is None or not slash or not provider_model:
-            raise RejectionError("invalid_settings", self._unknown(chosen))
+            raise RejectionError("invalid_settings", self._unknown_model(chosen))
         if problem := provider.problem:
             raise RejectionError("invalid_settings", f"Model {chosen} can't be used: {problem}.")
         model = self._configuration.models.get(chosen, Model())
         client: ModelClient = RedactedModel(provider.client, self.secret_values)
         if self._configuration.record:
-            client = RecordedModel(client, Path(self._configuration.record))
+            client = RecordingModel(client, Path(self._configuration.record))
         known = self._facts(provider, provider_model)
 
         def cost(usage: Usage) -> float | None:
@@ -165,7 +171,7 @@ class Providers:
         return ChosenModel(
             chosen,
             provider_model,
-            client if model.images else WithoutImages(client),
+            client if model.images else TextOnlyModel(client),
             known.context_window,
             model.max_output,
             merge_options(provider.provider.options, model.options),
@@ -189,10 +195,10 @@ class Providers:
         if ask:
             await self.discover()
             async with trio.open_nursery() as nursery:
-                for provider in self._in_use.values():
+                for provider in self._active.values():
                     if provider.base_url and not provider.problem:
                         nursery.start_soon(self._survey, provider, listed, problems)
-        named = [self._summary(name, problems) for name in self._named()]
+        named = [self._summary(name, problems) for name in self._named_models()]
         others = (
             self._summary(f"{provider}/{model}", problems, listed=True)
             for provider, listing in listed.items()
@@ -203,29 +209,29 @@ class Providers:
 
     async def aclose(self) -> None:
         """Close every client's connections."""
-        for provider in (*self._in_use.values(), *self._given_up):
+        for provider in (*self._active.values(), *self._retired):
             await provider.aclose()
 
-    def _use(self, name: str, provider: Provider) -> None:
-        self._in_use[name] = ProviderInUse(name, provider, self._environ, self.secret_names)
+    def _activate(self, name: str, provider: Provider) -> None:
+        self._active[name] = ActiveProvider(name, provider, self._environ, self.secret_names)
 
     async def _list(self, provider_name: str) -> Listing:
-        provider = self._in_use.get(provider_name)
+        provider = self._active.get(provider_name)
         listing = await provider.list_models() if provider else {}
         secrets = self.secret_values()
-        return {hide(model, secrets): facts for model, facts in listing.items()}
+        return {redact(model, secrets): facts for model, facts in listing.items()}
 
     async def _survey(
-        self, provider: ProviderInUse, listed: dict[str, Listing], problems: dict[str, str]
+        self, provider: ActiveProvider, listed: dict[str, Listing], problems: dict[str, str]
     ) -> None:
         """Ask one provider for its models, or find out why it can't be asked for anything."""
         try:
             listed[provider.name] = await self._catalog.listing(provider.name, provider.base_url)
         except ModelError as error:
-            if error.kind not in NO_LISTING:
+            if error.kind not in NO_LISTING_KINDS:
                 problems[provider.name] = error.message
 
-    def _facts(self, provider: ProviderInUse, model: str) -> Facts:
+    def _facts(self, provider: ActiveProvider, model: str) -> Facts:
         """What is known of a model: by the configuration, else by the catalogue."""
         own = self._configuration.models.get(f"{provider.name}/{model}", Model())
         told = Facts(own.context_window, own.max_output, own.price)
@@ -233,9 +239,9 @@ class Providers:
             return told
         if not provider.base_url:
             return told
-        return told.over(self._catalog.facts(provider.name, Question(provider.base_url, model)))
+        return told.over(self._catalog.facts(provider.name, ModelRef(provider.base_url, model)))
 
-    def _named(self) -> dict[str, None]:
+    def _named_models(self) -> dict[str, None]:
         """Every model that the configuration or a usual key names, the default one first."""
         configuration = self._configuration
         names = [
@@ -244,7 +250,7 @@ class Providers:
             configuration.small_model,
             configuration.compaction_model,
             *(agent.model for agent in configuration.agents.values()),
-            *(f"{usual.provider}/{usual.model}" for usual in self._usual),
+            *(f"{default.provider}/{default.model}" for default in self._default_providers),
         ]
         return dict.fromkeys(name for name in names if name)
 
@@ -252,10 +258,10 @@ class Providers:
         self, name: str, problems: Mapping[str, str], *, listed: bool = False
     ) -> ModelSummary:
         provider_name, _, model = name.partition("/")
-        provider = self._in_use.get(provider_name)
+        provider = self._active.get(provider_name)
         if provider is None:
             return ModelSummary(
-                name, "", default=name == self._default, problem=self._unknown(name)
+                name, "", default=name == self._default, problem=self._unknown_model(name)
             )
         known = self._facts(provider, model)
         own = self._configuration.models.get(name, Model()).variants
@@ -271,11 +277,11 @@ class Providers:
             listed=listed,
         )
 
-    def _unknown(self, name: str) -> str:
-        there_are = ", ".join(sorted(self._in_use)) or "none"
+    def _unknown_model(self, name: str) -> str:
+        there_are = ", ".join(sorted(self._active)) or "none"
         provider_model = name.rpartition("/")[2]
         known = set(self._configuration.models) - {name}
-        known.update(f"{provider}/{provider_model}" for provider in self._in_use)
+        known.update(f"{provider}/{provider_model}" for provider in self._active)
         return (
             f"There is no model {name!r}: a model is named provider/model, and the providers in "
             f"{self._config} are: {there_are}.{did_you_mean(name, known)}"

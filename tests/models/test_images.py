@@ -3,7 +3,7 @@
 from support.dialect import check_chat_messages
 from tiller_daemon.models.base import ModelError, ModelRequest
 from tiller_daemon.models.dialects.openai_chat.request import build_messages
-from tiller_daemon.models.images import WithoutImages
+from tiller_daemon.models.images import TextOnlyModel
 from tiller_daemon.models.scripted import Script, ScriptedModel, ScriptStep, TextPart
 from tiller_daemon.turn.image_refusal import HINT, images_hint
 from tiller_protocol.items import AssistantMessage, Image, ToolCall, UserMessage
@@ -35,7 +35,7 @@ def request(*items) -> ModelRequest:
 async def test_images_become_a_sentence_and_everything_else_stays() -> None:
     sent = Sent()
     asked = request(SAID, CALL, WORD, SILENT)
-    events = [event async for event in WithoutImages(sent).stream(asked)]
+    events = [event async for event in TextOnlyModel(sent).stream(asked)]
     assert len(events) == 2
     said, call, word, silent = sent.items
     assert said.text == "look\n\n[An image is left out here: you can't be shown any.]"

@@ -22,7 +22,7 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
-from tiller_daemon.models.recording import RecordedModel, load_recording
+from tiller_daemon.models.recording import RecordingModel, load_recording
 from tiller_daemon.models.scripted import ScriptedModel
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Usage, UserMessage
@@ -53,7 +53,7 @@ def asked(ordinal: int = 0, attempt: int = 0, **fields: object) -> ModelRequest:
     return ModelRequest("S", "", said, (), "S", ordinal, attempt, **fields)  # pyright: ignore
 
 
-async def heard(model: RecordedModel | ScriptedModel, request: ModelRequest) -> Saying:
+async def heard(model: RecordingModel | ScriptedModel, request: ModelRequest) -> Saying:
     """What comes, until there is an end or nothing more."""
     seen: Saying = []
     with trio.move_on_after(0.05):
@@ -73,7 +73,7 @@ def plain(saying: Saying) -> list[object]:
 
 async def played_back(directory: Path, *plan: Saying) -> None:
     """Say the plan, one attempt each, and compare what the recording says."""
-    model = RecordedModel(Speaker(*plan), directory)
+    model = RecordingModel(Speaker(*plan), directory)
     requests = [asked(0, attempt) for attempt in range(len(plan))]
     first = [await heard(model, request) for request in requests]
     again = ScriptedModel.from_directory(directory)
@@ -137,7 +137,7 @@ def line_of(directory: Path) -> str:
 
 
 async def test_what_the_user_said_is_not_in_it(tmp_path: Path) -> None:
-    model = RecordedModel(Speaker([Finished("stop")]), tmp_path)
+    model = RecordingModel(Speaker([Finished("stop")]), tmp_path)
     await heard(model, asked(opening="my very own words"))
     assert "very own" not in line_of(tmp_path)
 
@@ -146,7 +146,7 @@ async def test_a_summary_is_told_from_another_of_the_same_turn_by_the_history(
     tmp_path: Path,
 ) -> None:
     plan = [[TextDelta(f"summary {n}"), Finished("stop")] for n in range(2)]
-    model = RecordedModel(Speaker(*plan), tmp_path)
+    model = RecordingModel(Speaker(*plan), tmp_path)
     short = asked(purpose="compaction")
     long = asked(purpose="compaction")
     long = ModelRequest("S", "", (*long.items, *long.items), (), "S", 0, purpose="compaction")
@@ -158,7 +158,7 @@ async def test_a_summary_is_told_from_another_of_the_same_turn_by_the_history(
 async def test_a_sub_agent_plays_the_recording_that_began_with_its_task(tmp_path: Path) -> None:
     for name, opening in (("PARENT", "fix it"), ("CHILD", "look at it")):
         saying = [TextDelta(name), Finished("stop")]
-        model = RecordedModel(Speaker(saying), tmp_path)
+        model = RecordingModel(Speaker(saying), tmp_path)
         request = asked(opening=opening)
         await heard(model, ModelRequest("S", "", request.items, (), name, 0))
     again = ScriptedModel.from_directory(tmp_path)
@@ -169,7 +169,7 @@ async def test_a_sub_agent_plays_the_recording_that_began_with_its_task(tmp_path
 
 
 async def test_a_session_that_goes_another_way_is_said(tmp_path: Path) -> None:
-    model = RecordedModel(Speaker([Finished("stop")]), tmp_path)
+    model = RecordingModel(Speaker([Finished("stop")]), tmp_path)
     await heard(model, asked())
     (said,) = await heard(ScriptedModel.from_directory(tmp_path), asked(3, 1))
     assert isinstance(said, ModelError)
@@ -199,17 +199,17 @@ async def test_what_is_no_recording_is_said_with_its_place(
 
 
 async def test_a_line_that_a_kill_cut_off_is_passed_over(tmp_path: Path) -> None:
-    model = RecordedModel(Speaker([TextDelta("x"), Finished("stop")]), tmp_path)
+    model = RecordingModel(Speaker([TextDelta("x"), Finished("stop")]), tmp_path)
     await heard(model, asked())
     file = tmp_path / "S.jsonl"
     os.truncate(file, file.stat().st_size - 5)
     assert load_recording(file).opening == ""
-    later = RecordedModel(Speaker([TextDelta("y"), Finished("stop")]), tmp_path)
+    later = RecordingModel(Speaker([TextDelta("y"), Finished("stop")]), tmp_path)
     said = await heard(later, asked(1))
     assert await heard(ScriptedModel.from_directory(tmp_path), asked(1)) == said
 
 
 async def test_a_directory_that_can_not_be_written_fails_no_turn(tmp_path: Path) -> None:
     await trio.Path(tmp_path / "file").write_bytes(b"")
-    model = RecordedModel(Speaker([TextDelta("x"), Finished("stop")]), tmp_path / "file")
+    model = RecordingModel(Speaker([TextDelta("x"), Finished("stop")]), tmp_path / "file")
     assert await heard(model, asked()) == [TextDelta("x"), Finished("stop")]

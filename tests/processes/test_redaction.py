@@ -6,27 +6,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiller_daemon.processes.command import run_command
-from tiller_daemon.redaction.stream import TAKEN_OUT, Redaction
+from tiller_daemon.redaction.byte_stream import SECRET_PLACEHOLDER, ByteRedactor
 
 texts = st.text(alphabet="abk-", max_size=40)
 
 
 @given(pieces=st.lists(texts), secrets=st.lists(st.text(alphabet="abk", min_size=2), max_size=3))
 def test_g13_no_cut_lets_a_secret_through(pieces: list[str], secrets: list[str]) -> None:
-    redaction = Redaction(secrets)
+    redaction = ByteRedactor(secrets)
     shown = b"".join(redaction.take(piece.encode()) for piece in pieces) + redaction.rest()
-    assert not any(secret.encode() in shown.replace(TAKEN_OUT.encode(), b"|") for secret in secrets)
+    assert not any(
+        secret.encode() in shown.replace(SECRET_PLACEHOLDER.encode(), b"|") for secret in secrets
+    )
 
 
 @given(pieces=st.lists(texts), secret=st.text(alphabet="abk", min_size=2))
 def test_everything_else_is_shown_as_it_was(pieces: list[str], secret: str) -> None:
-    redaction = Redaction([secret])
+    redaction = ByteRedactor([secret])
     shown = b"".join(redaction.take(piece.encode()) for piece in pieces) + redaction.rest()
-    assert shown.decode() == "".join(pieces).replace(secret, TAKEN_OUT)
+    assert shown.decode() == "".join(pieces).replace(secret, SECRET_PLACEHOLDER)
 
 
 def test_only_what_may_be_the_beginning_of_a_secret_waits() -> None:
-    redaction = Redaction(["sk-123", ""])
+    redaction = ByteRedactor(["sk-123", ""])
     assert redaction.take(b"Password? ") == b"Password? "
     assert redaction.take(b"ask") == b"a"
     assert redaction.take(b"-12") == b""

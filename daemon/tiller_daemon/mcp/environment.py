@@ -8,7 +8,7 @@ from typing import Final
 from tiller_daemon.config import McpServer
 from tiller_daemon.models.keys import Key, find_key
 from tiller_daemon.processes.environment import SECRET_NAME, without_secrets
-from tiller_daemon.redaction.spellings import hide
+from tiller_daemon.redaction.text import redact
 
 SECRET_CHARS_MIN: Final = 8
 """A shorter value is not looked for in what a server says: it may be an ordinary word."""
@@ -67,7 +67,7 @@ class ServerEnvironment:
 
     def without_secrets(self, settings: McpServer, text: str) -> str:
         """What a server said, without what it must not tell (G13)."""
-        return hide(text, sorted({*self.secrets(settings), *self.provider_values()}))
+        return redact(text, sorted({*self.secrets(settings), *self.provider_values()}))
 
 
 def _is_secret(header: str) -> bool:

@@ -18,7 +18,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from tiller_daemon.processes.server_process import Service
-from tiller_daemon.redaction.stream import Redaction
+from tiller_daemon.redaction.byte_stream import ByteRedactor
 
 log = structlog.get_logger()
 
@@ -127,7 +127,7 @@ class Pipes:
 
     async def log_errors(self) -> None:
         """Put what the server complains of into the daemon's log, up to a bound."""
-        rest, redaction = b"", Redaction(self._secrets)
+        rest, redaction = b"", ByteRedactor(self._secrets)
         while piece := await self._service.stderr.receive_some(READ_BYTES):
             shown = redaction.take(piece)
             self.last_words = (self.last_words + shown.decode(errors="replace"))[-LAST_WORDS_CHARS:]
@@ -143,7 +143,7 @@ class Pipes:
         try:
             message = _parsed(line)
         except (ValueError, RecursionError):
-            said = Redaction(self._secrets).take(line)
+            said = ByteRedactor(self._secrets).take(line)
             self._note(said[:LOGGED_CHARS_MAX].decode(errors="replace"))
             return
         await self._arrived.send(SessionMessage(message))

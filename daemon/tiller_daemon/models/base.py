@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from tiller_daemon.models.history_cache import HistoryCache
 from tiller_protocol.events import FinishReason
 from tiller_protocol.items import Item, Usage
 
@@ -68,7 +69,7 @@ class ModelRequest(Struct, frozen=True, omit_defaults=True):
     max_output_tokens: int | None = None
     output_schema: dict[str, Any] | None = None
     options: dict[str, Any] = {}
-    kept: dict[Any, Any] = {}
+    history_cache: HistoryCache | None = None
 
 
 class TextDelta(Struct, frozen=True):

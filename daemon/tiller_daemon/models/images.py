@@ -12,7 +12,7 @@ from tiller_daemon.models.base import ModelClient, ModelEvent, ModelRequest
 from tiller_protocol.items import Item, ToolCall, UserMessage
 
 
-class WithoutImages:
+class TextOnlyModel:
     """A `ModelClient` that sends no image to `inner`."""
 
     def __init__(self, inner: ModelClient) -> None:

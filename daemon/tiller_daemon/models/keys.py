@@ -17,13 +17,13 @@ from typing import NamedTuple, Protocol
 
 import trio
 
-FETCH_S = 60.0
+FETCH_TIMEOUT_S = 60.0
 """How long a command or the keyring may take: it may ask a person for a passphrase."""
 
 KEY_BYTES_MAX = 64 * 1024
 """Longest output or file in which a key is looked for; tokens of clouds have some thousands."""
 
-SEEN_MAX = 32
+KEYS_REMEMBERED_MAX = 32
 """Keys of one provider that are remembered, so as never to be told; some are new every hour."""
 
 KEYRING_SERVICE = "tiller"
@@ -31,20 +31,21 @@ KEYRING_SERVICE = "tiller"
 _FOR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-class KeyProblem(Exception):
+class KeyUnavailable(Exception):
     """There is no key; the message is half a sentence that says why and what to do."""
 
 
 class KeySource(NamedTuple):
-    """Where a key is got from.
-
-    `name` is its name for people, `fetch` gets the key or raises `KeyProblem`, `problem` is what
-    can be seen without getting it; empty if all is well.
-    """
+    """Where a key comes from."""
 
     name: str
+    """The source as messages name it."""
+
     fetch: Callable[[], Awaitable[str]]
+    """Returns the key or raises `KeyUnavailable`."""
+
     problem: Callable[[], str]
+    """Why there is no key, as far as can be seen without fetching it; empty if all is well."""
 
 
 class Key:
@@ -70,22 +71,22 @@ class Key:
         return self._source.problem()
 
     async def read(self) -> str:
-        """The key; raises `KeyProblem`."""
+        """The key; raises `KeyUnavailable`."""
         async with self._fetching:
             if not self._seen:
                 self._seen.append(await self._source.fetch())
             return self._seen[-1]
 
-    async def renew(self, refused: str) -> bool:
+    async def refresh(self, refused: str) -> bool:
         """Get the key again after `refused` was not accepted; returns whether there is another."""
         async with self._fetching:
             if self._seen and self._seen[-1] == refused:
                 try:
                     fetched = await self._source.fetch()
-                except KeyProblem:
+                except KeyUnavailable:
                     return False
                 if fetched != refused:
-                    self._seen = [*self._seen[-SEEN_MAX:], fetched]
+                    self._seen = [*self._seen[-KEYS_REMEMBERED_MAX:], fetched]
             return self._seen[-1] != refused if self._seen else False
 
 
@@ -105,7 +106,7 @@ class NoKey(Key):
         super().__init__(KeySource("", nothing, str))
 
 
-class KeyVariable(Key):
+class EnvironmentKey(Key):
     """A key in the environment of the daemon, which never changes."""
 
     def __init__(self, name: str, environ: Mapping[str, str]) -> None:
@@ -116,14 +117,14 @@ class KeyVariable(Key):
         async def fetch() -> str:
             await trio.lowlevel.checkpoint()
             if not key:
-                raise KeyProblem(problem)
+                raise KeyUnavailable(problem)
             return key
 
         super().__init__(KeySource(f"the variable {name}", fetch, lambda: "" if key else problem))
         self._seen += [key] if key else []
 
 
-class KeyPlaces(Protocol):
+class KeySettings(Protocol):
     """Who names a place for a key: a provider, an MCP server."""
 
     @property
@@ -148,21 +149,21 @@ class KeyPlaces(Protocol):
 
 
 def find_key(
-    places: KeyPlaces, environ: Mapping[str, str], secret_names: Collection[str]
+    places: KeySettings, environ: Mapping[str, str], secret_names: Collection[str]
 ) -> Key | None:
     """The key in the place that is named; `None` if none is."""
     if places.api_key_env:
-        return KeyVariable(places.api_key_env, environ)
+        return EnvironmentKey(places.api_key_env, environ)
     if places.api_key_command:
-        return key_of_command(places.api_key_command, environ, secret_names)
+        return key_from_command(places.api_key_command, environ, secret_names)
     if places.api_key_file:
-        return key_of_file(Path(places.api_key_file))
+        return key_from_file(Path(places.api_key_file))
     if places.api_key_keyring:
-        return key_of_keyring(places.api_key_keyring)
+        return key_from_keyring(places.api_key_keyring)
     return None
 
 
-def key_of_command(
+def key_from_command(
     command: Sequence[str], environ: Mapping[str, str], secret_names: Collection[str]
 ) -> Key:
     """A key that a command prints as its first line.
@@ -180,27 +181,27 @@ def key_of_command(
 
     async def fetch() -> str:
         try:
-            with trio.fail_after(FETCH_S):
+            with trio.fail_after(FETCH_TIMEOUT_S):
                 status, printed = await _run(command, variables)
         except OSError as error:
-            raise KeyProblem(f"{name} can't be run: {error.strerror}") from None
+            raise KeyUnavailable(f"{name} can't be run: {error.strerror}") from None
         except trio.TooSlowError:
-            raise KeyProblem(f"{name} took longer than {FETCH_S:g} seconds") from None
+            raise KeyUnavailable(f"{name} took longer than {FETCH_TIMEOUT_S:g} seconds") from None
         if status != 0:
-            raise KeyProblem(f"{name} failed with status {status}; run it yourself to see why")
+            raise KeyUnavailable(f"{name} failed with status {status}; run it yourself to see why")
         return _first_line(printed, f"{name} printed no key")
 
     return Key(KeySource(name, fetch, problem))
 
 
-def key_of_file(path: Path) -> Key:
+def key_from_file(path: Path) -> Key:
     """A key that is the first line of a file which nobody else can read."""
     name = f"the file {path}"
 
     def problem() -> str:
         try:
             os.close(_open_private(path))
-        except KeyProblem as found:
+        except KeyUnavailable as found:
             return str(found)
         return ""
 
@@ -212,7 +213,7 @@ def key_of_file(path: Path) -> Key:
     return Key(KeySource(name, fetch, problem))
 
 
-def key_of_keyring(entry: str) -> Key:
+def key_from_keyring(entry: str) -> Key:
     """A key in the keyring of the desktop, under the service `tiller`."""
     name = f"the entry `{entry}` of the service `{KEYRING_SERVICE}` in the keyring"
 
@@ -228,13 +229,15 @@ def key_of_keyring(entry: str) -> Key:
 
     async def fetch() -> str:
         try:
-            with trio.fail_after(FETCH_S):
+            with trio.fail_after(FETCH_TIMEOUT_S):
                 found = await trio.to_thread.run_sync(look, abandon_on_cancel=True)
         except trio.TooSlowError:
-            raise KeyProblem(f"the keyring did not answer within {FETCH_S:g} seconds") from None
+            raise KeyUnavailable(
+                f"the keyring did not answer within {FETCH_TIMEOUT_S:g} seconds"
+            ) from None
         except Exception as error:
             why = f"{type(error).__name__}: the keyring can't be read"
-            raise KeyProblem(f"{why}; see why: keyring get {KEYRING_SERVICE} {entry}") from None
+            raise KeyUnavailable(f"{why}; see why: keyring get {KEYRING_SERVICE} {entry}") from None
         missing = f"{name} is not there; put it there: keyring set {KEYRING_SERVICE} {entry}"
         return _first_line((found or "").encode(), missing)
 
@@ -264,22 +267,24 @@ async def _run(command: Sequence[str], variables: Mapping[str, str]) -> tuple[in
 
 
 def _open_private(path: Path) -> int:
-    """The descriptor of a file that is ours alone; raises `KeyProblem`."""
+    """The descriptor of a file that is ours alone; raises `KeyUnavailable`."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise KeyProblem(f"the file {path} can't be read: {error.strerror}") from None
+        raise KeyUnavailable(f"the file {path} can't be read: {error.strerror}") from None
     found = os.fstat(descriptor)
     if stat.S_ISREG(found.st_mode) and not found.st_mode & _FOR_OTHERS:
         return descriptor
     os.close(descriptor)
     if stat.S_ISREG(found.st_mode):
-        raise KeyProblem(f"others can read the file {path} that its key is in: chmod 600 {path}")
-    raise KeyProblem(f"{path} is no file that a key can be in")
+        raise KeyUnavailable(
+            f"others can read the file {path} that its key is in: chmod 600 {path}"
+        )
+    raise KeyUnavailable(f"{path} is no file that a key can be in")
 
 
 def _first_line(data: bytes, otherwise: str) -> str:
     lines = data.decode(errors="replace").strip().splitlines()
     if not lines or not lines[0].strip():
-        raise KeyProblem(otherwise)
+        raise KeyUnavailable(otherwise)
     return lines[0].strip()

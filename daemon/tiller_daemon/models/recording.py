@@ -84,7 +84,7 @@ class Exchange(Struct, frozen=True, omit_defaults=True):
     cancelled: bool = False
 
 
-class RecordedModel:
+class RecordingModel:
     """A `ModelClient` that writes down what `inner` says, in a file of `directory` a session."""
 
     def __init__(self, inner: ModelClient, directory: Path) -> None:

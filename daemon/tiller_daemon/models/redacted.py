@@ -24,7 +24,7 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
-from tiller_daemon.redaction.spellings import Spellings, TextRedaction, spellings_of
+from tiller_daemon.redaction.text import SecretMatcher, TextRedactor, matcher_for
 
 KEY_CHARS_MIN: Final = 12
 """A shorter key is the placeholder of a local server, such as `lm-studio`: a word that may well
@@ -45,7 +45,7 @@ class RedactedModel:
             async with aclosing(self._inner.stream(request)) as events:
                 async for event in events:
                     # Not before: a key may be fetched for this request, or renewed.
-                    redaction = redaction or _Redaction(self._spellings())
+                    redaction = redaction or _Redaction(self._current_matcher())
                     if redaction.passes(event):
                         yield event
                         continue
@@ -55,22 +55,22 @@ class RedactedModel:
             if redaction:
                 for shown in redaction.end():
                     yield shown
-            raise _without(self._spellings(), error) from None
+            raise _without(self._current_matcher(), error) from None
 
-    def _spellings(self) -> Spellings:
-        return spellings_of(tuple(one for one in self._secrets() if len(one) >= KEY_CHARS_MIN))
+    def _current_matcher(self) -> SecretMatcher:
+        return matcher_for(tuple(one for one in self._secrets() if len(one) >= KEY_CHARS_MIN))
 
 
 class _Redaction:
     """One response. A text waits while it may go on as a key: until something else ends it."""
 
-    def __init__(self, spellings: Spellings) -> None:
-        self._spellings = spellings
+    def __init__(self, spellings: SecretMatcher) -> None:
+        self._matcher = spellings
         self._is_nothing_secret = not spellings
-        self._spoken = TextRedaction(spellings)
+        self._spoken = TextRedactor(spellings)
         self._kind: type[TextDelta] | type[ReasoningDelta] = TextDelta
         """Of what was spoken last."""
-        self._arguments: dict[int, TextRedaction] = {}
+        self._arguments: dict[int, TextRedactor] = {}
 
     def passes(self, event: ModelEvent) -> bool:
         """Take an event that can be said as it is, and say so; else do nothing. For speed."""
@@ -86,13 +86,15 @@ class _Redaction:
             case TextDelta() | ReasoningDelta():
                 return self._take_spoken(event)
             case ToolCallStarted():
-                hide = self._spellings.hide
-                named = structs.replace(event, call_id=hide(event.call_id), name=hide(event.name))
+                redact = self._matcher.redact
+                named = structs.replace(
+                    event, call_id=redact(event.call_id), name=redact(event.name)
+                )
                 return (*self._end_spoken(), named)
             case ToolCallDelta():
                 so_far = self._arguments.get(event.index)
                 if so_far is None:
-                    so_far = self._arguments[event.index] = TextRedaction(self._spellings)
+                    so_far = self._arguments[event.index] = TextRedactor(self._matcher)
                 text = so_far.take(event.arguments)
                 return () if event.arguments and not text else (ToolCallDelta(event.index, text),)
             case ToolCallDone():
@@ -115,7 +117,7 @@ class _Redaction:
         if text != event.text:
             shown = structs.replace(event, text=text)
         if isinstance(shown, ReasoningDelta) and shown.opaque:
-            shown = structs.replace(shown, opaque=self._spellings.hide(shown.opaque))
+            shown = structs.replace(shown, opaque=self._matcher.redact(shown.opaque))
         elif event.text and not text:
             return before
         return (*before, shown) if before else (shown,)
@@ -130,10 +132,10 @@ class _Redaction:
         return (ToolCallDelta(index, text),) if text else ()
 
 
-def _without(spellings: Spellings, error: ModelError) -> ModelError:
+def _without(spellings: SecretMatcher, error: ModelError) -> ModelError:
     return ModelError(
         error.kind,
-        spellings.hide(error.message),
+        spellings.redact(error.message),
         status=error.status,
         retry_after_s=error.retry_after_s,
         final=error.final,

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 
 import msgspec
 import trio
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from tiller_daemon.models.base import (
     Finished,
@@ -39,7 +39,7 @@ SHOWN_CHARS_MAX = 2_000
 """How much of the actual text an unmet expectation quotes, from its end."""
 
 Count = Annotated[int, Meta(ge=0)]
-Pieces = Annotated[int, Meta(ge=1)]
+DeltaBuffer = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(ge=0)]
 
 
@@ -47,7 +47,7 @@ class TextPart(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"
     """Answer text, streamed in `pieces` deltas of about equal length."""
 
     text: str
-    pieces: Pieces = 1
+    pieces: DeltaBuffer = 1
 
 
 class ReasoningPart(
@@ -56,7 +56,7 @@ class ReasoningPart(
     """Thinking, streamed in `pieces` deltas; `opaque` comes with the last one."""
 
     text: str
-    pieces: Pieces = 1
+    pieces: DeltaBuffer = 1
     opaque: str = ""
 
 
@@ -67,7 +67,7 @@ class CallPart(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"
     arguments: dict[str, Any] | None = None
     arguments_text: str | None = None
     call_id: str = ""
-    pieces: Pieces = 1
+    pieces: DeltaBuffer = 1
 
     def __post_init__(self) -> None:
         if self.arguments is not None and self.arguments_text is not None:
@@ -200,7 +200,7 @@ class ScriptedModel:
         if failure:
             raise _error_of(failure, request)
         if step.usage is not None:
-            yield UsageReported(Usage(**msgspec.structs.asdict(step.usage)))
+            yield UsageReported(Usage(**structs.asdict(step.usage)))
         yield Finished(step.finish or ("tool_calls" if calls else "stop"))
 
 
@@ -313,7 +313,7 @@ def _error_of(failure: Failure, request: ModelRequest) -> ModelError:
 def _append(record: Path, request: ModelRequest) -> None:
     try:
         with open(record, "ab", opener=open_private) as file:
-            file.write(msgspec.json.encode(request) + b"\n")
+            file.write(msgspec.json.encode(structs.replace(request, history_cache=None)) + b"\n")
     except OSError as error:
         _refuse(f"The requests can't be recorded in {record}: {error.strerror}.")
 

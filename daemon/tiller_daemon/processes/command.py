@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import trio
 
 from tiller_daemon.processes.process_tree import Ended, Tree
-from tiller_daemon.redaction.stream import Redaction
+from tiller_daemon.redaction.byte_stream import ByteRedactor
 from tiller_daemon.sandbox.confinement import Confined, Enclosed, NotConfined
 
 PIPE_BYTES: Final = 1 << 16
@@ -167,7 +167,7 @@ async def _run(
     else:
         tree, pipe = _start(enclosed, directory, variables, typed)
     try:
-        with _Output(pipe, receive, Redaction(secrets)) as output:
+        with _Output(pipe, receive, ByteRedactor(secrets)) as output:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(output.pass_on)
                 with trio.move_on_after(timeout_s) as limit:
@@ -257,7 +257,7 @@ class _Output:
     """The reading end of a command's output: passes on what comes, until told to finish."""
 
     def __init__(
-        self, pipe: int, receive: Callable[[bytes], Awaitable[None]], redaction: Redaction
+        self, pipe: int, receive: Callable[[bytes], Awaitable[None]], redaction: ByteRedactor
     ) -> None:
         self._pipe: Final = pipe
         self._receive: Final = receive

@@ -13,17 +13,17 @@ from trio.testing import MockClock
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.catalog.catalog import (
     ENTRIES_MAX,
-    LISTING_AGAIN_S,
-    LISTING_AGAIN_UNKNOWN_S,
-    LISTING_S,
+    LISTING_MAX_AGE_S,
+    LISTING_MAX_AGE_UNKNOWN_S,
+    LISTING_TIMEOUT_S,
     Catalog,
     is_public,
 )
-from tiller_daemon.models.catalog.facts import Facts, Question
+from tiller_daemon.models.catalog.facts import Facts, ModelRef
 from tiller_daemon.models.catalog.listing import Listing
 
-LOCAL = Question("http://127.0.0.1:8080/v1", "qwen")
-OPENAI = Question("https://api.openai.com/v1", "gpt-5")
+LOCAL = ModelRef("http://127.0.0.1:8080/v1", "qwen")
+OPENAI = ModelRef("https://api.openai.com/v1", "gpt-5")
 
 
 class Asked:
@@ -71,7 +71,7 @@ async def test_what_a_provider_says_is_known_the_next_time(autojump_clock: MockC
         catalog.facts("local", LOCAL)
         await trio.sleep(1)
         assert catalog.facts("local", LOCAL) == Facts(8_192)
-        assert catalog.facts("local", Question(LOCAL.base_url, "other")) == Facts(4_096)
+        assert catalog.facts("local", ModelRef(LOCAL.base_url, "other")) == Facts(4_096)
         await trio.sleep(1)
         assert asked.times == ["local"]
 
@@ -79,9 +79,9 @@ async def test_what_a_provider_says_is_known_the_next_time(autojump_clock: MockC
 @pytest.mark.parametrize(
     ("listing", "again_s"),
     [
-        ({"qwen": Facts(8_192)}, LISTING_AGAIN_S),
-        ({"qwen": Facts()}, LISTING_AGAIN_UNKNOWN_S),
-        (None, LISTING_AGAIN_UNKNOWN_S),
+        ({"qwen": Facts(8_192)}, LISTING_MAX_AGE_S),
+        ({"qwen": Facts()}, LISTING_MAX_AGE_UNKNOWN_S),
+        (None, LISTING_MAX_AGE_UNKNOWN_S),
     ],
 )
 async def test_a_provider_is_asked_again_when_it_is_used_later(
@@ -105,7 +105,7 @@ async def test_a_provider_that_does_not_answer_is_given_up(autojump_clock: MockC
         with pytest.raises(ModelError) as caught:
             await catalog.listing("slow", LOCAL.base_url)
         assert caught.value.kind == "timeout"
-        assert trio.current_time() == pytest.approx(LISTING_S, abs=0.1)
+        assert trio.current_time() == pytest.approx(LISTING_TIMEOUT_S, abs=0.1)
 
 
 async def test_the_package_knows_public_models_and_their_provider_is_not_bothered() -> None:
@@ -155,8 +155,8 @@ async def test_g12_no_list_is_too_long() -> None:
     asked = Asked({f"m{n}": Facts(n + 1) for n in range(ENTRIES_MAX + 50)})
     async with running(asked) as catalog:
         await catalog.listing("big", LOCAL.base_url)
-        assert catalog.facts("big", Question(LOCAL.base_url, "m0")) == Facts()
-        last = Question(LOCAL.base_url, f"m{ENTRIES_MAX + 49}")
+        assert catalog.facts("big", ModelRef(LOCAL.base_url, "m0")) == Facts()
+        last = ModelRef(LOCAL.base_url, f"m{ENTRIES_MAX + 49}")
         assert catalog.facts("big", last).context_window
 
 

@@ -31,7 +31,7 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
-from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import kept_by, origin_of
+from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import origin_of, unseal_blocks
 from tiller_daemon.models.dialects.anthropic_messages.stream import MessagesDecoder
 from tiller_daemon.models.http.failure import Endpoint
 from tiller_protocol.ids import ItemId
@@ -95,7 +95,7 @@ def summary(events: list[ModelEvent]) -> dict[str, Any]:
 
 def kept_blocks(said: str, opaque: str) -> tuple[dict[str, Any], ...]:
     item = Reasoning(ItemId("r"), said, "completed", opaque)
-    kept = kept_by(item, origin_of(ENDPOINT.base_url, "m"))
+    kept = unseal_blocks(item, origin_of(ENDPOINT.base_url, "m"))
     assert kept is None or kept.prefix == "digest"
     return kept.blocks if kept else ()
 

@@ -20,7 +20,7 @@ from support.http_server import Answer, events, hanging, raw, serving, status
 from support.providers import open_http
 from tiller_daemon.config import Provider, Timeouts
 from tiller_daemon.models.base import Finished, ModelError, ModelEvent, ModelRequest, TextDelta
-from tiller_daemon.models.dialects.openai_chat.adapter import REST_S, OpenAIChat
+from tiller_daemon.models.dialects.openai_chat.adapter import TRAILING_FRAMES_S, OpenAIChat
 from tiller_daemon.models.http.client import HttpClient
 from tiller_daemon.turn.retry import RetryWait, stream_with_retry
 from tiller_protocol.ids import ItemId
@@ -210,7 +210,7 @@ async def test_a_server_that_says_nothing_behind_the_finish_reason_is_not_waited
     async with serving(hanging(*GOOD[:3])) as server, opened(server.base_url) as client:
         began = trio.current_time()
         assert await collect(client) == WHOLE
-        assert REST_S <= trio.current_time() - began < 10 * REST_S
+        assert TRAILING_FRAMES_S <= trio.current_time() - began < 10 * TRAILING_FRAMES_S
         await server.client_closed.wait()
 
 

@@ -20,7 +20,12 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
-from tiller_daemon.models.dialects.openai_chat.opaque_fields import Kept, keep, kept_by, origin_of
+from tiller_daemon.models.dialects.openai_chat.opaque_fields import (
+    OpaqueFields,
+    origin_of,
+    seal_fields,
+    unseal_fields,
+)
 from tiller_daemon.models.dialects.openai_chat.stream import ChatDecoder
 from tiller_daemon.models.http.failure import Endpoint
 from tiller_protocol.events import FinishReason
@@ -364,17 +369,17 @@ def test_every_maker_has_words_of_its_own_for_an_end(reason: str, finish: Finish
     assert decode(frame({"content": "a"}, reason))[-1] == Finished(finish)
 
 
-def kept_of(events: list[ModelEvent]) -> list[Kept]:
+def kept_of(events: list[ModelEvent]) -> list[OpaqueFields]:
     """What is kept of a response, item by item."""
     opaques = [e.opaque for e in events if isinstance(e, ReasoningDelta) and e.opaque]
     items = [Reasoning(ItemId("r"), "", "completed", opaque) for opaque in opaques]
-    kept = [kept_by(item, origin_of(ENDPOINT.base_url, "m")) for item in items]
+    kept = [unseal_fields(item, origin_of(ENDPOINT.base_url, "m")) for item in items]
     return [one for one in kept if one]
 
 
 def test_thinking_is_marked_when_it_has_ended_with_where_it_came_from() -> None:
     decoder = ChatDecoder(ENDPOINT, "m", 0)
-    tag = keep(origin_of(ENDPOINT.base_url, "m"), Kept("reasoning"))
+    tag = seal_fields(origin_of(ENDPOINT.base_url, "m"), OpaqueFields("reasoning"))
     seen = [
         *decoder.feed(frame({"reasoning": "a"})),
         *decoder.feed(frame({"reasoning": "b"})),

@@ -24,7 +24,7 @@ from tiller_daemon.models.base import (
 )
 from tiller_daemon.models.dialects.opaque import Origin
 from tiller_daemon.models.dialects.openai_responses.adapter import OpenAIResponses
-from tiller_daemon.models.dialects.openai_responses.request import WIRE, keep
+from tiller_daemon.models.dialects.openai_responses.request import API, seal_items
 from tiller_daemon.turn.retry import RetryWait, stream_with_retry
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import AssistantMessage, Reasoning, Usage, UserMessage
@@ -258,7 +258,7 @@ NO_FOLLOWER = "Item 'rs_1' of type 'reasoning' was provided without its required
 
 def thoughtful(base_url: str) -> ModelRequest:
     """A request with thinking that came from the server at `base_url`."""
-    opaque = keep(Origin(WIRE, base_url, "gpt-5"), [THOUGHT])
+    opaque = seal_items(Origin(API, base_url, "gpt-5"), [THOUGHT])
     thought = Reasoning(ItemId("r"), "", "completed", opaque)
     said = AssistantMessage(ItemId("a"), "yes", "completed")
     return replace(REQUEST, items=(USER, thought, said, USER))

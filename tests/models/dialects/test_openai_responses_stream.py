@@ -24,13 +24,13 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
 )
 from tiller_daemon.models.dialects.opaque import Origin
-from tiller_daemon.models.dialects.openai_responses.request import WIRE
+from tiller_daemon.models.dialects.openai_responses.request import API
 from tiller_daemon.models.dialects.openai_responses.stream import ResponsesDecoder
 from tiller_daemon.models.http.failure import Endpoint
-from tiller_daemon.models.keys import KeyVariable
+from tiller_daemon.models.keys import EnvironmentKey
 from tiller_protocol.items import Usage
 
-ORIGIN = Origin(WIRE, ENDPOINT.base_url, "m")
+ORIGIN = Origin(API, ENDPOINT.base_url, "m")
 
 
 def frame(kind: str, **fields: Any) -> bytes:
@@ -78,7 +78,7 @@ CALLS = {
     "grep": ["call_B", "grep", '{"pattern":"y"}', True],
 }
 
-MEANT: dict[str, tuple[list[list[Any]], str]] = {
+EXPECTED: dict[str, tuple[list[list[Any]], str]] = {
     "openai-text": ([["text", "Héllo, wörld 😀!"]], "stop"),
     "openai-thought-and-call": (
         [
@@ -171,9 +171,9 @@ MEANT: dict[str, tuple[list[list[Any]], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", MEANT)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_a_stream_of_every_maker_is_understood(name: str) -> None:
-    items, finish = MEANT[name]
+    items, finish = EXPECTED[name]
     got = decode("responses", [STREAMS[f"responses-{name}"]])
     assert not isinstance(got, ModelError), got.message
     shown = [item[:2] if item[0] != "call" else item for item in got["items"]]
@@ -482,7 +482,7 @@ def test_any_interleaving_of_any_pieces_adds_up(
     ],
 )
 def test_what_is_no_whole_answer_is_a_typed_error(stream: bytes, kind: str, said: str) -> None:
-    endpoint = Endpoint("local", "http://127.0.0.1:1/v1", KeyVariable("K", {"K": "sk-secret"}))
+    endpoint = Endpoint("local", "http://127.0.0.1:1/v1", EnvironmentKey("K", {"K": "sk-secret"}))
     decoder = ResponsesDecoder(endpoint, "m", 7)
     with pytest.raises(ModelError, match=said) as caught:
         _ = decoder.feed(stream) + decoder.end()
@@ -500,4 +500,4 @@ def test_the_wait_that_a_limit_in_mid_stream_asks_for_is_kept() -> None:
 def test_what_is_tested_here_are_all_streams_of_this_wire() -> None:
     mine = {name.partition("-")[2] for name in WHOLE if wire_of(name) == "responses"}
     others = {"aimock-two-calls", "aimock-web-search", "llmock-call", "llmock-text", "llama-text"}
-    assert mine == set(MEANT) | others
+    assert mine == set(EXPECTED) | others

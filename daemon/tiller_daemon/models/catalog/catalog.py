@@ -20,7 +20,7 @@ import trio
 from msgspec import Struct, structs
 
 from tiller_daemon.models.base import ModelError
-from tiller_daemon.models.catalog.facts import Facts, Question
+from tiller_daemon.models.catalog.facts import Facts, ModelRef
 from tiller_daemon.models.catalog.listing import Listing
 from tiller_daemon.private import open_private
 
@@ -28,24 +28,24 @@ log = structlog.get_logger()
 
 PACKAGE = "genai_prices"
 PACKAGE_COMMAND = (sys.executable, "-P", "-m", "tiller_daemon.models.catalog.price_list")
-PACKAGE_S = 30.0
+PACKAGE_TIMEOUT_S = 30.0
 """How long the package may take; it needs half a second on an idle machine."""
 
-LISTING_S = 3.0
+LISTING_TIMEOUT_S = 3.0
 """How long a provider may take to list its models; nobody waits for it but `tiller models`."""
 
-LISTING_AGAIN_S = 600.0
-LISTING_AGAIN_UNKNOWN_S = 60.0
+LISTING_MAX_AGE_S = 600.0
+LISTING_MAX_AGE_UNKNOWN_S = 60.0
 """How old a listing may be when a model of it is used: local servers are restarted with others, and
 some tell a window only once the model is loaded."""
 
 ENTRIES_MAX = 500
 """Models whose facts are kept in the file; more than anybody uses."""
 
-KEPT_VARIABLES = ("PATH", "PYTHONPATH", "HOME", "LANG")
+PASSED_VARIABLES = ("PATH", "PYTHONPATH", "HOME", "LANG")
 
 
-class Kept(Struct):
+class CatalogFile(Struct):
     """The file. `package` says from which state of the package `packaged` was read."""
 
     package: str = ""
@@ -53,72 +53,76 @@ class Kept(Struct):
     listed: dict[str, Facts] = {}
 
 
-AskListing = Callable[[str], Awaitable[Listing]]
+FetchListing = Callable[[str], Awaitable[Listing]]
 """Asks the provider of a name; raises `ModelError`."""
 
 
 class Catalog:
     """What is known of models. `file` is where it is kept, in a directory of the user's own."""
 
-    def __init__(self, file: Path | None, ask: AskListing, environ: Mapping[str, str]) -> None:
+    def __init__(self, file: Path | None, ask: FetchListing, environ: Mapping[str, str]) -> None:
         self._file = file
         self._ask = ask
-        self._variables = {name: environ[name] for name in KEPT_VARIABLES if name in environ}
-        self._kept = _read(file)
-        self._asked_at: dict[str, float] = {}
-        self._wanted: dict[str, set[Question]] = {}
-        self._news = trio.Event()
+        self._variables = {name: environ[name] for name in PASSED_VARIABLES if name in environ}
+        self._facts_file = _read(file)
+        self._listed_at: dict[str, float] = {}
+        self._pending: dict[str, set[ModelRef]] = {}
+        self._wakeup = trio.Event()
 
-    def facts(self, provider: str, asked: Question) -> Facts:
+    def facts(self, provider: str, ref: ModelRef) -> Facts:
         """What is known now of a model of the provider; what is missing is looked up meanwhile."""
-        known = self._known(asked)
-        if self._is_unasked(asked) or self._is_due(provider, asked, known):
-            self._wanted.setdefault(provider, set()).add(asked)
-            self._news.set()
+        known = self._known(ref)
+        if self._is_unasked(ref) or self._is_due(provider, ref, known):
+            self._pending.setdefault(provider, set()).add(ref)
+            self._wakeup.set()
         return known
 
     async def listing(self, provider: str, base_url: str) -> Listing:
         """Ask a provider for its models now; raises `ModelError`, also when it takes too long."""
-        self._asked_at[provider] = trio.current_time()
-        with trio.move_on_after(LISTING_S):
+        self._listed_at[provider] = trio.current_time()
+        with trio.move_on_after(LISTING_TIMEOUT_S):
             listing = await self._ask(provider)
             for name, facts in listing.items():
                 if facts != Facts():
-                    _put(self._kept.listed, _key(Question(base_url, name)), facts)
+                    _store(self._facts_file.listed, _key(ModelRef(base_url, name)), facts)
             return listing
         raise ModelError("timeout", f"Provider {provider} did not list its models in time.")
 
     async def run(self) -> None:
         """Look up what was asked for and not known, until cancelled. Failures leave it unknown."""
         while True:
-            await self._news.wait()
-            self._news = trio.Event()
-            wanted, self._wanted = self._wanted, {}
+            await self._wakeup.wait()
+            self._wakeup = trio.Event()
+            wanted, self._pending = self._pending, {}
             before = structs.replace(
-                self._kept, packaged=dict(self._kept.packaged), listed=dict(self._kept.listed)
+                self._facts_file,
+                packaged=dict(self._facts_file.packaged),
+                listed=dict(self._facts_file.listed),
             )
-            await self._ask_package({one for asked in wanted.values() for one in asked})
+            await self._ask_package({one for ref in wanted.values() for one in ref})
             async with trio.open_nursery() as nursery:
-                for provider, asked in wanted.items():
-                    if any(self._is_due(provider, one, self._known(one)) for one in asked):
-                        nursery.start_soon(self._list, provider, next(iter(asked)).base_url)
-            if self._file and self._kept != before:
-                data = msgspec.json.encode(self._kept)
+                for provider, ref in wanted.items():
+                    if any(self._is_due(provider, one, self._known(one)) for one in ref):
+                        nursery.start_soon(self._list, provider, next(iter(ref)).base_url)
+            if self._file and self._facts_file != before:
+                data = msgspec.json.encode(self._facts_file)
                 await trio.to_thread.run_sync(_write, self._file, data)
 
-    def _known(self, asked: Question) -> Facts:
-        key = _key(asked)
-        return self._kept.listed.get(key, Facts()).over(self._kept.packaged.get(key, Facts()))
+    def _known(self, ref: ModelRef) -> Facts:
+        key = _key(ref)
+        return self._facts_file.listed.get(key, Facts()).over(
+            self._facts_file.packaged.get(key, Facts())
+        )
 
-    def _is_unasked(self, asked: Question) -> bool:
+    def _is_unasked(self, ref: ModelRef) -> bool:
         """Whether the package may know it, and was not asked."""
-        return is_public(asked.base_url) and _key(asked) not in self._kept.packaged
+        return is_public(ref.base_url) and _key(ref) not in self._facts_file.packaged
 
-    def _is_due(self, provider: str, asked: Question, known: Facts) -> bool:
+    def _is_due(self, provider: str, ref: ModelRef, known: Facts) -> bool:
         """Whether the provider itself is to be asked: only if the package does not know it."""
-        packaged = self._kept.packaged.get(_key(asked), Facts())
-        age_s = trio.current_time() - self._asked_at.get(provider, float("-inf"))
-        again_s = LISTING_AGAIN_S if known.context_window else LISTING_AGAIN_UNKNOWN_S
+        packaged = self._facts_file.packaged.get(_key(ref), Facts())
+        age_s = trio.current_time() - self._listed_at.get(provider, float("-inf"))
+        again_s = LISTING_MAX_AGE_S if known.context_window else LISTING_MAX_AGE_UNKNOWN_S
         return packaged.context_window is None and age_s >= again_s
 
     async def _list(self, provider: str, base_url: str) -> None:
@@ -127,15 +131,15 @@ class Catalog:
         except ModelError as error:
             log.info("no_listing", provider=provider, reason=error.message)
 
-    async def _ask_package(self, wanted: set[Question]) -> None:
-        asked = [one for one in wanted if self._is_unasked(one)]
-        if not asked:
+    async def _ask_package(self, wanted: set[ModelRef]) -> None:
+        ref = [one for one in wanted if self._is_unasked(one)]
+        if not ref:
             return
         try:
-            with trio.fail_after(PACKAGE_S):
+            with trio.fail_after(PACKAGE_TIMEOUT_S):
                 done = await trio.run_process(
                     PACKAGE_COMMAND,
-                    stdin=msgspec.json.encode(asked),
+                    stdin=msgspec.json.encode(ref),
                     capture_stdout=True,
                     stderr=subprocess.DEVNULL,
                     env=self._variables,
@@ -143,9 +147,9 @@ class Catalog:
             answers = msgspec.json.decode(done.stdout, type=tuple[Facts | None, ...])
         except (OSError, subprocess.SubprocessError, trio.TooSlowError, msgspec.DecodeError) as e:
             log.warning("no_prices", reason=f"{type(e).__name__}: {e}")
-            answers = (None,) * len(asked)
-        for one, facts in zip(asked, answers, strict=False):
-            _put(self._kept.packaged, _key(one), facts or Facts())
+            answers = (None,) * len(ref)
+        for one, facts in zip(ref, answers, strict=False):
+            _store(self._facts_file.packaged, _key(one), facts or Facts())
 
 
 def is_public(base_url: str) -> bool:
@@ -158,11 +162,11 @@ def is_public(base_url: str) -> bool:
     return False
 
 
-def _key(asked: Question) -> str:
-    return f"{asked.base_url.rstrip('/')} {asked.model}"
+def _key(ref: ModelRef) -> str:
+    return f"{ref.base_url.rstrip('/')} {ref.model}"
 
 
-def _put(kept: dict[str, Facts], key: str, facts: Facts) -> None:
+def _store(kept: dict[str, Facts], key: str, facts: Facts) -> None:
     """Keep facts as the newest ones; the oldest make room."""
     kept.pop(key, None)
     kept[key] = facts
@@ -179,14 +183,14 @@ def _stamp() -> str:
     return str(data.stat().st_mtime_ns) if data.exists() else ""
 
 
-def _read(file: Path | None) -> Kept:
+def _read(file: Path | None) -> CatalogFile:
     """What was kept, but for what an older package said; nothing if it can't be read."""
     stamp = _stamp()
-    kept = Kept()
+    kept = CatalogFile()
     if file is not None:
         with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
-            kept = msgspec.json.decode(file.read_bytes(), type=Kept)
-    return kept if kept.package == stamp else Kept(stamp, {}, kept.listed)
+            kept = msgspec.json.decode(file.read_bytes(), type=CatalogFile)
+    return kept if kept.package == stamp else CatalogFile(stamp, {}, kept.listed)
 
 
 def _write(file: Path, data: bytes) -> None:

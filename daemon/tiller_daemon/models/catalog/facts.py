@@ -25,7 +25,7 @@ class Facts(Struct, frozen=True, omit_defaults=True):
         )
 
 
-class Question(Struct, frozen=True):
+class ModelRef(Struct, frozen=True):
     """Which model is meant: by where its provider is, and what that calls it."""
 
     base_url: str

@@ -1,7 +1,7 @@
 """Which models a provider has by its own account, and what it says of each.
 
 `GET /models` is everywhere; what stands in it is not, and two local servers tell the window that
-they really use elsewhere. The parsing is pure; `ask_listing` asks.
+they really use elsewhere. The parsing is pure; `fetch_listing` asks.
 """
 
 from collections.abc import Iterator
@@ -29,28 +29,28 @@ _WINDOWS = (
 _OUTPUTS = ("max_completion_tokens", "max_output_tokens", "max_tokens", "outputTokenLimit")
 _INNER = ("meta", "top_provider", "limits")
 
-MORE = {"library": "/api/ps", "organization_owner": "/api/v0/models"}
+LOADED_MODEL_PATHS = {"library": "/api/ps", "organization_owner": "/api/v0/models"}
 """Where Ollama and LM Studio tell the window of what is loaded, by the `owned_by` of theirs."""
 
 TOKENS_MAX = 2**31
 
 
-async def ask_listing(http: HttpClient) -> Listing:
+async def fetch_listing(http: HttpClient) -> Listing:
     """Ask a provider for its models; raises `ModelError`. Sets no limit of time."""
     told = await http.get("/models", object)
-    listing = read_listing(told)
+    listing = parse_listing(told)
     owners = {str(entry.get("owned_by")) for entry in _entries(told)}
-    for owner, path in MORE.items():
+    for owner, path in LOADED_MODEL_PATHS.items():
         if owner in owners:
             with suppress(ModelError):
-                more = read_listing(await http.get(path, dict[str, Any], from_root=True))
+                more = parse_listing(await http.get(path, dict[str, Any], from_root=True))
                 listing |= {
                     name: facts.over(listing.get(name, Facts())) for name, facts in more.items()
                 }
     return listing
 
 
-def read_listing(told: object) -> Listing:
+def parse_listing(told: object) -> Listing:
     """The models in the answer to `GET /models`, by the names that requests use."""
     listing: Listing = {}
     for entry in _entries(told):

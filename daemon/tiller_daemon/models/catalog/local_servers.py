@@ -16,7 +16,7 @@ from tiller_daemon.models.http.client import HttpClient
 PROBE_S = 0.5
 """How long each port may take: a local server that is idle answers in milliseconds."""
 
-PLACES = (
+LOCAL_ENDPOINTS = (
     ("ollama", "http://127.0.0.1:11434/v1"),
     ("llamacpp", "http://127.0.0.1:8080/v1"),
     ("lmstudio", "http://127.0.0.1:1234/v1"),
@@ -43,7 +43,7 @@ class LocalServer(Struct, frozen=True):
 
 
 async def list_local_servers(
-    places: tuple[tuple[str, str], ...] = PLACES,
+    places: tuple[tuple[str, str], ...] = LOCAL_ENDPOINTS,
 ) -> tuple[LocalServer, ...]:
     """Ask all places at once which models they have; those that do not answer are left out.
 

@@ -1,7 +1,7 @@
 """A program that looks models up in `genai-prices`, and ends: it is no part of the daemon.
 
 The package takes half a second and 15 MiB to load, so the daemon asks it in a process of its own,
-once for each model: `Question`s as JSON on the standard input, `Facts` or null on the output.
+once for each model: `ModelRef`s as JSON on the standard input, `Facts` or null on the output.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec import structs
 
-from tiller_daemon.models.catalog.facts import Facts, Question
+from tiller_daemon.models.catalog.facts import Facts, ModelRef
 from tiller_protocol.prices import Price, PriceTier
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ NICENESS = 10
 def main() -> None:
     """Answer what is asked on the standard input."""
     os.nice(NICENESS)
-    asked = msgspec.json.decode(sys.stdin.buffer.read(), type=tuple[Question, ...])
-    answer = tuple(look_up(one, datetime.now(UTC)) for one in asked)
+    ref = msgspec.json.decode(sys.stdin.buffer.read(), type=tuple[ModelRef, ...])
+    answer = tuple(look_up(one, datetime.now(UTC)) for one in ref)
     sys.stdout.buffer.write(msgspec.json.encode(answer))
 
 
-def look_up(asked: Question, now: datetime) -> Facts | None:
+def look_up(ref: ModelRef, now: datetime) -> Facts | None:
     """What the package knows of a model at a time; `None` if it does not know it.
 
     It is found by the address of its provider: a server here may call its models as it likes.
@@ -39,7 +39,7 @@ def look_up(asked: Question, now: datetime) -> Facts | None:
     from genai_prices.data_snapshot import get_snapshot
 
     try:
-        _, model = get_snapshot().find_provider_model(asked.model, None, None, asked.base_url)
+        _, model = get_snapshot().find_provider_model(ref.model, None, None, ref.base_url)
     except LookupError:
         return None
     return Facts(model.context_window, None, price_of(model.get_prices(now)))

@@ -10,9 +10,9 @@ from msgspec import Struct
 
 
 class Origin(Struct, frozen=True):
-    """Where something opaque came from; `wire` is the configuration's `api`."""
+    """Where something opaque came from; `api` is the configuration's `api`."""
 
-    wire: str
+    api: str
     base_url: str
     model: str
 
@@ -26,4 +26,4 @@ class Origin(Struct, frozen=True):
 
     @property
     def _head(self) -> str:
-        return f"{self.wire} {self.base_url} {self.model}\n"
+        return f"{self.api} {self.base_url} {self.model}\n"

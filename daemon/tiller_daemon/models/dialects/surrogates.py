@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 
-class HalfPairs:
+class SurrogateMender:
     """The first halves whose second ones have not come yet, one for each channel of a stream."""
 
     def __init__(self) -> None:
@@ -26,6 +26,6 @@ def joined(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def encodable(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+def with_whole_surrogates(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
     """A value of JSON with every text in it `joined`."""
     return json.loads(joined(json.dumps(value, ensure_ascii=False)))

@@ -20,14 +20,14 @@ from tiller_daemon.config import Provider
 from tiller_daemon.config.http_proxy import Proxy, parse_proxy, proxy_of_environment
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.http.connection_failure import (
-    PROXY_WANTS_NAME,
+    PROXY_REJECTS_CREDENTIALS,
+    connection_error,
     connection_failures,
-    error_of_connection,
-    error_of_proxy,
+    proxy_error,
 )
-from tiller_daemon.models.http.failure import Endpoint, error_of_answer
-from tiller_daemon.models.http.head import RequestHead, can_be_sent
-from tiller_daemon.models.keys import Key, KeyProblem, NoKey
+from tiller_daemon.models.http.failure import Endpoint, error_from_response
+from tiller_daemon.models.http.request_head import RequestHead, can_be_sent
+from tiller_daemon.models.keys import Key, KeyUnavailable, NoKey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
@@ -56,7 +56,7 @@ DECODING_FAILS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 T = TypeVar("T")
 
 
-class Answer:
+class ResponseStream:
     """The body of an answer as it comes: an iterator of pieces, none of them empty."""
 
     def __init__(self, http: HttpClient, response: httpx2.Response) -> None:
@@ -65,7 +65,7 @@ class Answer:
         self._pieces = _pieces(response)
         self._waiting_s = http.timeouts.first_byte_s
 
-    def __aiter__(self) -> Answer:
+    def __aiter__(self) -> ResponseStream:
         return self
 
     async def __anext__(self) -> bytes:
@@ -133,7 +133,7 @@ class HttpClient:
     @asynccontextmanager
     async def stream(
         self, path: str, body: bytes, *, model: str = "", headers: Mapping[str, str] | None = None
-    ) -> AsyncGenerator[Answer]:
+    ) -> AsyncGenerator[ResponseStream]:
         """POST `body` to `path` under the base URL; gives the pieces of the event stream.
 
         Every way in which that can fail, within the context too, is a `ModelError`. Leaving it
@@ -177,7 +177,7 @@ class HttpClient:
 
     def error_of(self, error: BaseException) -> ModelError:
         """The error of a connection that could not be made, or broke."""
-        return error_of_connection(self.endpoint, error, self._proxy, self.timeouts.connect_s)
+        return connection_error(self.endpoint, error, self._proxy, self.timeouts.connect_s)
 
     async def _ask(
         self,
@@ -188,14 +188,14 @@ class HttpClient:
         headers: Mapping[str, str],
         *,
         from_root: bool = False,
-    ) -> Answer:
+    ) -> ResponseStream:
         """Send a request and take the head of its answer; once more if there is a new key."""
         url = self._head.address(path, model, from_root=from_root)
         key = await self._read_key()
         answer = await self._exchange(method, url, body, self._head.fields(headers, key))
         if answer.response.status_code == 401 and key:
             try:
-                renewed = await self._key.renew(key)
+                renewed = await self._key.refresh(key)
             except BaseException:
                 await answer.aclose()
                 raise
@@ -208,7 +208,7 @@ class HttpClient:
 
     async def _exchange(
         self, method: str, url: str, body: bytes, fields: Mapping[str, str]
-    ) -> Answer:
+    ) -> ResponseStream:
         """Send a request and take the head of its answer.
 
         What fails on a connection that was kept is asked again on another one: servers close
@@ -221,7 +221,7 @@ class HttpClient:
             request.extensions["trace"] = own.note
             with trio.move_on_after(self.timeouts.connect_s + self.timeouts.first_byte_s) as limit:
                 try:
-                    return Answer(self, await client.send(request, stream=True))
+                    return ResponseStream(self, await client.send(request, stream=True))
                 except connection_failures() as error:
                     await own.close()
                     if own.began or last:
@@ -275,7 +275,7 @@ class HttpClient:
             return ""
         try:
             key = await self._key.read()
-        except KeyProblem as problem:
+        except KeyUnavailable as problem:
             message = f"{self.endpoint} can't be asked: {problem}."
             raise ModelError("authentication", message) from None
         if not can_be_sent(key):
@@ -283,7 +283,7 @@ class HttpClient:
             raise ModelError("authentication", f"{message} sent. {self._key.advice}")
         return key
 
-    async def _check(self, answer: Answer, wanted: str) -> None:
+    async def _check(self, answer: ResponseStream, wanted: str) -> None:
         """Raise the `ModelError` for an answer that is not what was asked for."""
         status, headers = answer.response.status_code, answer.response.headers
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -291,9 +291,9 @@ class HttpClient:
             return
         body = await _beginning(answer, BODY_BYTES_MAX)
         if status == 407 and self._proxy:
-            raise error_of_proxy(self.endpoint, self._proxy, PROXY_WANTS_NAME, final=True)
+            raise proxy_error(self.endpoint, self._proxy, PROXY_REJECTS_CREDENTIALS, final=True)
         if status >= 400:
-            raise error_of_answer(self.endpoint, status, headers, body, time.time())
+            raise error_from_response(self.endpoint, status, headers, body, time.time())
         if status >= 300:
             place = self.endpoint.quote(headers.get("location", "")) or "another address"
             what = f"redirects to {place} (HTTP {status}). Set `base_url` to where it is"
@@ -314,7 +314,7 @@ def _pieces(response: httpx2.Response) -> AsyncIterator[bytes]:
     return aiter(cast("AsyncIterable[bytes]", response.stream))
 
 
-async def _beginning(answer: Answer, bytes_max: int) -> bytes:
+async def _beginning(answer: ResponseStream, bytes_max: int) -> bytes:
     """As much of a body that is no stream as is worth reading."""
     body = b""
     with trio.move_on_after(BODY_S), suppress(ModelError):

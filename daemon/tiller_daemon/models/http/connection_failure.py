@@ -9,9 +9,9 @@ from typing import cast
 from tiller_daemon.config.http_proxy import Proxy
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.http.failure import Endpoint
-from tiller_daemon.redaction.spellings import hide
+from tiller_daemon.redaction.text import redact
 
-PROXY_WANTS_NAME = (
+PROXY_REJECTS_CREDENTIALS = (
     "it wants another name and password than it was shown; they stand in its address in the "
     "variable HTTPS_PROXY or HTTP_PROXY"
 )
@@ -28,7 +28,7 @@ def connection_failures() -> tuple[type[Exception], ...]:
     return (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, ssl.SSLError)
 
 
-def error_of_connection(
+def connection_error(
     endpoint: Endpoint, error: BaseException, proxy: Proxy | None, connect_s: float
 ) -> ModelError:
     """The error of a connection that could not be made, or broke."""
@@ -36,23 +36,23 @@ def error_of_connection(
 
     causes = _causes_of(error)
     reason = (str(causes[-1]) or type(causes[-1]).__name__).rstrip(".")
-    reason = hide(reason, proxy.secrets) if proxy else reason
+    reason = redact(reason, proxy.secrets) if proxy else reason
     match error:
         case httpx2.ConnectTimeout():
             kind, what = "timeout", f"can't be reached within {connect_s:g} seconds"
         case httpx2.TimeoutException():
             kind, what = "timeout", "did not take the request in time"
         case httpx2.ProxyError() if proxy and any(one in reason.lower() for one in _WANTS_NAME):
-            return error_of_proxy(endpoint, proxy, PROXY_WANTS_NAME, final=True)
+            return proxy_error(endpoint, proxy, PROXY_REJECTS_CREDENTIALS, final=True)
         case httpx2.ProxyError() if proxy:
-            return error_of_proxy(endpoint, proxy, reason, final=False)
+            return proxy_error(endpoint, proxy, reason, final=False)
         case _ if _holds(causes, ssl.SSLCertVerificationError):
             kind, what = "bad_request", f"shows a certificate that is not trusted ({reason})"
             what += ". A certificate of your own is named by `ca_file`"
         case _ if any(isinstance(one, ssl.SSLError) and _is_no_tls(one) for one in causes):
             kind, what = "bad_request", "does not speak TLS. Its `base_url` may begin with http://"
         case httpx2.ConnectError() if proxy:
-            return error_of_proxy(endpoint, proxy, f"it can't be reached: {reason}", final=False)
+            return proxy_error(endpoint, proxy, f"it can't be reached: {reason}", final=False)
         case _ if _holds(causes, ConnectionRefusedError):
             kind = "refused"
             what = "refuses connections. Start that server, or correct `base_url`"
@@ -65,7 +65,7 @@ def error_of_connection(
     return ModelError(kind, endpoint.quote(f"{endpoint} {what}."))
 
 
-def error_of_proxy(endpoint: Endpoint, proxy: Proxy, why: str, *, final: bool) -> ModelError:
+def proxy_error(endpoint: Endpoint, proxy: Proxy, why: str, *, final: bool) -> ModelError:
     """The error of a proxy that does not lead on; waiting does not help if `final`."""
     what = f"can't be reached by the proxy {proxy}: {why}"
     return ModelError("bad_request" if final else "network", endpoint.quote(f"{endpoint} {what}."))

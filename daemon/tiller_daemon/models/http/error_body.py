@@ -24,7 +24,7 @@ _DELAYS = ("retryDelay", "retry_after", "retry_after_seconds", "resets_in_second
 _DECODING_FAILS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-class Said(NamedTuple):
+class ErrorDetails(NamedTuple):
     """What a body says.
 
     `sentences` are in order, without repetition; `codes` in lower case; `delays` are the waits that
@@ -46,24 +46,24 @@ class Said(NamedTuple):
         return "\n".join((*self.codes, *self.sentences)).lower()
 
 
-def read_body(body: bytes) -> Said:
+def parse_error_body(body: bytes) -> ErrorDetails:
     """What a body says, JSON or not; nothing for an HTML page, which is for people."""
     text = body.decode(errors="replace").strip()
     if text.startswith("<"):
-        return Said()
+        return ErrorDetails()
     try:
         told = msgspec.json.decode(body)
     except _DECODING_FAILS:
-        return Said((text[:TEXT_CHARS_MAX],) if text else ())
+        return ErrorDetails((text[:TEXT_CHARS_MAX],) if text else ())
     found = list(_found_in(told, 0))[:FIELDS_MAX]
     if not found and isinstance(told, str | int | float):
-        return Said((str(told),))
+        return ErrorDetails((str(told),))
     by_place = {
         place: tuple(dict.fromkeys(value for name, value in found if name in place))
         for place in (_SENTENCES, _CODES, _DELAYS)
     }
     codes = tuple(code.lower() for code in by_place[_CODES])
-    return Said(by_place[_SENTENCES], codes, by_place[_DELAYS])
+    return ErrorDetails(by_place[_SENTENCES], codes, by_place[_DELAYS])
 
 
 def _found_in(told: object, depth: int) -> Iterator[tuple[str, str]]:

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tiller_daemon.models.base import ModelError, ModelErrorKind
-from tiller_daemon.models.http.error_body import Said, read_body
-from tiller_daemon.models.http.failure_kind import kind_in_stream, kind_of_answer
+from tiller_daemon.models.http.error_body import ErrorDetails, parse_error_body
+from tiller_daemon.models.http.failure_kind import kind_of_event, kind_of_response
 from tiller_daemon.models.http.retry_after import retry_after_s
 from tiller_daemon.models.keys import Key, NoKey
-from tiller_daemon.redaction.spellings import hide
+from tiller_daemon.redaction.text import redact
 
 QUOTED_CHARS_MAX = 400
 """How much of a server's own words goes into a sentence."""
@@ -38,21 +38,21 @@ class Endpoint:
         if text.lstrip()[:1] == "<":
             return ""
         secrets = (*self.key.secrets, *self.headers)
-        text = hide(text, (one for one in secrets if len(one) >= SECRET_CHARS_MIN))
+        text = redact(text, (one for one in secrets if len(one) >= SECRET_CHARS_MIN))
         line = " ".join(text.split())
         return line if len(line) <= QUOTED_CHARS_MAX else line[: QUOTED_CHARS_MAX - 1] + "…"
 
 
-def error_of_answer(
+def error_from_response(
     endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes, now: float
 ) -> ModelError:
     """The error that an HTTP answer other than a stream stands for.
 
     `headers` have lower-case names, `body` may be cut, `now` is Unix seconds.
     """
-    said = read_body(body)
+    said = parse_error_body(body)
     asked_s = retry_after_s(headers, now, said)
-    kind = kind_of_answer(status, said, asked_s)
+    kind = kind_of_response(status, said, asked_s)
     return ModelError(
         kind,
         _sentence(endpoint, kind, status, said),
@@ -62,15 +62,17 @@ def error_of_answer(
     )
 
 
-def error_in_stream(endpoint: Endpoint, body: bytes) -> ModelError:
+def error_from_event(endpoint: Endpoint, body: bytes) -> ModelError:
     """The error object that a server sent in the middle of a good stream."""
-    said = read_body(body)
-    kind = kind_in_stream(said)
+    said = parse_error_body(body)
+    kind = kind_of_event(said)
     asked_s = retry_after_s({}, 0.0, said)
     return ModelError(kind, _sentence(endpoint, kind, None, said), retry_after_s=asked_s)
 
 
-def _sentence(endpoint: Endpoint, kind: ModelErrorKind, status: int | None, said: Said) -> str:
+def _sentence(
+    endpoint: Endpoint, kind: ModelErrorKind, status: int | None, said: ErrorDetails
+) -> str:
     match kind:
         case "authentication":
             what = f"did not accept the key. {endpoint.key.advice}"

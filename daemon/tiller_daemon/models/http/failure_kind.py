@@ -8,7 +8,7 @@ the files `provider_*` of tests/models.
 import re
 
 from tiller_daemon.models.base import ModelErrorKind
-from tiller_daemon.models.http.error_body import Said
+from tiller_daemon.models.http.error_body import ErrorDetails
 
 
 def _any_of(*wordings: str) -> re.Pattern[str]:
@@ -109,7 +109,9 @@ QUOTA_WAIT_S_MAX = 3_600.0
 on Azure, whatever the code says."""
 
 
-def kind_of_answer(status: int, said: Said, retry_after_s: float | None = None) -> ModelErrorKind:
+def kind_of_response(
+    status: int, said: ErrorDetails, retry_after_s: float | None = None
+) -> ModelErrorKind:
     """The kind of an answer with an HTTP status; `retry_after_s` is the wait that it asks for."""
     text = said.text
     if status in (400, 403, 404, 413, 422, 429, 500) and _overflows(status, text):
@@ -145,14 +147,14 @@ def kind_of_answer(status: int, said: Said, retry_after_s: float | None = None) 
             return "bad_request"
 
 
-def kind_in_stream(said: Said) -> ModelErrorKind:
+def kind_of_event(said: ErrorDetails) -> ModelErrorKind:
     """The kind of an error in the middle of a good stream, which has no status.
 
     What says nothing that is known may get better, as the request was taken.
     """
     for code in said.codes:
         if code.isdecimal() and 400 <= int(code) <= 599:
-            return kind_of_answer(int(code), said)
+            return kind_of_response(int(code), said)
     text = said.text
     if _overflows(400, text):
         return "context_overflow"
@@ -172,7 +174,7 @@ def kind_in_stream(said: Said) -> ModelErrorKind:
     for code in said.codes:
         status = 400 if _IMAGE.search(code) else _STATUS_OF_CODE.get(code)
         if status:
-            return kind_of_answer(status, said)
+            return kind_of_response(status, said)
     return "server"
 
 

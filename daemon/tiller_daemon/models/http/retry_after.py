@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 
-from tiller_daemon.models.http.error_body import Said
+from tiller_daemon.models.http.error_body import ErrorDetails
 
 _LIMITED = (
     ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
@@ -28,7 +28,9 @@ _UNIT = re.compile(r"(millisecond|ms|sec|s|minute|min|m|hour|h|day|d)[a-z]*")
 _UNITS = {"millisecond": "ms", "sec": "s", "minute": "m", "min": "m", "hour": "h", "day": "d"}
 
 
-def retry_after_s(headers: Mapping[str, str], now: float, said: Said | None = None) -> float | None:
+def retry_after_s(
+    headers: Mapping[str, str], now: float, said: ErrorDetails | None = None
+) -> float | None:
     """Seconds to wait, 0 or more, or None when nothing is asked for.
 
     Said by `retry-after-ms`, else by `retry-after` (seconds or a date), else by the limits that are
@@ -52,7 +54,7 @@ def retry_after_s(headers: Mapping[str, str], now: float, said: Said | None = No
     return _in_body(said) if said else None
 
 
-def _in_body(said: Said) -> float | None:
+def _in_body(said: ErrorDetails) -> float | None:
     for text in said.delays:
         if (wait := _span(text)) is not None:
             return wait

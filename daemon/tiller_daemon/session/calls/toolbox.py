@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.policy.shell.enclosures import seems_to_read
-from tiller_daemon.redaction.stream import TAKEN_OUT
+from tiller_daemon.redaction.byte_stream import SECRET_PLACEHOLDER
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.session.calls.arguments import BadArguments, decode_arguments
 from tiller_daemon.session.calls.command_reach import (
@@ -322,7 +322,7 @@ class Toolbox:
     def _without_secrets(self, text: str) -> str:
         """Take keys out: a file may hold one, and root can read the daemon's environment (G13)."""
         for secret in self.secrets():
-            text = text.replace(secret, TAKEN_OUT)
+            text = text.replace(secret, SECRET_PLACEHOLDER)
         return text
 
     async def _show_plan(self, plan: tuple[PlanEntry, ...]) -> None:

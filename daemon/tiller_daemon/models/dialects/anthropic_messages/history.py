@@ -21,11 +21,13 @@ from typing import Any, Literal, assert_never
 import msgspec
 from msgspec import Raw
 
-from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import THINKING, Block, kept_by
+from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import (
+    THINKING,
+    Block,
+    unseal_blocks,
+)
 from tiller_daemon.models.dialects.opaque import Origin
-from tiller_daemon.models.dialects.responses import Row, Spoken
-from tiller_daemon.models.dialects.surrogates import joined
-from tiller_daemon.models.dialects.wording import (
+from tiller_daemon.models.dialects.rendering import (
     NO_OUTPUT,
     CallIds,
     notice_text,
@@ -34,6 +36,8 @@ from tiller_daemon.models.dialects.wording import (
     usable_name,
     user_text,
 )
+from tiller_daemon.models.dialects.response_splitter import ModelItem, ResponseSplitter
+from tiller_daemon.models.dialects.surrogates import joined
 from tiller_protocol.items import (
     AssistantMessage,
     Compaction,
@@ -46,7 +50,7 @@ from tiller_protocol.items import (
     UserMessage,
 )
 
-GO_ON = "Go on."
+CONTINUE_PROMPT = "Go on."
 """Said for a user who said nothing: the API wants a user's message first and last."""
 
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -64,7 +68,7 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 _DECODING_FAILS = (msgspec.DecodeError, ValueError, RecursionError)
 
 
-class Said:
+class EncodedMessage:
     """One message: its blocks, and each of them encoded, which is done once."""
 
     def __init__(self, role: Role, blocks: list[Block], encoded: list[bytes]) -> None:
@@ -73,14 +77,16 @@ class Said:
         self._encoded = encoded
         self._whole: Raw | None = None
 
-    def with_block(self, block: Block, data: bytes) -> "Said":
+    def with_block(self, block: Block, data: bytes) -> "EncodedMessage":
         """The message with one more block, encoded as `data`."""
-        return Said(self.role, [*self.blocks, block], [*self._encoded, data])
+        return EncodedMessage(self.role, [*self.blocks, block], [*self._encoded, data])
 
-    def with_mark(self, **fields: object) -> "Said":
+    def with_mark(self, **fields: object) -> "EncodedMessage":
         """The message with more fields in its last block."""
         block = self.blocks[-1] | fields
-        return Said(self.role, [*self.blocks[:-1], block], [*self._encoded[:-1], encode(block)])
+        return EncodedMessage(
+            self.role, [*self.blocks[:-1], block], [*self._encoded[:-1], encode(block)]
+        )
 
     @property
     def encoded(self) -> Raw:
@@ -91,7 +97,7 @@ class Said:
         return self._whole
 
 
-class Conversation:
+class MessageHistory:
     """Messages that grow by items. `fixed` is what stands before them: tools, system prompt.
 
     Without `thinks` no thinking goes back; with `bound` only where nothing before it has changed.
@@ -102,39 +108,39 @@ class Conversation:
         self._thinks = thinks
         self._digest = sha256(fixed) if bound else None
         self._ids = CallIds(fits_as_call_id)
-        self._row = Row()
-        self.messages: list[Said] = []
+        self._row = ResponseSplitter()
+        self.messages: list[EncodedMessage] = []
 
     def add(self, item: Item) -> None:
         """Take the next item of history."""
         match item:
             case UserMessage():
-                self._hear(_text(user_text(item)) + _images(item.images))
+                self._add_user_blocks(_text(user_text(item)) + _images(item.images))
             case Notice():
-                self._hear(_text(notice_text(item)))
+                self._add_user_blocks(_text(notice_text(item)))
             case Compaction():
-                self._hear(_text(summary_text(item)))
+                self._add_user_blocks(_text(summary_text(item)))
             case AssistantMessage() | Reasoning():
                 if item.state != "discarded":
-                    self._respond(self._row.add(item))
+                    self._add_response(self._row.add(item))
             case ToolCall():
                 if not item.discarded:
-                    self._respond(self._row.add(item))
+                    self._add_response(self._row.add(item))
             case Patch():
                 pass
             case _:
                 assert_never(item)
 
-    def finish(self) -> "Conversation":
+    def finish(self) -> "MessageHistory":
         """What it is if nothing is added, which can be done all the same: the user speaks last."""
         whole = copy(self)
         whole._digest = self._digest and self._digest.copy()
         whole._ids = self._ids.copy()
         whole._row = self._row.copy()
         whole.messages = self.messages.copy()
-        whole._hear([])
+        whole._add_user_blocks([])
         if whole._last_role != "user":
-            whole._say("user", _text(GO_ON))
+            whole._append("user", _text(CONTINUE_PROMPT))
         return whole
 
     @property
@@ -142,36 +148,36 @@ class Conversation:
         """The digest of all that was said so far; empty where nothing is bound to it."""
         return self._digest.hexdigest()[:DIGEST_CHARS] if self._digest else ""
 
-    def _hear(self, blocks: list[Block]) -> None:
+    def _add_user_blocks(self, blocks: list[Block]) -> None:
         for response in self._row.end():
-            self._respond(response)
-        self._say("user", blocks)
+            self._add_response(response)
+        self._append("user", blocks)
 
-    def _respond(self, response: list[Spoken]) -> None:
+    def _add_response(self, response: list[ModelItem]) -> None:
         """Write a response and then its results."""
         calls = [item for item in response if isinstance(item, ToolCall)]
         ids = [self._ids.use(call.call_id) for call in calls]
         blocks = _sendable(list(self._blocks(response, iter(ids))))
         if blocks and not self.messages:
-            self._say("user", _text(GO_ON))
-        self._say("assistant", blocks)
-        self._say("user", [_result(call, id_) for call, id_ in zip(calls, ids, strict=True)])
+            self._append("user", _text(CONTINUE_PROMPT))
+        self._append("assistant", blocks)
+        self._append("user", [_result(call, id_) for call, id_ in zip(calls, ids, strict=True)])
 
-    def _say(self, role: Role, blocks: list[Block]) -> None:
+    def _append(self, role: Role, blocks: list[Block]) -> None:
         """Append blocks. No message is changed, as another conversation may have it too."""
         if blocks and self._last_role != role:
-            self.messages.append(Said(role, [], []))
-            self._bind(role.encode())
+            self.messages.append(EncodedMessage(role, [], []))
+            self._update_digest(role.encode())
         for block in blocks:
             data = encode(block)
             self.messages[-1] = self.messages[-1].with_block(block, data)
-            self._bind(data)
+            self._update_digest(data)
 
-    def _bind(self, data: bytes) -> None:
+    def _update_digest(self, data: bytes) -> None:
         if self._digest:
             self._digest.update(data)
 
-    def _blocks(self, response: Sequence[Spoken], ids: Iterator[str]) -> Iterator[Block]:
+    def _blocks(self, response: Sequence[ModelItem], ids: Iterator[str]) -> Iterator[Block]:
         for item in response:
             match item:
                 case AssistantMessage():
@@ -182,7 +188,7 @@ class Conversation:
                     yield _tool_use(item, next(ids))
 
     def _kept_blocks(self, item: Reasoning) -> Iterator[Block]:
-        kept = kept_by(item, self._origin)
+        kept = unseal_blocks(item, self._origin)
         if kept is None:
             return
         thinks = self._thinks and (

@@ -13,14 +13,14 @@ from msgspec import Struct
 from tiller_daemon.models.dialects.opaque import Origin
 from tiller_protocol.items import Reasoning
 
-WIRE = "anthropic_messages"
+API = "anthropic_messages"
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 
 Block = dict[str, Any]
 
 
-class Kept(Struct, frozen=True):
+class OpaqueBlocks(Struct, frozen=True):
     """Blocks of one response in order.
 
     `prefix` is the digest of all that the request of that response held. A block of type `text`
@@ -31,24 +31,24 @@ class Kept(Struct, frozen=True):
     blocks: tuple[Block, ...]
 
 
-_decode = msgspec.json.Decoder(Kept).decode
+_decode = msgspec.json.Decoder(OpaqueBlocks).decode
 
 
 def origin_of(base_url: str, model: str) -> Origin:
     """Who may have such blocks back: the same model at the same place."""
-    return Origin(WIRE, base_url, model)
+    return Origin(API, base_url, model)
 
 
-def keep(origin: Origin, prefix: str, blocks: list[Block]) -> str:
+def seal_blocks(origin: Origin, prefix: str, blocks: list[Block]) -> str:
     """The `opaque` for the blocks; of thinking the text is left to the item."""
     short = tuple(
         block | {"thinking": len(block["thinking"])} if block["type"] == "thinking" else block
         for block in blocks
     )
-    return origin.seal(msgspec.json.encode(Kept(prefix, short)).decode())
+    return origin.seal(msgspec.json.encode(OpaqueBlocks(prefix, short)).decode())
 
 
-def kept_by(item: Reasoning, origin: Origin) -> Kept | None:
+def unseal_blocks(item: Reasoning, origin: Origin) -> OpaqueBlocks | None:
     """The blocks that an item keeps, whole again; None if they are not for `origin`."""
     content = origin.unseal(item.opaque)
     if content is None:
@@ -65,4 +65,4 @@ def kept_by(item: Reasoning, origin: Origin) -> Kept | None:
             position = end
         else:
             whole.append(block)
-    return Kept(kept.prefix, tuple(whole))
+    return OpaqueBlocks(kept.prefix, tuple(whole))

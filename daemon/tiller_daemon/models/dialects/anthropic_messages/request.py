@@ -11,10 +11,10 @@ import msgspec
 
 from tiller_daemon.config.options import RESERVED, Options, merge_options
 from tiller_daemon.models.base import ModelRequest, ToolSpec
-from tiller_daemon.models.dialects.anthropic_messages.history import Conversation, Said
+from tiller_daemon.models.dialects.anthropic_messages.history import EncodedMessage, MessageHistory
 from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import (
+    API,
     THINKING,
-    WIRE,
     Block,
     origin_of,
 )
@@ -22,17 +22,17 @@ from tiller_daemon.models.dialects.anthropic_messages.schema import structured_o
 from tiller_daemon.models.dialects.anthropic_messages.thinking import (
     EFFORTS,
     NO_THINKING,
-    Manner,
     Thinking,
-    manner_of,
-    takes_thinking_back,
-    thinking_of,
+    ThinkingStyle,
+    accepts_earlier_thinking,
+    thinking_field,
+    thinking_style,
 )
-from tiller_daemon.models.dialects.history_cache import conversation_of
-from tiller_daemon.models.dialects.wording import usable_name
+from tiller_daemon.models.dialects.rendering import usable_name
+from tiller_daemon.models.history_cache import HistoryCache
 from tiller_protocol.items import ToolCall
 
-MAX_TOKENS: dict[Manner, int] = {"adaptive": 64_000, "budget": 32_000, "foreign": 32_000}
+MAX_TOKENS: dict[ThinkingStyle, int] = {"adaptive": 64_000, "budget": 32_000, "foreign": 32_000}
 """`max_tokens` where no limit is configured, as the API insists on one: what every Claude that
 thinks in this manner can write (https://platform.claude.com/docs/en/about-claude/models/overview).
 """
@@ -47,26 +47,26 @@ NOT_OFFERED = "It can't be called any more."
 """Said of tools that history has calls of when there are none: calls want their definitions."""
 
 
-class Built(NamedTuple):
+class BuiltRequest(NamedTuple):
     """A body, and the digest of what it holds, to which the thinking of its answer is bound."""
 
     body: bytes
     prefix: str
 
 
-def build_body(request: ModelRequest, base_url: str = "") -> Built:
+def build_body(request: ModelRequest, base_url: str = "") -> BuiltRequest:
     """The body that asks the server at `base_url` for a streamed answer to `request`."""
-    manner = manner_of(request.model)
+    style = thinking_style(request.model)
     options = {name: value for name, value in request.options.items() if name not in RESERVED}
-    max_tokens = options.get("max_tokens") or request.max_output_tokens or MAX_TOKENS[manner]
-    thinking = _thinking(request, options, manner, max_tokens)
+    max_tokens = options.get("max_tokens") or request.max_output_tokens or MAX_TOKENS[style]
+    thinking = _thinking(request, options, style, max_tokens)
     tools = _tools(request)
     system = [{"type": "text", "text": request.system}] if request.system.strip() else []
     fixed = msgspec.json.encode([tools, system])
-    conversation = _conversation(request, base_url, fixed, thinking, manner)
-    if manner == "budget" and thinking is not None and not _may_think(conversation.messages):
+    conversation = _conversation(request, base_url, fixed, thinking, style)
+    if style == "budget" and thinking is not None and not _may_think(conversation.messages):
         thinking = None
-        conversation = _conversation(request, base_url, fixed, thinking, manner)
+        conversation = _conversation(request, base_url, fixed, thinking, style)
     messages = conversation.messages
     if request.purpose == "turn":
         _set_cache_points(tools, system, messages)
@@ -79,25 +79,30 @@ def build_body(request: ModelRequest, base_url: str = "") -> Built:
         "system": system,
         "messages": [said.encoded for said in messages],
         "thinking": thinking,
-        "output_config": _output_config(request, options, manner),
+        "output_config": _output_config(request, options, style),
     }
     options.pop("thinking", None)
     body = options | {name: value for name, value in told.items() if value}
-    return Built(msgspec.json.encode(body), conversation.prefix)
+    return BuiltRequest(msgspec.json.encode(body), conversation.prefix)
 
 
 def _conversation(
-    request: ModelRequest, base_url: str, fixed: bytes, thinking: Thinking | None, manner: Manner
-) -> Conversation:
+    request: ModelRequest,
+    base_url: str,
+    fixed: bytes,
+    thinking: Thinking | None,
+    style: ThinkingStyle,
+) -> MessageHistory:
     """The conversation behind what is `fixed` before it."""
-    thinks = takes_thinking_back(thinking, manner)
+    thinks = accepts_earlier_thinking(thinking, style)
 
-    def begin() -> Conversation:
+    def create() -> MessageHistory:
         origin = origin_of(base_url, request.model)
-        return Conversation(fixed, origin, thinks=thinks, bound=manner == "adaptive")
+        return MessageHistory(fixed, origin, thinks=thinks, bound=style == "adaptive")
 
-    key = (WIRE, fixed, base_url, request.model, thinks)
-    return conversation_of(request, key, begin).finish()
+    key = (API, fixed, base_url, request.model, thinks)
+    cache = request.history_cache or HistoryCache()
+    return cache.builder(key, request.items, create).finish()
 
 
 def _tools(request: ModelRequest) -> list[Block]:
@@ -117,33 +122,35 @@ def _tool(spec: ToolSpec) -> Block:
     }
 
 
-def _thinking(request: ModelRequest, options: Options, manner: Manner, max_tokens: object) -> Any:  # noqa: ANN401 - an option may be anything
+def _thinking(
+    request: ModelRequest, options: Options, style: ThinkingStyle, max_tokens: object
+) -> Any:  # noqa: ANN401 - an option may be anything
     """The field `thinking`: by the variant, else as the options have it, else as the model does."""
-    limit = max_tokens if isinstance(max_tokens, int) else MAX_TOKENS[manner]
+    limit = max_tokens if isinstance(max_tokens, int) else MAX_TOKENS[style]
     if request.variant in EFFORTS or request.variant == NO_THINKING:
-        return thinking_of(request.variant, manner, limit)
+        return thinking_field(request.variant, style, limit)
     if "thinking" in options or request.purpose != "turn":
         return options.get("thinking")
-    return thinking_of("", manner, limit)
+    return thinking_field("", style, limit)
 
 
-def _output_config(request: ModelRequest, options: Options, manner: Manner) -> Options:
+def _output_config(request: ModelRequest, options: Options, style: ThinkingStyle) -> Options:
     config: Options = {}
-    if manner == "adaptive" and request.purpose == "title":
+    if style == "adaptive" and request.purpose == "title":
         config["effort"] = "low"
     if request.output_schema is not None:
         form = structured_output(request.output_schema)
         config |= {"format": {"type": "json_schema", "schema": form}} if form else {}
     own = options.get("output_config")
     config = merge_options(config, cast("Options", own)) if isinstance(own, dict) else config
-    if manner == "adaptive" and request.variant in EFFORTS:
+    if style == "adaptive" and request.variant in EFFORTS:
         config["effort"] = EFFORTS[request.variant]
     return config
 
 
-def _may_think(messages: list[Said]) -> bool:
+def _may_think(messages: list[EncodedMessage]) -> bool:
     """Whether a Claude with a budget may think: not if it began this row of calls without it."""
-    first: Said | None = None
+    first: EncodedMessage | None = None
     for said in reversed(messages):
         if said.role == "assistant":
             first = said
@@ -152,7 +159,9 @@ def _may_think(messages: list[Said]) -> bool:
     return first is None or first.blocks[0]["type"] in THINKING
 
 
-def _set_cache_points(tools: list[Block], system: list[Block], messages: list[Said]) -> None:
+def _set_cache_points(
+    tools: list[Block], system: list[Block], messages: list[EncodedMessage]
+) -> None:
     for blocks in (tools, system):
         if blocks:
             blocks[-1]["cache_control"] = CACHE_POINT

@@ -16,7 +16,7 @@ FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
 )
 TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean", "null"})
-PLACES = ("$defs", "definitions")
+DEFINITION_KEYS = ("$defs", "definitions")
 """Where a schema may keep what it refers to."""
 
 
@@ -44,7 +44,7 @@ class _Rewriter:
         """The schema with what it keeps for references."""
         kept = {
             place: {name: self._form(inner) for name, inner in self._root[place].items()}
-            for place in PLACES
+            for place in DEFINITION_KEYS
             if place in self._root
         }
         return kept | self._form(self._root)
@@ -52,7 +52,11 @@ class _Rewriter:
     def _form(self, schema: object) -> Schema:
         if not isinstance(schema, dict):
             raise _NoForm
-        rest = {k: v for k, v in cast("Schema", schema).items() if k not in (*PLACES, "$schema")}
+        rest = {
+            k: v
+            for k, v in cast("Schema", schema).items()
+            if k not in (*DEFINITION_KEYS, "$schema")
+        }
         if "$ref" in rest:
             self._follow(rest["$ref"])
             return {"$ref": rest["$ref"]}
@@ -77,7 +81,7 @@ class _Rewriter:
     def _target(self, reference: str) -> object:
         head, _, name = reference.rpartition("/")
         place = head.removeprefix("#/")
-        if place not in PLACES or name not in self._root.get(place, {}):
+        if place not in DEFINITION_KEYS or name not in self._root.get(place, {}):
             raise _NoForm
         return self._root[place][name]
 

@@ -20,10 +20,14 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
-from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import Block, keep, origin_of
-from tiller_daemon.models.dialects.joined_deltas import TEXT, THINKING, Pieces
-from tiller_daemon.models.dialects.surrogates import HalfPairs, encodable
-from tiller_daemon.models.http.failure import Endpoint, error_in_stream
+from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import (
+    Block,
+    origin_of,
+    seal_blocks,
+)
+from tiller_daemon.models.dialects.delta_buffer import TEXT, THINKING, DeltaBuffer
+from tiller_daemon.models.dialects.surrogates import SurrogateMender, with_whole_surrogates
+from tiller_daemon.models.http.failure import Endpoint, error_from_event
 from tiller_daemon.models.http.sse import EventSplitter, EventTooLong
 from tiller_protocol.events import FinishReason
 from tiller_protocol.items import Usage
@@ -78,7 +82,7 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 _DECODING_FAILS = (msgspec.DecodeError, ValueError, RecursionError)
 
 
-class _Open:
+class _OpenBlock:
     """A block of content in the making. `call` is the number of a tool call, else None."""
 
     def __init__(self, start: Block) -> None:
@@ -109,9 +113,9 @@ class MessagesDecoder:
         self._ordinal = ordinal
         self._prefix = prefix
         self._splitter = EventSplitter()
-        self._halves = HalfPairs()
-        self._pieces = Pieces()
-        self._blocks: dict[int, _Open] = {}
+        self._halves = SurrogateMender()
+        self._pieces = DeltaBuffer()
+        self._blocks: dict[int, _OpenBlock] = {}
         self._kept: list[Block] = []
         self._call_ids: list[str] = []
         self._usage = _UsageFrame()
@@ -149,7 +153,7 @@ class MessagesDecoder:
         except _DECODING_FAILS:
             frame = self._decode_leniently(data)
         if frame.error is not None or frame.type == "error":
-            raise error_in_stream(self._endpoint, data)
+            raise error_from_event(self._endpoint, data)
         match frame.type:
             case "content_block_delta" if frame.delta is not None:
                 self._extend(frame.index, frame.delta)
@@ -175,10 +179,10 @@ class MessagesDecoder:
         except _DECODING_FAILS:
             shown = self._endpoint.quote(data.decode(errors="replace"))
             raise self._broken(f"sent a frame that is none of this dialect: {shown}") from None
-        frame.content_block = encodable(frame.content_block)
+        frame.content_block = with_whole_surrogates(frame.content_block)
         if frame.delta is not None:
-            frame.delta.citation = encodable(frame.delta.citation)
-            frame.delta.signature = encodable(frame.delta.signature)
+            frame.delta.citation = with_whole_surrogates(frame.delta.citation)
+            frame.delta.signature = with_whole_surrogates(frame.delta.signature)
             for field in ("text", "thinking", "partial_json"):
                 if text := getattr(frame.delta, field):
                     setattr(frame.delta, field, self._halves.mend((frame.index, field), text))
@@ -192,10 +196,10 @@ class MessagesDecoder:
 
     def _begin(self, index: int, start: Block) -> None:
         self._stop(index)
-        block = self._blocks[index] = _Open(start)
+        block = self._blocks[index] = _OpenBlock(start)
         match block.kind:
             case "text":
-                self._say(str(start.get("text") or ""))
+                self._append(str(start.get("text") or ""))
             case "thinking":
                 self._think(block, str(start.get("thinking") or ""))
             case "tool_use":
@@ -209,7 +213,7 @@ class MessagesDecoder:
             raise self._broken("sent a piece of a block that was not begun")
         if delta.type == "text_delta":
             if block.kind == "text":
-                self._say(delta.text or "")
+                self._append(delta.text or "")
             return
         match delta.type, block.kind:
             case "citations_delta", "text":
@@ -243,13 +247,13 @@ class MessagesDecoder:
             case _:
                 pass
 
-    def _say(self, piece: str) -> None:
+    def _append(self, piece: str) -> None:
         if not piece:
             return
         self._kept.clear()
         self._pieces.add(TEXT, piece)
 
-    def _think(self, block: _Open, piece: str) -> None:
+    def _think(self, block: _OpenBlock, piece: str) -> None:
         if not piece:
             return
         block.pieces.append(piece)
@@ -258,9 +262,9 @@ class MessagesDecoder:
     def _keep(self, block: Block) -> None:
         """Have a block kept, beside those since the last text or call: one item has them all."""
         self._kept.append(block)
-        self._pieces.put(ReasoningDelta("", keep(self._origin, self._prefix, self._kept)))
+        self._pieces.put(ReasoningDelta("", seal_blocks(self._origin, self._prefix, self._kept)))
 
-    def _keep_opaque(self, block: _Open) -> None:
+    def _keep_opaque(self, block: _OpenBlock) -> None:
         """Keep a block that only its provider understands, such as what a server's tool did."""
         whole = block.start
         if block.pieces:
@@ -270,7 +274,7 @@ class MessagesDecoder:
                 return
         self._keep(whole)
 
-    def _call(self, block: _Open) -> None:
+    def _call(self, block: _OpenBlock) -> None:
         name, call_id = block.start.get("name"), block.start.get("id")
         if not name or not isinstance(name, str):
             raise self._broken("sent a tool call without a name")
@@ -281,13 +285,13 @@ class MessagesDecoder:
         self._kept.clear()
         self._pieces.put(ToolCallStarted(block.call, call_id, name))
 
-    def _argue(self, block: _Open, piece: str) -> None:
+    def _argue(self, block: _OpenBlock, piece: str) -> None:
         if not piece or block.call is None:
             return
         block.pieces.append(piece)
         self._pieces.add(block.call, piece)
 
-    def _complete(self, block: _Open) -> None:
+    def _complete(self, block: _OpenBlock) -> None:
         if not block.text.strip():
             # Most begin with an empty input and send pieces; some send it whole at once.
             self._argue(block, msgspec.json.encode(block.start.get("input") or {}).decode())

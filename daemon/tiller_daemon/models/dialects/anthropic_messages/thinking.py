@@ -9,7 +9,7 @@ Source: https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking
 import re
 from typing import Any, Literal
 
-Manner = Literal["adaptive", "budget", "foreign"]
+ThinkingStyle = Literal["adaptive", "budget", "foreign"]
 """How a model thinks: a Claude by itself, a Claude by a budget, or another model."""
 
 ADAPTIVE_SINCE = (4, 6)
@@ -48,7 +48,7 @@ Thinking = dict[str, Any]
 """The field `thinking` of a request."""
 
 
-def manner_of(model: str) -> Manner:
+def thinking_style(model: str) -> ThinkingStyle:
     """How `model` thinks; a Claude without a version in its name is taken for a new one."""
     if "claude" not in model.lower():
         return "foreign"
@@ -58,22 +58,22 @@ def manner_of(model: str) -> Manner:
     return "budget"
 
 
-def thinking_of(variant: str, manner: Manner, max_tokens: int) -> Thinking | None:
+def thinking_field(variant: str, style: ThinkingStyle, max_tokens: int) -> Thinking | None:
     """The field `thinking` for a variant; None if nothing is said of thinking."""
     if variant == NO_THINKING:
         return {"type": "disabled"}
-    if manner == "adaptive":
+    if style == "adaptive":
         # Without `display` the newer ones think for minutes and show nothing of it.
         return {"type": "adaptive", "display": "summarized"}
     budget = min(BUDGET_TOKENS.get(variant, 0), max_tokens - ANSWER_TOKENS_MIN)
     return {"type": "enabled", "budget_tokens": budget} if budget >= BUDGET_TOKENS_MIN else None
 
 
-def takes_thinking_back(thinking: Thinking | None, manner: Manner) -> bool:
+def accepts_earlier_thinking(thinking: Thinking | None, style: ThinkingStyle) -> bool:
     """Whether a request with this field may hold thinking of earlier responses.
 
     A Claude that does not think refuses it; others want all of it, whatever the request says.
     """
     if thinking is None:
-        return manner == "foreign"
+        return style == "foreign"
     return thinking != {"type": "disabled"}

@@ -16,7 +16,7 @@ from tiller_daemon.models.http.client import HttpClient
 PATH = "/chat/completions"
 OPENAI_HOST = "api.openai.com"
 
-REST_S = 5.0
+TRAILING_FRAMES_S = 5.0
 """How long usage and `[DONE]` are awaited behind a finish reason: a server that sends neither may
 keep the connection open. Those that do send them do so at once."""
 
@@ -54,9 +54,9 @@ class OpenAIChat:
 
 
 async def _rest(chunks: AsyncIterator[bytes], decoder: ChatDecoder) -> list[ModelEvent]:
-    """What comes behind the finish reason, within `REST_S`."""
+    """What comes behind the finish reason, within `TRAILING_FRAMES_S`."""
     events: list[ModelEvent] = []
-    with trio.move_on_after(REST_S):
+    with trio.move_on_after(TRAILING_FRAMES_S):
         async for chunk in chunks:
             events += decoder.feed(chunk)
             if decoder.finished:

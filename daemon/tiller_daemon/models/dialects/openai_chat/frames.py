@@ -35,7 +35,7 @@ REASONS: dict[str, FinishReason] = {
 }
 """Finish reasons in lower case: OpenAI's, Mistral's (`model_length`), Gemini's, z.ai's."""
 
-GAVE_UP: dict[str, ModelErrorKind] = {
+FAILED_REASONS: dict[str, ModelErrorKind] = {
     "error": "server",
     "abort": "server",
     "network_error": "server",

@@ -12,7 +12,7 @@ from msgspec import Struct
 from tiller_daemon.models.dialects.opaque import Origin
 from tiller_protocol.items import Reasoning
 
-WIRE = "openai_chat"
+API = "openai_chat"
 
 
 Detail = dict[str, Any]
@@ -21,7 +21,7 @@ _JOINED = ("text", "summary", "data")
 """What of a detail comes in pieces."""
 
 
-class Kept(Struct, frozen=True, omit_defaults=True):
+class OpaqueFields(Struct, frozen=True, omit_defaults=True):
     """What goes back with a message.
 
     `field` is the name of its thinking, `extra` its `extra_content`, `calls` those of its calls by
@@ -35,20 +35,20 @@ class Kept(Struct, frozen=True, omit_defaults=True):
     after: str = ""
 
 
-_decode = msgspec.json.Decoder(Kept).decode
+_decode = msgspec.json.Decoder(OpaqueFields).decode
 
 
 def origin_of(base_url: str, model: str) -> Origin:
     """Who may have it back: the same model at the same place."""
-    return Origin(WIRE, base_url, model)
+    return Origin(API, base_url, model)
 
 
-def keep(origin: Origin, kept: Kept) -> str:
+def seal_fields(origin: Origin, kept: OpaqueFields) -> str:
     """The `opaque` of an item."""
     return origin.seal(msgspec.json.encode(kept).decode())
 
 
-def kept_by(item: Reasoning, origin: Origin) -> Kept | None:
+def unseal_fields(item: Reasoning, origin: Origin) -> OpaqueFields | None:
     """What an item keeps; None if it is not for `origin`."""
     content = origin.unseal(item.opaque)
     try:

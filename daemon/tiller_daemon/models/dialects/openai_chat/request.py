@@ -16,10 +16,13 @@ import msgspec
 
 from tiller_daemon.config.options import RESERVED
 from tiller_daemon.models.base import ModelRequest, ToolSpec
-from tiller_daemon.models.dialects.history_cache import conversation_of, encode_messages
-from tiller_daemon.models.dialects.openai_chat.opaque_fields import Kept, kept_by, origin_of
-from tiller_daemon.models.dialects.responses import Row, Spoken
-from tiller_daemon.models.dialects.wording import (
+from tiller_daemon.models.dialects.openai_chat.opaque_fields import (
+    API,
+    OpaqueFields,
+    origin_of,
+    unseal_fields,
+)
+from tiller_daemon.models.dialects.rendering import (
     CallIds,
     notice_text,
     result_text,
@@ -28,6 +31,8 @@ from tiller_daemon.models.dialects.wording import (
     usable_name,
     user_text,
 )
+from tiller_daemon.models.dialects.response_splitter import ModelItem, ResponseSplitter
+from tiller_daemon.models.history_cache import HistoryCache
 from tiller_protocol.items import (
     AssistantMessage,
     Compaction,
@@ -65,10 +70,11 @@ def build_body(request: ModelRequest, base_url: str = "", *, for_openai: bool = 
     Only thinking that came from there goes back. `for_openai` is for OpenAI's own servers, which
     are stricter than the compatible ones and have renamed `max_tokens`.
     """
+    cache = request.history_cache or HistoryCache()
     messages = build_messages(request, base_url, for_openai=for_openai)
     body: dict[str, Any] = {
         "model": request.model,
-        "messages": encode_messages(request, "openai_chat", messages),
+        "messages": cache.encode(API, messages),
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -96,19 +102,20 @@ def build_messages(
     request: ModelRequest, base_url: str = "", *, for_openai: bool = False
 ) -> list[Message]:
     """The `messages` of the body, the system prompt first."""
-    fixed = ("openai_chat", request.system, request.model, base_url, for_openai)
+    key = (API, request.system, request.model, base_url, for_openai)
 
-    def begin() -> _Conversation:
+    def create() -> _MessageHistory:
         if is_mistral(request.model):
             ids = CallIds(fits_as_call_id_of_mistral, "{:09}".format)
         else:
             ids = CallIds(fits_as_call_id_at_openai if for_openai else fits_as_call_id)
-        return _Conversation(request, base_url, ids)
+        return _MessageHistory(request, base_url, ids)
 
-    return conversation_of(request, fixed, begin).finish()
+    cache = request.history_cache or HistoryCache()
+    return cache.builder(key, request.items, create).finish()
 
 
-class _Conversation:
+class _MessageHistory:
     """Messages so far, none of which is changed any more, and what was spoken behind them."""
 
     def __init__(self, request: ModelRequest, base_url: str, ids: CallIds) -> None:
@@ -118,26 +125,26 @@ class _Conversation:
         self._messages: list[Message] = []
         if request.system:
             self._messages.append({"role": "system", "content": request.system})
-        self._row = Row()
-        self._late: dict[str, tuple[tuple[Kept, str], ...]] = {}
+        self._row = ResponseSplitter()
+        self._fields_by_call: dict[str, tuple[tuple[OpaqueFields, str], ...]] = {}
 
     def add(self, item: Item) -> None:
         """Take the next item of history."""
         match item:
             case UserMessage():
-                self._hear(user_text(item), item.images)
+                self._add_user_text(user_text(item), item.images)
             case Notice():
-                self._hear(notice_text(item))
+                self._add_user_text(notice_text(item))
             case Compaction():
-                self._hear(summary_text(item))
+                self._add_user_text(summary_text(item))
             case AssistantMessage():
                 if item.state != "discarded" and item.text:
-                    self._respond(self._row.add(item))
+                    self._add_response(self._row.add(item))
             case Reasoning():
-                self._think(item)
+                self._add_thinking(item)
             case ToolCall():
                 if not item.discarded:
-                    self._respond(self._row.add(item))
+                    self._add_response(self._row.add(item))
             case Patch():
                 pass
             case _:
@@ -149,16 +156,16 @@ class _Conversation:
         whole._ids = self._ids.copy()
         whole._messages = self._messages.copy()
         whole._row = self._row.copy()
-        whole._late = self._late.copy()
-        whole._speak()
+        whole._fields_by_call = self._fields_by_call.copy()
+        whole._end_turn()
         return whole._messages
 
-    def _hear(self, text: str, images: tuple[Image, ...] = ()) -> None:
-        self._speak()
+    def _add_user_text(self, text: str, images: tuple[Image, ...] = ()) -> None:
+        self._end_turn()
         parts: list[Message] = [{"type": "text", "text": text}] if text else []
-        self._say_as_user(parts + [_image_part(image) for image in images])
+        self._add_user_parts(parts + [_image_part(image) for image in images])
 
-    def _say_as_user(self, parts: list[Message]) -> None:
+    def _add_user_parts(self, parts: list[Message]) -> None:
         if self._last_role() == "user":
             self._messages[-1] = _user_message(_parts_of(self._messages[-1]) + parts)
             return
@@ -167,21 +174,24 @@ class _Conversation:
         if parts:
             self._messages.append(_user_message(parts))
 
-    def _think(self, item: Reasoning) -> None:
+    def _add_thinking(self, item: Reasoning) -> None:
         """Take thinking that goes back; what came behind a call is of that call's message."""
-        kept = None if item.state == "discarded" else kept_by(item, self._origin)
+        kept = None if item.state == "discarded" else unseal_fields(item, self._origin)
         if kept and kept.after:
-            self._late[kept.after] = (*self._late.get(kept.after, ()), (kept, item.text))
+            self._fields_by_call[kept.after] = (
+                *self._fields_by_call.get(kept.after, ()),
+                (kept, item.text),
+            )
         elif kept:
-            self._respond(self._row.add(item))
+            self._add_response(self._row.add(item))
 
-    def _speak(self) -> None:
+    def _end_turn(self) -> None:
         """Write the responses that just ended, each with its results."""
         for response in self._row.end():
-            self._respond(response)
-        self._late.clear()
+            self._add_response(response)
+        self._fields_by_call.clear()
 
-    def _respond(self, response: list[Spoken]) -> None:
+    def _add_response(self, response: list[ModelItem]) -> None:
         text = "\n\n".join(item.text for item in response if isinstance(item, AssistantMessage))
         calls = [item for item in response if isinstance(item, ToolCall)]
         if not text and not calls:
@@ -207,9 +217,9 @@ class _Conversation:
         shown = [_image_part(image) for call in calls for image in call.images]
         if shown:
             note = {"type": "text", "text": "Images that the calls above returned:"}
-            self._say_as_user([note, *shown])
+            self._add_user_parts([note, *shown])
 
-    def _kept_beside(self, response: list[Spoken]) -> tuple[Message, dict[str, Any]]:
+    def _kept_beside(self, response: list[ModelItem]) -> tuple[Message, dict[str, Any]]:
         """What goes back with a message that has calls, and what with each of them."""
         beside: Message = {}
         details: list[Any] = []
@@ -226,12 +236,12 @@ class _Conversation:
             beside["reasoning_details"] = details
         return beside, extras
 
-    def _kept_of(self, response: list[Spoken]) -> Iterator[tuple[Kept, str]]:
+    def _kept_of(self, response: list[ModelItem]) -> Iterator[tuple[OpaqueFields, str]]:
         for item in response:
-            if isinstance(item, Reasoning) and (kept := kept_by(item, self._origin)):
+            if isinstance(item, Reasoning) and (kept := unseal_fields(item, self._origin)):
                 yield kept, item.text
             elif isinstance(item, ToolCall):
-                yield from self._late.get(item.call_id, ())
+                yield from self._fields_by_call.get(item.call_id, ())
 
     def _last_role(self) -> str:
         return self._messages[-1]["role"] if self._messages else ""

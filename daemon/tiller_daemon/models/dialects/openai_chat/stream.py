@@ -20,10 +20,10 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
-from tiller_daemon.models.dialects.joined_deltas import TEXT, THINKING, Pieces
+from tiller_daemon.models.dialects.delta_buffer import TEXT, THINKING, DeltaBuffer
 from tiller_daemon.models.dialects.openai_chat.calls import Call, Calls, arguments_of
 from tiller_daemon.models.dialects.openai_chat.frames import (
-    GAVE_UP,
+    FAILED_REASONS,
     REASONS,
     CallDelta,
     Choice,
@@ -36,13 +36,13 @@ from tiller_daemon.models.dialects.openai_chat.frames import (
 )
 from tiller_daemon.models.dialects.openai_chat.opaque_fields import (
     Detail,
-    Kept,
+    OpaqueFields,
     join_details,
-    keep,
     origin_of,
+    seal_fields,
 )
-from tiller_daemon.models.dialects.surrogates import HalfPairs, encodable
-from tiller_daemon.models.http.failure import Endpoint, error_in_stream
+from tiller_daemon.models.dialects.surrogates import SurrogateMender, with_whole_surrogates
+from tiller_daemon.models.http.failure import Endpoint, error_from_event
 from tiller_daemon.models.http.sse import EventSplitter, EventTooLong
 from tiller_protocol.events import FinishReason
 from tiller_protocol.items import Usage
@@ -62,10 +62,10 @@ class ChatDecoder:
         self._origin = origin_of(endpoint.base_url, model)
         self._ordinal = ordinal
         self._splitter = EventSplitter()
-        self._pieces = Pieces()
+        self._pieces = DeltaBuffer()
         self._calls = Calls()
         self._call_ids: list[str] = []
-        self._halves = HalfPairs()
+        self._halves = SurrogateMender()
         self._field = ""
         self._details: list[Detail] = []
         self._extra: Any = None
@@ -121,7 +121,7 @@ class ChatDecoder:
         except _DECODING_FAILS:
             frame = self._decode_leniently(data)
         if frame.error is not None or (frame.choices is None and is_named_error(data)):
-            raise error_in_stream(self._endpoint, data)
+            raise error_from_event(self._endpoint, data)
         if frame.usage is not None:
             self._usage = usage_of(frame.usage)
         for choice in frame.choices or ():
@@ -130,7 +130,7 @@ class ChatDecoder:
 
     def _choice(self, choice: Choice) -> None:
         if choice.error is not None:
-            raise error_in_stream(self._endpoint, msgspec.json.encode({"error": choice.error}))
+            raise error_from_event(self._endpoint, msgspec.json.encode({"error": choice.error}))
         if choice.usage is not None:
             self._usage = usage_of(choice.usage)
         if choice.delta is not None:
@@ -155,27 +155,27 @@ class ChatDecoder:
         for field in ("content", "reasoning_content", "reasoning"):
             if isinstance(text := getattr(delta, field), str) and text:
                 setattr(delta, field, self._halves.mend(field, text))
-        delta.content = encodable(delta.content)
-        delta.reasoning_details = encodable(delta.reasoning_details)
-        delta.extra_content = encodable(delta.extra_content)
+        delta.content = with_whole_surrogates(delta.content)
+        delta.reasoning_details = with_whole_surrogates(delta.reasoning_details)
+        delta.extra_content = with_whole_surrogates(delta.extra_content)
         for call in delta.tool_calls or ():
-            call.id = encodable(call.id)
-            call.extra_content = encodable(call.extra_content)
+            call.id = with_whole_surrogates(call.id)
+            call.extra_content = with_whole_surrogates(call.extra_content)
             if function := call.function:
-                function.name = encodable(function.name)
+                function.name = with_whole_surrogates(function.name)
                 if isinstance(function.arguments, str):
                     function.arguments = self._halves.mend(call.index, function.arguments)
                 else:
-                    function.arguments = encodable(function.arguments)
+                    function.arguments = with_whole_surrogates(function.arguments)
 
     def _delta(self, delta: Delta) -> None:
         said, thought = delta.content, ""
         if isinstance(said, list):
             said, thought = parts_of(said)
         if delta.reasoning_content:
-            self._think(delta.reasoning_content, "reasoning_content")
+            self._add_thinking(delta.reasoning_content, "reasoning_content")
         elif delta.reasoning or thought:
-            self._think(delta.reasoning or thought, "reasoning" if delta.reasoning else "")
+            self._add_thinking(delta.reasoning or thought, "reasoning" if delta.reasoning else "")
         if delta.reasoning_details:
             join_details(self._details, delta.reasoning_details)
         if text := said or delta.refusal:
@@ -191,7 +191,7 @@ class ChatDecoder:
         self._speaks = True
         self._pieces.add(TEXT, piece)
 
-    def _think(self, piece: str, field: str) -> None:
+    def _add_thinking(self, piece: str, field: str) -> None:
         self._field, self._speaks = field, False
         self._pieces.add(THINKING, piece)
 
@@ -199,8 +199,8 @@ class ChatDecoder:
         """Say what the provider wants back of what came so far, but not amid a text."""
         if self._field or self._details or self._extra is not None or calls:
             after = self._call_ids[-1] if self._call_ids else ""
-            kept = Kept(self._field, tuple(self._details), self._extra, calls or {}, after)
-            self._pieces.put(ReasoningDelta("", keep(self._origin, kept)))
+            kept = OpaqueFields(self._field, tuple(self._details), self._extra, calls or {}, after)
+            self._pieces.put(ReasoningDelta("", seal_fields(self._origin, kept)))
             self._field, self._details, self._extra = "", [], None
 
     def _call_delta(self, delta: CallDelta) -> None:
@@ -250,7 +250,7 @@ class ChatDecoder:
 
     def _stop(self, reason: str) -> None:
         reason = reason.lower()
-        for word, kind in GAVE_UP.items():
+        for word, kind in FAILED_REASONS.items():
             if word in reason:
                 message = f"{self._endpoint} gave up in the middle of its answer ({reason})."
                 raise ModelError(kind, message)

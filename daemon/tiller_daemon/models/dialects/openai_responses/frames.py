@@ -10,13 +10,13 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw, Struct
 
-from tiller_daemon.models.dialects.surrogates import HalfPairs, joined
+from tiller_daemon.models.dialects.surrogates import SurrogateMender, joined
 
 DECODING_FAILS = (msgspec.DecodeError, ValueError, RecursionError)
 
 NOTHING = Raw()
 
-MEANT = frozenset(
+KNOWN_TYPES = frozenset(
     {
         "error",
         "response.output_item.added",
@@ -41,7 +41,7 @@ MEANT = frozenset(
 """Types of frames that mean something here. What any other tells is in an `output_item.done`."""
 
 
-DELTAS = frozenset(kind for kind in MEANT if kind.endswith(".delta"))
+DELTAS = frozenset(kind for kind in KNOWN_TYPES if kind.endswith(".delta"))
 
 
 class Frame(Struct, gc=False):
@@ -163,7 +163,7 @@ def is_set(raw: Raw) -> bool:
     return bytes(raw) not in (b"", b"null")
 
 
-def decode_leniently(data: bytes, halves: HalfPairs) -> Frame:
+def decode_leniently(data: bytes, halves: SurrogateMender) -> Frame:
     """A frame that `decode_frame` refuses; raises one of `DECODING_FAILS`.
 
     Text that was cut in UTF-16 is joined with what `halves` holds. A frame that means nothing here
@@ -174,12 +174,12 @@ def decode_leniently(data: bytes, halves: HalfPairs) -> Frame:
         return decode_frame(mended)
     except DECODING_FAILS:
         kind = _decode_type(mended).type
-        if kind in MEANT or not kind:
+        if kind in KNOWN_TYPES or not kind:
             raise
         return Frame(type=kind)
 
 
-def mend(data: bytes, halves: HalfPairs) -> bytes:
+def mend(data: bytes, halves: SurrogateMender) -> bytes:
     """A JSON object with halves of surrogate pairs in it, as one that can be decoded.
 
     The half at the end of a delta comes with the next one of the same item. Raises one of

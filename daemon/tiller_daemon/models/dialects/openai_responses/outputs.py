@@ -10,21 +10,21 @@ import json
 import msgspec
 from msgspec import Raw
 
-from tiller_daemon.models.dialects.openai_responses.answer import Answer
+from tiller_daemon.models.dialects.openai_responses.event_builder import EventBuilder
 from tiller_daemon.models.dialects.openai_responses.frames import (
     DECODING_FAILS,
     OutputItem,
     decode_item,
     mend,
 )
-from tiller_daemon.models.dialects.surrogates import HalfPairs
+from tiller_daemon.models.dialects.surrogates import SurrogateMender
 
 
-class MissingPieces(ValueError):
+class StreamMismatch(ValueError):
     """What was streamed is not what the server says that it was; says what of."""
 
 
-class Output:
+class PartialOutput:
     """One item. `phase` is that of a message, `number` a call's place among those that began."""
 
     def __init__(self, kind: str) -> None:
@@ -56,34 +56,34 @@ class Output:
 ARGUMENTS = ("arguments", 0)
 
 
-class Outputs:
-    """All items so far, in order. Raises `MissingPieces`, and one of `DECODING_FAILS`.
+class OutputAssembler:
+    """All items so far, in order. Raises `StreamMismatch`, and one of `DECODING_FAILS`.
 
     `ordinal` is the number of the request in its session, for calls without an id.
     """
 
-    def __init__(self, answer: Answer, ordinal: int) -> None:
+    def __init__(self, answer: EventBuilder, ordinal: int) -> None:
         self._answer = answer
         self._ordinal = ordinal
-        self._all: list[Output] = []
-        self._places: dict[int | str, Output] = {}
+        self._all: list[PartialOutput] = []
+        self._places: dict[int | str, PartialOutput] = {}
         self._call_ids: set[str] = set()
 
     @property
-    def calls(self) -> list[Output]:
+    def calls(self) -> list[PartialOutput]:
         """The calls, in order."""
         return [output for output in self._all if output.kind == "function_call"]
 
-    def open(self, kind: str, *places: int | str | None) -> Output:
+    def open(self, kind: str, *places: int | str | None) -> PartialOutput:
         """A new item; from now on it is the one at that place, and under those ids."""
-        output = Output(kind)
+        output = PartialOutput(kind)
         self._all.append(output)
         for place in places:
             if place is not None:
                 self._places[place] = output
         return output
 
-    def find(self, kind: str, *places: int | str | None) -> Output:
+    def find(self, kind: str, *places: int | str | None) -> PartialOutput:
         """The item at a place, else under an id, without any the last one; else a new one.
 
         Some servers send no indices, some another id with each frame, some both.
@@ -96,7 +96,7 @@ class Outputs:
             return known[0]
         return self.open(kind, *places)
 
-    def find_done(self, index: int | None, item: OutputItem) -> Output:
+    def find_done(self, index: int | None, item: OutputItem) -> PartialOutput:
         """The item that is done now: not one that was done before under another id."""
         output = self.find(item.type, index, item.id, item.call_id)
         if output.is_done and item.id is not None and self._places.get(item.id) is not output:
@@ -116,7 +116,7 @@ class Outputs:
             else:
                 self.complete(self.open(item.type, item.id), item, raw)
 
-    def complete(self, output: Output, item: OutputItem, raw: Raw) -> None:
+    def complete(self, output: PartialOutput, item: OutputItem, raw: Raw) -> None:
         """An item is done: add what its pieces left out, and keep it where it goes back."""
         if output.is_done:
             return
@@ -141,12 +141,12 @@ class Outputs:
                 if item.status != "incomplete":
                     self._answer.keep(_clean(raw))
 
-    def say(self, output: Output, part: tuple[str, int], piece: str) -> None:
+    def say(self, output: PartialOutput, part: tuple[str, int], piece: str) -> None:
         """The next piece of a message."""
         output.add(part, piece)
         self._answer.say(output, output.phase, piece)
 
-    def complete_text(self, output: Output, part: tuple[str, int], whole: str) -> None:
+    def complete_text(self, output: PartialOutput, part: tuple[str, int], whole: str) -> None:
         """A part of a message is whole."""
         if not whole or part in output.whole:
             return
@@ -156,23 +156,23 @@ class Outputs:
             if rest := whole[len(said) :]:
                 self.say(output, part, rest)
         elif len(whole) > len(said):
-            raise MissingPieces("sent text of which pieces are missing")
+            raise StreamMismatch("sent text of which pieces are missing")
 
-    def think(self, output: Output, part: tuple[str, int], piece: str) -> None:
+    def think(self, output: PartialOutput, part: tuple[str, int], piece: str) -> None:
         """The next piece of thinking: in full or as a summary, whichever the item begins with."""
         if any(channel != part[0] for channel, _ in output.pieces):
             return
         output.add(part, piece)
         self._answer.think((output, part), piece)
 
-    def complete_thinking(self, output: Output, part: tuple[str, int], whole: str) -> None:
+    def complete_thinking(self, output: PartialOutput, part: tuple[str, int], whole: str) -> None:
         """A part of thinking is whole; it is for people, so nothing depends on it."""
         said = output.said(part)
         is_elsewhere = any(whole == output.said(other) for other in output.pieces)
         if len(whole) > len(said) and whole.startswith(said) and not is_elsewhere:
             self.think(output, part, whole[len(said) :])
 
-    def start_call(self, output: Output, call_id: str | None, name: str | None) -> None:
+    def start_call(self, output: PartialOutput, call_id: str | None, name: str | None) -> None:
         """A call begins as soon as it has a name."""
         output.name = output.name or name or ""
         output.call_id = output.call_id or call_id or ""
@@ -187,17 +187,17 @@ class Outputs:
         if said := output.said(ARGUMENTS):
             self._answer.argue(output.number, said)
 
-    def argue(self, output: Output, piece: str) -> None:
+    def argue(self, output: PartialOutput, piece: str) -> None:
         """The next piece of a call's arguments."""
         if ARGUMENTS in output.whole:
             if piece.strip():
-                raise MissingPieces("went on with a tool call after its arguments were complete")
+                raise StreamMismatch("went on with a tool call after its arguments were complete")
             return
         output.add(ARGUMENTS, piece)
         if output.is_started:
             self._answer.argue(output.number, piece)
 
-    def complete_arguments(self, output: Output, whole: str) -> None:
+    def complete_arguments(self, output: PartialOutput, whole: str) -> None:
         """The arguments of a call are what they will be, which is not yet to say that it counts."""
         if ARGUMENTS in output.whole:
             return
@@ -206,13 +206,13 @@ class Outputs:
             if rest := whole[len(said) :]:
                 self.argue(output, rest)
         elif whole.strip() and not _is_same_json(said, whole):
-            raise MissingPieces("sent a tool call of which pieces are missing")
+            raise StreamMismatch("sent a tool call of which pieces are missing")
         output.whole.add(ARGUMENTS)
 
-    def complete_call(self, output: Output) -> None:
+    def complete_call(self, output: PartialOutput) -> None:
         """A call counts: it can run."""
         if not output.is_started:
-            raise MissingPieces("sent a tool call without a name")
+            raise StreamMismatch("sent a tool call without a name")
         if output.is_complete:
             return
         output.is_complete = True
@@ -235,5 +235,5 @@ def _clean(raw: Raw) -> bytes:
     try:
         msgspec.json.decode(item)
     except DECODING_FAILS:
-        return mend(item, HalfPairs())
+        return mend(item, SurrogateMender())
     return item

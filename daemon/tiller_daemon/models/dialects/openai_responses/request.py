@@ -18,7 +18,7 @@ from tiller_daemon.config.options import RESERVED, merge_options
 from tiller_daemon.models.base import ModelRequest, ToolSpec
 from tiller_daemon.models.dialects.opaque import Origin
 from tiller_daemon.models.dialects.openai_responses.schema import is_strict
-from tiller_daemon.models.dialects.wording import (
+from tiller_daemon.models.dialects.rendering import (
     CallIds,
     notice_text,
     result_text,
@@ -39,7 +39,7 @@ from tiller_protocol.items import (
     UserMessage,
 )
 
-WIRE = "openai_responses"
+API = "openai_responses"
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 
@@ -49,7 +49,7 @@ EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"}
 OUTPUT_TOKENS_MIN_OPENAI = 16
 """OpenAI's own servers refuse a smaller `max_output_tokens`."""
 
-OWN_FIELDS = RESERVED | {
+PROTECTED_FIELDS = RESERVED | {
     "background",
     "conversation",
     "input",
@@ -63,7 +63,7 @@ fits_as_call_id = re.compile(r"[!-~]{1,64}").fullmatch
 InputItem = dict[str, Any]
 
 
-class Kept(Struct, omit_defaults=True):
+class OpaqueItem(Struct, omit_defaults=True):
     """What is looked at of an item that goes back as it came.
 
     Of a message, which is written from history, only this much is kept: its `phase`, and that
@@ -75,8 +75,8 @@ class Kept(Struct, omit_defaults=True):
     phase: str = ""
 
 
-_decode_kept = msgspec.json.Decoder(list[Raw]).decode
-_look_at = msgspec.json.Decoder(Kept).decode
+_decode_items = msgspec.json.Decoder(list[Raw]).decode
+_decode_opaque = msgspec.json.Decoder(OpaqueItem).decode
 
 
 def build_body(
@@ -87,7 +87,7 @@ def build_body(
     `for_openai` is for OpenAI's own servers. Without `opaque` nothing is sent that only the server
     can read, nor asked for.
     """
-    origin = Origin(WIRE, base_url, request.model) if opaque else None
+    origin = Origin(API, base_url, request.model) if opaque else None
     body: dict[str, Any] = {
         "model": request.model,
         "input": build_input(request, origin),
@@ -110,20 +110,22 @@ def build_body(
 
 def build_input(request: ModelRequest, origin: Origin | None) -> list[InputItem | Raw]:
     """The `input` of the body. `origin` is where opaque things must come from to go back."""
-    conversation = _Conversation(origin)
+    conversation = _InputBuilder(origin)
     for item in request.items:
         conversation.add(item)
     return conversation.finish()
 
 
-def keep(origin: Origin, items: list[bytes]) -> str:
+def seal_items(origin: Origin, items: list[bytes]) -> str:
     """The `opaque` of a stretch of items that go back as they came; each is JSON text."""
     return origin.seal(f"[{','.join(item.decode() for item in items)}]")
 
 
 def _with_options(body: dict[str, Any], request: ModelRequest) -> dict[str, Any]:
     """The body with the options over it, but for what the turn itself asks."""
-    options = {name: value for name, value in request.options.items() if name not in OWN_FIELDS}
+    options = {
+        name: value for name, value in request.options.items() if name not in PROTECTED_FIELDS
+    }
     asked: dict[str, Any] = {}
     if request.variant in EFFORTS:
         asked["reasoning"] = {"effort": request.variant}
@@ -135,37 +137,37 @@ def _with_options(body: dict[str, Any], request: ModelRequest) -> dict[str, Any]
     return merged
 
 
-class _Conversation:
+class _InputBuilder:
     """Input items so far, and the response whose outputs have not been written yet."""
 
     def __init__(self, origin: Origin | None) -> None:
         self._origin = origin
         self._items: list[InputItem | Raw] = []
         self._ids = CallIds(fits_as_call_id)
-        self._held: list[tuple[Kept, Raw]] = []
+        self._pending: list[tuple[OpaqueItem, Raw]] = []
         """What goes back as soon as something follows it in its response."""
         self._outputs: list[InputItem] = []
         self._ordinal = -1
-        self._later: list[AssistantMessage | Reasoning] = []
+        self._after_calls: list[AssistantMessage | Reasoning] = []
         """What came behind calls: of the same response if more of its calls follow."""
 
     def add(self, item: Item) -> None:
         """Take the next item of history."""
         match item:
             case UserMessage():
-                self._say_as_user(user_text(item), item.images)
+                self._add_user_message(user_text(item), item.images)
             case Notice():
-                self._say_as_user(notice_text(item))
+                self._add_user_message(notice_text(item))
             case Compaction():
-                self._say_as_user(summary_text(item))
+                self._add_user_message(summary_text(item))
             case AssistantMessage() | Reasoning():
                 if self._outputs:
-                    self._later.append(item)
+                    self._after_calls.append(item)
                 else:
-                    self._respond(item)
+                    self._add_model_item(item)
             case ToolCall():
                 if not item.discarded:
-                    self._call(item)
+                    self._add_call(item)
             case Patch():
                 pass
             case _:
@@ -176,9 +178,9 @@ class _Conversation:
         self._end_response()
         return self._items
 
-    def _say_as_user(self, text: str, images: tuple[Image, ...] = ()) -> None:
+    def _add_user_message(self, text: str, images: tuple[Image, ...] = ()) -> None:
         self._end_response()
-        self._held.clear()
+        self._pending.clear()
         parts: list[InputItem] = [{"type": "input_text", "text": text}] if text else []
         parts += [_image_part(image) for image in images]
         if last := self._last_message("user"):
@@ -186,25 +188,25 @@ class _Conversation:
         elif parts:
             self._items.append({"type": "message", "role": "user", "content": parts})
 
-    def _respond(self, item: AssistantMessage | Reasoning) -> None:
+    def _add_model_item(self, item: AssistantMessage | Reasoning) -> None:
         if isinstance(item, Reasoning):
             if item.state == "completed":
-                self._held += self._unsealed(item.opaque)
+                self._pending += self._unsealed(item.opaque)
         elif item.text and item.state != "discarded":
-            phase = self._write_held()
+            phase = self._flush_pending()
             if (last := self._last_message("assistant")) and last.get("phase", "") == phase == "":
                 last["content"] += f"\n\n{item.text}"
             else:
                 message = {"type": "message", "role": "assistant", "content": item.text}
                 self._items.append(message | ({"phase": phase} if phase else {}))
 
-    def _call(self, call: ToolCall) -> None:
+    def _add_call(self, call: ToolCall) -> None:
         if call.ordinal != self._ordinal:
             self._end_response()
-        later, self._later = self._later, []
+        later, self._after_calls = self._after_calls, []
         for item in later:
-            self._respond(item)
-        self._write_held()
+            self._add_model_item(item)
+        self._flush_pending()
         self._ordinal = call.ordinal
         call_id = self._ids.use(call.call_id)
         self._items.append(
@@ -223,29 +225,29 @@ class _Conversation:
         """Write the outputs of the response that just ended, and what came behind it."""
         self._items += self._outputs
         self._outputs = []
-        later, self._later = self._later, []
+        later, self._after_calls = self._after_calls, []
         for item in later:
-            self._respond(item)
+            self._add_model_item(item)
 
-    def _write_held(self) -> str:
+    def _flush_pending(self) -> str:
         """Write what goes back as it came; returns the phase of the message that follows.
 
         A hosted call goes with its output or not at all: nobody here can give it one.
         """
         phase = ""
-        calls = {kept.call_id for kept, _ in self._held if not kept.type.endswith("_output")}
-        outputs = {kept.call_id for kept, _ in self._held if kept.type.endswith("_output")}
-        for kept, raw in self._held:
+        calls = {kept.call_id for kept, _ in self._pending if not kept.type.endswith("_output")}
+        outputs = {kept.call_id for kept, _ in self._pending if kept.type.endswith("_output")}
+        for kept, raw in self._pending:
             if kept.type == "message":
                 phase = kept.phase
             elif not kept.call_id or kept.call_id in calls & outputs:
                 self._items.append(raw)
-        self._held.clear()
+        self._pending.clear()
         return phase
 
-    def _unsealed(self, opaque: str) -> list[tuple[Kept, Raw]]:
+    def _unsealed(self, opaque: str) -> list[tuple[OpaqueItem, Raw]]:
         content = self._origin.unseal(opaque) if self._origin else None
-        return [(_look_at(raw), raw) for raw in _decode_kept(content)] if content else []
+        return [(_decode_opaque(raw), raw) for raw in _decode_items(content)] if content else []
 
     def _last_message(self, role: str) -> InputItem | None:
         last = self._items[-1] if self._items else None

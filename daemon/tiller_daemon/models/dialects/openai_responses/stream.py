@@ -11,7 +11,7 @@ import msgspec
 
 from tiller_daemon.models.base import Finished, ModelError, ModelEvent, UsageReported
 from tiller_daemon.models.dialects.opaque import Origin
-from tiller_daemon.models.dialects.openai_responses.answer import Answer
+from tiller_daemon.models.dialects.openai_responses.event_builder import EventBuilder
 from tiller_daemon.models.dialects.openai_responses.frames import (
     DECODING_FAILS,
     DELTAS,
@@ -27,13 +27,13 @@ from tiller_daemon.models.dialects.openai_responses.frames import (
 )
 from tiller_daemon.models.dialects.openai_responses.outputs import (
     ARGUMENTS,
-    MissingPieces,
-    Output,
-    Outputs,
+    OutputAssembler,
+    PartialOutput,
+    StreamMismatch,
 )
-from tiller_daemon.models.dialects.openai_responses.request import WIRE
-from tiller_daemon.models.dialects.surrogates import HalfPairs
-from tiller_daemon.models.http.failure import Endpoint, error_in_stream
+from tiller_daemon.models.dialects.openai_responses.request import API
+from tiller_daemon.models.dialects.surrogates import SurrogateMender
+from tiller_daemon.models.http.failure import Endpoint, error_from_event
 from tiller_daemon.models.http.sse import EventSplitter, EventTooLong
 from tiller_protocol.events import FinishReason
 from tiller_protocol.items import Usage
@@ -58,11 +58,11 @@ class ResponsesDecoder:
         self._endpoint = endpoint
         self._output_tokens_max = output_tokens_max
         self._splitter = EventSplitter()
-        self._halves = HalfPairs()
-        self._answer = Answer(Origin(WIRE, endpoint.base_url, model))
-        self._outputs = Outputs(self._answer, ordinal)
+        self._halves = SurrogateMender()
+        self._answer = EventBuilder(Origin(API, endpoint.base_url, model))
+        self._outputs = OutputAssembler(self._answer, ordinal)
         self._place: tuple[object, ...] | None = None
-        self._of = Output("")
+        self._of = PartialOutput("")
         self._part = ARGUMENTS
         """Where the last frame belonged, if it was a delta: to which part of which item."""
         self.finished = False
@@ -133,7 +133,7 @@ class ResponsesDecoder:
         else:
             try:
                 self._outputs.argue(self._of, piece)
-            except MissingPieces as missing:
+            except StreamMismatch as missing:
                 raise self._broken(str(missing)) from None
 
     def _decode_leniently(self, data: bytes) -> Frame:
@@ -147,7 +147,7 @@ class ResponsesDecoder:
     def _meet(self, frame: Frame, data: bytes) -> None:
         try:
             self._frame(frame, data)
-        except MissingPieces as missing:
+        except StreamMismatch as missing:
             raise self._broken(str(missing)) from None
         except DECODING_FAILS:
             raise self._alien(data) from None
@@ -160,7 +160,7 @@ class ResponsesDecoder:
                 raise self._failure(frame)
             case _:
                 if frame.is_error:
-                    raise error_in_stream(self._endpoint, data)
+                    raise error_from_event(self._endpoint, data)
                 self._done(frame)
 
     def _done(self, frame: Frame) -> None:
@@ -196,7 +196,7 @@ class ResponsesDecoder:
             case _:
                 pass
 
-    def _find(self, frame: Frame, kind: str) -> Output:
+    def _find(self, frame: Frame, kind: str) -> PartialOutput:
         return self._outputs.find(kind, frame.output_index, frame.item_id)
 
     def _end_with(self, frame: Frame) -> None:
@@ -228,7 +228,7 @@ class ResponsesDecoder:
         response = decode_response(frame.response) if is_set(frame.response) else WholeResponse()
         if is_set(response.error):
             told = msgspec.json.encode({"error": response.error})
-            return error_in_stream(self._endpoint, told)
+            return error_from_event(self._endpoint, told)
         return ModelError("server", f"{self._endpoint} gave up in the middle of its answer.")
 
     def _alien(self, data: bytes) -> ModelError:

@@ -7,29 +7,29 @@ the next one.
 
 from tiller_protocol.items import AssistantMessage, Reasoning, ToolCall
 
-Spoken = AssistantMessage | Reasoning | ToolCall
+ModelItem = AssistantMessage | Reasoning | ToolCall
 
 
-class Row:
+class ResponseSplitter:
     """Items that were spoken since the user's last words and are not of a response yet."""
 
-    def __init__(self, items: list[Spoken] | None = None) -> None:
+    def __init__(self, items: list[ModelItem] | None = None) -> None:
         self._items = items or []
 
-    def copy(self) -> "Row":
+    def copy(self) -> "ResponseSplitter":
         """A row that goes on from here by itself."""
-        return Row(self._items.copy())
+        return ResponseSplitter(self._items.copy())
 
-    def add(self, item: Spoken) -> list[Spoken]:
+    def add(self, item: ModelItem) -> list[ModelItem]:
         """Take the next item; returns the response that ended with it, or nothing."""
-        ended: list[Spoken] = []
+        ended: list[ModelItem] = []
         last = self._last_call
         if isinstance(item, ToolCall) and last is not None and last[1].ordinal != item.ordinal:
             ended, self._items = self._items[: last[0] + 1], self._items[last[0] + 1 :]
         self._items.append(item)
         return ended
 
-    def end(self) -> list[list[Spoken]]:
+    def end(self) -> list[list[ModelItem]]:
         """The responses that are left, as the user speaks or the row is at its end."""
         last = self._last_call
         split = len(self._items) if last is None else last[0] + 1

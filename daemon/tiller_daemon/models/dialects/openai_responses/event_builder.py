@@ -8,20 +8,20 @@ a reasoning item without text holds what is needed to send them back as they wer
 import msgspec
 
 from tiller_daemon.models.base import ModelEvent, ReasoningDelta, ToolCallDone, ToolCallStarted
-from tiller_daemon.models.dialects.joined_deltas import TEXT, THINKING, Pieces
+from tiller_daemon.models.dialects.delta_buffer import TEXT, THINKING, DeltaBuffer
 from tiller_daemon.models.dialects.opaque import Origin
-from tiller_daemon.models.dialects.openai_responses.request import Kept, keep
+from tiller_daemon.models.dialects.openai_responses.request import OpaqueItem, seal_items
 
 _NOTHING = -3
 """What the turn's last item is before there is one; else text, thinking or the number of a call."""
 
 
-class Answer:
+class EventBuilder:
     """Takes what the model does and gives it as events; `taken` gives those since the last time."""
 
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
-        self._pieces = Pieces()
+        self._pieces = DeltaBuffer()
         self._item = _NOTHING
         self._message: object = None
         self._thought: object = None
@@ -39,7 +39,7 @@ class Answer:
         """The next piece of a message; `message` tells one from another."""
         if message is not self._message:
             if phase or self._item == TEXT:
-                self.keep(msgspec.json.encode(Kept(type="message", phase=phase)))
+                self.keep(msgspec.json.encode(OpaqueItem(type="message", phase=phase)))
             self._message = message
         if self._item != TEXT:
             self._begin(TEXT)
@@ -59,7 +59,7 @@ class Answer:
         if self._item != THINKING:
             self._begin(THINKING)
         self._stretch.append(item)
-        self.put(ReasoningDelta("", keep(self._origin, self._stretch)))
+        self.put(ReasoningDelta("", seal_items(self._origin, self._stretch)))
 
     def start_call(self, number: int, call_id: str, name: str) -> None:
         """A call begins."""

@@ -17,7 +17,7 @@ NO_OUTPUT = "(no output)"
 NAME_CHARS_MAX = 64
 """Longest function name that OpenAI's own servers take."""
 
-NAMES_KEPT_MAX = 256
+NAMES_CACHED_MAX = 256
 """Names of functions whose usable form is remembered; more than there are tools."""
 
 # Made once: every call of a session's history goes through it with every request.
@@ -51,7 +51,7 @@ def result_text(call: ToolCall) -> str:
     return f"error: {call.error_kind}" if call.error_kind else NO_OUTPUT
 
 
-@lru_cache(NAMES_KEPT_MAX)
+@lru_cache(NAMES_CACHED_MAX)
 def usable_name(name: str) -> str:
     """Models invent names that no server takes back, such as `functions.read`."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:NAME_CHARS_MAX] or "unknown"

@@ -10,7 +10,7 @@ THINKING = -2
 """Of what a piece is, if not of the arguments of the call with that number."""
 
 
-class Pieces:
+class DeltaBuffer:
     """The events since they were last taken."""
 
     def __init__(self) -> None:
