@@ -1,6 +1,7 @@
-"""Models to choose from: configured providers, else usual keys, else servers on this machine.
+"""The models to choose from: of configured providers, of well-known keys, of local servers.
 
-Builds each provider's client when it is first used and closes them all at the end.
+A provider whose well-known key variable is set is used without configuration. Servers on this
+machine are looked for only if neither gives a default model.
 """
 
 from collections.abc import Mapping
@@ -30,16 +31,25 @@ from tiller_protocol.items import Usage
 
 
 class DefaultProvider(Struct, frozen=True):
-    """A provider that is used without configuration when its usual key is in the environment."""
+    """A provider that needs no configuration when its key is in the environment."""
 
     variable: str
+    """The environment variable with the key."""
+
     provider: str
+    """The name of the provider."""
+
     base_url: str
+    """Its base URL."""
+
     model: str
+    """The model that is the default if this provider is the first with a key."""
+
     api: Api = "openai_chat"
+    """Its API."""
 
     def settings(self) -> Provider:
-        """The provider as if it were configured."""
+        """The settings that would configure this provider."""
         return Provider(self.api, base_url=self.base_url, api_key_env=self.variable)
 
 
@@ -64,28 +74,29 @@ DEFAULT_PROVIDERS = (
         "gemini-2.5-pro",
     ),
 )
-"""The first that has a key is the default."""
+"""In order of preference: the first with a key gives the default model."""
 
 
 NO_LISTING_KINDS = frozenset({"not_found", "bad_request"})
-"""How a provider says that it lists no models; it may answer all the same."""
+"""Errors of a provider that does not list models, but may well be usable."""
 
 SECRET_CHARS_MIN = 8
-"""A shorter key is not looked for in what tools say: it may be an ordinary word."""
+"""Shorter keys are not redacted from tool output: they may be ordinary words."""
 
 NO_MODEL_MESSAGE = (
-    "No model is configured, no usual key is set, and no local server answers. Three ways out: "
+    "No model is configured, no well-known key is set, and no local server answers. Do one of: "
     "(1) set a key, such as OPENAI_API_KEY, where the daemon starts, then `tiller daemon restart`; "
     "(2) start a local server (Ollama, llama.cpp, LM Studio), or name yours in {config}: "
     'model = "local/NAME" and [providers.local] api = "openai_chat", base_url = "http://…/v1"; '
-    "(3) see it work without any model: `tiller demo`."
+    "(3) try it without a model: `tiller demo`."
 )
 
 
 class Providers:
-    """The providers of the configuration. `run` looks up what is not known of their models.
+    """All providers in use. `run` must run for context windows and prices to be looked up.
 
-    `config` is the configuration file, for messages; `catalog` the file of what is known.
+    `config` is the path of the configuration file, for messages. `catalog` is the file in which
+    facts about models are cached, or None.
     """
 
     def __init__(
@@ -98,7 +109,8 @@ class Providers:
         self._environ = environ
         self._config = config
         self.secret_names = {default.variable for default in DEFAULT_PROVIDERS}
-        """The variables that hold keys, or held one: no command may see them."""
+        """Environment variables with keys, including those no longer configured. Commands don't
+        get them."""
         self._active: dict[str, ActiveProvider] = {}
         self._retired: list[ActiveProvider] = []
         self._default_providers = tuple(
@@ -108,7 +120,7 @@ class Providers:
         self.configure(configuration)
 
     def configure(self, configuration: Configuration) -> None:
-        """Take over another configuration; turns that run keep the clients they have."""
+        """Apply another configuration. Running turns keep their clients."""
         self._configuration = configuration
         providers = {one.provider: one.settings() for one in self._default_providers}
         providers |= configuration.providers
@@ -119,12 +131,13 @@ class Providers:
                 self._active[name] = before.pop(name)
             else:
                 self._activate(name, provider)
+        # Running turns may still use these, so they are closed only at the end.
         self._retired += before.values()
         first = next((f"{one.provider}/{one.model}" for one in self._default_providers), None)
         self._default = configuration.model or first
 
     def secret_values(self) -> tuple[str, ...]:
-        """The keys themselves, the longest first; shorter ones may be ordinary words."""
+        """All keys and secret headers of at least `SECRET_CHARS_MIN` characters, longest first."""
         values = {self._environ.get(name, "") for name in self.secret_names}
         providers = (*self._active.values(), *self._retired)
         values.update(*(provider.key.secrets for provider in providers))
@@ -137,7 +150,7 @@ class Providers:
         return tuple(sorted((v for v in values if len(v) >= SECRET_CHARS_MIN), key=len)[::-1])
 
     async def discover(self) -> None:
-        """Without a configured model and a usual key: look for local servers."""
+        """Look for local servers, unless there is a default model already."""
         if self._default is not None:
             return
         for server in await list_local_servers():
@@ -147,7 +160,7 @@ class Providers:
                 return
 
     def choose(self, name: str | None) -> ChosenModel:
-        """Find a model by `provider/model`, or the default one; raises `RejectionError`."""
+        """Return the model `name` (`provider/model`) or the default; raises `RejectionError`."""
         chosen = name or self._default
         if chosen is None:
             raise RejectionError("invalid_settings", NO_MODEL_MESSAGE.format(config=self._config))
@@ -164,7 +177,7 @@ class Providers:
         known = self._facts(provider, provider_model)
 
         def cost(usage: Usage) -> float | None:
-            # What was not known when the turn began may be known when its step ends.
+            # A price that was unknown when the turn began may be known when its step ends.
             price = self._facts(provider, provider_model).price
             return price.cost(usage) if price else None
 
@@ -181,14 +194,14 @@ class Providers:
         )
 
     async def run(self) -> None:
-        """Look up what is not known of the models in use, until cancelled."""
+        """Look up missing facts about the models in use, until cancelled."""
         await self._catalog.run()
 
     async def summaries(self, *, ask: bool = False) -> tuple[ModelSummary, ...]:
-        """The models that are configured or were found, the default one first.
+        """Return the configured and discovered models, the default one first.
 
-        With `ask` their providers are asked, which says what is wrong with them, and what else they
-        have.
+        With `ask`, each provider is asked for its models. This adds the other models that it lists,
+        and the problem if it can't be reached.
         """
         listed: dict[str, Listing] = {}
         problems: dict[str, str] = {}
@@ -208,7 +221,7 @@ class Providers:
         return (*named, *(one for one in others if one.name not in known))
 
     async def aclose(self) -> None:
-        """Close every client's connections."""
+        """Close all connections of all providers."""
         for provider in (*self._active.values(), *self._retired):
             await provider.aclose()
 
@@ -218,13 +231,14 @@ class Providers:
     async def _list(self, provider_name: str) -> Listing:
         provider = self._active.get(provider_name)
         listing = await provider.list_models() if provider else {}
+        # A server may put anything into its listing, even its own key.
         secrets = self.secret_values()
         return {redact(model, secrets): facts for model, facts in listing.items()}
 
     async def _survey(
         self, provider: ActiveProvider, listed: dict[str, Listing], problems: dict[str, str]
     ) -> None:
-        """Ask one provider for its models, or find out why it can't be asked for anything."""
+        """Add one provider's models to `listed`, or the reason it can't be used to `problems`."""
         try:
             listed[provider.name] = await self._catalog.listing(provider.name, provider.base_url)
         except ModelError as error:
@@ -232,17 +246,20 @@ class Providers:
                 problems[provider.name] = error.message
 
     def _facts(self, provider: ActiveProvider, model: str) -> Facts:
-        """What is known of a model: by the configuration, else by the catalogue."""
+        """The configured facts about a model, completed from the catalog."""
         own = self._configuration.models.get(f"{provider.name}/{model}", Model())
-        told = Facts(own.context_window, own.max_output, own.price)
-        if told.context_window and (told.price or not is_public(provider.base_url)):
-            return told
+        configured = Facts(own.context_window, own.max_output, own.price)
+        # Asking the catalog may start a lookup, so it is asked only for what it could add.
+        if configured.context_window and (configured.price or not is_public(provider.base_url)):
+            return configured
         if not provider.base_url:
-            return told
-        return told.over(self._catalog.facts(provider.name, ModelRef(provider.base_url, model)))
+            return configured
+        return configured.over(
+            self._catalog.facts(provider.name, ModelRef(provider.base_url, model))
+        )
 
     def _named_models(self) -> dict[str, None]:
-        """Every model that the configuration or a usual key names, the default one first."""
+        """The names of all configured models and default models, the default one first."""
         configuration = self._configuration
         names = [
             self._default,

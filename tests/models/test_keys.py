@@ -132,11 +132,11 @@ async def test_a_file_that_others_can_reach_is_refused(key_file: Path, mode: int
 
 async def test_what_is_no_file_with_a_key_is_said(tmp_path: Path, key_file: Path) -> None:
     assert "No such file" in key_from_file(tmp_path / "nowhere").problem()
-    assert "no file that a key can be in" in key_from_file(tmp_path).problem()
+    assert "is not a regular file" in key_from_file(tmp_path).problem()
     os.mkfifo(tmp_path / "pipe", 0o600)
-    assert "no file that a key can be in" in key_from_file(tmp_path / "pipe").problem()
+    assert "is not a regular file" in key_from_file(tmp_path / "pipe").problem()
     put(key_file, " \n")
-    assert "holds no key" in await problem_of(key_from_file(key_file))
+    assert "contains no key" in await problem_of(key_from_file(key_file))
     put(key_file, "x" * KEY_BYTES_MAX * 2)
     assert len(await key_from_file(key_file).read()) == KEY_BYTES_MAX
 

@@ -173,7 +173,7 @@ async def test_a_session_that_goes_another_way_is_said(tmp_path: Path) -> None:
     await heard(model, asked())
     (said,) = await heard(ScriptedModel.from_directory(tmp_path), asked(3, 1))
     assert isinstance(said, ModelError)
-    assert "no answer to try 2 of request number 4" in said.message
+    assert "no response to attempt 2 of request number 4" in said.message
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ async def test_a_session_that_goes_another_way_is_said(tmp_path: Path) -> None:
         (b'{"purpose":"turn","ordinal":0,"attempt":0,"items":1,"events":[{}]}\n', "event None"),
         (
             b'{"purpose":"turn","ordinal":0,"attempt":0,"items":1,"events":[{"type":"text"}]}\n',
-            "wrong event `text`",
+            "invalid event `text`",
         ),
     ],
 )

@@ -14,7 +14,7 @@ texts = st.text(alphabet="abk-", max_size=40)
 @given(pieces=st.lists(texts), secrets=st.lists(st.text(alphabet="abk", min_size=2), max_size=3))
 def test_g13_no_cut_lets_a_secret_through(pieces: list[str], secrets: list[str]) -> None:
     redaction = ByteRedactor(secrets)
-    shown = b"".join(redaction.take(piece.encode()) for piece in pieces) + redaction.rest()
+    shown = b"".join(redaction.feed(piece.encode()) for piece in pieces) + redaction.end()
     assert not any(
         secret.encode() in shown.replace(SECRET_PLACEHOLDER.encode(), b"|") for secret in secrets
     )
@@ -23,17 +23,17 @@ def test_g13_no_cut_lets_a_secret_through(pieces: list[str], secrets: list[str])
 @given(pieces=st.lists(texts), secret=st.text(alphabet="abk", min_size=2))
 def test_everything_else_is_shown_as_it_was(pieces: list[str], secret: str) -> None:
     redaction = ByteRedactor([secret])
-    shown = b"".join(redaction.take(piece.encode()) for piece in pieces) + redaction.rest()
+    shown = b"".join(redaction.feed(piece.encode()) for piece in pieces) + redaction.end()
     assert shown.decode() == "".join(pieces).replace(secret, SECRET_PLACEHOLDER)
 
 
 def test_only_what_may_be_the_beginning_of_a_secret_waits() -> None:
     redaction = ByteRedactor(["sk-123", ""])
-    assert redaction.take(b"Password? ") == b"Password? "
-    assert redaction.take(b"ask") == b"a"
-    assert redaction.take(b"-12") == b""
-    assert redaction.take(b"4") == b"sk-124"
-    assert redaction.rest() == b""
+    assert redaction.feed(b"Password? ") == b"Password? "
+    assert redaction.feed(b"ask") == b"a"
+    assert redaction.feed(b"-12") == b""
+    assert redaction.feed(b"4") == b"sk-124"
+    assert redaction.end() == b""
 
 
 async def test_g13_a_command_that_prints_a_key_in_two_pieces_does_not_show_it(play) -> None:

@@ -76,14 +76,14 @@ def test_g13_of_a_header_with_a_scheme_the_key_is_found_alone_too() -> None:
 def test_g13_the_longest_key_is_taken_for_the_key() -> None:
     short, long = "sk-canary-1", "sk-canary-1-renewed"
     redaction = TextRedactor(matcher_for((short, long)))
-    shown = [redaction.take(piece) for piece in (short, "-rene", "wed, ", short, " ", short)]
+    shown = [redaction.feed(piece) for piece in (short, "-rene", "wed, ", short, " ", short)]
     assert "".join(shown) + redaction.end() == "[secret], [secret] [secret]"
 
 
 def test_only_what_may_be_the_beginning_of_a_key_waits() -> None:
     redaction = TextRedactor(matcher_for(("sk-12345",)))
     pieces = ("Ask", "ed sk-1", "", "23", "6", "s", "k-12", "345", "sk-12", "345")
-    assert [redaction.take(piece) for piece in pieces] == [
+    assert [redaction.feed(piece) for piece in pieces] == [
         "Ask", "ed ", "", "", "sk-1236", "s", "", "[secret]", "", "[secret]",
     ]  # fmt: skip
     assert redaction.end() == ""

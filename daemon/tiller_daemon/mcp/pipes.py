@@ -129,13 +129,13 @@ class Pipes:
         """Put what the server complains of into the daemon's log, up to a bound."""
         rest, redaction = b"", ByteRedactor(self._secrets)
         while piece := await self._service.stderr.receive_some(READ_BYTES):
-            shown = redaction.take(piece)
+            shown = redaction.feed(piece)
             self.last_words = (self.last_words + shown.decode(errors="replace"))[-LAST_WORDS_CHARS:]
             *lines, rest = (rest + shown).split(b"\n")
             for line in lines:
                 self._note(line.decode(errors="replace"))
             rest = rest[:LOGGED_CHARS_MAX]
-        self._note((rest + redaction.rest()).decode(errors="replace"))
+        self._note((rest + redaction.end()).decode(errors="replace"))
 
     async def _take(self, line: bytes) -> None:
         if not line.strip():
@@ -143,7 +143,7 @@ class Pipes:
         try:
             message = _parsed(line)
         except (ValueError, RecursionError):
-            said = ByteRedactor(self._secrets).take(line)
+            said = ByteRedactor(self._secrets).feed(line)
             self._note(said[:LOGGED_CHARS_MAX].decode(errors="replace"))
             return
         await self._arrived.send(SessionMessage(message))

@@ -1,8 +1,7 @@
-"""Where a provider's key comes from: a variable, a command, a file or the keyring.
+"""API keys from an environment variable, a command, a file or the keyring.
 
-The key itself goes into a header and nowhere else. A `Key` says what may be told to people
-(`advice`), and holds what must never be told (`secrets`). Who takes that out of a server's words is
-`http_failure`.
+A key is sent in a request header and must not appear anywhere else. `Key.secrets` lists the values
+to redact from other text; `Key.advice` is safe to show to the user.
 """
 
 import os
@@ -18,21 +17,21 @@ from typing import NamedTuple, Protocol
 import trio
 
 FETCH_TIMEOUT_S = 60.0
-"""How long a command or the keyring may take: it may ask a person for a passphrase."""
+"""Limit for a command or the keyring. It is long because both may ask for a passphrase."""
 
 KEY_BYTES_MAX = 64 * 1024
-"""Longest output or file in which a key is looked for; tokens of clouds have some thousands."""
+"""How much of a command's output or of a file is read. Cloud tokens have a few thousand bytes."""
 
 KEYS_REMEMBERED_MAX = 32
-"""Keys of one provider that are remembered, so as never to be told; some are new every hour."""
+"""How many keys of one provider are remembered for redaction; some are replaced every hour."""
 
 KEYRING_SERVICE = "tiller"
 
-_FOR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_GROUP_AND_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class KeyUnavailable(Exception):
-    """There is no key; the message is half a sentence that says why and what to do."""
+    """There is no key. The message is a clause without a final period: why, and what to do."""
 
 
 class KeySource(NamedTuple):
@@ -49,53 +48,54 @@ class KeySource(NamedTuple):
 
 
 class Key:
-    """One provider's key, got when it is first needed."""
+    """One provider's key, fetched when it is first needed."""
 
     def __init__(self, source: KeySource) -> None:
         self._source = source
-        self._seen: list[str] = []
+        self._values: list[str] = []
         self._fetching = trio.Lock()
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The key, and those it had before."""
-        return tuple(self._seen)
+        """The current key and the keys that it replaced."""
+        return tuple(self._values)
 
     @property
     def advice(self) -> str:
-        """A sentence for when a server does not accept the key, or the lack of one."""
-        return f"{'Check' if self._seen else 'Set'} {self._source.name}."
+        """A sentence of advice for when a server rejects the key or asks for one."""
+        return f"{'Check' if self._values else 'Set'} {self._source.name}."
 
     def problem(self) -> str:
-        """Why there is no key, as far as can be seen at once; empty when nothing is wrong."""
+        """Why there is no key, as far as can be seen without fetching it; empty if all is well."""
         return self._source.problem()
 
     async def read(self) -> str:
-        """The key; raises `KeyUnavailable`."""
+        """Return the key, fetching it the first time; raises `KeyUnavailable`."""
         async with self._fetching:
-            if not self._seen:
-                self._seen.append(await self._source.fetch())
-            return self._seen[-1]
+            if not self._values:
+                self._values.append(await self._source.fetch())
+            return self._values[-1]
 
     async def refresh(self, refused: str) -> bool:
-        """Get the key again after `refused` was not accepted; returns whether there is another."""
+        """Fetch the key again after a server rejected `refused`; returns whether it has changed."""
         async with self._fetching:
-            if self._seen and self._seen[-1] == refused:
+            # Another request may have refreshed the key while this one waited for the lock.
+            if self._values and self._values[-1] == refused:
                 try:
                     fetched = await self._source.fetch()
                 except KeyUnavailable:
                     return False
                 if fetched != refused:
-                    self._seen = [*self._seen[-KEYS_REMEMBERED_MAX:], fetched]
-            return self._seen[-1] != refused if self._seen else False
+                    self._values = [*self._values[-KEYS_REMEMBERED_MAX:], fetched]
+            return self._values[-1] != refused if self._values else False
 
 
 class NoKey(Key):
-    """For servers that want none."""
+    """No key, for servers that need none."""
 
     @property
     def advice(self) -> str:
-        """What a server that wants one after all asks for."""
+        """A sentence of advice for when the server asks for a key after all."""
         return "Name the variable that holds its key with `api_key_env`."
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class NoKey(Key):
 
 
 class EnvironmentKey(Key):
-    """A key in the environment of the daemon, which never changes."""
+    """A key from the daemon's environment, which does not change."""
 
     def __init__(self, name: str, environ: Mapping[str, str]) -> None:
         key = environ.get(name, "").strip()
@@ -121,45 +121,48 @@ class EnvironmentKey(Key):
             return key
 
         super().__init__(KeySource(f"the variable {name}", fetch, lambda: "" if key else problem))
-        self._seen += [key] if key else []
+        self._values += [key] if key else []
 
 
 class KeySettings(Protocol):
-    """Who names a place for a key: a provider, an MCP server."""
+    """The settings that say where a key is; part of the settings of providers and MCP servers."""
 
     @property
     def api_key_env(self) -> str | None:
-        """The variable that it is in."""
+        """The environment variable that contains the key."""
         ...
 
     @property
     def api_key_command(self) -> Sequence[str] | None:
-        """The command that prints it."""
+        """The command that prints the key."""
         ...
 
     @property
     def api_key_file(self) -> str | None:
-        """The file that it is in."""
+        """The file that contains the key."""
         ...
 
     @property
     def api_key_keyring(self) -> str | None:
-        """Its entry in the keyring."""
+        """The keyring entry that contains the key."""
         ...
 
 
 def find_key(
-    places: KeySettings, environ: Mapping[str, str], secret_names: Collection[str]
+    settings: KeySettings, environ: Mapping[str, str], secret_names: Collection[str]
 ) -> Key | None:
-    """The key in the place that is named; `None` if none is."""
-    if places.api_key_env:
-        return EnvironmentKey(places.api_key_env, environ)
-    if places.api_key_command:
-        return key_from_command(places.api_key_command, environ, secret_names)
-    if places.api_key_file:
-        return key_from_file(Path(places.api_key_file))
-    if places.api_key_keyring:
-        return key_from_keyring(places.api_key_keyring)
+    """Return the key that `settings` name, or None if they name none.
+
+    A command that prints a key runs without the variables in `secret_names`.
+    """
+    if settings.api_key_env:
+        return EnvironmentKey(settings.api_key_env, environ)
+    if settings.api_key_command:
+        return key_from_command(settings.api_key_command, environ, secret_names)
+    if settings.api_key_file:
+        return key_from_file(Path(settings.api_key_file))
+    if settings.api_key_keyring:
+        return key_from_keyring(settings.api_key_keyring)
     return None
 
 
@@ -168,8 +171,8 @@ def key_from_command(
 ) -> Key:
     """A key that a command prints as its first line.
 
-    It is run without a shell and in the daemon's environment, but without the variables in
-    `secret_names`. What it leaves running, such as an agent of gpg, is let be.
+    The command runs without a shell, in the daemon's environment without the variables in
+    `secret_names`. Processes that it leaves running, such as a gpg agent, are not stopped.
     """
     name = f"the command `{command[0]}` of `api_key_command`"
     variables = {key: value for key, value in environ.items() if key not in secret_names}
@@ -177,14 +180,14 @@ def key_from_command(
     def problem() -> str:
         if shutil.which(command[0], path=environ.get("PATH")):
             return ""
-        return f"{name} is not found"
+        return f"{name} was not found"
 
     async def fetch() -> str:
         try:
             with trio.fail_after(FETCH_TIMEOUT_S):
                 status, printed = await _run(command, variables)
         except OSError as error:
-            raise KeyUnavailable(f"{name} can't be run: {error.strerror}") from None
+            raise KeyUnavailable(f"{name} can't be started: {error.strerror}") from None
         except trio.TooSlowError:
             raise KeyUnavailable(f"{name} took longer than {FETCH_TIMEOUT_S:g} seconds") from None
         if status != 0:
@@ -195,26 +198,26 @@ def key_from_command(
 
 
 def key_from_file(path: Path) -> Key:
-    """A key that is the first line of a file which nobody else can read."""
+    """A key on the first line of a file. Other users must not be able to read the file."""
     name = f"the file {path}"
 
     def problem() -> str:
         try:
             os.close(_open_private(path))
-        except KeyUnavailable as found:
-            return str(found)
+        except KeyUnavailable as error:
+            return str(error)
         return ""
 
     async def fetch() -> str:
         await trio.lowlevel.checkpoint()
         with open(_open_private(path), "rb") as opened:  # noqa: ASYNC230 - a line, a descriptor
-            return _first_line(opened.read(KEY_BYTES_MAX), f"{name} holds no key")
+            return _first_line(opened.read(KEY_BYTES_MAX), f"{name} contains no key")
 
     return Key(KeySource(name, fetch, problem))
 
 
 def key_from_keyring(entry: str) -> Key:
-    """A key in the keyring of the desktop, under the service `tiller`."""
+    """A key in the desktop keyring, under the service `tiller`."""
     name = f"the entry `{entry}` of the service `{KEYRING_SERVICE}` in the keyring"
 
     def problem() -> str:
@@ -238,14 +241,14 @@ def key_from_keyring(entry: str) -> Key:
         except Exception as error:
             why = f"{type(error).__name__}: the keyring can't be read"
             raise KeyUnavailable(f"{why}; see why: keyring get {KEYRING_SERVICE} {entry}") from None
-        missing = f"{name} is not there; put it there: keyring set {KEYRING_SERVICE} {entry}"
+        missing = f"{name} does not exist; create it: keyring set {KEYRING_SERVICE} {entry}"
         return _first_line((found or "").encode(), missing)
 
     return Key(KeySource(name, fetch, problem))
 
 
 async def _run(command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, bytes]:
-    """The exit status of a command, and what it printed; its complaints are nobody's matter."""
+    """Return the exit status and stdout of a command. stderr is discarded."""
     printed = b""
     async with trio.open_nursery() as nursery:
         start = partial(
@@ -261,26 +264,28 @@ async def _run(command: Sequence[str], variables: Mapping[str, str]) -> tuple[in
         assert process.stdout
         async for piece in process.stdout:
             printed += piece
+            # A program that prints without end must not fill the daemon's memory.
             if len(printed) > KEY_BYTES_MAX:
                 nursery.cancel_scope.cancel()
     return process.returncode or 0, printed
 
 
 def _open_private(path: Path) -> int:
-    """The descriptor of a file that is ours alone; raises `KeyUnavailable`."""
+    """Open a file that no other user can access; raises `KeyUnavailable`."""
     try:
+        # Without O_NONBLOCK, opening a FIFO would block until it has a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise KeyUnavailable(f"the file {path} can't be read: {error.strerror}") from None
-    found = os.fstat(descriptor)
-    if stat.S_ISREG(found.st_mode) and not found.st_mode & _FOR_OTHERS:
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode) and not mode & _GROUP_AND_OTHERS:
         return descriptor
     os.close(descriptor)
-    if stat.S_ISREG(found.st_mode):
+    if stat.S_ISREG(mode):
         raise KeyUnavailable(
             f"others can read the file {path} that its key is in: chmod 600 {path}"
         )
-    raise KeyUnavailable(f"{path} is no file that a key can be in")
+    raise KeyUnavailable(f"{path} is not a regular file, so it can't contain a key")
 
 
 def _first_line(data: bytes, otherwise: str) -> str:

@@ -1,6 +1,6 @@
-"""One provider as it is configured: its key, its HTTP client and its adapter, made when needed.
+"""One provider in use: its key, its HTTP client and its adapter, created when first needed.
 
-Which providers there are, and which model is meant, is in `providers`.
+`tiller_daemon.providers` chooses the provider and the model.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -24,17 +24,22 @@ from tiller_daemon.models.scripted import ScriptedModel
 
 
 class Dialect(Struct, frozen=True):
-    """One `api`: its adapter, and its own server.
-
-    `key_variable` is where the key of that is by default, `key_header` what every key goes into.
-    `variants` are those that the adapter knows.
-    """
+    """One value of the setting `api`: its adapter and its defaults."""
 
     adapter: Callable[[HttpClient], ModelClient]
+    """Creates the adapter."""
+
     base_url: str
+    """The server used when no `base_url` is configured."""
+
     key_variable: str
+    """The environment variable with the key for that server."""
+
     variants: frozenset[str]
+    """The variants that the adapter knows."""
+
     key_header: str = BEARER
+    """The request header for the key."""
 
 
 OPENAI = "https://api.openai.com/v1"
@@ -54,11 +59,15 @@ DIALECTS: dict[Api, Dialect] = {
 }
 
 VARIANT_ORDER = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""The order in which variants are shown."""
+"""The order in which variants are listed: the smallest effort first."""
 
 
 class ActiveProvider:
-    """A provider of the configuration. `environ` is the daemon's; `aclose` ends its connections."""
+    """A provider in use. `aclose` closes its connections.
+
+    `environ` is the daemon's environment. `secret_names` are the variables that a command which
+    prints a key does not get.
+    """
 
     def __init__(
         self,
@@ -77,29 +86,32 @@ class ActiveProvider:
 
     @property
     def base_url(self) -> str:
-        """Where it is; empty for one that is no server."""
+        """The base URL; empty for the scripted provider, which has no server."""
         return self.provider.base_url or (self._dialect.base_url if self._dialect else "")
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """The variants that its API knows by itself, the smallest effort first."""
+        """The variants that need no configuration, the smallest effort first."""
         known = self._dialect.variants if self._dialect else frozenset[str]()
         return tuple(name for name in VARIANT_ORDER if name in known)
 
     @property
     def problem(self) -> str:
-        """Half a sentence that says why it can't be used, as far as can be seen without asking."""
+        """Why it can't be used, as far as can be seen without a request; empty if all is well.
+
+        A clause without a final period.
+        """
         if problem := self.key.problem():
             return problem
         try:
-            self.client  # noqa: B018 - made now, or said why not
+            self.client  # noqa: B018 - creating it checks the settings
         except ValueError as error:
             return str(error)
         return ""
 
     @property
     def client(self) -> ModelClient:
-        """Its adapter; raises `ValueError`, half a sentence, for what can't be used."""
+        """The adapter; raises `ValueError` if the settings are invalid. The message is a clause."""
         if self._client is None:
             if self._dialect is None:
                 record = Path(self.provider.record) if self.provider.record else None
@@ -110,11 +122,11 @@ class ActiveProvider:
         return self._client
 
     async def list_models(self) -> Listing:
-        """Ask it for its models; raises `ModelError`. A scripted one lists none."""
+        """Request the provider's list of models; raises `ModelError`. Empty when scripted."""
         return await fetch_listing(self._open_http()) if self._dialect else {}
 
     async def aclose(self) -> None:
-        """Close its connections."""
+        """Close all connections."""
         if self._http is not None:
             await self._http.aclose()
 
@@ -122,14 +134,15 @@ class ActiveProvider:
         if self._http is None:
             assert self._dialect is not None
             header = self.provider.api_key_header or self._dialect.key_header
-            whole = structs.replace(self.provider, base_url=self.base_url, api_key_header=header)
-            self._http = HttpClient(self.name, whole, self.key, self._environ)
+            settings = structs.replace(self.provider, base_url=self.base_url, api_key_header=header)
+            self._http = HttpClient(self.name, settings, self.key, self._environ)
         return self._http
 
 
 def _key_of(provider: Provider, environ: Mapping[str, str], secret_names: Collection[str]) -> Key:
     if found := find_key(provider, environ, secret_names):
         return found
+    # The default key is for the API's own server and must not be sent to any other.
     if provider.base_url is None and provider.api in DIALECTS:
         return EnvironmentKey(DIALECTS[provider.api].key_variable, environ)
     return NoKey()

@@ -274,11 +274,11 @@ class _Output:
 
     async def pass_on(self) -> None:
         while piece := await self._read():
-            if clean := self._redaction.take(piece):
+            if clean := self._redaction.feed(piece):
                 await self._receive(clean)
             # A flood must not keep the loop from everybody else.
             await trio.lowlevel.checkpoint()
-        if rest := self._redaction.rest():
+        if rest := self._redaction.end():
             await self._receive(rest)
 
     def finish(self) -> None:

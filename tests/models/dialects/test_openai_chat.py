@@ -251,7 +251,7 @@ def free_port() -> int:
 async def test_a_refused_connection_names_the_address() -> None:
     """B48."""
     async with opened(f"http://127.0.0.1:{free_port()}/v1") as client:
-        with pytest.raises(ModelError, match=r"127\.0\.0\.1:\d+/v1.*Start that server") as caught:
+        with pytest.raises(ModelError, match=r"127\.0\.0\.1:\d+/v1.*Start the server") as caught:
             await collect(client)
     assert caught.value.kind == "refused"
 
@@ -282,7 +282,7 @@ def test_what_can_not_be_sent_is_said_at_once_and_without_the_value(fields: dict
 async def test_a_key_that_can_not_be_sent_is_refused_without_saying_it(key: str) -> None:
     """G13."""
     async with opened("http://127.0.0.1:9/v1", key) as client:
-        with pytest.raises(ModelError, match="holds a character that can't be sent") as caught:
+        with pytest.raises(ModelError, match="contains a character that can't be sent") as caught:
             await collect(client)
     assert caught.value.kind == "authentication"
     assert "sk-" not in caught.value.message

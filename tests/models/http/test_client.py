@@ -159,7 +159,7 @@ async def test_a_proxy_that_wants_a_name_gets_it_from_the_environment(
         async with opened(base_url, {variable: proxy.address(kind)}, **trusted) as http:
             error = await failure(http)
         assert error.kind == "bad_request"
-        assert f"by the proxy {proxy.address(kind)}" in error.message
+        assert f"through the proxy {proxy.address(kind)}" in error.message
         assert "name and password" in error.message
         async with opened(
             base_url, {variable: proxy.address(kind, "me:secret")}, **trusted
@@ -177,7 +177,7 @@ async def test_a_proxy_that_is_not_there_is_told_from_a_server_that_is_not() -> 
         async with opened("http://model.test:9/v1", {"HTTP_PROXY": gone}) as http:
             error = await failure(http)
             assert error.kind == "network"
-            assert f"by the proxy {gone}" in error.message
+            assert f"through the proxy {gone}" in error.message
         async with opened(server.base_url, {"HTTP_PROXY": gone, "ALL_PROXY": gone}) as http:
             assert await asked(http) == WHOLE, "this machine is reached without it"
         async with opened("http://model.test:9/v1", {"HTTP_PROXY": gone}, proxy="") as http:
@@ -193,7 +193,7 @@ async def test_a_server_behind_a_proxy_that_is_not_there_is_waited_for(
             async with opened("https://model.test:9/v1", **fields) as http:
                 error = await failure(http)
             assert error.kind == "network"
-            assert f"by the proxy {address}" in error.message
+            assert f"through the proxy {address}" in error.message
 
 
 async def test_a_redirect_is_not_followed_with_the_key() -> None:

@@ -1,7 +1,7 @@
-"""A program that looks models up in `genai-prices`, and ends: it is no part of the daemon.
+"""A separate program that looks up models in the package `genai-prices`.
 
-The package takes half a second and 15 MiB to load, so the daemon asks it in a process of its own,
-once for each model: `ModelRef`s as JSON on the standard input, `Facts` or null on the output.
+The package takes half a second and 15 MiB to load, so the daemon runs this program once for each
+model that it does not know: `ModelRef`s as JSON on stdin, `Facts` or null for each on stdout.
 """
 
 import os
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from genai_prices.types import ModelPrice
 
 NICENESS = 10
-"""Whoever waits for the first turn comes first."""
+"""The first turn of the session usually runs at the same time and should not be slowed down."""
 
 
 def main() -> None:
-    """Answer what is asked on the standard input."""
+    """Read `ModelRef`s from stdin and write their facts to stdout."""
     os.nice(NICENESS)
     ref = msgspec.json.decode(sys.stdin.buffer.read(), type=tuple[ModelRef, ...])
     answer = tuple(look_up(one, datetime.now(UTC)) for one in ref)
@@ -32,9 +32,9 @@ def main() -> None:
 
 
 def look_up(ref: ModelRef, now: datetime) -> Facts | None:
-    """What the package knows of a model at a time; `None` if it does not know it.
+    """Return the facts about a model at the time `now`; None if the package does not know it.
 
-    It is found by the address of its provider: a server here may call its models as it likes.
+    The provider is matched by its base URL, because a local server may use any name for a model.
     """
     from genai_prices.data_snapshot import get_snapshot
 
@@ -46,9 +46,9 @@ def look_up(ref: ModelRef, now: datetime) -> Facts | None:
 
 
 def price_of(prices: "ModelPrice") -> Price | None:
-    """The package has tiers for each price; here a tier has all of them.
+    """Convert the package's prices, which have tiers each, to tiers with all prices each.
 
-    A price that is asked for each request besides is none that can be told in tokens.
+    Returns None if a price per request comes on top, which prices per token can't express.
     """
     if getattr(prices, "requests_kcount", None) is not None:
         return None
@@ -77,7 +77,7 @@ class _Prices(NamedTuple):
 
 
 def _at(found: _Prices, start: int) -> Price | None:
-    """The prices of a request with more than `start` tokens of input."""
+    """The prices of a request with more than `start` input tokens."""
     numbers = [_number(one, start) for one in found]
     if numbers[0] is None or numbers[1] is None:
         return None
