@@ -419,18 +419,18 @@ def test_a_surrogate_without_its_other_half_does_not_break_the_stream() -> None:
 @pytest.mark.parametrize(
     ("stream", "kind", "said"),
     [
-        (frame({"content": "a"}), "broken_stream", "before the answer was whole"),
-        (b"", "broken_stream", "before the answer was whole"),
-        (b"data: {nonsense\n\n", "broken_stream", "none of this dialect: {nonsense"),
-        (b'data: {"choices": 3}\n\n', "broken_stream", "none of this dialect"),
-        (b"data: " + b"[" * 100_000 + b"\n\n", "broken_stream", "none of this dialect"),
+        (frame({"content": "a"}), "broken_stream", "before the response was complete"),
+        (b"", "broken_stream", "before the response was complete"),
+        (b"data: {nonsense\n\n", "broken_stream", "an invalid frame: {nonsense"),
+        (b'data: {"choices": 3}\n\n', "broken_stream", "an invalid frame"),
+        (b"data: " + b"[" * 100_000 + b"\n\n", "broken_stream", "an invalid frame"),
         (frame(call(0, "a"), "stop"), "broken_stream", "a tool call without a name"),
         (
             frame(call(0, "a", name="a", arguments="{}"))
             + frame(call(1, "b", name="b", arguments="{}"))
             + frame(call(0, arguments='{"x":1}')),
             "broken_stream",
-            "after its arguments were complete",
+            "whose arguments were complete",
         ),
         (b'data: {"error":{"message":"boom","code":500}}\n\n', "server", "boom"),
         (b'data: {"error":"boom sk-secret"}\n\n', "server", r"boom \[secret\]"),

@@ -393,34 +393,34 @@ def test_any_interleaving_of_any_pieces_adds_up(
 @pytest.mark.parametrize(
     ("stream", "kind", "said"),
     [
-        (b"", "broken_stream", "before the answer was whole"),
-        (delta("output_text", "a"), "broken_stream", "before the answer was whole"),
-        (b"data: [DONE]\n\n", "broken_stream", "before the answer was whole"),
-        (b'data: {"choices":[]}\n\n', "broken_stream", "before the answer was whole"),
-        (b"data: {nonsense\n\n", "broken_stream", "none of this dialect: {nonsense"),
-        (b'data: {"type": 3}\n\n', "broken_stream", "none of this dialect"),
-        (b"data: []\n\n", "broken_stream", "none of this dialect"),
-        (b"data: " + b"[" * 100_000 + b"\n\n", "broken_stream", "none of this dialect"),
-        (frame("response.output_text.delta", delta=3), "broken_stream", "none of this dialect"),
-        (frame("response.output_item.done", item=3), "broken_stream", "none of this dialect"),
-        (frame("response.completed", response=[]), "broken_stream", "none of this dialect"),
+        (b"", "broken_stream", "before the response was complete"),
+        (delta("output_text", "a"), "broken_stream", "before the response was complete"),
+        (b"data: [DONE]\n\n", "broken_stream", "before the response was complete"),
+        (b'data: {"choices":[]}\n\n', "broken_stream", "before the response was complete"),
+        (b"data: {nonsense\n\n", "broken_stream", "an invalid frame: {nonsense"),
+        (b'data: {"type": 3}\n\n', "broken_stream", "an invalid frame"),
+        (b"data: []\n\n", "broken_stream", "an invalid frame"),
+        (b"data: " + b"[" * 100_000 + b"\n\n", "broken_stream", "an invalid frame"),
+        (frame("response.output_text.delta", delta=3), "broken_stream", "an invalid frame"),
+        (frame("response.output_item.done", item=3), "broken_stream", "an invalid frame"),
+        (frame("response.completed", response=[]), "broken_stream", "an invalid frame"),
         (
             delta("output_text", "Hlo") + done(0, "message", content=text("Hello")),
             "broken_stream",
-            "pieces are missing",
+            "left out parts of a text",
         ),
         (
             added(0, "function_call", name="a", call_id="c")
             + delta("function_call_arguments", '{"a":2}')
             + done(0, "function_call", arguments='{"a":3}'),
             "broken_stream",
-            "a tool call of which pieces are missing",
+            "left out parts of a tool call",
         ),
         (
             done(0, "function_call", id="f", name="a", call_id="c", arguments="{}")
             + delta("function_call_arguments", "x"),
             "broken_stream",
-            "after its arguments were complete",
+            "whose arguments were complete",
         ),
         (done(0, "function_call", call_id="c"), "broken_stream", "without a name"),
         (

@@ -1,8 +1,8 @@
-"""What models said in a row, taken apart into their responses. Shared by the adapters.
+"""Splits a sequence of model items into responses. Pure.
 
-Of the items of a response only calls say which one they are of: text and thinking before a call are
-of its response, as is what stands between two of its calls; what comes behind its last call is of
-the next one.
+Only calls record to which response they belong. Text and thinking belong to the same response as
+the next call, or as the calls around them; what follows the last call of a response belongs to the
+next response.
 """
 
 from tiller_protocol.items import AssistantMessage, Reasoning, ToolCall
@@ -11,17 +11,17 @@ ModelItem = AssistantMessage | Reasoning | ToolCall
 
 
 class ResponseSplitter:
-    """Items that were spoken since the user's last words and are not of a response yet."""
+    """Collects the model's items since the last user message, until their response is complete."""
 
     def __init__(self, items: list[ModelItem] | None = None) -> None:
         self._items = items or []
 
     def copy(self) -> "ResponseSplitter":
-        """A row that goes on from here by itself."""
+        """Return an independent copy."""
         return ResponseSplitter(self._items.copy())
 
     def add(self, item: ModelItem) -> list[ModelItem]:
-        """Take the next item; returns the response that ended with it, or nothing."""
+        """Append an item; return the response before it if that is complete now, else nothing."""
         ended: list[ModelItem] = []
         last = self._last_call
         if isinstance(item, ToolCall) and last is not None and last[1].ordinal != item.ordinal:
@@ -30,7 +30,7 @@ class ResponseSplitter:
         return ended
 
     def end(self) -> list[list[ModelItem]]:
-        """The responses that are left, as the user speaks or the row is at its end."""
+        """Return the remaining responses, at a user message or at the end of the history."""
         last = self._last_call
         split = len(self._items) if last is None else last[0] + 1
         rest = [self._items[:split], self._items[split:]]

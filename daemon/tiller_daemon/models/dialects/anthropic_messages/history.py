@@ -1,12 +1,13 @@
-"""History as the `messages` of a Messages request. Pure; the rest of the body is built elsewhere.
+"""Builds the `messages` of a Messages request from a history. Pure.
 
-What is built is valid whatever the items are: roles alternate and the user begins and ends; each
-call has one result, all of them first in the next message and in call order (G4); no text is blank.
-A longer history begins with the same messages, so that the provider's cache holds.
+The result is valid for any items: roles alternate, and the user has the first and the last message;
+each call has one result; the results of a message's calls are at the start of the next message, in
+the order of the calls; no text is blank. A longer history begins with the same messages, so that
+the provider's prompt cache can be used.
 
-Newer models refuse thinking when anything has changed before it, such as pruned output, a summary
-or other tools. So each response keeps the digest of what its request held, and its thinking goes
-back only as long as that stands before it.
+Newer models refuse earlier thinking if anything before it has changed, such as pruned output, a
+summary or other tools. So the digest of the request is stored with each response, and its thinking
+is sent again only if the same content still precedes it.
 Format: https://platform.claude.com/docs/en/api/messages
 """
 
@@ -37,7 +38,7 @@ from tiller_daemon.models.dialects.rendering import (
     user_text,
 )
 from tiller_daemon.models.dialects.response_splitter import ModelItem, ResponseSplitter
-from tiller_daemon.models.dialects.surrogates import joined
+from tiller_daemon.models.dialects.surrogates import repair_surrogates
 from tiller_protocol.items import (
     AssistantMessage,
     Compaction,
@@ -51,13 +52,15 @@ from tiller_protocol.items import (
 )
 
 CONTINUE_PROMPT = "Go on."
-"""Said for a user who said nothing: the API wants a user's message first and last."""
+"""The user message that is added where the user said nothing, but the API requires one."""
 
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 IMAGE_BASE64_BYTES_MAX = 5 * 1024 * 1024
-"""Images that the API takes. One that it refuses would stop the session for good: it stays."""
+"""The images that the API accepts. Any other is left out: it would stay in the history, so the API
+would refuse every request from then on."""
 
 DIGEST_CHARS = 24
+"""How much of a digest is stored: enough to make accidental matches impossible in practice."""
 
 fits_as_call_id = re.compile(r"[a-zA-Z0-9_-]{1,128}").fullmatch
 
@@ -69,7 +72,7 @@ _DECODING_FAILS = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 class EncodedMessage:
-    """One message: its blocks, and each of them encoded, which is done once."""
+    """A message and its encoded blocks. Never changed, so that histories can share it."""
 
     def __init__(self, role: Role, blocks: list[Block], encoded: list[bytes]) -> None:
         self.role: Role = role
@@ -78,11 +81,11 @@ class EncodedMessage:
         self._whole: Raw | None = None
 
     def with_block(self, block: Block, data: bytes) -> "EncodedMessage":
-        """The message with one more block, encoded as `data`."""
+        """Return the message with one more block, which is encoded as `data`."""
         return EncodedMessage(self.role, [*self.blocks, block], [*self._encoded, data])
 
-    def with_mark(self, **fields: object) -> "EncodedMessage":
-        """The message with more fields in its last block."""
+    def with_fields(self, **fields: object) -> "EncodedMessage":
+        """Return the message with additional fields in its last block."""
         block = self.blocks[-1] | fields
         return EncodedMessage(
             self.role, [*self.blocks[:-1], block], [*self._encoded[:-1], encode(block)]
@@ -90,7 +93,7 @@ class EncodedMessage:
 
     @property
     def encoded(self) -> Raw:
-        """As it is sent."""
+        """The message as JSON."""
         if self._whole is None:
             blocks = [Raw(data) for data in self._encoded]
             self._whole = Raw(encode({"role": self.role, "content": blocks}))
@@ -98,21 +101,24 @@ class EncodedMessage:
 
 
 class MessageHistory:
-    """Messages that grow by items. `fixed` is what stands before them: tools, system prompt.
+    """Builds messages item by item.
 
-    Without `thinks` no thinking goes back; with `bound` only where nothing before it has changed.
+    `fixed` is what precedes the messages: tools and system prompt. Thinking is included only if
+    `includes_thinking`, and if `is_prefix_bound`, only where nothing before it has changed.
     """
 
-    def __init__(self, fixed: bytes, origin: Origin, *, thinks: bool, bound: bool) -> None:
+    def __init__(
+        self, fixed: bytes, origin: Origin, *, includes_thinking: bool, is_prefix_bound: bool
+    ) -> None:
         self._origin = origin
-        self._thinks = thinks
-        self._digest = sha256(fixed) if bound else None
+        self._includes_thinking = includes_thinking
+        self._digest = sha256(fixed) if is_prefix_bound else None
         self._ids = CallIds(fits_as_call_id)
-        self._row = ResponseSplitter()
+        self._responses = ResponseSplitter()
         self.messages: list[EncodedMessage] = []
 
     def add(self, item: Item) -> None:
-        """Take the next item of history."""
+        """Append the next item of the history."""
         match item:
             case UserMessage():
                 self._add_user_blocks(_text(user_text(item)) + _images(item.images))
@@ -122,21 +128,21 @@ class MessageHistory:
                 self._add_user_blocks(_text(summary_text(item)))
             case AssistantMessage() | Reasoning():
                 if item.state != "discarded":
-                    self._add_response(self._row.add(item))
+                    self._add_response(self._responses.add(item))
             case ToolCall():
                 if not item.discarded:
-                    self._add_response(self._row.add(item))
+                    self._add_response(self._responses.add(item))
             case Patch():
                 pass
             case _:
                 assert_never(item)
 
     def finish(self) -> "MessageHistory":
-        """What it is if nothing is added, which can be done all the same: the user speaks last."""
+        """Return a copy that ends with a user message. More items can be added to the original."""
         whole = copy(self)
         whole._digest = self._digest and self._digest.copy()
         whole._ids = self._ids.copy()
-        whole._row = self._row.copy()
+        whole._responses = self._responses.copy()
         whole.messages = self.messages.copy()
         whole._add_user_blocks([])
         if whole._last_role != "user":
@@ -145,16 +151,16 @@ class MessageHistory:
 
     @property
     def prefix(self) -> str:
-        """The digest of all that was said so far; empty where nothing is bound to it."""
+        """The digest of everything so far; empty unless `is_prefix_bound`."""
         return self._digest.hexdigest()[:DIGEST_CHARS] if self._digest else ""
 
     def _add_user_blocks(self, blocks: list[Block]) -> None:
-        for response in self._row.end():
+        for response in self._responses.end():
             self._add_response(response)
         self._append("user", blocks)
 
     def _add_response(self, response: list[ModelItem]) -> None:
-        """Write a response and then its results."""
+        """Append a response and the results of its calls."""
         calls = [item for item in response if isinstance(item, ToolCall)]
         ids = [self._ids.use(call.call_id) for call in calls]
         blocks = _sendable(list(self._blocks(response, iter(ids))))
@@ -164,7 +170,7 @@ class MessageHistory:
         self._append("user", [_result(call, id_) for call, id_ in zip(calls, ids, strict=True)])
 
     def _append(self, role: Role, blocks: list[Block]) -> None:
-        """Append blocks. No message is changed, as another conversation may have it too."""
+        """Append blocks to the last message if it has this role, else to a new one."""
         if blocks and self._last_role != role:
             self.messages.append(EncodedMessage(role, [], []))
             self._update_digest(role.encode())
@@ -188,16 +194,20 @@ class MessageHistory:
                     yield _tool_use(item, next(ids))
 
     def _kept_blocks(self, item: Reasoning) -> Iterator[Block]:
-        kept = unseal_blocks(item, self._origin)
-        if kept is None:
+        opaque = unseal_blocks(item, self._origin)
+        if opaque is None:
             return
-        thinks = self._thinks and (
-            self._digest is None or kept.prefix == self._prefix_of_response()
+        includes_thinking = self._includes_thinking and (
+            self._digest is None or opaque.prefix == self._prefix_of_response()
         )
-        yield from (b for b in kept.blocks if thinks or b["type"] not in THINKING)
+        yield from (b for b in opaque.blocks if includes_thinking or b["type"] not in THINKING)
 
     def _prefix_of_response(self) -> str:
-        """What stands before the response that is being written, if it has a message of its own."""
+        """The digest before the current response.
+
+        A response that continues an assistant message was not generated in this form, so its digest
+        is one that never matches.
+        """
         return "-" if self._last_role == "assistant" else self.prefix
 
     @property
@@ -206,10 +216,10 @@ class MessageHistory:
 
 
 def _sendable(blocks: list[Block]) -> list[Block]:
-    """What of the blocks of a response is taken back.
+    """Return the blocks of a response that the API accepts.
 
-    A server's tool goes with its result or not at all, citations with their text; thinking that
-    led to nothing does not.
+    A call of a server tool needs its result and vice versa; citations are merged into their text;
+    thinking must not be at the end.
     """
     kept: list[Block] = []
     waiting: list[Block] = []
@@ -260,14 +270,19 @@ def _tool_use(call: ToolCall, id_: str) -> Block:
 
 
 def _input(arguments: str) -> dict[str, Any]:
-    """The arguments as an object; an empty one if they are none, the error result says why."""
+    """Return the arguments as an object; an empty one if they are invalid.
+
+    The result of the call tells the model what was wrong with them.
+    """
     try:
         return _decode_object(arguments)
     except _DECODING_FAILS:
         pass
     try:
-        # Half a surrogate pair, which models do write, is no JSON to most servers.
-        return _decode_object(joined(json.dumps(json.loads(arguments), ensure_ascii=False)))
+        # Models do write half a surrogate pair, which msgspec and most servers reject.
+        return _decode_object(
+            repair_surrogates(json.dumps(json.loads(arguments), ensure_ascii=False))
+        )
     except _DECODING_FAILS:
         return {}
 
@@ -277,7 +292,7 @@ def _result(call: ToolCall, id_: str) -> Block:
     shown = _images(call.images)
     content = [*_text(text if text.strip() else NO_OUTPUT), *shown]
     block: Block = {"type": "tool_result", "tool_use_id": id_, "content": content}
-    # An error may hold nothing but text.
+    # The API allows only text in an error.
     if call.error_kind is not None and all(part["type"] == "text" for part in content):
         block["is_error"] = True
     return block

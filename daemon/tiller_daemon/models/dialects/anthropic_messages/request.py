@@ -1,7 +1,6 @@
-"""A `ModelRequest` as the body of a Messages request. Pure; no frame is decoded here.
+"""Builds the body of a Messages request from a `ModelRequest`. Pure.
 
-What stands here is everything around the conversation, which is built in
-`history`.
+`history` builds the messages; everything else in the body is here.
 Format: https://platform.claude.com/docs/en/api/messages
 """
 
@@ -33,29 +32,29 @@ from tiller_daemon.models.history_cache import HistoryCache
 from tiller_protocol.items import ToolCall
 
 MAX_TOKENS: dict[ThinkingStyle, int] = {"adaptive": 64_000, "budget": 32_000, "foreign": 32_000}
-"""`max_tokens` where no limit is configured, as the API insists on one: what every Claude that
-thinks in this manner can write (https://platform.claude.com/docs/en/about-claude/models/overview).
-"""
+"""`max_tokens` if no limit is configured, because the API requires one. Every Claude of the style
+supports this number (https://platform.claude.com/docs/en/about-claude/models/overview)."""
 
 CACHE_POINT = {"type": "ephemeral"}
 CACHED_ENDS = 2
-"""User messages that end with a cache point: the newest, and the one at which the last request
-ended, because the API looks back only a few blocks. Tools and system have one each; the API refuses
-more than four."""
+"""How many user messages end with a cache point: the last one, and the one with which the previous
+request ended, because the API looks back only a few blocks. The tools and the system prompt have
+one each; the API refuses more than four."""
 
 NOT_OFFERED = "It can't be called any more."
-"""Said of tools that history has calls of when there are none: calls want their definitions."""
+"""The description of tools that are no longer offered. The API requires definitions for all calls
+in the history."""
 
 
 class BuiltRequest(NamedTuple):
-    """A body, and the digest of what it holds, to which the thinking of its answer is bound."""
+    """A body, and the digest of its content, to be stored with the thinking in the response."""
 
     body: bytes
     prefix: str
 
 
 def build_body(request: ModelRequest, base_url: str = "") -> BuiltRequest:
-    """The body that asks the server at `base_url` for a streamed answer to `request`."""
+    """Return the body that requests a streamed response from the server at `base_url`."""
     style = thinking_style(request.model)
     options = {name: value for name, value in request.options.items() if name not in RESERVED}
     max_tokens = options.get("max_tokens") or request.max_output_tokens or MAX_TOKENS[style]
@@ -70,19 +69,19 @@ def build_body(request: ModelRequest, base_url: str = "") -> BuiltRequest:
     messages = conversation.messages
     if request.purpose == "turn":
         _set_cache_points(tools, system, messages)
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "model": request.model,
         "max_tokens": max_tokens,
         "stream": True,
         "tools": tools,
         "tool_choice": {"type": "none"} if tools and not request.tools else None,
         "system": system,
-        "messages": [said.encoded for said in messages],
+        "messages": [message.encoded for message in messages],
         "thinking": thinking,
         "output_config": _output_config(request, options, style),
     }
     options.pop("thinking", None)
-    body = options | {name: value for name, value in told.items() if value}
+    body = options | {name: value for name, value in fields.items() if value}
     return BuiltRequest(msgspec.json.encode(body), conversation.prefix)
 
 
@@ -93,14 +92,16 @@ def _conversation(
     thinking: Thinking | None,
     style: ThinkingStyle,
 ) -> MessageHistory:
-    """The conversation behind what is `fixed` before it."""
-    thinks = accepts_earlier_thinking(thinking, style)
+    """The messages of the request; `fixed` is the content before them."""
+    includes_thinking = accepts_earlier_thinking(thinking, style)
 
     def create() -> MessageHistory:
         origin = origin_of(base_url, request.model)
-        return MessageHistory(fixed, origin, thinks=thinks, bound=style == "adaptive")
+        return MessageHistory(
+            fixed, origin, includes_thinking=includes_thinking, is_prefix_bound=style == "adaptive"
+        )
 
-    key = (API, fixed, base_url, request.model, thinks)
+    key = (API, fixed, base_url, request.model, includes_thinking)
     cache = request.history_cache or HistoryCache()
     return cache.builder(key, request.items, create).finish()
 
@@ -113,7 +114,7 @@ def _tools(request: ModelRequest) -> list[Block]:
 
 
 def _tool(spec: ToolSpec) -> Block:
-    # A choice between objects at the top is refused, and with it the whole request.
+    # The API refuses a request with a choice of schemas at the top level.
     schema = {k: v for k, v in spec.parameters.items() if k not in ("anyOf", "oneOf", "allOf")}
     return {
         "name": spec.name,
@@ -125,7 +126,7 @@ def _tool(spec: ToolSpec) -> Block:
 def _thinking(
     request: ModelRequest, options: Options, style: ThinkingStyle, max_tokens: object
 ) -> Any:  # noqa: ANN401 - an option may be anything
-    """The field `thinking`: by the variant, else as the options have it, else as the model does."""
+    """The field `thinking`: by the variant, else from the options, else the model's default."""
     limit = max_tokens if isinstance(max_tokens, int) else MAX_TOKENS[style]
     if request.variant in EFFORTS or request.variant == NO_THINKING:
         return thinking_field(request.variant, style, limit)
@@ -149,12 +150,15 @@ def _output_config(request: ModelRequest, options: Options, style: ThinkingStyle
 
 
 def _may_think(messages: list[EncodedMessage]) -> bool:
-    """Whether a Claude with a budget may think: not if it began this row of calls without it."""
+    """Whether a Claude with a budget may think: not if the current series of calls began without.
+
+    The API refuses thinking in the middle of such a series.
+    """
     first: EncodedMessage | None = None
-    for said in reversed(messages):
-        if said.role == "assistant":
-            first = said
-        elif said.blocks[0]["type"] != "tool_result":
+    for message in reversed(messages):
+        if message.role == "assistant":
+            first = message
+        elif message.blocks[0]["type"] != "tool_result":
             break
     return first is None or first.blocks[0]["type"] in THINKING
 
@@ -165,6 +169,6 @@ def _set_cache_points(
     for blocks in (tools, system):
         if blocks:
             blocks[-1]["cache_control"] = CACHE_POINT
-    ends = [number for number, said in enumerate(messages) if said.role == "user"]
+    ends = [number for number, message in enumerate(messages) if message.role == "user"]
     for number in ends[-CACHED_ENDS:]:
-        messages[number] = messages[number].with_mark(cache_control=CACHE_POINT)
+        messages[number] = messages[number].with_fields(cache_control=CACHE_POINT)

@@ -1,8 +1,8 @@
-"""The events of one answer: pieces joined, messages told apart, thinking kept together. Pure.
+"""Builds the events of one response. Pure.
 
-The turn makes an item of text that comes in a row, and one of thinking. Where the provider's own
-items do not show in that (two messages in a row, a message with a phase, a call of a hosted tool),
-a reasoning item without text holds what is needed to send them back as they were.
+The turn makes one item of consecutive text, and one of consecutive thinking. Some of the provider's
+items can't be told from that: two messages in a row, a message with a phase, a call of a hosted
+tool. What is needed to send them back unchanged is stored in the `opaque` of a reasoning item.
 """
 
 import msgspec
@@ -13,68 +13,69 @@ from tiller_daemon.models.dialects.opaque import Origin
 from tiller_daemon.models.dialects.openai_responses.request import OpaqueItem, seal_items
 
 _NOTHING = -3
-"""What the turn's last item is before there is one; else text, thinking or the number of a call."""
+"""No item yet. Otherwise, the turn's current item is text, thinking or the number of a call."""
 
 
 class EventBuilder:
-    """Takes what the model does and gives it as events; `taken` gives those since the last time."""
+    """Collects the events of one response until they are drained."""
 
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
-        self._pieces = DeltaBuffer()
+        self._deltas = DeltaBuffer()
         self._item = _NOTHING
         self._message: object = None
-        self._thought: object = None
-        self._stretch: list[bytes] = []
+        self._paragraph: object = None
+        self._opaque_items: list[bytes] = []
+        """The items to store in the current reasoning item."""
 
-    def taken(self) -> list[ModelEvent]:
-        """The events since the last time."""
-        return self._pieces.taken()
+    def drain(self) -> list[ModelEvent]:
+        """Return and remove the events collected so far."""
+        return self._deltas.drain()
 
-    def put(self, event: ModelEvent) -> None:
-        """An event as it is."""
-        self._pieces.put(event)
+    def add_event(self, event: ModelEvent) -> None:
+        """Append an event unchanged."""
+        self._deltas.add_event(event)
 
-    def say(self, message: object, phase: str, piece: str) -> None:
-        """The next piece of a message; `message` tells one from another."""
+    def add_text(self, message: object, phase: str, piece: str) -> None:
+        """Append a piece of the message that the object `message` identifies."""
         if message is not self._message:
             if phase or self._item == TEXT:
-                self.keep(msgspec.json.encode(OpaqueItem(type="message", phase=phase)))
+                self.add_opaque(msgspec.json.encode(OpaqueItem(type="message", phase=phase)))
             self._message = message
         if self._item != TEXT:
             self._begin(TEXT)
-        self._pieces.add(TEXT, piece)
+        self._deltas.add_text(TEXT, piece)
 
-    def think(self, part: object, piece: str) -> None:
-        """The next piece of thinking; `part` tells one paragraph from another."""
+    def add_thinking(self, part: object, piece: str) -> None:
+        """Append a piece of thinking, of the paragraph that `part` identifies."""
         if self._item != THINKING:
             self._begin(THINKING)
-        elif part != self._thought and self._thought is not None:
+        elif part != self._paragraph and self._paragraph is not None:
             piece = f"\n\n{piece}"
-        self._thought = part
-        self._pieces.add(THINKING, piece)
+        self._paragraph = part
+        self._deltas.add_text(THINKING, piece)
 
-    def keep(self, item: bytes) -> None:
-        """An item, as JSON text, that the provider wants back as it is, at this place."""
+    def add_opaque(self, item: bytes) -> None:
+        """Store an item, as JSON, that the provider wants back unchanged in this position."""
         if self._item != THINKING:
             self._begin(THINKING)
-        self._stretch.append(item)
-        self.put(ReasoningDelta("", seal_items(self._origin, self._stretch)))
+        self._opaque_items.append(item)
+        self.add_event(ReasoningDelta("", seal_items(self._origin, self._opaque_items)))
 
     def start_call(self, number: int, call_id: str, name: str) -> None:
-        """A call begins."""
+        """Append the start of a call."""
         self._begin(number)
-        self.put(ToolCallStarted(number, call_id, name))
+        self.add_event(ToolCallStarted(number, call_id, name))
 
-    def argue(self, number: int, piece: str) -> None:
-        """The next piece of a call's arguments."""
-        self._pieces.add(number, piece)
+    def add_arguments(self, number: int, piece: str) -> None:
+        """Append a piece of a call's arguments."""
+        self._deltas.add_text(number, piece)
 
     def complete_call(self, number: int) -> None:
-        """A call's arguments are whole."""
-        self.put(ToolCallDone(number))
+        """Append the end of a call."""
+        self.add_event(ToolCallDone(number))
 
     def _begin(self, item: int) -> None:
         self._item = item
-        self._thought = None
-        self._stretch = []
+        self._paragraph = None
+        self._opaque_items = []

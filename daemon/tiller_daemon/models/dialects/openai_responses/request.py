@@ -1,9 +1,9 @@
-"""A `ModelRequest` as the body of a Responses request. Pure; no frame is decoded here.
+"""Builds the body of a Responses request from a `ModelRequest`. Pure.
 
-Nothing is stored at the provider: each request holds the whole conversation. What only the
-provider can read (encrypted reasoning, calls of its hosted tools) goes back byte for byte, and only
-with what came behind it in the same response: the servers refuse reasoning without its following
-item. Whatever the items are, every call has one output, in call order, behind its response (G4).
+Nothing is stored at the provider, so each request contains the whole history. Opaque items, such as
+encrypted reasoning and calls of hosted tools, are sent back unchanged, but only if another item of
+the same response follows: the servers refuse reasoning without the item after it. For any history,
+every call has one output; the outputs follow the response, in the order of the calls.
 Format: https://platform.openai.com/docs/api-reference/responses/create
 """
 
@@ -44,7 +44,7 @@ API = "openai_responses"
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 
 EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
-"""Variants that are sent as the effort of reasoning."""
+"""The variants that are sent as reasoning effort."""
 
 OUTPUT_TOKENS_MIN_OPENAI = 16
 """OpenAI's own servers refuse a smaller `max_output_tokens`."""
@@ -56,7 +56,7 @@ PROTECTED_FIELDS = RESERVED | {
     "instructions",
     "previous_response_id",
 }
-"""What is said of the conversation itself; no option takes its place."""
+"""Fields that options can't set, because they define the conversation."""
 
 fits_as_call_id = re.compile(r"[!-~]{1,64}").fullmatch
 
@@ -64,10 +64,10 @@ InputItem = dict[str, Any]
 
 
 class OpaqueItem(Struct, omit_defaults=True):
-    """What is looked at of an item that goes back as it came.
+    """The fields that are read of an item to be sent back unchanged.
 
-    Of a message, which is written from history, only this much is kept: its `phase`, and that
-    another one begins.
+    A message is stored only as its `phase` and the fact that a new one starts; its text comes from
+    the history.
     """
 
     type: str = ""
@@ -82,10 +82,10 @@ _decode_opaque = msgspec.json.Decoder(OpaqueItem).decode
 def build_body(
     request: ModelRequest, base_url: str = "", *, for_openai: bool = False, opaque: bool = True
 ) -> bytes:
-    """The JSON body that asks the server at `base_url` for a streamed answer to `request`.
+    """Return the body that requests a streamed response from the server at `base_url`.
 
-    `for_openai` is for OpenAI's own servers. Without `opaque` nothing is sent that only the server
-    can read, nor asked for.
+    `for_openai` is for OpenAI's own servers. Without `opaque`, encrypted items are neither sent nor
+    requested.
     """
     origin = Origin(API, base_url, request.model) if opaque else None
     body: dict[str, Any] = {
@@ -109,7 +109,7 @@ def build_body(
 
 
 def build_input(request: ModelRequest, origin: Origin | None) -> list[InputItem | Raw]:
-    """The `input` of the body. `origin` is where opaque things must come from to go back."""
+    """Return the `input` of the body. Only opaque items from `origin` are included."""
     conversation = _InputBuilder(origin)
     for item in request.items:
         conversation.add(item)
@@ -117,12 +117,12 @@ def build_input(request: ModelRequest, origin: Origin | None) -> list[InputItem 
 
 
 def seal_items(origin: Origin, items: list[bytes]) -> str:
-    """The `opaque` of a stretch of items that go back as they came; each is JSON text."""
+    """Return the `opaque` for consecutive items, each given as JSON."""
     return origin.seal(f"[{','.join(item.decode() for item in items)}]")
 
 
 def _with_options(body: dict[str, Any], request: ModelRequest) -> dict[str, Any]:
-    """The body with the options over it, but for what the turn itself asks."""
+    """Return the body, overridden by the configured options, then by what the turn requests."""
     options = {
         name: value for name, value in request.options.items() if name not in PROTECTED_FIELDS
     }
@@ -138,21 +138,21 @@ def _with_options(body: dict[str, Any], request: ModelRequest) -> dict[str, Any]
 
 
 class _InputBuilder:
-    """Input items so far, and the response whose outputs have not been written yet."""
+    """Builds the input item by item; the outputs of calls follow at the end of their response."""
 
     def __init__(self, origin: Origin | None) -> None:
         self._origin = origin
         self._items: list[InputItem | Raw] = []
         self._ids = CallIds(fits_as_call_id)
         self._pending: list[tuple[OpaqueItem, Raw]] = []
-        """What goes back as soon as something follows it in its response."""
+        """Opaque items that are written as soon as another item of their response follows."""
         self._outputs: list[InputItem] = []
         self._ordinal = -1
         self._after_calls: list[AssistantMessage | Reasoning] = []
-        """What came behind calls: of the same response if more of its calls follow."""
+        """The items after a call. If another call of its response follows, they belong to that."""
 
     def add(self, item: Item) -> None:
-        """Take the next item of history."""
+        """Append the next item of the history."""
         match item:
             case UserMessage():
                 self._add_user_message(user_text(item), item.images)
@@ -174,7 +174,7 @@ class _InputBuilder:
                 assert_never(item)
 
     def finish(self) -> list[InputItem | Raw]:
-        """The whole list."""
+        """Return all input items."""
         self._end_response()
         return self._items
 
@@ -222,7 +222,7 @@ class _InputBuilder:
         )
 
     def _end_response(self) -> None:
-        """Write the outputs of the response that just ended, and what came behind it."""
+        """Write the outputs of a response, and then the items after its last call."""
         self._items += self._outputs
         self._outputs = []
         later, self._after_calls = self._after_calls, []
@@ -230,17 +230,19 @@ class _InputBuilder:
             self._add_model_item(item)
 
     def _flush_pending(self) -> str:
-        """Write what goes back as it came; returns the phase of the message that follows.
+        """Write the pending opaque items; return the phase of the message that follows.
 
-        A hosted call goes with its output or not at all: nobody here can give it one.
+        A hosted call is written only with its output, and vice versa.
         """
         phase = ""
-        calls = {kept.call_id for kept, _ in self._pending if not kept.type.endswith("_output")}
-        outputs = {kept.call_id for kept, _ in self._pending if kept.type.endswith("_output")}
-        for kept, raw in self._pending:
-            if kept.type == "message":
-                phase = kept.phase
-            elif not kept.call_id or kept.call_id in calls & outputs:
+        calls = {
+            stored.call_id for stored, _ in self._pending if not stored.type.endswith("_output")
+        }
+        outputs = {stored.call_id for stored, _ in self._pending if stored.type.endswith("_output")}
+        for stored, raw in self._pending:
+            if stored.type == "message":
+                phase = stored.phase
+            elif not stored.call_id or stored.call_id in calls & outputs:
                 self._items.append(raw)
         self._pending.clear()
         return phase
