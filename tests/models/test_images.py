@@ -9,13 +9,13 @@ from tiller_daemon.turn.image_refusal import HINT, images_hint
 from tiller_protocol.items import AssistantMessage, Image, ToolCall, UserMessage
 
 PIXEL = Image("image/png", b"\x89PNG")
-SAID = UserMessage("u", "look", "start", images=(PIXEL,))
-SILENT = UserMessage("v", "", "start", images=(PIXEL, PIXEL))
+QUESTION = UserMessage("u", "look", "start", images=(PIXEL,))
+IMAGES_ONLY = UserMessage("v", "", "start", images=(PIXEL, PIXEL))
 CALL = ToolCall("c", "c", "read", "{}", "completed", output="It is here.", images=(PIXEL,))
-WORD = AssistantMessage("a", "hm", "completed")
+ANSWER = AssistantMessage("a", "hm", "completed")
 
 
-class Sent:
+class RequestLog:
     """Keeps what a model is sent."""
 
     def __init__(self) -> None:
@@ -33,14 +33,14 @@ def request(*items) -> ModelRequest:
 
 
 async def test_images_become_a_sentence_and_everything_else_stays() -> None:
-    sent = Sent()
-    asked = request(SAID, CALL, WORD, SILENT)
+    sent = RequestLog()
+    asked = request(QUESTION, CALL, ANSWER, IMAGES_ONLY)
     events = [event async for event in TextOnlyModel(sent).stream(asked)]
     assert len(events) == 2
     said, call, word, silent = sent.items
     assert said.text == "look\n\n[An image is left out here: you can't be shown any.]"
     assert call.output == "It is here.\n[An image is left out here: you can't be shown any.]"
-    assert word is WORD
+    assert word is ANSWER
     assert silent.text == "[2 images are left out here: you can't be shown any.]"
     built = build_messages(request(*sent.items))
     check_chat_messages(built)
@@ -49,6 +49,6 @@ async def test_images_become_a_sentence_and_everything_else_stays() -> None:
 
 def test_the_hint_is_for_refusals_of_requests_with_images() -> None:
     refused = ModelError("bad_request", "No.")
-    assert images_hint(refused, [SAID]) == images_hint(refused, [CALL]) == HINT
-    assert images_hint(refused, [WORD]) == ""
-    assert images_hint(ModelError("quota", "No."), [SAID]) == ""
+    assert images_hint(refused, [QUESTION]) == images_hint(refused, [CALL]) == HINT
+    assert images_hint(refused, [ANSWER]) == ""
+    assert images_hint(ModelError("quota", "No."), [QUESTION]) == ""

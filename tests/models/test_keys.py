@@ -42,7 +42,7 @@ async def problem_of(key: Key) -> str:
     return str(caught.value)
 
 
-def put(path: Path, text: str = KEY, mode: int = 0o600) -> None:
+def write_key(path: Path, text: str = KEY, mode: int = 0o600) -> None:
     path.write_text(text)
     path.chmod(mode)
 
@@ -50,7 +50,7 @@ def put(path: Path, text: str = KEY, mode: int = 0o600) -> None:
 @pytest.fixture
 def key_file(tmp_path: Path) -> Path:
     path = tmp_path / "key"
-    put(path, f"{KEY}\n")
+    write_key(path, f"{KEY}\n")
     return path
 
 
@@ -124,7 +124,7 @@ async def test_a_file_of_ours_alone_holds_the_key(key_file: Path) -> None:
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o666])
 async def test_a_file_that_others_can_reach_is_refused(key_file: Path, mode: int) -> None:
     """G13."""
-    put(key_file, mode=mode)
+    write_key(key_file, mode=mode)
     key = key_from_file(key_file)
     assert f"chmod 600 {key_file}" in key.problem()
     assert await problem_of(key) == key.problem()
@@ -135,9 +135,9 @@ async def test_what_is_no_file_with_a_key_is_said(tmp_path: Path, key_file: Path
     assert "is not a regular file" in key_from_file(tmp_path).problem()
     os.mkfifo(tmp_path / "pipe", 0o600)
     assert "is not a regular file" in key_from_file(tmp_path / "pipe").problem()
-    put(key_file, " \n")
+    write_key(key_file, " \n")
     assert "contains no key" in await problem_of(key_from_file(key_file))
-    put(key_file, "x" * KEY_BYTES_MAX * 2)
+    write_key(key_file, "x" * KEY_BYTES_MAX * 2)
     assert len(await key_from_file(key_file).read()) == KEY_BYTES_MAX
 
 
@@ -179,7 +179,7 @@ async def test_a_refused_key_is_got_again_once_and_the_request_goes_on(key_file:
     async with serving(status(401), events(b"data: x\n\n")) as server:
         http = HttpClient("local", Provider("openai_chat", base_url=server.base_url), key)
         assert await key.read() == KEY
-        put(key_file, "sk-new-0123456789\n")
+        write_key(key_file, "sk-new-0123456789\n")
         async with http.stream("/x", b"{}") as answer:
             assert [piece async for piece in answer] == [b"data: x\n\n"]
         await http.aclose()
@@ -199,7 +199,7 @@ async def test_a_key_that_stays_refused_is_not_asked_with_twice(
         http = HttpClient("local", Provider("openai_chat", base_url=server.base_url), key)
         await key.read()
         if changed == "gone":
-            put(key_file, "")
+            write_key(key_file, "")
         with pytest.raises(ModelError) as caught:
             async with http.stream("/x", b"{}"):
                 pass
@@ -213,7 +213,7 @@ async def test_a_key_that_stays_refused_is_not_asked_with_twice(
 async def test_a_key_that_can_not_be_had_ends_the_request_before_it_is_sent(
     key_file: Path,
 ) -> None:
-    put(key_file, mode=0o644)
+    write_key(key_file, mode=0o644)
     async with serving(status(200)) as server:
         provider = Provider("openai_chat", base_url=server.base_url)
         http = HttpClient("local", provider, key_from_file(key_file))

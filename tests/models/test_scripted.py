@@ -48,16 +48,16 @@ def model(*steps: dict[str, Any], **side: Any) -> ScriptedModel:
 
 
 async def collect(
-    client: ScriptedModel, asked: ModelRequest, seen: list[ModelEvent]
+    client: ScriptedModel, sent: ModelRequest, seen: list[ModelEvent]
 ) -> list[ModelEvent]:
-    async with aclosing(client.stream(asked)) as events:
+    async with aclosing(client.stream(sent)) as events:
         async for event in events:
             seen.append(event)  # noqa: PERF401
     return seen
 
 
-async def answer(client: ScriptedModel, asked: ModelRequest) -> list[ModelEvent]:
-    return await collect(client, asked, [])
+async def answer(client: ScriptedModel, sent: ModelRequest) -> list[ModelEvent]:
+    return await collect(client, sent, [])
 
 
 async def test_every_kind_of_part_becomes_its_events() -> None:

@@ -191,14 +191,9 @@ class ScriptedModel:
         )
 
     @classmethod
-    def from_file(cls, path: Path, *, record: Path | None = None) -> "ScriptedModel":
-        """Play the script at `path` for every model."""
-        return cls(lambda _: load_script(path), record=record)
-
-    @classmethod
-    def from_script(cls, script: Script, *, record: Path | None = None) -> "ScriptedModel":
+    def from_script(cls, script: Script) -> "ScriptedModel":
         """Play `script` for every model: for simulation, where no files are read."""
-        return cls(lambda _: script, record=record)
+        return cls(lambda _: script)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream the script's response to `request`; see `ModelClient.stream`.

@@ -418,7 +418,11 @@ def error(kind: str, message: str = "boom") -> bytes:
         (error("billing_error"), "quota", "boom"),
         (error("not_found_error", "model: claude-x"), "not_found", "claude-x"),
         (b'data: {"error":{"message":"boom sk-secret"}}\n\n', "server", r"boom \[secret\]"),
-        (b'data: {"choices":[{"delta":{"content":"hi"}}]}\n\n', "broken_stream", "response was complete"),
+        (
+            b'data: {"choices":[{"delta":{"content":"hi"}}]}\n\n',
+            "broken_stream",
+            "response was complete",
+        ),
     ],
 )
 def test_what_is_no_whole_answer_is_a_typed_error(stream: bytes, kind: str, said: str) -> None:

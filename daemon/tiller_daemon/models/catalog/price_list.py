@@ -26,8 +26,8 @@ NICENESS = 10
 def main() -> None:
     """Read `ModelRef`s from stdin and write their facts to stdout."""
     os.nice(NICENESS)
-    ref = msgspec.json.decode(sys.stdin.buffer.read(), type=tuple[ModelRef, ...])
-    answer = tuple(look_up(one, datetime.now(UTC)) for one in ref)
+    refs = msgspec.json.decode(sys.stdin.buffer.read(), type=tuple[ModelRef, ...])
+    answer = tuple(look_up(one, datetime.now(UTC)) for one in refs)
     sys.stdout.buffer.write(msgspec.json.encode(answer))
 
 
@@ -52,15 +52,15 @@ def price_of(prices: "ModelPrice") -> Price | None:
     """
     if getattr(prices, "requests_kcount", None) is not None:
         return None
-    found = _Prices(
+    columns = _Prices(
         *(getattr(prices, f"{name}_mtok", None) for name in ("input", "output")),
         *(getattr(prices, f"cache_{name}_mtok", None) for name in ("read", "write")),
     )
-    base = _at(found, 0)
+    base = _at(columns, 0)
     if base is None:
         return None
-    starts = sorted({tier.start for one in found for tier in getattr(one, "tiers", ())})
-    reached = [(start, _at(found, start)) for start in starts]
+    starts = sorted({tier.start for one in columns for tier in getattr(one, "tiers", ())})
+    reached = [(start, _at(columns, start)) for start in starts]
     tiers = tuple(
         PriceTier(start, at.input, at.output, at.cached_input, at.cache_write)
         for start, at in reached
@@ -76,9 +76,9 @@ class _Prices(NamedTuple):
     cache_write: object
 
 
-def _at(found: _Prices, start: int) -> Price | None:
+def _at(columns: _Prices, start: int) -> Price | None:
     """The prices of a request with more than `start` input tokens."""
-    numbers = [_number(one, start) for one in found]
+    numbers = [_number(one, start) for one in columns]
     if numbers[0] is None or numbers[1] is None:
         return None
     return Price(numbers[0], numbers[1], numbers[2], numbers[3])

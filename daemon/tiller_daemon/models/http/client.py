@@ -285,7 +285,7 @@ class HttpClient:
         try:
             key = await self._key.read()
         except KeyUnavailable as problem:
-            message = f"{self.endpoint} can't be asked: {problem}."
+            message = f"{self.endpoint} can't be used: {problem}."
             raise ModelError("authentication", message) from None
         if not is_header_safe(key):
             message = f"The key of {self.endpoint} contains a character that can't be sent."

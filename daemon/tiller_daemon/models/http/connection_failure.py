@@ -79,13 +79,13 @@ def _is_plaintext(error: ssl.SSLError) -> bool:
 
 def _causes(error: BaseException) -> list[BaseException]:
     """The error and its causes, also those in exception groups; the original cause is last."""
-    found = [error]
-    for known in found:
+    causes = [error]
+    for known in causes:  # the list grows while it is walked
         if isinstance(known, BaseExceptionGroup):
-            found.extend(cast("BaseExceptionGroup[BaseException]", known).exceptions)
-        elif (behind := known.__cause__ or known.__context__) is not None:
-            found.append(behind)
-    return found
+            causes.extend(cast("BaseExceptionGroup[BaseException]", known).exceptions)
+        elif (cause := known.__cause__ or known.__context__) is not None:
+            causes.append(cause)
+    return causes
 
 
 def _has_cause(causes: list[BaseException], kind: type[BaseException]) -> bool:

@@ -221,25 +221,25 @@ def _sendable(blocks: list[Block]) -> list[Block]:
     A call of a server tool needs its result and vice versa; citations are merged into their text;
     thinking must not be at the end.
     """
-    kept: list[Block] = []
-    waiting: list[Block] = []
+    accepted: list[Block] = []
+    unanswered: list[Block] = []
     for block in blocks:
         if block["type"] == "text" and "text" not in block:
-            if kept and kept[-1]["type"] == "text":
-                kept[-1] |= block
+            if accepted and accepted[-1]["type"] == "text":
+                accepted[-1] |= block
         elif "tool_use_id" in block:
-            use = next((u for u in waiting if u.get("id") == block["tool_use_id"]), None)
+            use = next((u for u in unanswered if u.get("id") == block["tool_use_id"]), None)
             if use is not None:
-                waiting = [other for other in waiting if other is not use]
-                kept.append(block)
+                unanswered = [other for other in unanswered if other is not use]
+                accepted.append(block)
         else:
-            kept.append(block)
+            accepted.append(block)
             if _is_server_use(block):
-                waiting.append(block)
-    kept = [block for block in kept if not any(block is use for use in waiting)]
-    while kept and kept[-1]["type"] in THINKING:
-        kept.pop()
-    return kept
+                unanswered.append(block)
+    accepted = [block for block in accepted if not any(block is use for use in unanswered)]
+    while accepted and accepted[-1]["type"] in THINKING:
+        accepted.pop()
+    return accepted
 
 
 def _is_server_use(block: Block) -> bool:
