@@ -81,7 +81,7 @@ async def played_back(directory: Path, *plan: Outcomes) -> None:
 
 
 @pytest.mark.parametrize(
-    "saying",
+    "outcomes",
     [
         [TextDelta("Hél"), TextDelta("lo"), TextDelta(""), Finished("stop")],
         [ReasoningDelta("hm"), ReasoningDelta("", "sealed"), TextDelta("x"), Finished("stop")],
@@ -126,8 +126,8 @@ def test_whatever_was_said_is_said_again(
     tmp_path_factory: pytest.TempPathFactory, plan: list[tuple[Outcomes, ModelEvent | ModelError]]
 ) -> None:
     directory = tmp_path_factory.mktemp("r")
-    sayings = [[*said, ending] for said, ending in plan]
-    trio.run(lambda: played_back(directory, *sayings))
+    responses = [[*events, ending] for events, ending in plan]
+    trio.run(lambda: played_back(directory, *responses))
 
 
 def line_of(directory: Path) -> str:

@@ -35,14 +35,14 @@ class FakeModel:
     """A model that says this, and learns its key when it is asked."""
 
     def __init__(self, outcomes: Outcomes, key: str = KEY) -> None:
-        self._saying = outcomes
+        self._outcomes = outcomes
         self._key = key
         self.secrets: tuple[str, ...] = ()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         assert request == REQUEST
         self.secrets = (self._key,) if self._key else ()
-        for one in self._saying:
+        for one in self._outcomes:
             await trio.lowlevel.checkpoint()
             if isinstance(one, ModelError):
                 raise one
@@ -74,7 +74,7 @@ def plain(outcomes: Outcomes) -> list[object]:
 
 
 @pytest.mark.parametrize(
-    ("saying", "told"),
+    ("outcomes", "told"),
     [
         ([TextDelta(f"it is {KEY}!")], [TextDelta("it is [secret]!")]),
         (

@@ -120,7 +120,7 @@ async def test_a_plain_request_goes_by_the_proxy(kind: Literal["http", "socks5"]
         opened(server.base_url, proxy=proxy.address(kind)) as http,
     ):
         assert await post(http) == WHOLE
-    assert proxy.post == [
+    assert proxy.asked == [
         f"POST {server.base_url}/x HTTP/1.1" if kind == "http" else f"127.0.0.1:{server.port}"
     ]
     assert server.received[0].path == "/v1/x"
@@ -138,7 +138,7 @@ async def test_an_encrypted_request_goes_through_the_proxy_unread(
         for _ in range(2):
             assert await post(http) == WHOLE
     address = f"127.0.0.1:{server.port}"
-    assert proxy.post == [f"CONNECT {address} HTTP/1.1" if kind == "http" else address]
+    assert proxy.asked == [f"CONNECT {address} HTTP/1.1" if kind == "http" else address]
 
 
 @pytest.mark.parametrize(
