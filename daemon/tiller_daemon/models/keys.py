@@ -121,6 +121,7 @@ class EnvironmentKey(Key):
             return key
 
         super().__init__(KeySource(f"the variable {name}", fetch, lambda: "" if key else problem))
+        # Redacted from the start: commands and servers may know the variable too.
         self._values += [key] if key else []
 
 
@@ -233,6 +234,7 @@ def key_from_keyring(entry: str) -> Key:
     async def fetch() -> str:
         try:
             with trio.fail_after(FETCH_TIMEOUT_S):
+                # The keyring may ask for a passphrase and can't be cancelled.
                 found = await trio.to_thread.run_sync(look, abandon_on_cancel=True)
         except trio.TooSlowError:
             raise KeyUnavailable(

@@ -119,7 +119,7 @@ class RecordingModel:
             request.attempt,
             len(request.items),
             _opening_of(request),
-            cancelled=True,
+            cancelled=True,  # until the stream has ended
         )
         try:
             async with aclosing(self._inner.stream(request)) as events:
@@ -134,6 +134,7 @@ class RecordingModel:
             exchange = structs.replace(exchange, cancelled=False, failure=failure)
             raise
         finally:
+            # A caller may close the stream after `Finished`, which is not a cancellation.
             if received and isinstance(received[-1], Finished):
                 exchange = structs.replace(exchange, cancelled=False)
             self._write(request.session_id, exchange, received)

@@ -113,6 +113,7 @@ class _Redaction:
         return (*self._end_text(), *(event for ended in calls for event in ended))
 
     def _take_text(self, event: TextDelta | ReasoningDelta) -> tuple[ModelEvent, ...]:
+        # Text and thinking are separate: a secret can't start in one and end in the other.
         before = () if type(event) is self._kind else self._end_text()
         self._kind = type(event)
         text = self._text.feed(event.text)

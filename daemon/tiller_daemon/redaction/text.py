@@ -91,6 +91,7 @@ class SecretMatcher:
                     break
             else:
                 at += 1
+        # Too short for `find_prefix`, so it is shown, but it may still be the start of a secret.
         rest = text[max(done, len(text) - PREFIX_CHARS + 1) :]
         return PartialRedaction(
             "".join((*shown, text[done:])) if shown else text[done:], rest, len(rest)

@@ -109,6 +109,7 @@ class Catalog:
                 packaged=dict(self._saved.packaged),
                 listed=dict(self._saved.listed),
             )
+            # First the package, because a listing is only requested for what it does not know.
             await self._ask_package({ref for refs in pending.values() for ref in refs})
             async with trio.open_nursery() as nursery:
                 for provider, refs in pending.items():

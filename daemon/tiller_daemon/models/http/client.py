@@ -203,6 +203,7 @@ class HttpClient:
         key = await self._read_key()
         response = await self._send(method, url, body, self._head.fields(headers, key))
         if response.status == 401 and key:
+            # The response stays open meanwhile: without a new key, it says what is wrong.
             try:
                 renewed = await self._key.refresh(key)
             except BaseException:
@@ -233,6 +234,7 @@ class HttpClient:
                     return ResponseStream(self, await client.send(request, stream=True))
                 except connection_failures() as error:
                     await connection.close()
+                    # A new connection can't have been closed for being idle.
                     if connection.began or last:
                         raise self.connection_error_of(error) from None
             if limit.cancelled_caught:
@@ -246,8 +248,12 @@ class HttpClient:
                     self._client = await trio.to_thread.run_sync(self._make_client)
                 except OSError as error:
                     reason = error.strerror or "it contains no certificate"
-                    message = f"The `ca_file` {self._ca_file} of {self.endpoint} can't be used"
-                    raise ModelError("bad_request", f"{message}: {reason}.") from None
+                    message = (
+                        f"{self.endpoint} can't be used, because its `ca_file` {self._ca_file}"
+                    )
+                    raise ModelError(
+                        "bad_request", f"{message} can't be loaded: {reason}."
+                    ) from None
             return self._client
 
     def _make_client(self) -> httpx2.AsyncClient:
@@ -269,7 +275,9 @@ class HttpClient:
         return httpx2.AsyncClient(
             verify=context,
             proxy=proxy,
-            trust_env=False,
+            trust_env=False,  # the proxy has been chosen already
+            # Reading has no limit here: `ResponseStream` has one for the first chunk and another
+            # for the following ones.
             timeout=httpx2.Timeout(None, connect=self.timeouts.connect_s, write=WRITE_S),
             limits=httpx2.Limits(
                 max_connections=CONNECTIONS_MAX,
@@ -288,8 +296,8 @@ class HttpClient:
             message = f"{self.endpoint} can't be used: {problem}."
             raise ModelError("authentication", message) from None
         if not is_header_safe(key):
-            message = f"The key of {self.endpoint} contains a character that can't be sent."
-            raise ModelError("authentication", f"{message} {self._key.advice}")
+            message = f"{self.endpoint} can't be used, because its key contains a character that"
+            raise ModelError("authentication", f"{message} can't be sent. {self._key.advice}")
         return key
 
     async def _check(self, response: ResponseStream, wanted: str) -> None:

@@ -113,6 +113,7 @@ def kind_of_response(
 ) -> ModelErrorKind:
     """Classify a response with an HTTP status; `retry_after_s` is the delay that it asks for."""
     text = details.text
+    # Wordings first: providers use many different statuses for these three.
     if status in (400, 403, 404, 413, 422, 429, 500) and _overflows(status, text):
         return "context_overflow"
     if status == 402 or (status < 500 and _is_out_of_money(text, retry_after_s)):

@@ -31,6 +31,7 @@ class EventSplitter:
             chunk = self._with_plain_line_ends(chunk)
         if not self._rest and chunk.endswith(b"\n\n"):
             return _data_of_each(chunk[:-2].split(b"\n\n"))
+        # The rest has been searched before, but its last byte may be half of a blank line.
         searched = max(0, len(self._rest) - 1)
         self._rest += chunk
         if self._rest.find(b"\n\n", searched) < 0:

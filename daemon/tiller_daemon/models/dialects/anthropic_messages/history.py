@@ -139,15 +139,16 @@ class MessageHistory:
 
     def finish(self) -> "MessageHistory":
         """Return a copy that ends with a user message. More items can be added to the original."""
-        whole = copy(self)
-        whole._digest = self._digest and self._digest.copy()
-        whole._ids = self._ids.copy()
-        whole._responses = self._responses.copy()
-        whole.messages = self.messages.copy()
-        whole._add_user_blocks([])
-        if whole._last_role != "user":
-            whole._append("user", _text(CONTINUE_PROMPT))
-        return whole
+        # Messages are never changed, so copying the list is enough.
+        snapshot = copy(self)
+        snapshot._digest = self._digest and self._digest.copy()
+        snapshot._ids = self._ids.copy()
+        snapshot._responses = self._responses.copy()
+        snapshot.messages = self.messages.copy()
+        snapshot._add_user_blocks([])
+        if snapshot._last_role != "user":
+            snapshot._append("user", _text(CONTINUE_PROMPT))
+        return snapshot
 
     @property
     def prefix(self) -> str:
@@ -164,7 +165,7 @@ class MessageHistory:
         calls = [item for item in response if isinstance(item, ToolCall)]
         ids = [self._ids.use(call.call_id) for call in calls]
         blocks = _sendable(list(self._blocks(response, iter(ids))))
-        if blocks and not self.messages:
+        if blocks and not self.messages:  # the first message must be the user's
             self._append("user", _text(CONTINUE_PROMPT))
         self._append("assistant", blocks)
         self._append("user", [_result(call, id_) for call, id_ in zip(calls, ids, strict=True)])

@@ -62,11 +62,13 @@ def build_body(request: ModelRequest, base_url: str = "") -> BuiltRequest:
     tools = _tools(request)
     system = [{"type": "text", "text": request.system}] if request.system.strip() else []
     fixed = msgspec.json.encode([tools, system])
-    conversation = _conversation(request, base_url, fixed, thinking, style)
-    if style == "budget" and thinking is not None and not _may_think(conversation.messages):
+    history = _build_history(request, base_url, fixed, thinking, style)
+    # The messages decide whether the model may think, and they depend on whether it does.
+    if style == "budget" and thinking is not None and not _may_think(history.messages):
         thinking = None
-        conversation = _conversation(request, base_url, fixed, thinking, style)
-    messages = conversation.messages
+        history = _build_history(request, base_url, fixed, thinking, style)
+    messages = history.messages
+    # Other requests are not continued, so writing to the cache would only cost money.
     if request.purpose == "turn":
         _set_cache_points(tools, system, messages)
     fields: dict[str, Any] = {
@@ -74,6 +76,7 @@ def build_body(request: ModelRequest, base_url: str = "") -> BuiltRequest:
         "max_tokens": max_tokens,
         "stream": True,
         "tools": tools,
+        # Without tools in the request, there are definitions only for calls in the history.
         "tool_choice": {"type": "none"} if tools and not request.tools else None,
         "system": system,
         "messages": [message.encoded for message in messages],
@@ -82,10 +85,10 @@ def build_body(request: ModelRequest, base_url: str = "") -> BuiltRequest:
     }
     options.pop("thinking", None)
     body = options | {name: value for name, value in fields.items() if value}
-    return BuiltRequest(msgspec.json.encode(body), conversation.prefix)
+    return BuiltRequest(msgspec.json.encode(body), history.prefix)
 
 
-def _conversation(
+def _build_history(
     request: ModelRequest,
     base_url: str,
     fixed: bytes,

@@ -94,6 +94,7 @@ class ChatDecoder:
         try:
             self._handle_frames(self._splitter.end())
         except ModelError:
+            # What follows the finish reason is dispensable.
             if not self.whole:
                 raise
         if not self.whole:
@@ -105,6 +106,7 @@ class ChatDecoder:
         for data in frames:
             if self._is_done:
                 break
+            # The cheap test comes first, as this runs for every delta.
             if data.startswith(b"[") and data.strip() == b"[DONE]":
                 self._is_done = True
                 self._finish()

@@ -42,6 +42,7 @@ class OpenAIResponses:
         A request that is refused because of its encrypted items is sent again without them. They
         stay in the history, so every later request would be refused too.
         """
+        # Nothing is yielded before such a refusal, because it comes as an HTTP status.
         endpoint = self._http.endpoint
         opaque = request.model not in self._without_opaque
         while True:

@@ -180,7 +180,7 @@ class _InputBuilder:
 
     def _add_user_message(self, text: str, images: tuple[Image, ...] = ()) -> None:
         self._end_response()
-        self._pending.clear()
+        self._pending.clear()  # nothing of their response follows any more
         parts: list[InputItem] = [{"type": "input_text", "text": text}] if text else []
         parts += [_image_part(image) for image in images]
         if last := self._last_message("user"):

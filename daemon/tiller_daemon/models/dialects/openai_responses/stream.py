@@ -207,6 +207,7 @@ class ResponsesDecoder:
         reason = self._reason(frame, response)
         for call in self._outputs.calls:
             self._outputs.start_call(call, None, None)
+            # With any other reason the last call may be cut off, so it must not run.
             if reason == "tool_calls" or not call.is_started:
                 self._outputs.complete_call(call)
         if response.usage is not None:
