@@ -1,18 +1,18 @@
-"""The tool `sourcegraph` as it is configured: made for its server, with its key.
+"""Connects the tool `sourcegraph` to its configuration and its key.
 
-Composition: the tool knows no place for keys, and what finds keys knows no tool.
+Tools and models are in layers that do not import each other, so this module joins them.
 """
 
 from collections.abc import Collection, Mapping
 
 from tiller_daemon.config import Sourcegraph
-from tiller_daemon.models.keys import Key, KeyProblem, NoKey, find_key
+from tiller_daemon.models.keys import Key, KeyUnavailable, NoKey, find_key
 from tiller_daemon.tools.base import Tool, ToolFailure
 from tiller_daemon.tools.web.sourcegraph import make_sourcegraph
 
 
 class CodeSearch:
-    """The search that is configured now, if any."""
+    """The code search tool that is currently configured, if any."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -21,9 +21,9 @@ class CodeSearch:
         self._tools: dict[str, Tool] = {}
 
     def configure(self, settings: Sourcegraph, provider_names: Collection[str]) -> None:
-        """Take over a configuration; a key is got anew only when that is another one.
+        """Apply `settings`; the key is fetched again only if they have changed.
 
-        `provider_names` are the variables that keys of providers are in.
+        `provider_names` are the environment variables with the keys of providers.
         """
         if settings == self._settings:
             return
@@ -35,16 +35,16 @@ class CodeSearch:
             self._tools = {tool.name: tool}
 
     def tools(self) -> Mapping[str, Tool]:
-        """The tool, by its name; nothing without a server."""
+        """The tool by its name; empty if no server is configured."""
         return self._tools
 
     def secrets(self) -> tuple[str, ...]:
-        """The key, so far as it is known."""
+        """The keys to redact; empty until a key has been fetched."""
         return self._key.secrets
 
 
 class _Access:
-    """The tool's way to the key."""
+    """Gives the tool access to the key, with errors as `ToolFailure`s."""
 
     def __init__(self, key: Key) -> None:
         self._key = key
@@ -52,12 +52,12 @@ class _Access:
     async def read(self) -> str:
         try:
             return await self._key.read()
-        except KeyProblem as problem:
+        except KeyUnavailable as problem:
             raise ToolFailure(f"Sourcegraph can't be searched: {problem}.") from None
 
     async def renew(self, refused: str) -> bool:
-        return await self._key.renew(refused)
+        return await self._key.refresh(refused)
 
     @property
     def advice(self) -> str:
-        return f"The user can see to it: {self._key.advice}"
+        return f"The user can fix this: {self._key.advice}"

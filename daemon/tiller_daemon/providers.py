@@ -1,6 +1,7 @@
-"""Models to choose from: configured providers, else usual keys, else servers on this machine.
+"""The models to choose from: of configured providers, of well-known keys, of local servers.
 
-Builds each provider's client when it is first used and closes them all at the end.
+A provider whose well-known key variable is set is used without configuration. Servers on this
+machine are looked for only if neither gives a default model.
 """
 
 from collections.abc import Mapping
@@ -14,74 +15,88 @@ from tiller_daemon.config.request_options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.models.base import ModelClient, ModelError
 from tiller_daemon.models.catalog.catalog import Catalog, is_public
-from tiller_daemon.models.catalog.facts import Facts, Question
+from tiller_daemon.models.catalog.facts import Facts, ModelRef
 from tiller_daemon.models.catalog.listing import Listing
 from tiller_daemon.models.catalog.local_servers import list_local_servers
-from tiller_daemon.models.images import WithoutImages
-from tiller_daemon.models.provider import ProviderInUse
-from tiller_daemon.models.recording import RecordedModel
+from tiller_daemon.models.images import TextOnlyModel
+from tiller_daemon.models.provider import ActiveProvider
+from tiller_daemon.models.recording import RecordingModel
 from tiller_daemon.models.redacted import RedactedModel
 from tiller_daemon.processes.environment import is_secret_header
-from tiller_daemon.redaction.spellings import hide
+from tiller_daemon.redaction.text import redact
 from tiller_daemon.session.services import ChosenModel
 from tiller_daemon.tools.suggestions import did_you_mean
 from tiller_protocol.answers import ModelSummary
 from tiller_protocol.items import Usage
 
 
-class UsualKey(Struct, frozen=True):
-    """A provider that is used without configuration when its usual key is in the environment."""
+class DefaultProvider(Struct, frozen=True):
+    """A provider that needs no configuration when its key is in the environment."""
 
     variable: str
-    provider: str
-    base_url: str
-    model: str
-    api: Api = "openai_chat"
+    """The environment variable with the key."""
 
-    def provider_found(self) -> Provider:
-        """The provider as if it were configured."""
+    provider: str
+    """The name of the provider."""
+
+    base_url: str
+    """Its base URL."""
+
+    model: str
+    """The model that is the default if this provider is the first with a key."""
+
+    api: Api = "openai_chat"
+    """Its API."""
+
+    def settings(self) -> Provider:
+        """The settings that would configure this provider."""
         return Provider(self.api, base_url=self.base_url, api_key_env=self.variable)
 
 
-USUAL_KEYS = (
-    UsualKey("OPENAI_API_KEY", "openai", "https://api.openai.com/v1", "gpt-5", "openai_responses"),
-    UsualKey(
+DEFAULT_PROVIDERS = (
+    DefaultProvider(
+        "OPENAI_API_KEY", "openai", "https://api.openai.com/v1", "gpt-5", "openai_responses"
+    ),
+    DefaultProvider(
         "ANTHROPIC_API_KEY",
         "anthropic",
         "https://api.anthropic.com/v1",
         "claude-sonnet-5-5",
         "anthropic_messages",
     ),
-    UsualKey("OPENROUTER_API_KEY", "openrouter", "https://openrouter.ai/api/v1", "openrouter/auto"),
-    UsualKey(
+    DefaultProvider(
+        "OPENROUTER_API_KEY", "openrouter", "https://openrouter.ai/api/v1", "openrouter/auto"
+    ),
+    DefaultProvider(
         "GEMINI_API_KEY",
         "gemini",
         "https://generativelanguage.googleapis.com/v1beta/openai",
         "gemini-2.5-pro",
     ),
 )
-"""The first that has a key is the default."""
+"""In order of preference: the first with a key gives the default model."""
 
 
-NO_LISTING = frozenset({"not_found", "bad_request"})
-"""How a provider says that it lists no models; it may answer all the same."""
+NO_LISTING_KINDS = frozenset({"not_found", "bad_request"})
+"""Errors of a provider that does not list models, but may well be usable."""
 
 SECRET_CHARS_MIN = 8
-"""A shorter key is not looked for in what tools say: it may be an ordinary word."""
+"""Shorter keys are not redacted from tool output: they may be ordinary words."""
 
-NO_MODEL = (
-    "No model is configured, no usual key is set, and no local server answers. Three ways out: "
+NO_MODEL_MESSAGE = (
+    "No model is configured, no well-known key is set, and no local server answers. Do one of: "
     "(1) set a key, such as OPENAI_API_KEY, where the daemon starts, then `tiller daemon restart`; "
     "(2) start a local server (Ollama, llama.cpp, LM Studio), or name yours in {config}: "
     'model = "local/NAME" and [providers.local] api = "openai_chat", base_url = "http://…/v1"; '
-    "(3) see it work without any model: `tiller demo`."
+    "(3) try it without a model: `tiller demo`."
 )
 
 
 class Providers:
-    """The providers of the configuration. `run` looks up what is not known of their models.
+    """All providers in use. `run` must run for context windows and prices to be looked up.
 
-    `config` is the configuration file, for messages; `catalog` the file of what is known.
+    `config` is the path of the configuration file, for messages. `catalog` is the file in which
+    facts about models are cached, or None.
     """
 
     def __init__(
@@ -93,34 +108,38 @@ class Providers:
     ) -> None:
         self._environ = environ
         self._config = config
-        self.secret_names = {usual.variable for usual in USUAL_KEYS}
-        """The variables that hold keys, or held one: no command may see them."""
-        self._in_use: dict[str, ProviderInUse] = {}
-        self._given_up: list[ProviderInUse] = []
-        self._usual = tuple(usual for usual in USUAL_KEYS if environ.get(usual.variable))
+        self.secret_names = {default.variable for default in DEFAULT_PROVIDERS}
+        """Environment variables with keys, including those no longer configured. Commands don't
+        get them."""
+        self._active: dict[str, ActiveProvider] = {}
+        self._retired: list[ActiveProvider] = []
+        self._default_providers = tuple(
+            default for default in DEFAULT_PROVIDERS if environ.get(default.variable)
+        )
         self._catalog = Catalog(catalog, self._list, environ)
         self.configure(configuration)
 
     def configure(self, configuration: Configuration) -> None:
-        """Take over another configuration; turns that run keep the clients they have."""
+        """Apply another configuration. Running turns keep their clients."""
         self._configuration = configuration
-        providers = {one.provider: one.provider_found() for one in self._usual}
+        providers = {one.provider: one.settings() for one in self._default_providers}
         providers |= configuration.providers
         self.secret_names |= {p.api_key_env for p in providers.values() if p.api_key_env}
-        before, self._in_use = self._in_use, {}
+        before, self._active = self._active, {}
         for name, provider in providers.items():
             if name in before and before[name].provider == provider:
-                self._in_use[name] = before.pop(name)
+                self._active[name] = before.pop(name)
             else:
-                self._use(name, provider)
-        self._given_up += before.values()
-        first = next((f"{one.provider}/{one.model}" for one in self._usual), None)
+                self._activate(name, provider)
+        # Running turns may still use these, so they are closed only at the end.
+        self._retired += before.values()
+        first = next((f"{one.provider}/{one.model}" for one in self._default_providers), None)
         self._default = configuration.model or first
 
     def secret_values(self) -> tuple[str, ...]:
-        """The keys themselves, the longest first; shorter ones may be ordinary words."""
+        """All keys and secret headers of at least `SECRET_CHARS_MIN` characters, longest first."""
         values = {self._environ.get(name, "") for name in self.secret_names}
-        providers = (*self._in_use.values(), *self._given_up)
+        providers = (*self._active.values(), *self._retired)
         values.update(*(provider.key.secrets for provider in providers))
         values.update(
             value
@@ -131,41 +150,41 @@ class Providers:
         return tuple(sorted((v for v in values if len(v) >= SECRET_CHARS_MIN), key=len)[::-1])
 
     async def discover(self) -> None:
-        """Without a configured model and a usual key: look for local servers."""
+        """Look for local servers, unless there is a default model already."""
         if self._default is not None:
             return
         for server in await list_local_servers():
-            if server.models and server.name not in self._in_use:
-                self._use(server.name, Provider("openai_chat", base_url=server.base_url))
+            if server.models and server.name not in self._active:
+                self._activate(server.name, Provider("openai_chat", base_url=server.base_url))
                 self._default = f"{server.name}/{server.models[0]}"
                 return
 
     def choose(self, name: str | None) -> ChosenModel:
-        """Find a model by `provider/model`, or the default one; raises `RejectionError`."""
+        """Return the model `name` (`provider/model`) or the default; raises `RejectionError`."""
         chosen = name or self._default
         if chosen is None:
-            raise RejectionError("invalid_settings", NO_MODEL.format(config=self._config))
+            raise RejectionError("invalid_settings", NO_MODEL_MESSAGE.format(config=self._config))
         provider_name, slash, provider_model = chosen.partition("/")
-        provider = self._in_use.get(provider_name)
+        provider = self._active.get(provider_name)
         if provider is None or not slash or not provider_model:
-            raise RejectionError("invalid_settings", self._unknown(chosen))
+            raise RejectionError("invalid_settings", self._unknown_model(chosen))
         if problem := provider.problem:
             raise RejectionError("invalid_settings", f"Model {chosen} can't be used: {problem}.")
         model = self._configuration.models.get(chosen, Model())
         client: ModelClient = RedactedModel(provider.client, self.secret_values)
         if self._configuration.record:
-            client = RecordedModel(client, Path(self._configuration.record))
+            client = RecordingModel(client, Path(self._configuration.record))
         known = self._facts(provider, provider_model)
 
         def cost(usage: Usage) -> float | None:
-            # What was not known when the turn began may be known when its step ends.
+            # A price that was unknown when the turn began may be known when its step ends.
             price = self._facts(provider, provider_model).price
             return price.cost(usage) if price else None
 
         return ChosenModel(
             chosen,
             provider_model,
-            client if model.images else WithoutImages(client),
+            client if model.images else TextOnlyModel(client),
             known.context_window,
             model.max_output,
             merge_options(provider.provider.options, model.options),
@@ -175,24 +194,24 @@ class Providers:
         )
 
     async def run(self) -> None:
-        """Look up what is not known of the models in use, until cancelled."""
+        """Look up missing facts about the models in use, until cancelled."""
         await self._catalog.run()
 
     async def summaries(self, *, ask: bool = False) -> tuple[ModelSummary, ...]:
-        """The models that are configured or were found, the default one first.
+        """Return the configured and discovered models, the default one first.
 
-        With `ask` their providers are asked, which says what is wrong with them, and what else they
-        have.
+        With `ask`, each provider is asked for its models. This adds the other models that it lists,
+        and the problem if it can't be reached.
         """
         listed: dict[str, Listing] = {}
         problems: dict[str, str] = {}
         if ask:
             await self.discover()
             async with trio.open_nursery() as nursery:
-                for provider in self._in_use.values():
+                for provider in self._active.values():
                     if provider.base_url and not provider.problem:
                         nursery.start_soon(self._survey, provider, listed, problems)
-        named = [self._summary(name, problems) for name in self._named()]
+        named = [self._summary(name, problems) for name in self._named_models()]
         others = (
             self._summary(f"{provider}/{model}", problems, listed=True)
             for provider, listing in listed.items()
@@ -202,41 +221,45 @@ class Providers:
         return (*named, *(one for one in others if one.name not in known))
 
     async def aclose(self) -> None:
-        """Close every client's connections."""
-        for provider in (*self._in_use.values(), *self._given_up):
+        """Close all connections of all providers."""
+        for provider in (*self._active.values(), *self._retired):
             await provider.aclose()
 
-    def _use(self, name: str, provider: Provider) -> None:
-        self._in_use[name] = ProviderInUse(name, provider, self._environ, self.secret_names)
+    def _activate(self, name: str, provider: Provider) -> None:
+        self._active[name] = ActiveProvider(name, provider, self._environ, self.secret_names)
 
     async def _list(self, provider_name: str) -> Listing:
-        provider = self._in_use.get(provider_name)
+        provider = self._active.get(provider_name)
         listing = await provider.list_models() if provider else {}
+        # A server may put anything into its listing, even its own key.
         secrets = self.secret_values()
-        return {hide(model, secrets): facts for model, facts in listing.items()}
+        return {redact(model, secrets): facts for model, facts in listing.items()}
 
     async def _survey(
-        self, provider: ProviderInUse, listed: dict[str, Listing], problems: dict[str, str]
+        self, provider: ActiveProvider, listed: dict[str, Listing], problems: dict[str, str]
     ) -> None:
-        """Ask one provider for its models, or find out why it can't be asked for anything."""
+        """Add one provider's models to `listed`, or the reason it can't be used to `problems`."""
         try:
             listed[provider.name] = await self._catalog.listing(provider.name, provider.base_url)
         except ModelError as error:
-            if error.kind not in NO_LISTING:
+            if error.kind not in NO_LISTING_KINDS:
                 problems[provider.name] = error.message
 
-    def _facts(self, provider: ProviderInUse, model: str) -> Facts:
-        """What is known of a model: by the configuration, else by the catalogue."""
+    def _facts(self, provider: ActiveProvider, model: str) -> Facts:
+        """The configured facts about a model, completed from the catalog."""
         own = self._configuration.models.get(f"{provider.name}/{model}", Model())
-        told = Facts(own.context_window, own.max_output, own.price)
-        if told.context_window and (told.price or not is_public(provider.base_url)):
-            return told
+        configured = Facts(own.context_window, own.max_output, own.price)
+        # Asking the catalog may start a lookup, so it is asked only for what it could add.
+        if configured.context_window and (configured.price or not is_public(provider.base_url)):
+            return configured
         if not provider.base_url:
-            return told
-        return told.over(self._catalog.facts(provider.name, Question(provider.base_url, model)))
+            return configured
+        return configured.over(
+            self._catalog.facts(provider.name, ModelRef(provider.base_url, model))
+        )
 
-    def _named(self) -> dict[str, None]:
-        """Every model that the configuration or a usual key names, the default one first."""
+    def _named_models(self) -> dict[str, None]:
+        """The names of all configured models and default models, the default one first."""
         configuration = self._configuration
         names = [
             self._default,
@@ -244,7 +267,7 @@ class Providers:
             configuration.small_model,
             configuration.compaction_model,
             *(agent.model for agent in configuration.agents.values()),
-            *(f"{usual.provider}/{usual.model}" for usual in self._usual),
+            *(f"{default.provider}/{default.model}" for default in self._default_providers),
         ]
         return dict.fromkeys(name for name in names if name)
 
@@ -252,10 +275,10 @@ class Providers:
         self, name: str, problems: Mapping[str, str], *, listed: bool = False
     ) -> ModelSummary:
         provider_name, _, model = name.partition("/")
-        provider = self._in_use.get(provider_name)
+        provider = self._active.get(provider_name)
         if provider is None:
             return ModelSummary(
-                name, "", default=name == self._default, problem=self._unknown(name)
+                name, "", default=name == self._default, problem=self._unknown_model(name)
             )
         known = self._facts(provider, model)
         own = self._configuration.models.get(name, Model()).variants
@@ -271,11 +294,11 @@ class Providers:
             listed=listed,
         )
 
-    def _unknown(self, name: str) -> str:
-        there_are = ", ".join(sorted(self._in_use)) or "none"
+    def _unknown_model(self, name: str) -> str:
+        there_are = ", ".join(sorted(self._active)) or "none"
         provider_model = name.rpartition("/")[2]
         known = set(self._configuration.models) - {name}
-        known.update(f"{provider}/{provider_model}" for provider in self._in_use)
+        known.update(f"{provider}/{provider_model}" for provider in self._active)
         return (
             f"There is no model {name!r}: a model is named provider/model, and the providers in "
             f"{self._config} are: {there_are}.{did_you_mean(name, known)}"

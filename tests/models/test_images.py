@@ -4,7 +4,7 @@ from support.dialect import check_chat_messages
 from support.narrow import of_kind
 from tiller_daemon.models.base import ModelError, ModelRequest
 from tiller_daemon.models.dialects.openai_chat.request import build_messages
-from tiller_daemon.models.images import WithoutImages
+from tiller_daemon.models.images import TextOnlyModel
 from tiller_daemon.models.scripted import Script, ScriptedModel, ScriptStep, TextPart
 from tiller_daemon.turn.image_refusal import HINT, images_hint
 from tiller_protocol.ids import CallId, ItemId
@@ -46,7 +46,7 @@ def request(*items) -> ModelRequest:
 async def test_images_become_a_sentence_and_everything_else_stays() -> None:
     sent = Sent()
     asked = request(SAID, CALL, WORD, SILENT)
-    events = [event async for event in WithoutImages(sent).stream(asked)]
+    events = [event async for event in TextOnlyModel(sent).stream(asked)]
     assert len(events) == 2
     said, call, word, silent = sent.items
     assert (

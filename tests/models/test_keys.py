@@ -18,14 +18,14 @@ from tiller_daemon.config import Provider
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.http.client import HttpClient
 from tiller_daemon.models.keys import (
-    FETCH_S,
+    FETCH_TIMEOUT_S,
     KEY_BYTES_MAX,
     KEYRING_SERVICE,
     Key,
-    KeyProblem,
-    key_of_command,
-    key_of_file,
-    key_of_keyring,
+    KeyUnavailable,
+    key_from_command,
+    key_from_file,
+    key_from_keyring,
 )
 
 KEY = "sk-canary-0123456789"
@@ -33,16 +33,16 @@ ENVIRON = {"PATH": os.environ["PATH"], "MY_KEY": "sk-other", "HOME": "/h"}
 
 
 def command(script: str) -> Key:
-    return key_of_command(["sh", "-c", script], ENVIRON, {"MY_KEY"})
+    return key_from_command(["sh", "-c", script], ENVIRON, {"MY_KEY"})
 
 
 async def problem_of(key: Key) -> str:
-    with pytest.raises(KeyProblem) as caught:
+    with pytest.raises(KeyUnavailable) as caught:
         await key.read()
     return str(caught.value)
 
 
-def put(path: Path, text: str = KEY, mode: int = 0o600) -> None:
+def write_key(path: Path, text: str = KEY, mode: int = 0o600) -> None:
     path.write_text(text)
     path.chmod(mode)
 
@@ -50,7 +50,7 @@ def put(path: Path, text: str = KEY, mode: int = 0o600) -> None:
 @pytest.fixture
 def key_file(tmp_path: Path) -> Path:
     path = tmp_path / "key"
-    put(path, f"{KEY}\n")
+    write_key(path, f"{KEY}\n")
     return path
 
 
@@ -97,11 +97,11 @@ async def test_a_command_that_takes_too_long_is_ended(
 ) -> None:
     async def let_time_pass() -> None:
         await wait_all_tasks_blocked(0.05)
-        mock_clock.jump(FETCH_S + 1)
+        mock_clock.jump(FETCH_TIMEOUT_S + 1)
 
     key = command("echo $$; exec sleep 1000")
     nursery.start_soon(let_time_pass)
-    assert f"took longer than {FETCH_S:g} seconds" in await problem_of(key)
+    assert f"took longer than {FETCH_TIMEOUT_S:g} seconds" in await problem_of(key)
 
 
 async def test_a_command_that_never_stops_talking_is_ended() -> None:
@@ -111,12 +111,12 @@ async def test_a_command_that_never_stops_talking_is_ended() -> None:
 
 
 def test_a_command_that_is_not_there_is_seen_before_it_is_needed() -> None:
-    assert "`nowhere`" in key_of_command(["nowhere"], ENVIRON, ()).problem()
+    assert "`nowhere`" in key_from_command(["nowhere"], ENVIRON, ()).problem()
     assert command("true").problem() == ""
 
 
 async def test_a_file_of_ours_alone_holds_the_key(key_file: Path) -> None:
-    key = key_of_file(key_file)
+    key = key_from_file(key_file)
     assert key.problem() == ""
     assert await key.read() == KEY
 
@@ -124,21 +124,21 @@ async def test_a_file_of_ours_alone_holds_the_key(key_file: Path) -> None:
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o666])
 async def test_a_file_that_others_can_reach_is_refused(key_file: Path, mode: int) -> None:
     """G13."""
-    put(key_file, mode=mode)
-    key = key_of_file(key_file)
+    write_key(key_file, mode=mode)
+    key = key_from_file(key_file)
     assert f"chmod 600 {key_file}" in key.problem()
     assert await problem_of(key) == key.problem()
 
 
 async def test_what_is_no_file_with_a_key_is_said(tmp_path: Path, key_file: Path) -> None:
-    assert "No such file" in key_of_file(tmp_path / "nowhere").problem()
-    assert "no file that a key can be in" in key_of_file(tmp_path).problem()
+    assert "No such file" in key_from_file(tmp_path / "nowhere").problem()
+    assert "is not a regular file" in key_from_file(tmp_path).problem()
     os.mkfifo(tmp_path / "pipe", 0o600)
-    assert "no file that a key can be in" in key_of_file(tmp_path / "pipe").problem()
-    put(key_file, " \n")
-    assert "holds no key" in await problem_of(key_of_file(key_file))
-    put(key_file, "x" * KEY_BYTES_MAX * 2)
-    assert len(await key_of_file(key_file).read()) == KEY_BYTES_MAX
+    assert "is not a regular file" in key_from_file(tmp_path / "pipe").problem()
+    write_key(key_file, " \n")
+    assert "contains no key" in await problem_of(key_from_file(key_file))
+    write_key(key_file, "x" * KEY_BYTES_MAX * 2)
+    assert len(await key_from_file(key_file).read()) == KEY_BYTES_MAX
 
 
 @pytest.fixture
@@ -154,10 +154,10 @@ def real_keyring(tmp_path: Path) -> Iterator[KeyringBackend]:
 
 async def test_the_keyring_holds_the_key(real_keyring: KeyringBackend) -> None:
     real_keyring.set_password(KEYRING_SERVICE, "work", KEY)
-    key = key_of_keyring("work")
+    key = key_from_keyring("work")
     assert key.problem() == ""
     assert await key.read() == KEY
-    missing = await problem_of(key_of_keyring("home"))
+    missing = await problem_of(key_from_keyring("home"))
     assert "keyring set tiller home" in missing
 
 
@@ -165,7 +165,7 @@ async def test_a_keyring_that_can_not_be_read_is_said(real_keyring: KeyringBacke
     from keyring.backends.fail import Keyring
 
     keyring.set_keyring(Keyring())
-    assert "keyring get tiller work" in await problem_of(key_of_keyring("work"))
+    assert "keyring get tiller work" in await problem_of(key_from_keyring("work"))
 
 
 def test_the_keyring_is_not_loaded_before_it_is_asked() -> None:
@@ -175,11 +175,11 @@ def test_the_keyring_is_not_loaded_before_it_is_asked() -> None:
 
 async def test_a_refused_key_is_got_again_once_and_the_request_goes_on(key_file: Path) -> None:
     """The key was changed where it is kept, while the daemon ran."""
-    key = key_of_file(key_file)
+    key = key_from_file(key_file)
     async with serving(status(401), events(b"data: x\n\n")) as server:
         http = HttpClient("local", Provider("openai_chat", base_url=server.base_url), key)
         assert await key.read() == KEY
-        put(key_file, "sk-new-0123456789\n")
+        write_key(key_file, "sk-new-0123456789\n")
         async with http.stream("/x", b"{}") as answer:
             assert [piece async for piece in answer] == [b"data: x\n\n"]
         await http.aclose()
@@ -194,12 +194,12 @@ async def test_a_refused_key_is_got_again_once_and_the_request_goes_on(key_file:
 async def test_a_key_that_stays_refused_is_not_asked_with_twice(
     key_file: Path, changed: str
 ) -> None:
-    key = fixed_key(KEY) if changed == "variable" else key_of_file(key_file)
+    key = fixed_key(KEY) if changed == "variable" else key_from_file(key_file)
     async with serving(status(401)) as server:
         http = HttpClient("local", Provider("openai_chat", base_url=server.base_url), key)
         await key.read()
         if changed == "gone":
-            put(key_file, "")
+            write_key(key_file, "")
         with pytest.raises(ModelError) as caught:
             async with http.stream("/x", b"{}"):
                 pass
@@ -213,10 +213,10 @@ async def test_a_key_that_stays_refused_is_not_asked_with_twice(
 async def test_a_key_that_can_not_be_had_ends_the_request_before_it_is_sent(
     key_file: Path,
 ) -> None:
-    put(key_file, mode=0o644)
+    write_key(key_file, mode=0o644)
     async with serving(status(200)) as server:
         provider = Provider("openai_chat", base_url=server.base_url)
-        http = HttpClient("local", provider, key_of_file(key_file))
+        http = HttpClient("local", provider, key_from_file(key_file))
         with pytest.raises(ModelError, match="others can read the file") as caught:
             async with http.stream("/x", b"{}"):
                 pass

@@ -22,29 +22,29 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
-from tiller_daemon.models.recording import RecordedModel, load_recording
+from tiller_daemon.models.recording import RecordingModel, load_recording
 from tiller_daemon.models.scripted import ScriptedModel
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Usage, UserMessage
 
-Saying = list[ModelEvent | ModelError]
+Outcomes = list[ModelEvent | ModelError]
 """What a model says: events, and a failure at most at the end."""
 
 
-class Speaker:
+class FakeModel:
     """A model that says `plan[n]` to its request number n; without an end it hangs."""
 
-    def __init__(self, *plan: Saying) -> None:
+    def __init__(self, *plan: Outcomes) -> None:
         self._plan = list(plan)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        saying = self._plan.pop(0)
-        for one in saying:
+        outcomes = self._plan.pop(0)
+        for one in outcomes:
             await trio.lowlevel.checkpoint()
             if isinstance(one, ModelError):
                 raise one
             yield one
-        if not (saying and isinstance(saying[-1], Finished)):
+        if not (outcomes and isinstance(outcomes[-1], Finished)):
             await trio.sleep_forever()
 
 
@@ -53,9 +53,9 @@ def asked(ordinal: int = 0, attempt: int = 0, **fields: object) -> ModelRequest:
     return ModelRequest("S", "", said, (), "S", ordinal, attempt, **fields)  # pyright: ignore
 
 
-async def heard(model: RecordedModel | ScriptedModel, request: ModelRequest) -> Saying:
+async def collect(model: RecordingModel | ScriptedModel, request: ModelRequest) -> Outcomes:
     """What comes, until there is an end or nothing more."""
-    seen: Saying = []
+    seen: Outcomes = []
     with trio.move_on_after(0.05):
         try:
             async with aclosing(model.stream(request)) as events:
@@ -66,22 +66,22 @@ async def heard(model: RecordedModel | ScriptedModel, request: ModelRequest) -> 
     return seen
 
 
-def plain(saying: Saying) -> list[object]:
+def plain(outcomes: Outcomes) -> list[object]:
     """Errors can't be compared; their fields can."""
-    return [vars(one) if isinstance(one, ModelError) else one for one in saying]
+    return [vars(one) if isinstance(one, ModelError) else one for one in outcomes]
 
 
-async def played_back(directory: Path, *plan: Saying) -> None:
+async def played_back(directory: Path, *plan: Outcomes) -> None:
     """Say the plan, one attempt each, and compare what the recording says."""
-    model = RecordedModel(Speaker(*plan), directory)
+    model = RecordingModel(FakeModel(*plan), directory)
     requests = [asked(0, attempt) for attempt in range(len(plan))]
-    first = [await heard(model, request) for request in requests]
+    first = [await collect(model, request) for request in requests]
     again = ScriptedModel.from_directory(directory)
-    assert [plain(await heard(again, one)) for one in requests] == [plain(one) for one in first]
+    assert [plain(await collect(again, one)) for one in requests] == [plain(one) for one in first]
 
 
 @pytest.mark.parametrize(
-    "saying",
+    "outcomes",
     [
         [TextDelta("Hél"), TextDelta("lo"), TextDelta(""), Finished("stop")],
         [ReasoningDelta("hm"), ReasoningDelta("", "sealed"), TextDelta("x"), Finished("stop")],
@@ -103,8 +103,8 @@ async def played_back(directory: Path, *plan: Saying) -> None:
         [],
     ],
 )
-async def test_what_was_said_is_said_again(tmp_path: Path, saying: Saying) -> None:
-    await played_back(tmp_path, saying)
+async def test_what_was_said_is_said_again(tmp_path: Path, outcomes: Outcomes) -> None:
+    await played_back(tmp_path, outcomes)
 
 
 events = st.one_of(
@@ -123,11 +123,11 @@ endings = st.just(Finished("stop")) | st.builds(
 @settings(max_examples=60)
 @given(plan=st.lists(st.tuples(st.lists(events, max_size=6), endings), min_size=1, max_size=4))
 def test_whatever_was_said_is_said_again(
-    tmp_path_factory: pytest.TempPathFactory, plan: list[tuple[Saying, ModelEvent | ModelError]]
+    tmp_path_factory: pytest.TempPathFactory, plan: list[tuple[Outcomes, ModelEvent | ModelError]]
 ) -> None:
     directory = tmp_path_factory.mktemp("r")
-    sayings = [[*said, ending] for said, ending in plan]
-    trio.run(lambda: played_back(directory, *sayings))
+    responses = [[*events, ending] for events, ending in plan]
+    trio.run(lambda: played_back(directory, *responses))
 
 
 def line_of(directory: Path) -> str:
@@ -137,8 +137,8 @@ def line_of(directory: Path) -> str:
 
 
 async def test_what_the_user_said_is_not_in_it(tmp_path: Path) -> None:
-    model = RecordedModel(Speaker([Finished("stop")]), tmp_path)
-    await heard(model, asked(opening="my very own words"))
+    model = RecordingModel(FakeModel([Finished("stop")]), tmp_path)
+    await collect(model, asked(opening="my very own words"))
     assert "very own" not in line_of(tmp_path)
 
 
@@ -146,34 +146,34 @@ async def test_a_summary_is_told_from_another_of_the_same_turn_by_the_history(
     tmp_path: Path,
 ) -> None:
     plan = [[TextDelta(f"summary {n}"), Finished("stop")] for n in range(2)]
-    model = RecordedModel(Speaker(*plan), tmp_path)
+    model = RecordingModel(FakeModel(*plan), tmp_path)
     short = asked(purpose="compaction")
     long = asked(purpose="compaction")
     long = ModelRequest("S", "", (*long.items, *long.items), (), "S", 0, purpose="compaction")
-    said = [await heard(model, one) for one in (short, long)]
+    said = [await collect(model, one) for one in (short, long)]
     again = ScriptedModel.from_directory(tmp_path)
-    assert [await heard(again, one) for one in (long, short)] == said[::-1]
+    assert [await collect(again, one) for one in (long, short)] == said[::-1]
 
 
 async def test_a_sub_agent_plays_the_recording_that_began_with_its_task(tmp_path: Path) -> None:
     for name, opening in (("PARENT", "fix it"), ("CHILD", "look at it")):
-        saying = [TextDelta(name), Finished("stop")]
-        model = RecordedModel(Speaker(saying), tmp_path)
+        outcomes = [TextDelta(name), Finished("stop")]
+        model = RecordingModel(FakeModel(outcomes), tmp_path)
         request = asked(opening=opening)
-        await heard(model, ModelRequest("S", "", request.items, (), name, 0))
+        await collect(model, ModelRequest("S", "", request.items, (), name, 0))
     again = ScriptedModel.from_directory(tmp_path)
     for opening, name in (("fix it", "PARENT"), ("look at it", "CHILD"), ("else", "PARENT")):
         items = asked(opening=opening).items
-        said = await heard(again, ModelRequest("PARENT", "", items, (), "new", 0))
+        said = await collect(again, ModelRequest("PARENT", "", items, (), "new", 0))
         assert said[0] == TextDelta(name)
 
 
 async def test_a_session_that_goes_another_way_is_said(tmp_path: Path) -> None:
-    model = RecordedModel(Speaker([Finished("stop")]), tmp_path)
-    await heard(model, asked())
-    (said,) = await heard(ScriptedModel.from_directory(tmp_path), asked(3, 1))
+    model = RecordingModel(FakeModel([Finished("stop")]), tmp_path)
+    await collect(model, asked())
+    (said,) = await collect(ScriptedModel.from_directory(tmp_path), asked(3, 1))
     assert isinstance(said, ModelError)
-    assert "no answer to try 2 of request number 4" in said.message
+    assert "no response to attempt 2 of request number 4" in said.message
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ async def test_a_session_that_goes_another_way_is_said(tmp_path: Path) -> None:
         (b'{"purpose":"turn","ordinal":0,"attempt":0,"items":1,"events":[{}]}\n', "event None"),
         (
             b'{"purpose":"turn","ordinal":0,"attempt":0,"items":1,"events":[{"type":"text"}]}\n',
-            "wrong event `text`",
+            "invalid event `text`",
         ),
     ],
 )
@@ -193,23 +193,23 @@ async def test_what_is_no_recording_is_said_with_its_place(
     tmp_path: Path, content: bytes, said: str
 ) -> None:
     await trio.Path(tmp_path / "S.jsonl").write_bytes(content)
-    (error,) = await heard(ScriptedModel.from_directory(tmp_path), asked())
+    (error,) = await collect(ScriptedModel.from_directory(tmp_path), asked())
     assert isinstance(error, ModelError)
     assert said in error.message
 
 
 async def test_a_line_that_a_kill_cut_off_is_passed_over(tmp_path: Path) -> None:
-    model = RecordedModel(Speaker([TextDelta("x"), Finished("stop")]), tmp_path)
-    await heard(model, asked())
+    model = RecordingModel(FakeModel([TextDelta("x"), Finished("stop")]), tmp_path)
+    await collect(model, asked())
     file = tmp_path / "S.jsonl"
     os.truncate(file, file.stat().st_size - 5)
     assert load_recording(file).opening == ""
-    later = RecordedModel(Speaker([TextDelta("y"), Finished("stop")]), tmp_path)
-    said = await heard(later, asked(1))
-    assert await heard(ScriptedModel.from_directory(tmp_path), asked(1)) == said
+    later = RecordingModel(FakeModel([TextDelta("y"), Finished("stop")]), tmp_path)
+    said = await collect(later, asked(1))
+    assert await collect(ScriptedModel.from_directory(tmp_path), asked(1)) == said
 
 
 async def test_a_directory_that_can_not_be_written_fails_no_turn(tmp_path: Path) -> None:
     await trio.Path(tmp_path / "file").write_bytes(b"")
-    model = RecordedModel(Speaker([TextDelta("x"), Finished("stop")]), tmp_path / "file")
-    assert await heard(model, asked()) == [TextDelta("x"), Finished("stop")]
+    model = RecordingModel(FakeModel([TextDelta("x"), Finished("stop")]), tmp_path / "file")
+    assert await collect(model, asked()) == [TextDelta("x"), Finished("stop")]

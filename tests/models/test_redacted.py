@@ -28,31 +28,31 @@ from tiller_protocol.items import Usage
 KEY = "sk-canary-0123456789"
 REQUEST = ModelRequest("m", "", (), (), "S", 0)
 
-Saying = list[ModelEvent | ModelError]
+Outcomes = list[ModelEvent | ModelError]
 
 
-class Speaker:
+class FakeModel:
     """A model that says this, and learns its key when it is asked."""
 
-    def __init__(self, saying: Saying, key: str = KEY) -> None:
-        self._saying = saying
+    def __init__(self, outcomes: Outcomes, key: str = KEY) -> None:
+        self._outcomes = outcomes
         self._key = key
         self.secrets: tuple[str, ...] = ()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         assert request == REQUEST
         self.secrets = (self._key,) if self._key else ()
-        for one in self._saying:
+        for one in self._outcomes:
             await trio.lowlevel.checkpoint()
             if isinstance(one, ModelError):
                 raise one
             yield one
 
 
-async def heard(saying: Saying, key: str = KEY) -> Saying:
+async def collect(outcomes: Outcomes, key: str = KEY) -> Outcomes:
     """What comes out."""
-    seen: Saying = []
-    speaker = Speaker(saying, key)
+    seen: Outcomes = []
+    speaker = FakeModel(outcomes, key)
     try:
         model = RedactedModel(speaker, lambda: speaker.secrets)
         async with aclosing(model.stream(REQUEST)) as events:
@@ -63,18 +63,18 @@ async def heard(saying: Saying, key: str = KEY) -> Saying:
     return seen
 
 
-def words(saying: Saying) -> str:
+def words(outcomes: Outcomes) -> str:
     """The text of an answer."""
-    return "".join(event.text for event in saying if isinstance(event, TextDelta))
+    return "".join(event.text for event in outcomes if isinstance(event, TextDelta))
 
 
-def plain(saying: Saying) -> list[object]:
+def plain(outcomes: Outcomes) -> list[object]:
     """Errors can't be compared; their fields can."""
-    return [vars(one) if isinstance(one, ModelError) else one for one in saying]
+    return [vars(one) if isinstance(one, ModelError) else one for one in outcomes]
 
 
 @pytest.mark.parametrize(
-    ("saying", "told"),
+    ("outcomes", "told"),
     [
         ([TextDelta(f"it is {KEY}!")], [TextDelta("it is [secret]!")]),
         (
@@ -126,27 +126,27 @@ def plain(saying: Saying) -> list[object]:
     ],
 )
 async def test_g13_a_key_is_taken_out_wherever_a_model_says_it(
-    saying: Saying, told: Saying
+    outcomes: Outcomes, told: Outcomes
 ) -> None:
-    assert await heard([*saying, Finished("stop")]) == [*told, Finished("stop")]
+    assert await collect([*outcomes, Finished("stop")]) == [*told, Finished("stop")]
 
 
 async def test_g13_a_key_is_taken_out_of_an_error_that_is_else_the_same() -> None:
     failure = ModelError("quota", f"no {KEY}", status=429, retry_after_s=2.0, final=True)
     told = ModelError("quota", "no [secret]", status=429, retry_after_s=2.0, final=True)
-    assert plain(await heard([failure])) == plain([told])
+    assert plain(await collect([failure])) == plain([told])
 
 
 async def test_what_waited_is_said_before_the_error_that_ends_it_but_no_half_key() -> None:
     for held, shown in (("sk-can", "sk-can"), (KEY[:-1], "[secret]")):
-        seen = await heard([TextDelta(f"so {held}"), ModelError("server", "broken")])
+        seen = await collect([TextDelta(f"so {held}"), ModelError("server", "broken")])
         assert words(seen) == f"so {shown}"
         assert isinstance(seen[-1], ModelError)
 
 
 async def test_without_a_key_every_event_passes_as_it_is() -> None:
-    saying: Saying = [TextDelta("s"), TextDelta(KEY), ReasoningDelta("", "o"), Finished("stop")]
-    assert await heard(saying, key="") == saying
+    outcomes: Outcomes = [TextDelta("s"), TextDelta(KEY), ReasoningDelta("", "o"), Finished("stop")]
+    assert await collect(outcomes, key="") == outcomes
 
 
 def pieces_of(text: str, cuts: list[int]) -> Iterator[str]:
@@ -175,8 +175,8 @@ def test_g13_no_cut_lets_a_key_through_and_the_rest_is_as_it_was(
             case _:
                 return ToolCallDelta(0, piece)
 
-    saying = [*(said(piece) for piece in pieces_of(text + ".", cuts)), Finished("stop")]
-    *told, _ = trio.run(heard, saying)
+    outcomes = [*(said(piece) for piece in pieces_of(text + ".", cuts)), Finished("stop")]
+    *told, _ = trio.run(collect, outcomes)
     whole = "".join(
         event.arguments if isinstance(event, ToolCallDelta) else event.text
         for event in told
@@ -188,5 +188,8 @@ def test_g13_no_cut_lets_a_key_through_and_the_rest_is_as_it_was(
 
 
 async def test_a_placeholder_for_a_key_stays_a_word_in_what_is_written() -> None:
-    saying: Saying = [TextDelta("base_url of lm-studio"), ToolCallDelta(0, '{"a": "lm-studio"}')]
-    assert await heard(saying, "lm-studio") == saying
+    outcomes: Outcomes = [
+        TextDelta("base_url of lm-studio"),
+        ToolCallDelta(0, '{"a": "lm-studio"}'),
+    ]
+    assert await collect(outcomes, "lm-studio") == outcomes

@@ -48,16 +48,16 @@ def model(*steps: dict[str, Any], **side: Any) -> ScriptedModel:
 
 
 async def collect(
-    client: ScriptedModel, asked: ModelRequest, seen: list[ModelEvent]
+    client: ScriptedModel, sent: ModelRequest, seen: list[ModelEvent]
 ) -> list[ModelEvent]:
-    async with aclosing(client.stream(asked)) as events:
+    async with aclosing(client.stream(sent)) as events:
         async for event in events:
             seen.append(event)  # noqa: PERF401
     return seen
 
 
-async def answer(client: ScriptedModel, asked: ModelRequest) -> list[ModelEvent]:
-    return await collect(client, asked, [])
+async def answer(client: ScriptedModel, sent: ModelRequest) -> list[ModelEvent]:
+    return await collect(client, sent, [])
 
 
 async def test_every_kind_of_part_becomes_its_events() -> None:
@@ -127,7 +127,7 @@ async def test_the_first_attempts_fail_as_written_after_so_many_parts() -> None:
 
 
 async def test_a_script_that_is_over_says_so() -> None:
-    with pytest.raises(ModelError, match="is over: it has 1 steps") as caught:
+    with pytest.raises(ModelError, match="has ended: it has 1 steps") as caught:
         await answer(model({}), request(1))
     assert caught.value.kind == "bad_request"
 
@@ -193,7 +193,7 @@ async def test_a_models_name_is_the_name_of_its_file(tmp_path: Path) -> None:
     assert await answer(play, request()) == [TextDelta("x"), Finished("stop")]
     with pytest.raises(ModelError, match=r"absent\.json can't be read"):
         await answer(play, request(model="absent"))
-    with pytest.raises(ModelError, match="no name of a script"):
+    with pytest.raises(ModelError, match="not a valid script name"):
         await answer(play, request(model="../play"))
 
 

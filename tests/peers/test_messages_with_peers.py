@@ -24,7 +24,7 @@ from tiller_daemon.models.base import (
     UsageReported,
 )
 from tiller_daemon.models.dialects.anthropic_messages.adapter import AnthropicMessages
-from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import kept_by, origin_of
+from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import origin_of, unseal_blocks
 from tiller_daemon.models.dialects.anthropic_messages.request import build_body
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import (
@@ -108,7 +108,7 @@ async def test_a_conversation_with_aimock_in_two_calls_their_results_and_a_thoug
 
     opaque = [e.opaque for e in events if isinstance(e, ReasoningDelta)][-1]
     thought = Reasoning(ItemId("r"), "I should look.", "completed", opaque)
-    kept = kept_by(thought, origin_of(aimock.base_url, MODEL))
+    kept = unseal_blocks(thought, origin_of(aimock.base_url, MODEL))
     assert kept is not None
     results = [
         ToolCall(ItemId(id_), CallId(id_), "ls", text, "completed", output=output)

@@ -6,32 +6,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiller_daemon.processes.command import run_command
-from tiller_daemon.redaction.stream import TAKEN_OUT, Redaction
+from tiller_daemon.redaction.byte_stream import SECRET_PLACEHOLDER, ByteRedactor
 
 texts = st.text(alphabet="abk-", max_size=40)
 
 
 @given(pieces=st.lists(texts), secrets=st.lists(st.text(alphabet="abk", min_size=2), max_size=3))
 def test_g13_no_cut_lets_a_secret_through(pieces: list[str], secrets: list[str]) -> None:
-    redaction = Redaction(secrets)
-    shown = b"".join(redaction.take(piece.encode()) for piece in pieces) + redaction.rest()
-    assert not any(secret.encode() in shown.replace(TAKEN_OUT.encode(), b"|") for secret in secrets)
+    redaction = ByteRedactor(secrets)
+    shown = b"".join(redaction.feed(piece.encode()) for piece in pieces) + redaction.end()
+    assert not any(
+        secret.encode() in shown.replace(SECRET_PLACEHOLDER.encode(), b"|") for secret in secrets
+    )
 
 
 @given(pieces=st.lists(texts), secret=st.text(alphabet="abk", min_size=2))
 def test_everything_else_is_shown_as_it_was(pieces: list[str], secret: str) -> None:
-    redaction = Redaction([secret])
-    shown = b"".join(redaction.take(piece.encode()) for piece in pieces) + redaction.rest()
-    assert shown.decode() == "".join(pieces).replace(secret, TAKEN_OUT)
+    redaction = ByteRedactor([secret])
+    shown = b"".join(redaction.feed(piece.encode()) for piece in pieces) + redaction.end()
+    assert shown.decode() == "".join(pieces).replace(secret, SECRET_PLACEHOLDER)
 
 
 def test_only_what_may_be_the_beginning_of_a_secret_waits() -> None:
-    redaction = Redaction(["sk-123", ""])
-    assert redaction.take(b"Password? ") == b"Password? "
-    assert redaction.take(b"ask") == b"a"
-    assert redaction.take(b"-12") == b""
-    assert redaction.take(b"4") == b"sk-124"
-    assert redaction.rest() == b""
+    redaction = ByteRedactor(["sk-123", ""])
+    assert redaction.feed(b"Password? ") == b"Password? "
+    assert redaction.feed(b"ask") == b"a"
+    assert redaction.feed(b"-12") == b""
+    assert redaction.feed(b"4") == b"sk-124"
+    assert redaction.end() == b""
 
 
 async def test_g13_a_command_that_prints_a_key_in_two_pieces_does_not_show_it(play) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tiller_daemon.models.base import ModelRequest, ToolSpec
-from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import keep, origin_of
+from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import origin_of, seal_blocks
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import (
     AssistantMessage,
@@ -44,7 +44,7 @@ def said(text: str, **fields: Any) -> AssistantMessage:
 
 def thought(text: str, model: str = NEW, prefix: str = "", **fields: Any) -> Reasoning:
     block = {"type": "thinking", "thinking": text, "signature": f"sign {text}"}
-    opaque = keep(origin_of(PLACE, model), prefix, [block])
+    opaque = seal_blocks(origin_of(PLACE, model), prefix, [block])
     known: dict[str, Any] = {"state": "completed", "opaque": opaque}
     return Reasoning(ItemId("r"), text, **(known | fields))
 
@@ -72,7 +72,7 @@ kinds = st.sampled_from(
     ]
 )
 opaques = st.builds(
-    keep,
+    seal_blocks,
     st.sampled_from([origin_of(PLACE, OLD), origin_of(PLACE, NEW)]),
     st.just(""),
     st.lists(kinds, max_size=4, unique_by=str),

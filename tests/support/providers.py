@@ -6,14 +6,14 @@ from typing import Any
 
 from tiller_daemon.config import Api, Provider
 from tiller_daemon.models.http.client import HttpClient
-from tiller_daemon.models.keys import Key, KeyVariable
+from tiller_daemon.models.keys import EnvironmentKey, Key
 
 KEY_VARIABLE = "LOCAL_KEY"
 
 
 def fixed_key(value: str | None) -> Key:
     """A key as if it stood in the variable `LOCAL_KEY`."""
-    return KeyVariable(KEY_VARIABLE, {KEY_VARIABLE: value} if value else {})
+    return EnvironmentKey(KEY_VARIABLE, {KEY_VARIABLE: value} if value else {})
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tiller_daemon.models.base import ModelRequest
 from tiller_daemon.models.dialects.opaque import Origin
-from tiller_daemon.models.dialects.openai_responses.request import WIRE, keep
+from tiller_daemon.models.dialects.openai_responses.request import API, seal_items
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import (
     AssistantMessage,
@@ -21,7 +21,7 @@ from tiller_protocol.items import (
 )
 
 PLACE = "http://127.0.0.1:1/v1"
-ORIGIN = Origin(WIRE, PLACE, "m")
+ORIGIN = Origin(API, PLACE, "m")
 USER = UserMessage(ItemId("u"), "hello", "start")
 PIXEL = Image("image/png", b"\x89PNG")
 
@@ -50,7 +50,11 @@ def said(text: str, **fields: Any) -> AssistantMessage:
 
 
 def thought(*kept: bytes, origin: Origin = ORIGIN, **fields: Any) -> Reasoning:
-    known: dict[str, Any] = {"text": "hm", "state": "completed", "opaque": keep(origin, list(kept))}
+    known: dict[str, Any] = {
+        "text": "hm",
+        "state": "completed",
+        "opaque": seal_items(origin, list(kept)),
+    }
     return Reasoning(ItemId("r"), **(known | fields))
 
 
@@ -71,7 +75,7 @@ marks = [
     b'{"type":"message"}',
     b'{"type":"message","phase":"commentary"}',
 ]
-opaques = st.lists(st.sampled_from(marks), max_size=4).map(lambda kept: keep(ORIGIN, kept))
+opaques = st.lists(st.sampled_from(marks), max_size=4).map(lambda kept: seal_items(ORIGIN, kept))
 items: st.SearchStrategy[Item] = st.one_of(
     st.builds(UserMessage, ids, texts, st.just("start"), images, st.just(("f",)) | st.just(())),
     st.builds(AssistantMessage, ids, texts, states),

@@ -8,7 +8,7 @@ from typing import Final
 from tiller_daemon.config import McpServer
 from tiller_daemon.models.keys import Key, find_key
 from tiller_daemon.processes.environment import SECRET_NAME, without_secrets
-from tiller_daemon.redaction.spellings import hide
+from tiller_daemon.redaction.text import redact
 
 SECRET_CHARS_MIN: Final = 8
 """Shorter values are not redacted in what a server sends: they may be ordinary words."""
@@ -76,7 +76,7 @@ class ServerEnvironment:
 
     def without_secrets(self, settings: McpServer, text: str) -> str:
         """`text` of a server with its secrets and the keys of providers redacted."""
-        return hide(text, sorted({*self.secrets(settings), *self.provider_keys()}))
+        return redact(text, sorted({*self.secrets(settings), *self.provider_keys()}))
 
 
 def _is_secret(header: str) -> bool:

@@ -13,7 +13,7 @@ import trio
 from mcp.client.streamable_http import streamable_http_client
 
 from tiller_daemon.config import McpServer
-from tiller_daemon.models.keys import Key, KeyProblem
+from tiller_daemon.models.keys import Key, KeyUnavailable
 
 CONNECT_S: Final = 10.0
 WRITE_S: Final = 30.0
@@ -115,11 +115,11 @@ class _KeyAuth(httpx2.Auth):
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         try:
             key = await self._key.read()
-        except KeyProblem as problem:
+        except KeyUnavailable as problem:
             raise HttpTransportProblem(str(problem)) from None
         # Keys of cloud services expire: fetch the key again before reporting a failure.
         response = yield self._with(request, key)
-        if response.status_code == UNAUTHORIZED and await self._key.renew(key):
+        if response.status_code == UNAUTHORIZED and await self._key.refresh(key):
             yield self._with(request, await self._key.read())
 
     def _with(self, request: httpx2.Request, key: str) -> httpx2.Request:

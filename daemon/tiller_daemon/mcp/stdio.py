@@ -18,7 +18,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from tiller_daemon.processes.server_process import ServerProcess
-from tiller_daemon.redaction.stream import Redaction
+from tiller_daemon.redaction.byte_stream import ByteRedactor
 
 log = structlog.get_logger()
 
@@ -137,9 +137,9 @@ class StdioTransport:
 
     async def log_stderr(self) -> None:
         """Copy standard error to the daemon's log, redacted and up to a limit."""
-        rest, redaction = b"", Redaction(self._secrets)
+        rest, redaction = b"", ByteRedactor(self._secrets)
         while piece := await self._service.stderr.receive_some(READ_BYTES):
-            shown = redaction.take(piece)
+            shown = redaction.feed(piece)
             self.stderr_tail = (self.stderr_tail + shown.decode(errors="replace"))[
                 -STDERR_TAIL_CHARS:
             ]
@@ -147,7 +147,7 @@ class StdioTransport:
             for line in lines:
                 self._log_line(line.decode(errors="replace"))
             rest = rest[:LOGGED_CHARS_MAX]
-        self._log_line((rest + redaction.rest()).decode(errors="replace"))
+        self._log_line((rest + redaction.end()).decode(errors="replace"))
 
     async def _handle_line(self, line: bytes) -> None:
         if not line.strip():
@@ -155,7 +155,7 @@ class StdioTransport:
         try:
             message = _parsed(line)
         except (ValueError, RecursionError):
-            text = Redaction(self._secrets).take(line)
+            text = ByteRedactor(self._secrets).feed(line)
             self._log_line(text[:LOGGED_CHARS_MAX].decode(errors="replace"))
             return
         await self._incoming_send.send(SessionMessage(message))

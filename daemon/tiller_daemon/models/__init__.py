@@ -1,1 +1,1 @@
-"""Adapters to models: each turns a `ModelRequest` into a stream of `ModelEvent`s."""
+"""Model clients: each turns a `ModelRequest` into a stream of `ModelEvent`s."""

@@ -1,7 +1,7 @@
-"""What a model is to the turn: a request, a stream of events, and typed errors.
+"""The interface between the turn and a model: a request, a stream of events, and typed errors.
 
-An adapter builds a provider's request from `ModelRequest` and turns its frames into `ModelEvent`s.
-It never retries: that is `retry`, once, around every adapter.
+An adapter builds a provider's request from a `ModelRequest` and decodes the provider's frames to
+`ModelEvent`s. Adapters do not retry failed requests; `turn.retry` does that for all of them.
 """
 
 from collections.abc import AsyncGenerator
@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from tiller_daemon.models.history_cache import HistoryCache
 from tiller_protocol.events import FinishReason
 from tiller_protocol.items import Item, Usage
 
@@ -34,9 +35,10 @@ RETRYABLE: frozenset[ModelErrorKind] = frozenset(
 
 
 class ToolSpec(Struct, frozen=True):
-    """A tool as offered to a model; `parameters` is a JSON Schema object.
+    """A tool as offered to a model.
 
-    `chars` is about how long it is in a request, for the count of tokens.
+    `parameters` is a JSON Schema object. `chars` is the approximate length of the tool in a
+    request, used to estimate tokens.
     """
 
     name: str
@@ -46,29 +48,46 @@ class ToolSpec(Struct, frozen=True):
 
 
 class ModelRequest(Struct, frozen=True, omit_defaults=True):
-    """Everything a model is told for one step.
-
-    `model` is the provider's own name for it. `items` is history in order, already repaired: every
-    tool call in it has its result. `ordinal` counts the steps of the session from 0 and `attempt`
-    the tries of this step from 0; both are for the scripted model and for logs. `options` are
-    fields of the provider's own request, already merged; `variant` is one that they do not hold.
-    `kept` is what adapters keep of a history from one request to the next; see
-    `dialects.history_cache`.
-    """
+    """Everything a model gets for one step."""
 
     model: str
+    """The provider's name of the model."""
+
     system: str
+    """The system prompt; may be empty."""
+
     items: tuple[Item, ...]
+    """The history in order, already repaired: every tool call has its result."""
+
     tools: tuple[ToolSpec, ...]
+    """The tools that the model may call."""
+
     session_id: str
+    """The session; providers get it only as a key for their prompt cache."""
+
     ordinal: int
+    """The number of this step in the session, from 0."""
+
     attempt: int = 0
+    """The number of this attempt at the step, from 0."""
+
     purpose: Literal["turn", "title", "compaction"] = "turn"
+    """What the response is for."""
+
     variant: str = ""
+    """The reasoning effort, if the adapter knows one of this name; empty for the default."""
+
     max_output_tokens: int | None = None
+    """The most tokens that the response may have; None means the provider's default."""
+
     output_schema: dict[str, Any] | None = None
+    """The JSON Schema that the answer must follow; None means free text."""
+
     options: dict[str, Any] = {}
-    kept: dict[Any, Any] = {}
+    """Fields of the provider's request, as merged from the configuration."""
+
+    history_cache: HistoryCache | None = None
+    """Work saved from earlier requests of the same history; None means that nothing is saved."""
 
 
 class TextDelta(Struct, frozen=True):
@@ -80,8 +99,9 @@ class TextDelta(Struct, frozen=True):
 class ReasoningDelta(Struct, frozen=True):
     """The next piece of thinking.
 
-    `opaque` is what the provider wants back of the thinking since the last text or call, sealed as
-    `models.dialects.opaque` says; the last one that is not empty counts.
+    `opaque` is data that the provider wants back unchanged in later requests, sealed by
+    `models.dialects.opaque`. It covers all thinking since the last text or call, so each value
+    that is not empty replaces the one before.
     """
 
     text: str
@@ -89,7 +109,7 @@ class ReasoningDelta(Struct, frozen=True):
 
 
 class ToolCallStarted(Struct, frozen=True):
-    """The model begins call number `index` of this response; its name comes once, whole."""
+    """The model begins call number `index` of this response. `name` is complete."""
 
     index: int
     call_id: str
@@ -110,13 +130,13 @@ class ToolCallDone(Struct, frozen=True):
 
 
 class UsageReported(Struct, frozen=True):
-    """Tokens of this response as the provider counted them; the last report counts."""
+    """The tokens of this response as counted by the provider; the last report is the valid one."""
 
     usage: Usage
 
 
 class Finished(Struct, frozen=True):
-    """The provider said that the response is whole. Always the last event of a good stream."""
+    """The response is complete. Always the last event of a successful stream."""
 
     reason: FinishReason
 
@@ -133,10 +153,10 @@ ModelEvent = (
 
 
 class ModelError(Exception):
-    """A model request that failed; `message` is a sentence for the user.
+    """A failed model request. `message` is a sentence for the user.
 
-    `retry_after_s` is what the provider asked for, in seconds, if it did. With `final` it said that
-    the same request will fail again, whatever the kind.
+    `status` is the HTTP status, if there is one. `retry_after_s` is the delay that the provider
+    asked for, in seconds. `final` means that the same request would fail again, whatever the kind.
     """
 
     def __init__(
@@ -167,8 +187,8 @@ class ModelClient(Protocol):
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream one response; ends after `Finished` or raises `ModelError`.
 
-        An async generator: the caller closes it (`contextlib.aclosing`), which closes the
-        connection. Cancellation closes it too. A stream that ends without the provider's terminal
-        event raises `ModelError("broken_stream")`, never ends in silence.
+        The caller must close the generator (`contextlib.aclosing`); closing or cancelling it
+        closes the connection. A stream that ends without the provider's terminal event raises
+        `ModelError("broken_stream")`.
         """
         ...

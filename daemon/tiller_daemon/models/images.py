@@ -1,6 +1,6 @@
-"""Models that take no images: they are told that there were some.
+"""Replaces images by a note for models that accept text only.
 
-Which models these are says the configuration; a provider's list of models does not tell.
+The configuration names these models, because providers' model listings do not tell.
 """
 
 from collections.abc import AsyncGenerator
@@ -12,22 +12,23 @@ from tiller_daemon.models.base import ModelClient, ModelEvent, ModelRequest
 from tiller_protocol.items import Item, ToolCall, UserMessage
 
 
-class WithoutImages:
-    """A `ModelClient` that sends no image to `inner`."""
+class TextOnlyModel:
+    """A `ModelClient` that removes images from requests to `inner`."""
 
     def __init__(self, inner: ModelClient) -> None:
         self._inner = inner
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream the response to `request` without its images; see `ModelClient.stream`."""
-        told = structs.replace(request, items=tuple(_told(item) for item in request.items))
-        async with aclosing(self._inner.stream(told)) as events:
+        items = tuple(_without_images(item) for item in request.items)
+        text_only = structs.replace(request, items=items)
+        async with aclosing(self._inner.stream(text_only)) as events:
             async for event in events:
                 yield event
 
 
-def _told(item: Item) -> Item:
-    number = _images_of(item)
+def _without_images(item: Item) -> Item:
+    number = _image_count(item)
     if not number:
         return item
     some = "An image is" if number == 1 else f"{number} images are"
@@ -41,5 +42,5 @@ def _told(item: Item) -> Item:
             return item
 
 
-def _images_of(item: Item) -> int:
+def _image_count(item: Item) -> int:
     return len(item.images) if isinstance(item, UserMessage | ToolCall) else 0

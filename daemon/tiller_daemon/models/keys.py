@@ -1,8 +1,7 @@
-"""Where a provider's key comes from: a variable, a command, a file or the keyring.
+"""API keys from an environment variable, a command, a file or the keyring.
 
-The key itself goes into a header and nowhere else. A `Key` says what may be told to people
-(`advice`), and holds what must never be told (`secrets`). Who takes that out of a server's words is
-`http_failure`.
+A key is sent in a request header and must not appear anywhere else. `Key.secrets` lists the values
+to redact from other text; `Key.advice` is safe to show to the user.
 """
 
 import os
@@ -17,84 +16,86 @@ from typing import NamedTuple, Protocol
 
 import trio
 
-FETCH_S = 60.0
-"""How long a command or the keyring may take: it may ask a person for a passphrase."""
+FETCH_TIMEOUT_S = 60.0
+"""Limit for a command or the keyring. It is long because both may ask for a passphrase."""
 
 KEY_BYTES_MAX = 64 * 1024
-"""Longest output or file in which a key is looked for; tokens of clouds have some thousands."""
+"""How much of a command's output or of a file is read. Cloud tokens have a few thousand bytes."""
 
-SEEN_MAX = 32
-"""Keys of one provider that are remembered, so as never to be told; some are new every hour."""
+KEYS_REMEMBERED_MAX = 32
+"""How many keys of one provider are remembered for redaction; some are replaced every hour."""
 
 KEYRING_SERVICE = "tiller"
 
-_FOR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_GROUP_AND_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-class KeyProblem(Exception):
-    """There is no key; the message is half a sentence that says why and what to do."""
+class KeyUnavailable(Exception):
+    """There is no key. The message is a clause without a final period: why, and what to do."""
 
 
 class KeySource(NamedTuple):
-    """Where a key is got from.
-
-    `name` is its name for people, `fetch` gets the key or raises `KeyProblem`, `problem` is what
-    can be seen without getting it; empty if all is well.
-    """
+    """Where a key comes from."""
 
     name: str
+    """The source as messages name it."""
+
     fetch: Callable[[], Awaitable[str]]
+    """Returns the key or raises `KeyUnavailable`."""
+
     problem: Callable[[], str]
+    """Why there is no key, as far as can be seen without fetching it; empty if all is well."""
 
 
 class Key:
-    """One provider's key, got when it is first needed."""
+    """One provider's key, fetched when it is first needed."""
 
     def __init__(self, source: KeySource) -> None:
         self._source = source
-        self._seen: list[str] = []
+        self._values: list[str] = []
         self._fetching = trio.Lock()
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The key, and those it had before."""
-        return tuple(self._seen)
+        """The current key and the keys that it replaced."""
+        return tuple(self._values)
 
     @property
     def advice(self) -> str:
-        """A sentence for when a server does not accept the key, or the lack of one."""
-        return f"{'Check' if self._seen else 'Set'} {self._source.name}."
+        """A sentence of advice for when a server rejects the key or asks for one."""
+        return f"{'Check' if self._values else 'Set'} {self._source.name}."
 
     def problem(self) -> str:
-        """Why there is no key, as far as can be seen at once; empty when nothing is wrong."""
+        """Why there is no key, as far as can be seen without fetching it; empty if all is well."""
         return self._source.problem()
 
     async def read(self) -> str:
-        """The key; raises `KeyProblem`."""
+        """Return the key, fetching it the first time; raises `KeyUnavailable`."""
         async with self._fetching:
-            if not self._seen:
-                self._seen.append(await self._source.fetch())
-            return self._seen[-1]
+            if not self._values:
+                self._values.append(await self._source.fetch())
+            return self._values[-1]
 
-    async def renew(self, refused: str) -> bool:
-        """Get the key again after `refused` was not accepted; returns whether there is another."""
+    async def refresh(self, refused: str) -> bool:
+        """Fetch the key again after a server rejected `refused`; returns whether it has changed."""
         async with self._fetching:
-            if self._seen and self._seen[-1] == refused:
+            # Another request may have refreshed the key while this one waited for the lock.
+            if self._values and self._values[-1] == refused:
                 try:
                     fetched = await self._source.fetch()
-                except KeyProblem:
+                except KeyUnavailable:
                     return False
                 if fetched != refused:
-                    self._seen = [*self._seen[-SEEN_MAX:], fetched]
-            return self._seen[-1] != refused if self._seen else False
+                    self._values = [*self._values[-KEYS_REMEMBERED_MAX:], fetched]
+            return self._values[-1] != refused if self._values else False
 
 
 class NoKey(Key):
-    """For servers that want none."""
+    """No key, for servers that need none."""
 
     @property
     def advice(self) -> str:
-        """What a server that wants one after all asks for."""
+        """A sentence of advice for when the server asks for a key after all."""
         return "Name the variable that holds its key with `api_key_env`."
 
     def __init__(self) -> None:
@@ -105,8 +106,8 @@ class NoKey(Key):
         super().__init__(KeySource("", nothing, str))
 
 
-class KeyVariable(Key):
-    """A key in the environment of the daemon, which never changes."""
+class EnvironmentKey(Key):
+    """A key from the daemon's environment, which does not change."""
 
     def __init__(self, name: str, environ: Mapping[str, str]) -> None:
         key = environ.get(name, "").strip()
@@ -116,59 +117,63 @@ class KeyVariable(Key):
         async def fetch() -> str:
             await trio.lowlevel.checkpoint()
             if not key:
-                raise KeyProblem(problem)
+                raise KeyUnavailable(problem)
             return key
 
         super().__init__(KeySource(f"the variable {name}", fetch, lambda: "" if key else problem))
-        self._seen += [key] if key else []
+        # Redacted from the start: commands and servers may know the variable too.
+        self._values += [key] if key else []
 
 
-class KeyPlaces(Protocol):
-    """Who names a place for a key: a provider, an MCP server."""
+class KeySettings(Protocol):
+    """The settings that say where a key is; part of the settings of providers and MCP servers."""
 
     @property
     def api_key_env(self) -> str | None:
-        """The variable that it is in."""
+        """The environment variable that contains the key."""
         ...
 
     @property
     def api_key_command(self) -> Sequence[str] | None:
-        """The command that prints it."""
+        """The command that prints the key."""
         ...
 
     @property
     def api_key_file(self) -> str | None:
-        """The file that it is in."""
+        """The file that contains the key."""
         ...
 
     @property
     def api_key_keyring(self) -> str | None:
-        """Its entry in the keyring."""
+        """The keyring entry that contains the key."""
         ...
 
 
 def find_key(
-    places: KeyPlaces, environ: Mapping[str, str], secret_names: Collection[str]
+    settings: KeySettings, environ: Mapping[str, str], secret_names: Collection[str]
 ) -> Key | None:
-    """The key in the place that is named; `None` if none is."""
-    if places.api_key_env:
-        return KeyVariable(places.api_key_env, environ)
-    if places.api_key_command:
-        return key_of_command(places.api_key_command, environ, secret_names)
-    if places.api_key_file:
-        return key_of_file(Path(places.api_key_file))
-    if places.api_key_keyring:
-        return key_of_keyring(places.api_key_keyring)
+    """Return the key that `settings` name, or None if they name none.
+
+    A command that prints a key runs without the variables in `secret_names`.
+    """
+    if settings.api_key_env:
+        return EnvironmentKey(settings.api_key_env, environ)
+    if settings.api_key_command:
+        return key_from_command(settings.api_key_command, environ, secret_names)
+    if settings.api_key_file:
+        return key_from_file(Path(settings.api_key_file))
+    if settings.api_key_keyring:
+        return key_from_keyring(settings.api_key_keyring)
     return None
 
 
-def key_of_command(
+def key_from_command(
     command: Sequence[str], environ: Mapping[str, str], secret_names: Collection[str]
 ) -> Key:
     """A key that a command prints as its first line.
 
-    It is run without a shell and in the daemon's environment, but without the variables in
-    `secret_names`. What it leaves running, such as an agent of gpg, is let be.
+    The command runs without a shell, in the daemon's environment without the variables in
+    `secret_names`. Processes that it leaves running, such as a gpg agent, are not stopped.
     """
     name = f"the command `{command[0]}` of `api_key_command`"
     variables = {key: value for key, value in environ.items() if key not in secret_names}
@@ -176,44 +181,44 @@ def key_of_command(
     def problem() -> str:
         if shutil.which(command[0], path=environ.get("PATH")):
             return ""
-        return f"{name} is not found"
+        return f"{name} was not found"
 
     async def fetch() -> str:
         try:
-            with trio.fail_after(FETCH_S):
+            with trio.fail_after(FETCH_TIMEOUT_S):
                 status, printed = await _run(command, variables)
         except OSError as error:
-            raise KeyProblem(f"{name} can't be run: {error.strerror}") from None
+            raise KeyUnavailable(f"{name} can't be started: {error.strerror}") from None
         except trio.TooSlowError:
-            raise KeyProblem(f"{name} took longer than {FETCH_S:g} seconds") from None
+            raise KeyUnavailable(f"{name} took longer than {FETCH_TIMEOUT_S:g} seconds") from None
         if status != 0:
-            raise KeyProblem(f"{name} failed with status {status}; run it yourself to see why")
+            raise KeyUnavailable(f"{name} failed with status {status}; run it yourself to see why")
         return _first_line(printed, f"{name} printed no key")
 
     return Key(KeySource(name, fetch, problem))
 
 
-def key_of_file(path: Path) -> Key:
-    """A key that is the first line of a file which nobody else can read."""
+def key_from_file(path: Path) -> Key:
+    """A key on the first line of a file. Other users must not be able to read the file."""
     name = f"the file {path}"
 
     def problem() -> str:
         try:
             os.close(_open_private(path))
-        except KeyProblem as found:
-            return str(found)
+        except KeyUnavailable as error:
+            return str(error)
         return ""
 
     async def fetch() -> str:
         await trio.lowlevel.checkpoint()
         with open(_open_private(path), "rb") as opened:  # noqa: ASYNC230 - a line, a descriptor
-            return _first_line(opened.read(KEY_BYTES_MAX), f"{name} holds no key")
+            return _first_line(opened.read(KEY_BYTES_MAX), f"{name} contains no key")
 
     return Key(KeySource(name, fetch, problem))
 
 
-def key_of_keyring(entry: str) -> Key:
-    """A key in the keyring of the desktop, under the service `tiller`."""
+def key_from_keyring(entry: str) -> Key:
+    """A key in the desktop keyring, under the service `tiller`."""
     name = f"the entry `{entry}` of the service `{KEYRING_SERVICE}` in the keyring"
 
     def problem() -> str:
@@ -228,21 +233,24 @@ def key_of_keyring(entry: str) -> Key:
 
     async def fetch() -> str:
         try:
-            with trio.fail_after(FETCH_S):
+            with trio.fail_after(FETCH_TIMEOUT_S):
+                # The keyring may ask for a passphrase and can't be cancelled.
                 found = await trio.to_thread.run_sync(look, abandon_on_cancel=True)
         except trio.TooSlowError:
-            raise KeyProblem(f"the keyring did not answer within {FETCH_S:g} seconds") from None
+            raise KeyUnavailable(
+                f"the keyring did not answer within {FETCH_TIMEOUT_S:g} seconds"
+            ) from None
         except Exception as error:
             why = f"{type(error).__name__}: the keyring can't be read"
-            raise KeyProblem(f"{why}; see why: keyring get {KEYRING_SERVICE} {entry}") from None
-        missing = f"{name} is not there; put it there: keyring set {KEYRING_SERVICE} {entry}"
+            raise KeyUnavailable(f"{why}; see why: keyring get {KEYRING_SERVICE} {entry}") from None
+        missing = f"{name} does not exist; create it: keyring set {KEYRING_SERVICE} {entry}"
         return _first_line((found or "").encode(), missing)
 
     return Key(KeySource(name, fetch, problem))
 
 
 async def _run(command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, bytes]:
-    """The exit status of a command, and what it printed; its complaints are nobody's matter."""
+    """Return the exit status and stdout of a command. stderr is discarded."""
     printed = b""
     async with trio.open_nursery() as nursery:
         start = partial(
@@ -258,28 +266,32 @@ async def _run(command: Sequence[str], variables: Mapping[str, str]) -> tuple[in
         assert process.stdout
         async for piece in process.stdout:
             printed += piece
+            # A program that prints without end must not fill the daemon's memory.
             if len(printed) > KEY_BYTES_MAX:
                 nursery.cancel_scope.cancel()
     return process.returncode or 0, printed
 
 
 def _open_private(path: Path) -> int:
-    """The descriptor of a file that is ours alone; raises `KeyProblem`."""
+    """Open a file that no other user can access; raises `KeyUnavailable`."""
     try:
+        # Without O_NONBLOCK, opening a FIFO would block until it has a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise KeyProblem(f"the file {path} can't be read: {error.strerror}") from None
-    found = os.fstat(descriptor)
-    if stat.S_ISREG(found.st_mode) and not found.st_mode & _FOR_OTHERS:
+        raise KeyUnavailable(f"the file {path} can't be read: {error.strerror}") from None
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode) and not mode & _GROUP_AND_OTHERS:
         return descriptor
     os.close(descriptor)
-    if stat.S_ISREG(found.st_mode):
-        raise KeyProblem(f"others can read the file {path} that its key is in: chmod 600 {path}")
-    raise KeyProblem(f"{path} is no file that a key can be in")
+    if stat.S_ISREG(mode):
+        raise KeyUnavailable(
+            f"others can read the file {path} that its key is in: chmod 600 {path}"
+        )
+    raise KeyUnavailable(f"{path} is not a regular file, so it can't contain a key")
 
 
 def _first_line(data: bytes, otherwise: str) -> str:
     lines = data.decode(errors="replace").strip().splitlines()
     if not lines or not lines[0].strip():
-        raise KeyProblem(otherwise)
+        raise KeyUnavailable(otherwise)
     return lines[0].strip()

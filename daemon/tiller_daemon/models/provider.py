@@ -1,6 +1,6 @@
-"""One provider as it is configured: its key, its HTTP client and its adapter, made when needed.
+"""One provider in use: its key, its HTTP client and its adapter, created when first needed.
 
-Which providers there are, and which model is meant, is in `providers`.
+`tiller_daemon.providers` chooses the provider and the model.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from tiller_daemon.config import Api, Provider
 from tiller_daemon.models.base import ModelClient
-from tiller_daemon.models.catalog.listing import Listing, ask_listing
+from tiller_daemon.models.catalog.listing import Listing, fetch_listing
 from tiller_daemon.models.dialects.anthropic_messages import thinking
 from tiller_daemon.models.dialects.anthropic_messages.adapter import AnthropicMessages
 from tiller_daemon.models.dialects.openai_chat import request as openai_chat_request
@@ -18,33 +18,38 @@ from tiller_daemon.models.dialects.openai_chat.adapter import OpenAIChat
 from tiller_daemon.models.dialects.openai_responses import request as openai_responses_request
 from tiller_daemon.models.dialects.openai_responses.adapter import OpenAIResponses
 from tiller_daemon.models.http.client import HttpClient
-from tiller_daemon.models.http.head import BEARER
-from tiller_daemon.models.keys import Key, KeyVariable, NoKey, find_key
+from tiller_daemon.models.http.request_head import BEARER
+from tiller_daemon.models.keys import EnvironmentKey, Key, NoKey, find_key
 from tiller_daemon.models.scripted import ScriptedModel
 
 
-class Wire(Struct, frozen=True):
-    """One `api`: its adapter, and its own server.
-
-    `key_variable` is where the key of that is by default, `key_header` what every key goes into.
-    `variants` are those that the adapter knows.
-    """
+class Dialect(Struct, frozen=True):
+    """One value of the setting `api`: its adapter and its defaults."""
 
     adapter: Callable[[HttpClient], ModelClient]
+    """Creates the adapter."""
+
     base_url: str
+    """The server used when no `base_url` is configured."""
+
     key_variable: str
+    """The environment variable with the key for that server."""
+
     variants: frozenset[str]
+    """The variants that the adapter knows."""
+
     key_header: str = BEARER
+    """The request header for the key."""
 
 
 OPENAI = "https://api.openai.com/v1"
 
-WIRES: dict[Api, Wire] = {
-    "openai_chat": Wire(OpenAIChat, OPENAI, "OPENAI_API_KEY", openai_chat_request.EFFORTS),
-    "openai_responses": Wire(
+DIALECTS: dict[Api, Dialect] = {
+    "openai_chat": Dialect(OpenAIChat, OPENAI, "OPENAI_API_KEY", openai_chat_request.EFFORTS),
+    "openai_responses": Dialect(
         OpenAIResponses, OPENAI, "OPENAI_API_KEY", openai_responses_request.EFFORTS
     ),
-    "anthropic_messages": Wire(
+    "anthropic_messages": Dialect(
         AnthropicMessages,
         "https://api.anthropic.com/v1",
         "ANTHROPIC_API_KEY",
@@ -53,12 +58,16 @@ WIRES: dict[Api, Wire] = {
     ),
 }
 
-BY_EFFORT = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""The order in which variants are shown."""
+VARIANT_ORDER = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""The order in which variants are listed: the smallest effort first."""
 
 
-class ProviderInUse:
-    """A provider of the configuration. `environ` is the daemon's; `aclose` ends its connections."""
+class ActiveProvider:
+    """A provider in use. `aclose` closes its connections.
+
+    `environ` is the daemon's environment. `secret_names` are the variables that a command which
+    prints a key does not get.
+    """
 
     def __init__(
         self,
@@ -71,65 +80,69 @@ class ProviderInUse:
         self.provider = provider
         self.key = _key_of(provider, environ, secret_names)
         self._environ = environ
-        self._wire = WIRES.get(provider.api)
+        self._dialect = DIALECTS.get(provider.api)
         self._http: HttpClient | None = None
         self._client: ModelClient | None = None
 
     @property
     def base_url(self) -> str:
-        """Where it is; empty for one that is no server."""
-        return self.provider.base_url or (self._wire.base_url if self._wire else "")
+        """The base URL; empty for the scripted provider, which has no server."""
+        return self.provider.base_url or (self._dialect.base_url if self._dialect else "")
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """The variants that its API knows by itself, the smallest effort first."""
-        known = self._wire.variants if self._wire else frozenset[str]()
-        return tuple(name for name in BY_EFFORT if name in known)
+        """The variants that need no configuration, the smallest effort first."""
+        known = self._dialect.variants if self._dialect else frozenset[str]()
+        return tuple(name for name in VARIANT_ORDER if name in known)
 
     @property
     def problem(self) -> str:
-        """Half a sentence that says why it can't be used, as far as can be seen without asking."""
+        """Why it can't be used, as far as can be seen without a request; empty if all is well.
+
+        A clause without a final period.
+        """
         if problem := self.key.problem():
             return problem
         try:
-            self.client  # noqa: B018 - made now, or said why not
+            self.client  # noqa: B018 - creating it checks the settings
         except ValueError as error:
             return str(error)
         return ""
 
     @property
     def client(self) -> ModelClient:
-        """Its adapter; raises `ValueError`, half a sentence, for what can't be used."""
+        """The adapter; raises `ValueError` if the settings are invalid. The message is a clause."""
         if self._client is None:
-            if self._wire is None:
+            if self._dialect is None:
                 record = Path(self.provider.record) if self.provider.record else None
                 scripts = Path(self.provider.scripts or ".")
                 self._client = ScriptedModel.from_directory(scripts, record=record)
             else:
-                self._client = self._wire.adapter(self._opened())
+                self._client = self._dialect.adapter(self._open_http())
         return self._client
 
     async def list_models(self) -> Listing:
-        """Ask it for its models; raises `ModelError`. A scripted one lists none."""
-        return await ask_listing(self._opened()) if self._wire else {}
+        """Request the provider's list of models; raises `ModelError`. Empty when scripted."""
+        return await fetch_listing(self._open_http()) if self._dialect else {}
 
     async def aclose(self) -> None:
-        """Close its connections."""
+        """Close all connections."""
         if self._http is not None:
             await self._http.aclose()
 
-    def _opened(self) -> HttpClient:
+    def _open_http(self) -> HttpClient:
         if self._http is None:
-            assert self._wire is not None
-            header = self.provider.api_key_header or self._wire.key_header
-            whole = structs.replace(self.provider, base_url=self.base_url, api_key_header=header)
-            self._http = HttpClient(self.name, whole, self.key, self._environ)
+            assert self._dialect is not None
+            header = self.provider.api_key_header or self._dialect.key_header
+            settings = structs.replace(self.provider, base_url=self.base_url, api_key_header=header)
+            self._http = HttpClient(self.name, settings, self.key, self._environ)
         return self._http
 
 
 def _key_of(provider: Provider, environ: Mapping[str, str], secret_names: Collection[str]) -> Key:
     if found := find_key(provider, environ, secret_names):
         return found
-    if provider.base_url is None and provider.api in WIRES:
-        return KeyVariable(WIRES[provider.api].key_variable, environ)
+    # The default key is for the API's own server and must not be sent to any other.
+    if provider.base_url is None and provider.api in DIALECTS:
+        return EnvironmentKey(DIALECTS[provider.api].key_variable, environ)
     return NoKey()

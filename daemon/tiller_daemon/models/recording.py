@@ -1,10 +1,9 @@
-"""Recordings: what models said in a session, written as it comes, and played by the scripted model.
+"""Recordings of model responses, which the scripted model can play back.
 
-One file for each session, a line of JSON for each try of each request, appended when it has ended,
-also when it failed or was cancelled. Only what came from the model is in it: no key, as `redacted`
-stands before it.
-Writing is best effort: a recording never fails a turn. What stands in a line is in
-docs/scripted-model.md.
+A session has one file, with one line of JSON for each attempt at each request. The line is appended
+when the attempt ends, even if it failed or was cancelled. It contains only the model's response,
+from which `redacted` has removed keys. An error in writing is logged and never fails a turn.
+docs/scripted-model.md describes the format.
 """
 
 import hashlib
@@ -41,7 +40,7 @@ log = structlog.get_logger()
 SUFFIX = ".jsonl"
 
 FILE_BYTES_MAX = 256 * 1024 * 1024
-"""A longer recording is not written on, nor played; a day's work has some ten megabytes."""
+"""A longer recording is neither extended nor played. A day's work takes about ten megabytes."""
 
 EVENTS: dict[str, type[ModelEvent]] = {
     "text": TextDelta,
@@ -52,40 +51,60 @@ EVENTS: dict[str, type[ModelEvent]] = {
     "usage": UsageReported,
     "finish": Finished,
 }
-"""What an event is called in a recording."""
+"""The events by their names in a recording."""
 
 _NAMES = {kind: name for name, kind in EVENTS.items()}
 
 
 class RecordedFailure(Struct, frozen=True, omit_defaults=True):
-    """How a try failed, as in `ModelError`."""
+    """How an attempt failed: the fields of `ModelError`."""
 
     kind: ModelErrorKind
+    """The kind of the error."""
+
     message: str
+    """The sentence for the user."""
+
     status: int | None = None
+    """The HTTP status, if there was a response."""
+
     retry_after_s: float | None = None
+    """The delay that the provider asked for, in seconds."""
+
     final: bool = False
+    """Whether the same request would fail again."""
 
 
 class Exchange(Struct, frozen=True, omit_defaults=True):
-    """One try of a request, and what came: events in order, then a failure, or silence for ever.
-
-    `items` is how long history was in it. `opening` stands for the session's first input, which is
-    not told. `cancelled` says that nobody waited for the end.
-    """
+    """One attempt at a request, and its response."""
 
     purpose: Literal["turn", "title", "compaction"]
+    """`purpose` of the request."""
+
     ordinal: int
+    """`ordinal` of the request."""
+
     attempt: int
+    """`attempt` of the request."""
+
     items: int
+    """The number of items in the request's history."""
+
     opening: str = ""
+    """A hash of the session's first input, which recognizes sub-agents without revealing it."""
+
     events: tuple[dict[str, Any], ...] = ()
+    """The events in order; `type` is a key of `EVENTS`."""
+
     failure: RecordedFailure | None = None
+    """How the attempt failed after these events, if it did."""
+
     cancelled: bool = False
+    """Whether the request was cancelled; played back, it hangs after the events."""
 
 
-class RecordedModel:
-    """A `ModelClient` that writes down what `inner` says, in a file of `directory` a session."""
+class RecordingModel:
+    """A `ModelClient` that records the responses of `inner`, in one file per session."""
 
     def __init__(self, inner: ModelClient, directory: Path) -> None:
         self._inner = inner
@@ -93,19 +112,19 @@ class RecordedModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream the response of `inner`; see `ModelClient.stream`."""
-        seen: list[ModelEvent] = []
+        received: list[ModelEvent] = []
         exchange = Exchange(
             request.purpose,
             request.ordinal,
             request.attempt,
             len(request.items),
             _opening_of(request),
-            cancelled=True,
+            cancelled=True,  # until the stream has ended
         )
         try:
             async with aclosing(self._inner.stream(request)) as events:
                 async for event in events:
-                    seen.append(event)
+                    received.append(event)
                     yield event
             exchange = structs.replace(exchange, cancelled=False)
         except ModelError as error:
@@ -115,20 +134,24 @@ class RecordedModel:
             exchange = structs.replace(exchange, cancelled=False, failure=failure)
             raise
         finally:
-            if seen and isinstance(seen[-1], Finished):
+            # A caller may close the stream after `Finished`, which is not a cancellation.
+            if received and isinstance(received[-1], Finished):
                 exchange = structs.replace(exchange, cancelled=False)
-            self._write(request.session_id, exchange, seen)
+            self._write(request.session_id, exchange, received)
 
-    def _write(self, session_id: str, exchange: Exchange, seen: list[ModelEvent]) -> None:
-        """Append the exchange. On the loop, as it may not be lost when the turn is cancelled."""
-        events = tuple(_as_table(event) for event in seen)
+    def _write(self, session_id: str, exchange: Exchange, received: list[ModelEvent]) -> None:
+        """Append the exchange.
+
+        Blocks the event loop, because a thread could not be awaited once the turn is cancelled.
+        """
+        events = tuple(_as_table(event) for event in received)
         line = msgspec.json.encode(structs.replace(exchange, events=events))
         file = self._directory / f"{session_id}{SUFFIX}"
         try:
             make_directory(self._directory)
             descriptor = open_private(file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
             with os.fdopen(descriptor, "rb+") as opened:
-                size = _whole_lines(descriptor)
+                size = _drop_partial_line(descriptor)
                 if size < FILE_BYTES_MAX:
                     opened.write(line + b"\n")
         except OSError as error:
@@ -136,7 +159,7 @@ class RecordedModel:
 
 
 class Recording:
-    """A recording that is played: each request gets what it got then."""
+    """A recording to play back: each request gets the response that it got when recorded."""
 
     def __init__(self, exchanges: tuple[Exchange, ...], name: str) -> None:
         self._exchanges = exchanges
@@ -144,23 +167,22 @@ class Recording:
 
     @property
     def opening(self) -> str:
-        """What stands for the session's first input."""
+        """The hash of the session's first input."""
         return next((one.opening for one in self._exchanges if one.purpose == "turn"), "")
 
     async def play(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """Stream what was recorded for a request like this; every event is a checkpoint."""
+        """Stream the recorded response to `request`. Every event is a checkpoint."""
         exchange = self._find(request)
-        for told in exchange.events:
+        for table in exchange.events:
             await trio.lowlevel.checkpoint()
-            yield _from_table(told, self._name)
-        if exchange.failure is not None:
-            failed = exchange.failure
+            yield _from_table(table, self._name)
+        if failure := exchange.failure:
             raise ModelError(
-                failed.kind,
-                failed.message,
-                status=failed.status,
-                retry_after_s=failed.retry_after_s,
-                final=failed.final,
+                failure.kind,
+                failure.message,
+                status=failure.status,
+                retry_after_s=failure.retry_after_s,
+                final=failure.final,
             )
         if exchange.cancelled:
             await trio.sleep_forever()
@@ -171,20 +193,20 @@ class Recording:
         if not found:
             raise ModelError(
                 "bad_request",
-                f"The recording {self._name} has no answer to try {request.attempt + 1} of request "
-                f"number {request.ordinal + 1} ({request.purpose}): here the session went another "
-                "way.",
+                f"The recording {self._name} has no response to attempt {request.attempt + 1} of "
+                f"request number {request.ordinal + 1} ({request.purpose}). The session differs "
+                "from the recorded one here.",
             )
-        # Several summaries of one turn have the same number; history tells them apart.
+        # Several compactions in one turn have the same number but different histories.
         return next((e for e in found if e.items == len(request.items)), found[-1])
 
 
 def load_recording(path: Path) -> Recording:
-    """Read a recording; raises `ModelError` that names the file, and the line."""
+    """Read a recording; raises a `ModelError` that names the file and the line."""
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
             raise ModelError("bad_request", f"The recording {path} is too long to be played.")
-        *lines, _ = path.read_bytes().split(b"\n")  # A last one without its end was cut off.
+        *lines, _ = path.read_bytes().split(b"\n")  # a last line without its end was cut off
     except OSError as error:
         message = f"The recording {path} can't be read: {error.strerror}."
         raise ModelError("bad_request", message) from None
@@ -193,9 +215,10 @@ def load_recording(path: Path) -> Recording:
 
 
 def find_recording(directory: Path, name: str, request: ModelRequest) -> Recording:
-    """The recording `name`, or for a session that begins otherwise the one of its beginning.
+    """Return the recording for the session of `request`.
 
-    A sub-agent has its parent's model, and a session and a recording of its own.
+    That is the recording `name`, unless the session begins differently: a sub-agent uses its
+    parent's model name but has a recording of its own, which is recognized by its first input.
     """
     recording = load_recording(directory / f"{name}{SUFFIX}")
     opening = _opening_of(request)
@@ -207,8 +230,8 @@ def find_recording(directory: Path, name: str, request: ModelRequest) -> Recordi
     return recording
 
 
-def _whole_lines(descriptor: int) -> int:
-    """How long a file is, after what is no whole line at its end was cut off: the daemon died."""
+def _drop_partial_line(descriptor: int) -> int:
+    """Cut off a partial last line, left by a crash of the daemon; return the size of the file."""
     size = os.fstat(descriptor).st_size
     if not size or os.pread(descriptor, 1, size - 1) == b"\n":
         return size
@@ -221,29 +244,30 @@ def _exchange(line: bytes, place: str) -> Exchange:
     try:
         return msgspec.json.decode(line, type=Exchange)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        message = f"The recording is wrong at {place}: {error}."
+        message = f"The recording is invalid in {place}: {error}."
         raise ModelError("bad_request", message) from None
 
 
 def _opening_of(request: ModelRequest) -> str:
-    said = (item.text for item in request.items if isinstance(item, UserMessage))
-    return hashlib.blake2b(next(said, "").encode(), digest_size=8).hexdigest()
+    inputs = (item.text for item in request.items if isinstance(item, UserMessage))
+    return hashlib.blake2b(next(inputs, "").encode(), digest_size=8).hexdigest()
 
 
 def _as_table(event: ModelEvent) -> dict[str, Any]:
     fields = msgspec.to_builtins(event)
     defaults = {f.name: f.default for f in structs.fields(event)}
-    kept = {name: value for name, value in fields.items() if value != defaults[name]}
-    return {"type": _NAMES[type(event)], **kept}
+    changed = {name: value for name, value in fields.items() if value != defaults[name]}
+    return {"type": _NAMES[type(event)], **changed}
 
 
-def _from_table(told: dict[str, Any], name: str) -> ModelEvent:
-    fields = {key: value for key, value in told.items() if key != "type"}
-    kind = EVENTS.get(str(told.get("type")))
+def _from_table(table: dict[str, Any], name: str) -> ModelEvent:
+    fields = {key: value for key, value in table.items() if key != "type"}
+    kind = EVENTS.get(str(table.get("type")))
     if kind is None:
-        raise ModelError("bad_request", f"The recording {name} has an event {told.get('type')!r}.")
+        message = f"The recording {name} has an unknown event {table.get('type')!r}."
+        raise ModelError("bad_request", message)
     try:
         return msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:
-        message = f"The recording {name} has a wrong event `{told['type']}`: {error}."
+        message = f"The recording {name} has an invalid event `{table['type']}`: {error}."
         raise ModelError("bad_request", message) from None

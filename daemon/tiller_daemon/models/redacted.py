@@ -1,8 +1,8 @@
-"""What models say, without keys: the one door between all adapters and the rest of the daemon.
+"""Redacts keys from everything that models send, before any other part of the daemon sees it.
 
-G13. A provider knows its key, and may repeat it anywhere: in text and thinking, in the name, id and
-arguments of a call, in what it wants back, in an error. Nothing of that is in an event of a model
-that comes out here, also when a key comes in pieces.
+A provider knows its key and may repeat it anywhere: in text and thinking, in the name, id and
+arguments of a call, in opaque data, in an error. No event that leaves this module contains a key,
+even if the key arrived in several pieces.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -24,15 +24,15 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
-from tiller_daemon.redaction.spellings import Spellings, TextRedaction, spellings_of
+from tiller_daemon.redaction.text import SecretMatcher, TextRedactor, matcher_for
 
 KEY_CHARS_MIN: Final = 12
-"""A shorter key is the placeholder of a local server, such as `lm-studio`: a word that may well
-stand in what a model writes. To take it out would damage files."""
+"""Shorter keys are placeholders for local servers, such as `lm-studio`. Models may write such words
+themselves, and redacting them would damage files."""
 
 
 class RedactedModel:
-    """A `ModelClient` that says what `inner` says, without what `secrets` gives."""
+    """A `ModelClient` that redacts the current `secrets` from the responses of `inner`."""
 
     def __init__(self, inner: ModelClient, secrets: Callable[[], tuple[str, ...]]) -> None:
         self._inner = inner
@@ -44,56 +44,61 @@ class RedactedModel:
         try:
             async with aclosing(self._inner.stream(request)) as events:
                 async for event in events:
-                    # Not before: a key may be fetched for this request, or renewed.
-                    redaction = redaction or _Redaction(self._spellings())
-                    if redaction.passes(event):
+                    # Not earlier, because this request may fetch or refresh a key.
+                    redaction = redaction or _Redaction(self._current_matcher())
+                    if redaction.feed_if_clean(event):
                         yield event
                         continue
-                    for shown in redaction.take(event):
+                    for shown in redaction.feed(event):
                         yield shown
         except ModelError as error:
             if redaction:
                 for shown in redaction.end():
                     yield shown
-            raise _without(self._spellings(), error) from None
+            raise _redacted_error(self._current_matcher(), error) from None
 
-    def _spellings(self) -> Spellings:
-        return spellings_of(tuple(one for one in self._secrets() if len(one) >= KEY_CHARS_MIN))
+    def _current_matcher(self) -> SecretMatcher:
+        return matcher_for(tuple(one for one in self._secrets() if len(one) >= KEY_CHARS_MIN))
 
 
 class _Redaction:
-    """One response. A text waits while it may go on as a key: until something else ends it."""
+    """Redacts one response. Text that may be the start of a key is delayed until that is clear."""
 
-    def __init__(self, spellings: Spellings) -> None:
-        self._spellings = spellings
-        self._is_nothing_secret = not spellings
-        self._spoken = TextRedaction(spellings)
+    def __init__(self, matcher: SecretMatcher) -> None:
+        self._matcher = matcher
+        self._has_no_secrets = not matcher
+        self._text = TextRedactor(matcher)
         self._kind: type[TextDelta] | type[ReasoningDelta] = TextDelta
-        """Of what was spoken last."""
-        self._arguments: dict[int, TextRedaction] = {}
+        """The kind of the last text."""
+        self._arguments: dict[int, TextRedactor] = {}
 
-    def passes(self, event: ModelEvent) -> bool:
-        """Take an event that can be said as it is, and say so; else do nothing. For speed."""
-        if self._is_nothing_secret:
+    def feed_if_clean(self, event: ModelEvent) -> bool:
+        """Take `event` if it can be passed on unchanged; else return False and take nothing.
+
+        A shortcut for nearly all events, for speed.
+        """
+        if self._has_no_secrets:
             return True
         if isinstance(event, TextDelta):
-            return self._kind is TextDelta and self._spoken.passes(event.text)
+            return self._kind is TextDelta and self._text.feed_if_clean(event.text)
         return False
 
-    def take(self, event: ModelEvent) -> tuple[ModelEvent, ...]:
-        """What can be said by now, in order."""
+    def feed(self, event: ModelEvent) -> tuple[ModelEvent, ...]:
+        """Take `event` and return the events that can be passed on now, in order."""
         match event:
             case TextDelta() | ReasoningDelta():
-                return self._take_spoken(event)
+                return self._take_text(event)
             case ToolCallStarted():
-                hide = self._spellings.hide
-                named = structs.replace(event, call_id=hide(event.call_id), name=hide(event.name))
-                return (*self._end_spoken(), named)
+                redact = self._matcher.redact
+                named = structs.replace(
+                    event, call_id=redact(event.call_id), name=redact(event.name)
+                )
+                return (*self._end_text(), named)
             case ToolCallDelta():
                 so_far = self._arguments.get(event.index)
                 if so_far is None:
-                    so_far = self._arguments[event.index] = TextRedaction(self._spellings)
-                text = so_far.take(event.arguments)
+                    so_far = self._arguments[event.index] = TextRedactor(self._matcher)
+                text = so_far.feed(event.arguments)
                 return () if event.arguments and not text else (ToolCallDelta(event.index, text),)
             case ToolCallDone():
                 return (*self._end_call(event.index), event)
@@ -103,25 +108,26 @@ class _Redaction:
                 return (*self.end(), event)
 
     def end(self) -> tuple[ModelEvent, ...]:
-        """What still waits, when nothing more comes."""
+        """Return what is still delayed, because nothing more comes."""
         calls = (self._end_call(index) for index in self._arguments)
-        return (*self._end_spoken(), *(event for ended in calls for event in ended))
+        return (*self._end_text(), *(event for ended in calls for event in ended))
 
-    def _take_spoken(self, event: TextDelta | ReasoningDelta) -> tuple[ModelEvent, ...]:
-        before = () if type(event) is self._kind else self._end_spoken()
+    def _take_text(self, event: TextDelta | ReasoningDelta) -> tuple[ModelEvent, ...]:
+        # Text and thinking are separate: a secret can't start in one and end in the other.
+        before = () if type(event) is self._kind else self._end_text()
         self._kind = type(event)
-        text = self._spoken.take(event.text)
+        text = self._text.feed(event.text)
         shown: TextDelta | ReasoningDelta = event
         if text != event.text:
             shown = structs.replace(event, text=text)
         if isinstance(shown, ReasoningDelta) and shown.opaque:
-            shown = structs.replace(shown, opaque=self._spellings.hide(shown.opaque))
+            shown = structs.replace(shown, opaque=self._matcher.redact(shown.opaque))
         elif event.text and not text:
             return before
         return (*before, shown) if before else (shown,)
 
-    def _end_spoken(self) -> tuple[ModelEvent, ...]:
-        text = self._spoken.end()
+    def _end_text(self) -> tuple[ModelEvent, ...]:
+        text = self._text.end()
         return (self._kind(text),) if text else ()
 
     def _end_call(self, index: int) -> tuple[ModelEvent, ...]:
@@ -130,10 +136,10 @@ class _Redaction:
         return (ToolCallDelta(index, text),) if text else ()
 
 
-def _without(spellings: Spellings, error: ModelError) -> ModelError:
+def _redacted_error(matcher: SecretMatcher, error: ModelError) -> ModelError:
     return ModelError(
         error.kind,
-        spellings.hide(error.message),
+        matcher.redact(error.message),
         status=error.status,
         retry_after_s=error.retry_after_s,
         final=error.final,

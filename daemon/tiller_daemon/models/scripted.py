@@ -1,7 +1,7 @@
-"""The `scripted` model: answers read from a JSON file, for demos, tests and simulation.
+"""The `scripted` model: responses read from a JSON file, for demos, tests and simulation.
 
-Deterministic and stateless: the answer depends on the request's `ordinal`, `attempt` and `purpose`
-alone. What may stand in a script is in docs/scripted-model.md. No network, no clock but trio's.
+Deterministic and stateless: a response depends only on the request's `ordinal`, `attempt` and
+`purpose`. There is no network and no clock but trio's. docs/scripted-model.md describes the format.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 
 import msgspec
 import trio
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from tiller_daemon.models.base import (
     Finished,
@@ -36,18 +36,18 @@ SCRIPT_BYTES_MAX = 16 * 1024 * 1024
 """Largest script file that is read."""
 
 SHOWN_CHARS_MAX = 2_000
-"""How much of the actual text an unmet expectation quotes, from its end."""
+"""How much of the actual input the error for an unmet expectation quotes, from its end."""
 
 Count = Annotated[int, Meta(ge=0)]
-Pieces = Annotated[int, Meta(ge=1)]
+PieceCount = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(ge=0)]
 
 
 class TextPart(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="text"):
-    """Answer text, streamed in `pieces` deltas of about equal length."""
+    """Text, streamed in `pieces` deltas of about equal length."""
 
     text: str
-    pieces: Pieces = 1
+    pieces: PieceCount = 1
 
 
 class ReasoningPart(
@@ -56,18 +56,27 @@ class ReasoningPart(
     """Thinking, streamed in `pieces` deltas; `opaque` comes with the last one."""
 
     text: str
-    pieces: Pieces = 1
+    pieces: PieceCount = 1
     opaque: str = ""
 
 
 class CallPart(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="tool_call"):
-    """A tool call. `arguments_text` is sent as it is, so that it may be no JSON at all."""
+    """A tool call."""
 
     name: str
+    """The name of the tool."""
+
     arguments: dict[str, Any] | None = None
+    """The arguments; absent means an empty object, unless there is `arguments_text`."""
+
     arguments_text: str | None = None
+    """The arguments as text that is sent unchanged, so it need not be valid JSON."""
+
     call_id: str = ""
-    pieces: Pieces = 1
+    """The call's id; empty means one made of the numbers of the request and the call."""
+
+    pieces: PieceCount = 1
+    """The number of deltas in which the arguments are streamed."""
 
     def __post_init__(self) -> None:
         if self.arguments is not None and self.arguments_text is not None:
@@ -75,51 +84,71 @@ class CallPart(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"
 
 
 class WaitPart(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="wait"):
-    """Silence of so many seconds on trio's clock."""
+    """A pause of some seconds on trio's clock."""
 
     seconds: Seconds
 
 
 class HangPart(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="hang"):
-    """Silence until the request is cancelled."""
+    """A pause until the request is cancelled."""
 
 
 Part = TextPart | ReasoningPart | CallPart | WaitPart | HangPart
 
 
 class Failure(Struct, frozen=True, forbid_unknown_fields=True):
-    """A `ModelError` that one attempt ends with, after so many parts were streamed."""
+    """A `ModelError` with which an attempt ends."""
 
     kind: ModelErrorKind
+    """The kind of the error."""
+
     message: str = ""
+    """The sentence for the user; empty means a default one."""
+
     status: int | None = None
+    """The HTTP status of the error."""
+
     retry_after_s: Seconds | None = None
+    """The delay in seconds that the error asks for."""
+
     after_parts: Count = 0
+    """The number of parts that are streamed before it."""
 
 
 class Expectation(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the input since the model's last words must hold."""
+    """Text that the input since the model's last output must contain."""
 
     contains: str
 
 
 class ScriptedUsage(Usage, frozen=True, forbid_unknown_fields=True):
-    """`Usage` in which a misspelt field is an error."""
+    """`Usage`, with misspelt fields as errors."""
 
 
 class ScriptStep(Struct, frozen=True, forbid_unknown_fields=True):
-    """One response. Attempt k fails with `failures[k]`; the first attempt beyond them succeeds."""
+    """One response."""
 
     parts: tuple[Part, ...] = ()
+    """What is streamed, in order."""
+
     failures: tuple[Failure, ...] = ()
+    """Attempt k fails with `failures[k]`; the first attempt beyond them succeeds."""
+
     finish: FinishReason | None = None
+    """The finish reason; absent means `tool_calls` if there are calls, else `stop`."""
+
     usage: ScriptedUsage | None = None
+    """The reported usage; absent means that none is reported."""
+
     expect: Expectation | None = None
+    """Checked before anything is streamed; the request fails if it is not met."""
+
     repeat: bool = False
+    """Whether this step also answers all requests that follow. Only for the last step."""
 
 
 class Script(Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole script: `steps[n]` answers the session's request number n."""
+    """A script: `steps[n]` answers request number n of the session."""
 
     steps: tuple[ScriptStep, ...]
     title: ScriptStep | None = None
@@ -131,10 +160,11 @@ class Script(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptedModel:
-    """A `ModelClient` that plays scripts. `find` maps a model's name to its script.
+    """A `ModelClient` that plays scripts. `find` returns the script of a model by the model's name.
 
     With `record`, each request is appended to that file as one line of JSON before it is answered.
-    A model without a script plays the recording of its name in `recordings`.
+    For a model without a script, the recording of that name in the directory `recordings` is
+    played.
     """
 
     def __init__(
@@ -150,7 +180,10 @@ class ScriptedModel:
 
     @classmethod
     def from_directory(cls, directory: Path, *, record: Path | None = None) -> "ScriptedModel":
-        """Model NAME plays `directory/NAME.json`, read anew for each request, or `NAME.jsonl`."""
+        """Play the script `directory/NAME.json` or the recording `NAME.jsonl` for model NAME.
+
+        The file is read for each request, so that it can be edited while the daemon runs.
+        """
         return cls(
             lambda name: load_script(_script_path(directory, name)),
             record=record,
@@ -158,20 +191,15 @@ class ScriptedModel:
         )
 
     @classmethod
-    def from_file(cls, path: Path, *, record: Path | None = None) -> "ScriptedModel":
-        """Every model name plays the script at `path`."""
-        return cls(lambda _: load_script(path), record=record)
-
-    @classmethod
-    def from_script(cls, script: Script, *, record: Path | None = None) -> "ScriptedModel":
-        """Every model name plays `script`: for simulation, where no file is read."""
-        return cls(lambda _: script, record=record)
+    def from_script(cls, script: Script) -> "ScriptedModel":
+        """Play `script` for every model: for simulation, where no files are read."""
+        return cls(lambda _: script)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """Stream the response that the script has for `request`; see `ModelClient.stream`.
+        """Stream the script's response to `request`; see `ModelClient.stream`.
 
-        Every event is a checkpoint. An unmet expectation and a script that is over are
-        `ModelError("bad_request")`.
+        Every event is a checkpoint. Raises `ModelError("bad_request")` if an expectation is not
+        met or the script has ended.
         """
         await trio.lowlevel.checkpoint()
         if self._record is not None:
@@ -200,12 +228,12 @@ class ScriptedModel:
         if failure:
             raise _error_of(failure, request)
         if step.usage is not None:
-            yield UsageReported(Usage(**msgspec.structs.asdict(step.usage)))
+            yield UsageReported(Usage(**structs.asdict(step.usage)))
         yield Finished(step.finish or ("tool_calls" if calls else "stop"))
 
 
 def load_script(path: Path) -> Script:
-    """Read a script; raises a `ModelError` that names the file, and the place in it."""
+    """Read a script; raises a `ModelError` that names the file and the place in it."""
     try:
         with path.open("rb") as file:
             data = file.read(SCRIPT_BYTES_MAX + 1)
@@ -216,12 +244,12 @@ def load_script(path: Path) -> Script:
     try:
         return msgspec.json.decode(data, type=Script)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        _refuse(f"The script {path} is wrong: {error}.")
+        _refuse(f"The script {path} is invalid: {error}.")
 
 
 def _script_path(directory: Path, name: str) -> Path:
     if not re.fullmatch(r"\w[\w.-]*", name):
-        _refuse(f"{name!r} is no name of a script: it takes letters, digits, '_', '-' and '.'.")
+        _refuse(f"{name!r} is not a valid script name: use letters, digits, '_', '-' and '.'.")
     return directory / f"{name}.json"
 
 
@@ -240,7 +268,7 @@ def _step_for(script: Script, request: ModelRequest) -> ScriptStep:
         return script.steps[request.ordinal]
     if not (script.steps and script.steps[-1].repeat):
         _refuse(
-            f"The script of model {request.model} is over: it has {len(script.steps)} steps and"
+            f"The script of model {request.model} has ended: it has {len(script.steps)} steps and"
             f" this is request number {request.ordinal + 1}. Add a step, or `repeat` the last one."
         )
     return script.steps[-1]
@@ -256,7 +284,7 @@ def _check(expect: Expectation, request: ModelRequest) -> None:
 
 
 def _newest_input(items: tuple[Item, ...]) -> str:
-    """What the model is told after its last words: messages, notices, results of calls."""
+    """The input after the model's last output: user messages, notices and results of calls."""
     texts: list[str] = []
     for item in reversed(items):
         if isinstance(item, AssistantMessage | Reasoning):
@@ -295,7 +323,7 @@ def _arguments_of(part: CallPart) -> str:
 
 
 def _cut(text: str, pieces: int) -> list[str]:
-    """`text` in at most `pieces` parts of about equal length; at least one, which may be empty."""
+    """Split `text` into at most `pieces` parts of about equal length; at least one, maybe empty."""
     size = max(1, -(-len(text) // pieces))
     return [text[start : start + size] for start in range(0, len(text), size)] or [""]
 
@@ -313,7 +341,7 @@ def _error_of(failure: Failure, request: ModelRequest) -> ModelError:
 def _append(record: Path, request: ModelRequest) -> None:
     try:
         with open(record, "ab", opener=open_private) as file:
-            file.write(msgspec.json.encode(request) + b"\n")
+            file.write(msgspec.json.encode(structs.replace(request, history_cache=None)) + b"\n")
     except OSError as error:
         _refuse(f"The requests can't be recorded in {record}: {error.strerror}.")
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import trio
 
 from tiller_daemon.processes.process_tree import EndedProcesses, ProcessTree
-from tiller_daemon.redaction.stream import Redaction
+from tiller_daemon.redaction.byte_stream import ByteRedactor
 from tiller_daemon.sandbox.confinement import CommandSandbox, NotConfined, WrappedCommand
 
 PIPE_BYTES: Final = 1 << 16
@@ -172,7 +172,7 @@ async def _run(
     else:
         tree, pipe = _start(enclosed, directory, variables, command_input)
     try:
-        with _OutputReader(pipe, receive, Redaction(secrets)) as output:
+        with _OutputReader(pipe, receive, ByteRedactor(secrets)) as output:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(output.pass_on)
                 with trio.move_on_after(timeout_s) as limit:
@@ -269,7 +269,7 @@ class _OutputReader:
     """The reading end of a command's output: passes it on until `finish`."""
 
     def __init__(
-        self, pipe: int, receive: Callable[[bytes], Awaitable[None]], redaction: Redaction
+        self, pipe: int, receive: Callable[[bytes], Awaitable[None]], redaction: ByteRedactor
     ) -> None:
         self._pipe: Final = pipe
         self._receive: Final = receive
@@ -286,11 +286,11 @@ class _OutputReader:
 
     async def pass_on(self) -> None:
         while piece := await self._read():
-            if clean := self._redaction.take(piece):
+            if clean := self._redaction.feed(piece):
                 await self._receive(clean)
             # A flood of output must not starve the other tasks.
             await trio.lowlevel.checkpoint()
-        if rest := self._redaction.rest():
+        if rest := self._redaction.end():
             await self._receive(rest)
 
     def finish(self) -> None:

@@ -1,1 +1,1 @@
-"""Taking secrets out of text that others wrote."""
+"""Redacts secrets from text of external origin."""

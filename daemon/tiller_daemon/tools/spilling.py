@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from tiller_daemon.processes.capture import Capture
-from tiller_daemon.redaction.stream import TAKEN_OUT
+from tiller_daemon.redaction.byte_stream import SECRET_PLACEHOLDER
 from tiller_daemon.tools.base import ToolEnvironment
 from tiller_daemon.tools.truncation import fits, truncate_parts
 
@@ -15,7 +15,7 @@ async def truncate_to_fit(text: str, environment: ToolEnvironment) -> tuple[str,
     if fits(text):
         return text, ""
     for secret in environment.secrets:
-        text = text.replace(secret, TAKEN_OUT)
+        text = text.replace(secret, SECRET_PLACEHOLDER)
     capture = Capture(spill_path(environment))
     try:
         await capture.add(text.encode(errors="replace"))

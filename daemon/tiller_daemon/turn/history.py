@@ -1,11 +1,11 @@
 """History as the turn sees it: items in order, and what of them goes into a model request."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
 
+from tiller_daemon.models.history_cache import HistoryCache
 from tiller_protocol.items import (
     AssistantMessage,
     Compaction,
@@ -31,14 +31,14 @@ class _Command(Struct, frozen=True):
 class History:
     """Items in the order in which they started; a tool call is replaced when it completes.
 
-    The output of the calls in `pruned` is not sent to a model any more. `kept` goes with every
-    request that is made of this history, and dies with it: see `ModelRequest`.
+    The output of the calls in `pruned` is not sent to a model any more. `cache` goes with every
+    request that is made of this history, and dies with it.
     """
 
     def __init__(self, items: Iterable[Item], pruned: Iterable[str] = ()) -> None:
         self._items = list(items)
         self.pruned = frozenset(pruned)
-        self.kept: dict[Any, Any] = {}
+        self.cache = HistoryCache()
         self._sent = _Sent(self.pruned)
 
     @property

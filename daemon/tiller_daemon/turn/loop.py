@@ -169,7 +169,7 @@ async def _begin_step(
         options=context.model.options,
         max_output_tokens=context.model.max_output_tokens,
         output_schema=context.prompt.output_schema,
-        kept=history.kept,
+        history_cache=history.cache,
     )
     return StepContext(step, request, limit)
 

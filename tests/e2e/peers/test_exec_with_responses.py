@@ -115,7 +115,7 @@ def test_a_stream_that_breaks_is_asked_for_again_and_its_piece_is_told_apart(
     assert good.text == "one two three four five six"
     assert good.text.startswith(void.text)
     (wait,) = [body for body in bodies(said.events, StatusChanged) if body.status == "retry"]
-    assert "before the answer was whole" in wait.cause
+    assert "before the response was complete" in wait.cause
     assert llmock.verdict()["passed"], llmock.verdict()
 
 

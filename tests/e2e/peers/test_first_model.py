@@ -11,7 +11,7 @@ import trio
 
 from e2e.peers.home import Home
 from support.peers import Aimock
-from tiller_daemon.models.catalog.local_servers import PLACES, list_local_servers
+from tiller_daemon.models.catalog.local_servers import LOCAL_ENDPOINTS, list_local_servers
 
 pytestmark = pytest.mark.peer
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.peer
 @pytest.fixture
 async def listener() -> AsyncGenerator[trio.socket.SocketType]:
     """Ollama's port, held and not yet listened on: whoever asks is refused."""
-    address = urlsplit(PLACES[0][1])
+    address = urlsplit(LOCAL_ENDPOINTS[0][1])
     one = trio.socket.socket()
     one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

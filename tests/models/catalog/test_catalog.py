@@ -13,20 +13,20 @@ from trio.testing import MockClock
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.catalog.catalog import (
     ENTRIES_MAX,
-    LISTING_AGAIN_S,
-    LISTING_AGAIN_UNKNOWN_S,
-    LISTING_S,
+    LISTING_MAX_AGE_S,
+    LISTING_MAX_AGE_UNKNOWN_S,
+    LISTING_TIMEOUT_S,
     Catalog,
     is_public,
 )
-from tiller_daemon.models.catalog.facts import Facts, Question
+from tiller_daemon.models.catalog.facts import Facts, ModelRef
 from tiller_daemon.models.catalog.listing import Listing
 
-LOCAL = Question("http://127.0.0.1:8080/v1", "qwen")
-OPENAI = Question("https://api.openai.com/v1", "gpt-5")
+LOCAL = ModelRef("http://127.0.0.1:8080/v1", "qwen")
+OPENAI = ModelRef("https://api.openai.com/v1", "gpt-5")
 
 
-class Asked:
+class FakeProvider:
     """A provider that says `listing`, or fails, after `seconds`."""
 
     def __init__(self, listing: Listing | None = None, seconds: float = 0.0) -> None:
@@ -43,7 +43,7 @@ class Asked:
 
 
 @asynccontextmanager
-async def running(asked: Asked, file: Path | None = None) -> AsyncGenerator[Catalog]:
+async def running(asked: FakeProvider, file: Path | None = None) -> AsyncGenerator[Catalog]:
     catalog = Catalog(file, asked, os.environ)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(catalog.run)
@@ -59,19 +59,19 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 async def test_nothing_is_known_at_first_and_nobody_waits() -> None:
-    asked = Asked({"qwen": Facts(8_192), "other": Facts(4_096)}, seconds=1)
+    asked = FakeProvider({"qwen": Facts(8_192), "other": Facts(4_096)}, seconds=1)
     async with running(asked) as catalog:
         assert catalog.facts("local", LOCAL) == Facts()
         assert asked.times == []
 
 
 async def test_what_a_provider_says_is_known_the_next_time(autojump_clock: MockClock) -> None:
-    asked = Asked({"qwen": Facts(8_192), "other": Facts(4_096)})
+    asked = FakeProvider({"qwen": Facts(8_192), "other": Facts(4_096)})
     async with running(asked) as catalog:
         catalog.facts("local", LOCAL)
         await trio.sleep(1)
         assert catalog.facts("local", LOCAL) == Facts(8_192)
-        assert catalog.facts("local", Question(LOCAL.base_url, "other")) == Facts(4_096)
+        assert catalog.facts("local", ModelRef(LOCAL.base_url, "other")) == Facts(4_096)
         await trio.sleep(1)
         assert asked.times == ["local"]
 
@@ -79,15 +79,15 @@ async def test_what_a_provider_says_is_known_the_next_time(autojump_clock: MockC
 @pytest.mark.parametrize(
     ("listing", "again_s"),
     [
-        ({"qwen": Facts(8_192)}, LISTING_AGAIN_S),
-        ({"qwen": Facts()}, LISTING_AGAIN_UNKNOWN_S),
-        (None, LISTING_AGAIN_UNKNOWN_S),
+        ({"qwen": Facts(8_192)}, LISTING_MAX_AGE_S),
+        ({"qwen": Facts()}, LISTING_MAX_AGE_UNKNOWN_S),
+        (None, LISTING_MAX_AGE_UNKNOWN_S),
     ],
 )
 async def test_a_provider_is_asked_again_when_it_is_used_later(
     autojump_clock: MockClock, listing: Listing | None, again_s: float
 ) -> None:
-    asked = Asked(listing)
+    asked = FakeProvider(listing)
     async with running(asked) as catalog:
         for _ in range(3):
             catalog.facts("local", LOCAL)
@@ -101,15 +101,15 @@ async def test_a_provider_is_asked_again_when_it_is_used_later(
 
 
 async def test_a_provider_that_does_not_answer_is_given_up(autojump_clock: MockClock) -> None:
-    async with running(Asked({}, seconds=100)) as catalog:
+    async with running(FakeProvider({}, seconds=100)) as catalog:
         with pytest.raises(ModelError) as caught:
             await catalog.listing("slow", LOCAL.base_url)
         assert caught.value.kind == "timeout"
-        assert trio.current_time() == pytest.approx(LISTING_S, abs=0.1)
+        assert trio.current_time() == pytest.approx(LISTING_TIMEOUT_S, abs=0.1)
 
 
 async def test_the_package_knows_public_models_and_their_provider_is_not_bothered() -> None:
-    asked = Asked({})
+    asked = FakeProvider({})
     async with running(asked) as catalog:
         assert catalog.facts("openai", OPENAI) == Facts()
         await until(lambda: catalog.facts("openai", OPENAI).context_window is not None)
@@ -119,10 +119,10 @@ async def test_the_package_knows_public_models_and_their_provider_is_not_bothere
 
 async def test_what_is_known_is_kept_for_the_next_daemon(tmp_path: Path) -> None:
     file = tmp_path / "catalog.json"
-    async with running(Asked({"qwen": Facts(8_192)}), file) as catalog:
+    async with running(FakeProvider({"qwen": Facts(8_192)}), file) as catalog:
         catalog.facts("local", LOCAL)
         await until(file.exists)
-    assert Catalog(file, Asked(), {}).facts("local", LOCAL) == Facts(8_192)
+    assert Catalog(file, FakeProvider(), {}).facts("local", LOCAL) == Facts(8_192)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"listed":{"x":1}}', b"\xff" * 10])
@@ -133,7 +133,7 @@ def test_a_file_that_can_not_be_read_is_no_matter(tmp_path: Path, content: bytes
 
 
 async def _looks_up_nothing(file: Path) -> None:
-    assert Catalog(file, Asked(), {}).facts("local", LOCAL) == Facts()
+    assert Catalog(file, FakeProvider(), {}).facts("local", LOCAL) == Facts()
 
 
 async def test_what_another_package_said_is_asked_again(tmp_path: Path) -> None:
@@ -141,22 +141,22 @@ async def test_what_another_package_said_is_asked_again(tmp_path: Path) -> None:
     key = f"{OPENAI.base_url} {OPENAI.model}"
     kept = {"package": "older", "packaged": {key: {"context_window": 1}}}
     await trio.to_thread.run_sync(file.write_text, json.dumps(kept))
-    assert Catalog(file, Asked(), {}).facts("openai", OPENAI) == Facts()
+    assert Catalog(file, FakeProvider(), {}).facts("openai", OPENAI) == Facts()
 
 
 async def test_a_file_that_can_not_be_written_is_no_matter(tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere" / "catalog.json"
-    async with running(Asked({"qwen": Facts(8_192)}), nowhere) as catalog:
+    async with running(FakeProvider({"qwen": Facts(8_192)}), nowhere) as catalog:
         catalog.facts("local", LOCAL)
         await until(lambda: catalog.facts("local", LOCAL) != Facts())
 
 
 async def test_g12_no_list_is_too_long() -> None:
-    asked = Asked({f"m{n}": Facts(n + 1) for n in range(ENTRIES_MAX + 50)})
+    asked = FakeProvider({f"m{n}": Facts(n + 1) for n in range(ENTRIES_MAX + 50)})
     async with running(asked) as catalog:
         await catalog.listing("big", LOCAL.base_url)
-        assert catalog.facts("big", Question(LOCAL.base_url, "m0")) == Facts()
-        last = Question(LOCAL.base_url, f"m{ENTRIES_MAX + 49}")
+        assert catalog.facts("big", ModelRef(LOCAL.base_url, "m0")) == Facts()
+        last = ModelRef(LOCAL.base_url, f"m{ENTRIES_MAX + 49}")
         assert catalog.facts("big", last).context_window
 
 

@@ -11,7 +11,7 @@ from support.peers import Llama, llama
 from support.providers import open_http
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.catalog.facts import Facts
-from tiller_daemon.models.catalog.listing import ask_listing, read_listing
+from tiller_daemon.models.catalog.listing import fetch_listing, parse_listing
 from tiller_protocol.prices import Price
 
 __all__ = ["llama"]
@@ -68,9 +68,9 @@ __all__ = ["llama"]
     ],
 )
 def test_each_way_to_tell_the_window_is_understood(entry: dict[str, Any], facts: Facts) -> None:
-    assert read_listing({"object": "list", "data": [entry]}) == {"m": facts}
-    assert read_listing({"models": [entry]}) == {"m": facts}
-    assert read_listing([entry]) == {"m": facts}
+    assert parse_listing({"object": "list", "data": [entry]}) == {"m": facts}
+    assert parse_listing({"models": [entry]}) == {"m": facts}
+    assert parse_listing([entry]) == {"m": facts}
 
 
 anything = st.recursive(
@@ -89,7 +89,7 @@ anything = st.recursive(
 
 @given(told=anything)
 def test_no_answer_can_break_it(told: object) -> None:
-    assert all(isinstance(name, str) for name in read_listing(told))
+    assert all(isinstance(name, str) for name in parse_listing(told))
 
 
 async def test_ollama_is_asked_for_the_window_that_is_really_used() -> None:
@@ -99,7 +99,7 @@ async def test_ollama_is_asked_for_the_window_that_is_really_used() -> None:
     loaded = {"models": [{"name": "qwen:8b", "model": "qwen:8b", "context_length": 4_096}]}
     answers = (status(200, listing, **JSON), status(200, loaded, **JSON))
     async with serving(*answers, lists=False) as server, open_http(server.base_url) as http:
-        assert await ask_listing(http) == {"qwen:8b": Facts(4_096), "x": Facts()}
+        assert await fetch_listing(http) == {"qwen:8b": Facts(4_096), "x": Facts()}
     assert [one.path for one in server.received] == ["/v1/models", "/api/ps"]
 
 
@@ -108,7 +108,7 @@ async def test_lm_studio_too() -> None:
     more = {"data": [{"id": "qwen", "max_context_length": 32_768, "loaded_context_length": 8_192}]}
     answers = (status(200, listing, **JSON), status(200, more, **JSON))
     async with serving(*answers, lists=False) as server, open_http(server.base_url) as http:
-        assert await ask_listing(http) == {"qwen": Facts(8_192)}
+        assert await fetch_listing(http) == {"qwen": Facts(8_192)}
     assert server.received[1].path == "/api/v0/models"
 
 
@@ -119,18 +119,18 @@ async def test_what_is_told_elsewhere_may_be_missing() -> None:
     listing = {"data": [{"id": "qwen", "owned_by": "library"}]}
     answers = (status(200, listing, **JSON), status(404))
     async with serving(*answers, lists=False) as server, open_http(server.base_url) as http:
-        assert await ask_listing(http) == {"qwen": Facts()}
+        assert await fetch_listing(http) == {"qwen": Facts()}
 
 
 @pytest.mark.parametrize(("code", "kind"), [(401, "authentication"), (404, "not_found")])
 async def test_a_provider_that_lists_nothing_says_why(code: int, kind: str) -> None:
     async with serving(status(code), lists=False) as server, open_http(server.base_url) as http:
         with pytest.raises(ModelError) as caught:
-            await ask_listing(http)
+            await fetch_listing(http)
     assert caught.value.kind == kind
 
 
 @pytest.mark.peer
 async def test_llama_cpp_tells_the_window_that_it_was_started_with(llama: Llama) -> None:
     async with open_http(llama.base_url) as http:
-        assert await ask_listing(http) == {"smollm2": Facts(8_192)}
+        assert await fetch_listing(http) == {"smollm2": Facts(8_192)}

@@ -11,7 +11,7 @@ from genai_prices import Usage as PackageUsage
 from genai_prices.data_snapshot import get_snapshot
 
 from tiller_daemon.models.catalog.catalog import PACKAGE_COMMAND
-from tiller_daemon.models.catalog.facts import Facts, Question
+from tiller_daemon.models.catalog.facts import Facts, ModelRef
 from tiller_daemon.models.catalog.price_list import look_up, price_of
 from tiller_protocol.items import Usage
 
@@ -23,7 +23,7 @@ SAMPLE = 400
 
 def test_usual_models_have_a_window_and_a_price() -> None:
     for base_url, model in ((OPENAI, "gpt-5"), (ANTHROPIC, "claude-sonnet-4-5")):
-        found = look_up(Question(base_url, model), NOW)
+        found = look_up(ModelRef(base_url, model), NOW)
         assert found
         assert found.context_window
         assert found.context_window >= 200_000
@@ -34,13 +34,13 @@ def test_usual_models_have_a_window_and_a_price() -> None:
 @pytest.mark.parametrize(
     "asked",
     [
-        Question(OPENAI, "gpt-nothing"),
-        Question("http://127.0.0.1:8080/v1", "gpt-5"),
-        Question("https://example.com/v1", "gpt-5"),
-        Question("", ""),
+        ModelRef(OPENAI, "gpt-nothing"),
+        ModelRef("http://127.0.0.1:8080/v1", "gpt-5"),
+        ModelRef("https://example.com/v1", "gpt-5"),
+        ModelRef("", ""),
     ],
 )
-def test_a_model_elsewhere_is_not_mistaken_for_one_that_costs(asked: Question) -> None:
+def test_a_model_elsewhere_is_not_mistaken_for_one_that_costs(asked: ModelRef) -> None:
     assert look_up(asked, NOW) is None
 
 
@@ -66,7 +66,7 @@ def test_a_cost_is_what_the_package_computes(tokens: int) -> None:
 
 
 def test_it_runs_as_a_program() -> None:
-    asked = (Question(OPENAI, "gpt-5"), Question(OPENAI, "gpt-nothing"))
+    asked = (ModelRef(OPENAI, "gpt-5"), ModelRef(OPENAI, "gpt-nothing"))
     done = subprocess.run(
         PACKAGE_COMMAND, input=msgspec.json.encode(asked), capture_output=True, check=True
     )

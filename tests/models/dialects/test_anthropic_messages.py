@@ -105,7 +105,10 @@ async def test_configured_headers_win_and_name_the_betas() -> None:
 
 
 async def test_the_connection_of_a_whole_answer_is_used_again() -> None:
-    async with serving(events(*GOOD, keep=True)) as server, opened(server.base_url) as client:
+    async with (
+        serving(events(*GOOD, keep=True)) as server,
+        opened(server.base_url) as client,
+    ):
         for _ in range(3):
             assert await collect(client) == WHOLE
         assert server.connections == 1
@@ -180,12 +183,12 @@ async def test_every_refusal_says_whose_fault_it_is_and_whether_to_try_again(
             "bad_request",
             "application/json instead of an event stream",
         ),
-        (events(*GOOD[:3]), "broken_stream", "before the answer was whole"),
-        (events(*GOOD[:6]), "broken_stream", "before the answer was whole"),
-        (events(), "broken_stream", "before the answer was whole"),
+        (events(*GOOD[:3]), "broken_stream", "before the response was complete"),
+        (events(*GOOD[:6]), "broken_stream", "before the response was complete"),
+        (events(), "broken_stream", "before the response was complete"),
         (events(*GOOD[:3], end=False), "network", "broke the connection"),
         (events(*GOOD[:6], end=False), "network", "broke the connection"),
-        (events(*GOOD[:3], b"data: {nonsense\n\n"), "broken_stream", "none of this dialect"),
+        (events(*GOOD[:3], b"data: {nonsense\n\n"), "broken_stream", "an invalid frame"),
         (
             events(*GOOD[:3], frame("error", error={"type": "overloaded_error"})),
             "overloaded",

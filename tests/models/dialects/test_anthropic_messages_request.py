@@ -27,8 +27,9 @@ from support.messages_history import (
 )
 from tiller_daemon.models.base import ToolSpec
 from tiller_daemon.models.dialects.anthropic_messages.history import IMAGE_BASE64_BYTES_MAX
-from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import keep, origin_of
+from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import origin_of, seal_blocks
 from tiller_daemon.models.dialects.anthropic_messages.request import build_body
+from tiller_daemon.models.history_cache import HistoryCache
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import (
     Compaction,
@@ -239,7 +240,7 @@ def test_thinking_goes_back_exactly_and_in_its_place() -> None:
     redacted = {"type": "redacted_thinking", "data": "EqQB"}
     first = {"type": "thinking", "thinking": "hé\n", "signature": "s1"}
     second = {"type": "thinking", "thinking": "", "signature": "s2"}
-    opaque = keep(origin_of(PLACE, OLD), "", [first, redacted, second])
+    opaque = seal_blocks(origin_of(PLACE, OLD), "", [first, redacted, second])
     history = (USER, Reasoning(ItemId("r"), "hé\n", "completed", opaque), said("So"), call())
     built = messages(*history, model=OLD, variant="high")
     assert built[1]["content"][:3] == [first, redacted, second]
@@ -338,16 +339,16 @@ def test_what_a_servers_tool_did_goes_back_as_it_was() -> None:
     origin = origin_of(PLACE, OLD)
     history = (
         USER,
-        Reasoning(ItemId("r"), "", "completed", keep(origin, "", [use, result])),
+        Reasoning(ItemId("r"), "", "completed", seal_blocks(origin, "", [use, result])),
         said("It is so."),
-        Reasoning(ItemId("q"), "", "completed", keep(origin, "", [cited])),
+        Reasoning(ItemId("q"), "", "completed", seal_blocks(origin, "", [cited])),
         USER,
     )
     built = messages(*history)
     text = {"type": "text", "text": "It is so.", "citations": cited["citations"]}
     assert built[1]["content"] == [use, result, text]
     assert shape(messages(*history, model=OTHER))[1] == "assistant: text"
-    alone = Reasoning(ItemId("r"), "", "completed", keep(origin, "", [use]))
+    alone = Reasoning(ItemId("r"), "", "completed", seal_blocks(origin, "", [use]))
     assert shape(messages(USER, alone, said("So"), USER))[1] == "assistant: text"
 
 
@@ -498,11 +499,11 @@ def test_a_history_that_grows_makes_the_same_requests_as_one_that_is_whole(
     histories: list[list[Item]], cuts: list[tuple[int, int, str]], variant: str
 ) -> None:
     """What is kept for the next request does no harm when that one is of something else."""
-    kept: dict[Any, Any] = {}
+    cache = HistoryCache()
     for which, cut, model in cuts:
         sent = histories[which % len(histories)][:cut]
         fields: dict[str, Any] = {"model": model, "variant": variant}
-        grown = build_body(request(*sent, kept=kept, **fields), PLACE)
+        grown = build_body(request(*sent, history_cache=cache, **fields), PLACE)
         assert grown == build_body(request(*sent, **fields), PLACE)
 
 

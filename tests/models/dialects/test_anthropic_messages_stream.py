@@ -31,7 +31,7 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
-from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import kept_by, origin_of
+from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import origin_of, unseal_blocks
 from tiller_daemon.models.dialects.anthropic_messages.stream import MessagesDecoder
 from tiller_daemon.models.http.failure import Endpoint
 from tiller_protocol.events import FinishReason
@@ -96,7 +96,7 @@ def summary(events: list[ModelEvent]) -> dict[str, Any]:
 
 def kept_blocks(said: str, opaque: str) -> tuple[dict[str, Any], ...]:
     item = Reasoning(ItemId("r"), said, "completed", opaque)
-    kept = kept_by(item, origin_of(ENDPOINT.base_url, "m"))
+    kept = unseal_blocks(item, origin_of(ENDPOINT.base_url, "m"))
     assert kept is None or kept.prefix == "digest"
     return kept.blocks if kept else ()
 
@@ -381,22 +381,22 @@ def error(kind: str, message: str = "boom") -> bytes:
 @pytest.mark.parametrize(
     ("stream", "kind", "said"),
     [
-        (b"", "broken_stream", "before the answer was whole"),
-        (started() + text(0, "a"), "broken_stream", "before the answer was whole"),
+        (b"", "broken_stream", "before the response was complete"),
+        (started() + text(0, "a"), "broken_stream", "before the response was complete"),
         (
             started() + text(0, "a") + ended("end_turn")[: -len(STOP)],
             "broken_stream",
-            "before the answer was whole",
+            "before the response was complete",
         ),
-        (b"data: {nonsense\n\n", "broken_stream", "none of this dialect: {nonsense"),
-        (b'data: {"type": 3}\n\n', "broken_stream", "none of this dialect"),
-        (b"data: " + b"[" * 100_000 + b"\n\n", "broken_stream", "none of this dialect"),
+        (b"data: {nonsense\n\n", "broken_stream", "an invalid frame: {nonsense"),
+        (b'data: {"type": 3}\n\n', "broken_stream", "an invalid frame"),
+        (b"data: " + b"[" * 100_000 + b"\n\n", "broken_stream", "an invalid frame"),
         (begun(0, "tool_use", id="a"), "broken_stream", "a tool call without a name"),
-        (piece(3, "text_delta", text="a"), "broken_stream", "a block that was not begun"),
+        (piece(3, "text_delta", text="a"), "broken_stream", "a block that was not started"),
         (
             text(0, "a") + piece(0, "text_delta", text="b"),
             "broken_stream",
-            "a block that was not begun",
+            "a block that was not started",
         ),
         (
             call(0, "a", "read", '{"path":')[: -len(stopped(0))] + ended("tool_use"),
@@ -419,7 +419,11 @@ def error(kind: str, message: str = "boom") -> bytes:
         (error("billing_error"), "quota", "boom"),
         (error("not_found_error", "model: claude-x"), "not_found", "claude-x"),
         (b'data: {"error":{"message":"boom sk-secret"}}\n\n', "server", r"boom \[secret\]"),
-        (b'data: {"choices":[{"delta":{"content":"hi"}}]}\n\n', "broken_stream", "was whole"),
+        (
+            b'data: {"choices":[{"delta":{"content":"hi"}}]}\n\n',
+            "broken_stream",
+            "response was complete",
+        ),
     ],
 )
 def test_what_is_no_whole_answer_is_a_typed_error(stream: bytes, kind: str, said: str) -> None:

@@ -18,7 +18,7 @@ from support.http_server import events, serving
 from support.messages_history import NEW, OLD, PLACE, READ, items, request
 from support.streams import STREAMS, WHOLE, decode, wire_of
 from tiller_daemon.models.base import ModelError
-from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import kept_by, origin_of
+from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import origin_of, unseal_blocks
 from tiller_daemon.models.dialects.anthropic_messages.request import build_body
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Item, Reasoning
@@ -133,7 +133,7 @@ def blocks_of(answer: dict[str, Any]) -> list[dict[str, Any]]:
                 blocks.append({"type": "text", "text": item[0]})
             case "thinking":
                 thought = Reasoning(ItemId("r"), item[0], "completed", item[1])
-                kept = kept_by(thought, origin_of("http://127.0.0.1:1/v1", "m"))
+                kept = unseal_blocks(thought, origin_of("http://127.0.0.1:1/v1", "m"))
                 assert kept is not None
                 blocks += [b for b in kept.blocks if "citations" not in b]
             case _:

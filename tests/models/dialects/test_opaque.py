@@ -16,9 +16,9 @@ def test_what_was_sealed_comes_back_unchanged(content: str) -> None:
     "other",
     [
         Origin("openai_chat", ORIGIN.base_url, ORIGIN.model),
-        Origin(ORIGIN.wire, "https://api.openai.com", ORIGIN.model),
-        Origin(ORIGIN.wire, ORIGIN.base_url, "gpt-5-mini"),
-        Origin(ORIGIN.wire, ORIGIN.base_url, "gpt"),
+        Origin(ORIGIN.api, "https://api.openai.com", ORIGIN.model),
+        Origin(ORIGIN.api, ORIGIN.base_url, "gpt-5-mini"),
+        Origin(ORIGIN.api, ORIGIN.base_url, "gpt"),
     ],
 )
 def test_another_wire_address_or_model_gets_nothing(other: Origin) -> None:

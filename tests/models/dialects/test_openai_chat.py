@@ -21,7 +21,7 @@ from support.narrow import of_kind
 from support.providers import open_http
 from tiller_daemon.config import Provider, Timeouts
 from tiller_daemon.models.base import Finished, ModelError, ModelEvent, ModelRequest, TextDelta
-from tiller_daemon.models.dialects.openai_chat.adapter import REST_S, OpenAIChat
+from tiller_daemon.models.dialects.openai_chat.adapter import TRAILING_FRAMES_S, OpenAIChat
 from tiller_daemon.models.http.client import HttpClient
 from tiller_daemon.turn.retry import RetryWait, stream_with_retry
 from tiller_protocol.ids import ItemId
@@ -185,10 +185,10 @@ async def test_a_delay_may_be_a_date() -> None:
             "bad_request",
             "application/json instead of an event stream.*no",
         ),
-        (events(frame("one ")), "broken_stream", "before the answer was whole"),
-        (events(), "broken_stream", "before the answer was whole"),
+        (events(frame("one ")), "broken_stream", "before the response was complete"),
+        (events(), "broken_stream", "before the response was complete"),
         (events(frame("one "), end=False), "network", "broke the connection"),
-        (events(b"data: {nonsense\n\n"), "broken_stream", "none of this dialect"),
+        (events(b"data: {nonsense\n\n"), "broken_stream", "an invalid frame"),
         (events(frame("a"), b'data: {"error":{"message":"boom"}}\n\n'), "server", "boom"),
         (raw(b""), "network", "broke the connection"),
         (raw(b"SSH-2.0-OpenSSH\r\n"), "network", "broke the connection"),
@@ -211,7 +211,7 @@ async def test_a_server_that_says_nothing_behind_the_finish_reason_is_not_waited
     async with serving(hanging(*GOOD[:3])) as server, opened(server.base_url) as client:
         began = trio.current_time()
         assert await collect(client) == WHOLE
-        assert REST_S <= trio.current_time() - began < 10 * REST_S
+        assert TRAILING_FRAMES_S <= trio.current_time() - began < 10 * TRAILING_FRAMES_S
         await server.client_closed.wait()
 
 
@@ -252,7 +252,7 @@ def free_port() -> int:
 async def test_a_refused_connection_names_the_address() -> None:
     """B48."""
     async with opened(f"http://127.0.0.1:{free_port()}/v1") as client:
-        with pytest.raises(ModelError, match=r"127\.0\.0\.1:\d+/v1.*Start that server") as caught:
+        with pytest.raises(ModelError, match=r"127\.0\.0\.1:\d+/v1.*Start the server") as caught:
             await collect(client)
     assert caught.value.kind == "refused"
 
@@ -283,7 +283,7 @@ def test_what_can_not_be_sent_is_said_at_once_and_without_the_value(fields: dict
 async def test_a_key_that_can_not_be_sent_is_refused_without_saying_it(key: str) -> None:
     """G13."""
     async with opened("http://127.0.0.1:9/v1", key) as client:
-        with pytest.raises(ModelError, match="holds a character that can't be sent") as caught:
+        with pytest.raises(ModelError, match="contains a character that can't be sent") as caught:
             await collect(client)
     assert caught.value.kind == "authentication"
     assert "sk-" not in caught.value.message

@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 
 from support.dialect import check_chat_body, check_chat_messages
 from tiller_daemon.models.base import ModelRequest, ToolSpec
-from tiller_daemon.models.dialects.openai_chat.opaque_fields import Kept, keep, origin_of
+from tiller_daemon.models.dialects.openai_chat.opaque_fields import (
+    OpaqueFields,
+    origin_of,
+    seal_fields,
+)
 from tiller_daemon.models.dialects.openai_chat.request import build_body, build_messages
+from tiller_daemon.models.history_cache import HistoryCache
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import (
     AssistantMessage,
@@ -26,7 +31,7 @@ from tiller_protocol.items import (
 
 PLACE = "http://127.0.0.1:1/v1"
 USER = UserMessage(ItemId("u"), "hello", "start")
-TAG = keep(origin_of(PLACE, "m"), Kept("reasoning"))
+TAG = seal_fields(origin_of(PLACE, "m"), OpaqueFields("reasoning"))
 PIXEL = Image("image/png", b"\x89PNG")
 
 
@@ -177,7 +182,10 @@ def test_images_of_results_follow_the_results() -> None:
 
 def test_thinking_goes_back_with_its_calls_to_the_model_that_thought_it() -> None:
     thought = Reasoning(
-        ItemId("r"), "hm", "completed", keep(origin_of(PLACE, "m"), Kept("reasoning_content"))
+        ItemId("r"),
+        "hm",
+        "completed",
+        seal_fields(origin_of(PLACE, "m"), OpaqueFields("reasoning_content")),
     )
     assert messages(USER, thought, call())[1]["reasoning_content"] == "hm"
     assert "reasoning_content" not in messages(USER, thought, call(), model="other")[1]
@@ -276,10 +284,12 @@ def test_a_history_that_grows_makes_the_same_requests_as_one_that_is_whole(
     histories: list[list[Item]], cuts: list[tuple[int, int]]
 ) -> None:
     """What is kept for the next request does no harm when that one is of something else."""
-    kept: dict[Any, Any] = {}
+    cache = HistoryCache()
     for which, cut in cuts:
         sent = histories[which % len(histories)][:cut]
-        assert build_body(request(*sent, kept=kept), PLACE) == build_body(request(*sent), PLACE)
+        assert build_body(request(*sent, history_cache=cache), PLACE) == build_body(
+            request(*sent), PLACE
+        )
 
 
 @given(history=st.lists(items, max_size=12))

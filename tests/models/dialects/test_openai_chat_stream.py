@@ -20,7 +20,12 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
-from tiller_daemon.models.dialects.openai_chat.opaque_fields import Kept, keep, kept_by, origin_of
+from tiller_daemon.models.dialects.openai_chat.opaque_fields import (
+    OpaqueFields,
+    origin_of,
+    seal_fields,
+    unseal_fields,
+)
 from tiller_daemon.models.dialects.openai_chat.stream import ChatDecoder
 from tiller_daemon.models.http.failure import Endpoint
 from tiller_protocol.events import FinishReason
@@ -364,17 +369,17 @@ def test_every_maker_has_words_of_its_own_for_an_end(reason: str, finish: Finish
     assert decode(frame({"content": "a"}, reason))[-1] == Finished(finish)
 
 
-def kept_of(events: list[ModelEvent]) -> list[Kept]:
+def kept_of(events: list[ModelEvent]) -> list[OpaqueFields]:
     """What is kept of a response, item by item."""
     opaques = [e.opaque for e in events if isinstance(e, ReasoningDelta) and e.opaque]
     items = [Reasoning(ItemId("r"), "", "completed", opaque) for opaque in opaques]
-    kept = [kept_by(item, origin_of(ENDPOINT.base_url, "m")) for item in items]
+    kept = [unseal_fields(item, origin_of(ENDPOINT.base_url, "m")) for item in items]
     return [one for one in kept if one]
 
 
 def test_thinking_is_marked_when_it_has_ended_with_where_it_came_from() -> None:
     decoder = ChatDecoder(ENDPOINT, "m", 0)
-    tag = keep(origin_of(ENDPOINT.base_url, "m"), Kept("reasoning"))
+    tag = seal_fields(origin_of(ENDPOINT.base_url, "m"), OpaqueFields("reasoning"))
     seen = [
         *decoder.feed(frame({"reasoning": "a"})),
         *decoder.feed(frame({"reasoning": "b"})),
@@ -414,18 +419,18 @@ def test_a_surrogate_without_its_other_half_does_not_break_the_stream() -> None:
 @pytest.mark.parametrize(
     ("stream", "kind", "said"),
     [
-        (frame({"content": "a"}), "broken_stream", "before the answer was whole"),
-        (b"", "broken_stream", "before the answer was whole"),
-        (b"data: {nonsense\n\n", "broken_stream", "none of this dialect: {nonsense"),
-        (b'data: {"choices": 3}\n\n', "broken_stream", "none of this dialect"),
-        (b"data: " + b"[" * 100_000 + b"\n\n", "broken_stream", "none of this dialect"),
+        (frame({"content": "a"}), "broken_stream", "before the response was complete"),
+        (b"", "broken_stream", "before the response was complete"),
+        (b"data: {nonsense\n\n", "broken_stream", "an invalid frame: {nonsense"),
+        (b'data: {"choices": 3}\n\n', "broken_stream", "an invalid frame"),
+        (b"data: " + b"[" * 100_000 + b"\n\n", "broken_stream", "an invalid frame"),
         (frame(call(0, "a"), "stop"), "broken_stream", "a tool call without a name"),
         (
             frame(call(0, "a", name="a", arguments="{}"))
             + frame(call(1, "b", name="b", arguments="{}"))
             + frame(call(0, arguments='{"x":1}')),
             "broken_stream",
-            "after its arguments were complete",
+            "whose arguments were complete",
         ),
         (b'data: {"error":{"message":"boom","code":500}}\n\n', "server", "boom"),
         (b'data: {"error":"boom sk-secret"}\n\n', "server", r"boom \[secret\]"),

@@ -24,7 +24,7 @@ from tiller_daemon.models.base import (
 )
 from tiller_daemon.models.dialects.opaque import Origin
 from tiller_daemon.models.dialects.openai_responses.adapter import OpenAIResponses
-from tiller_daemon.models.dialects.openai_responses.request import WIRE, keep
+from tiller_daemon.models.dialects.openai_responses.request import API, seal_items
 from tiller_daemon.turn.retry import RetryWait, stream_with_retry
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import AssistantMessage, Reasoning, Usage, UserMessage
@@ -148,13 +148,13 @@ async def test_every_refusal_says_whose_fault_it_is_and_whether_to_try_again(
             "bad_request",
             "application/json instead of an event stream",
         ),
-        (events(*GOOD[:3]), "broken_stream", "before the answer was whole"),
-        (events(*GOOD[:5]), "broken_stream", "before the answer was whole"),
-        (events(), "broken_stream", "before the answer was whole"),
-        (events(b"<html>"), "broken_stream", "before the answer was whole"),
+        (events(*GOOD[:3]), "broken_stream", "before the response was complete"),
+        (events(*GOOD[:5]), "broken_stream", "before the response was complete"),
+        (events(), "broken_stream", "before the response was complete"),
+        (events(b"<html>"), "broken_stream", "before the response was complete"),
         (events(*GOOD[:3], end=False), "network", "broke the connection"),
         (events(*GOOD[:5], end=False), "network", "broke the connection"),
-        (events(*GOOD[:3], b"data: {nonsense\n\n"), "broken_stream", "none of this dialect"),
+        (events(*GOOD[:3], b"data: {nonsense\n\n"), "broken_stream", "an invalid frame"),
         (events(GOOD[0], frame("error", code="server_error", message="x")), "server", "It said: x"),
         (raw(b""), "network", "broke the connection"),
     ],
@@ -258,7 +258,7 @@ NO_FOLLOWER = "Item 'rs_1' of type 'reasoning' was provided without its required
 
 def thoughtful(base_url: str) -> ModelRequest:
     """A request with thinking that came from the server at `base_url`."""
-    opaque = keep(Origin(WIRE, base_url, "gpt-5"), [THOUGHT])
+    opaque = seal_items(Origin(API, base_url, "gpt-5"), [THOUGHT])
     thought = Reasoning(ItemId("r"), "", "completed", opaque)
     said = AssistantMessage(ItemId("a"), "yes", "completed")
     return replace(REQUEST, items=(USER, thought, said, USER))

@@ -27,8 +27,8 @@ from support.responses_history import (
 from tiller_daemon.models.base import ToolSpec
 from tiller_daemon.models.dialects.opaque import Origin
 from tiller_daemon.models.dialects.openai_responses.request import (
+    API,
     ENCRYPTED_REASONING,
-    WIRE,
     build_body,
     build_input,
 )
@@ -99,8 +99,8 @@ def test_what_came_from_the_provider_goes_back_byte_for_byte_and_in_order() -> N
     [
         Origin("openai_chat", PLACE, "m"),
         Origin("anthropic_messages", PLACE, "m"),
-        Origin(WIRE, "https://api.openai.com/v1", "m"),
-        Origin(WIRE, PLACE, "m2"),
+        Origin(API, "https://api.openai.com/v1", "m"),
+        Origin(API, PLACE, "m2"),
     ],
 )
 def test_what_came_from_another_wire_place_or_model_does_not_go_there(origin: Origin) -> None:

@@ -24,13 +24,13 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
 )
 from tiller_daemon.models.dialects.opaque import Origin
-from tiller_daemon.models.dialects.openai_responses.request import WIRE
+from tiller_daemon.models.dialects.openai_responses.request import API
 from tiller_daemon.models.dialects.openai_responses.stream import ResponsesDecoder
 from tiller_daemon.models.http.failure import Endpoint
-from tiller_daemon.models.keys import KeyVariable
+from tiller_daemon.models.keys import EnvironmentKey
 from tiller_protocol.items import Usage
 
-ORIGIN = Origin(WIRE, ENDPOINT.base_url, "m")
+ORIGIN = Origin(API, ENDPOINT.base_url, "m")
 
 
 def frame(kind: str, **fields: Any) -> bytes:
@@ -78,7 +78,7 @@ CALLS = {
     "grep": ["call_B", "grep", '{"pattern":"y"}', True],
 }
 
-MEANT: dict[str, tuple[list[list[Any]], str]] = {
+EXPECTED: dict[str, tuple[list[list[Any]], str]] = {
     "openai-text": ([["text", "Héllo, wörld 😀!"]], "stop"),
     "openai-thought-and-call": (
         [
@@ -171,9 +171,9 @@ MEANT: dict[str, tuple[list[list[Any]], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", MEANT)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_a_stream_of_every_maker_is_understood(name: str) -> None:
-    items, finish = MEANT[name]
+    items, finish = EXPECTED[name]
     got = decode("responses", [STREAMS[f"responses-{name}"]])
     assert not isinstance(got, ModelError), got.message
     shown = [item[:2] if item[0] != "call" else item for item in got["items"]]
@@ -393,34 +393,34 @@ def test_any_interleaving_of_any_pieces_adds_up(
 @pytest.mark.parametrize(
     ("stream", "kind", "said"),
     [
-        (b"", "broken_stream", "before the answer was whole"),
-        (delta("output_text", "a"), "broken_stream", "before the answer was whole"),
-        (b"data: [DONE]\n\n", "broken_stream", "before the answer was whole"),
-        (b'data: {"choices":[]}\n\n', "broken_stream", "before the answer was whole"),
-        (b"data: {nonsense\n\n", "broken_stream", "none of this dialect: {nonsense"),
-        (b'data: {"type": 3}\n\n', "broken_stream", "none of this dialect"),
-        (b"data: []\n\n", "broken_stream", "none of this dialect"),
-        (b"data: " + b"[" * 100_000 + b"\n\n", "broken_stream", "none of this dialect"),
-        (frame("response.output_text.delta", delta=3), "broken_stream", "none of this dialect"),
-        (frame("response.output_item.done", item=3), "broken_stream", "none of this dialect"),
-        (frame("response.completed", response=[]), "broken_stream", "none of this dialect"),
+        (b"", "broken_stream", "before the response was complete"),
+        (delta("output_text", "a"), "broken_stream", "before the response was complete"),
+        (b"data: [DONE]\n\n", "broken_stream", "before the response was complete"),
+        (b'data: {"choices":[]}\n\n', "broken_stream", "before the response was complete"),
+        (b"data: {nonsense\n\n", "broken_stream", "an invalid frame: {nonsense"),
+        (b'data: {"type": 3}\n\n', "broken_stream", "an invalid frame"),
+        (b"data: []\n\n", "broken_stream", "an invalid frame"),
+        (b"data: " + b"[" * 100_000 + b"\n\n", "broken_stream", "an invalid frame"),
+        (frame("response.output_text.delta", delta=3), "broken_stream", "an invalid frame"),
+        (frame("response.output_item.done", item=3), "broken_stream", "an invalid frame"),
+        (frame("response.completed", response=[]), "broken_stream", "an invalid frame"),
         (
             delta("output_text", "Hlo") + done(0, "message", content=text("Hello")),
             "broken_stream",
-            "pieces are missing",
+            "left out parts of a text",
         ),
         (
             added(0, "function_call", name="a", call_id="c")
             + delta("function_call_arguments", '{"a":2}')
             + done(0, "function_call", arguments='{"a":3}'),
             "broken_stream",
-            "a tool call of which pieces are missing",
+            "left out parts of a tool call",
         ),
         (
             done(0, "function_call", id="f", name="a", call_id="c", arguments="{}")
             + delta("function_call_arguments", "x"),
             "broken_stream",
-            "after its arguments were complete",
+            "whose arguments were complete",
         ),
         (done(0, "function_call", call_id="c"), "broken_stream", "without a name"),
         (
@@ -482,7 +482,7 @@ def test_any_interleaving_of_any_pieces_adds_up(
     ],
 )
 def test_what_is_no_whole_answer_is_a_typed_error(stream: bytes, kind: str, said: str) -> None:
-    endpoint = Endpoint("local", "http://127.0.0.1:1/v1", KeyVariable("K", {"K": "sk-secret"}))
+    endpoint = Endpoint("local", "http://127.0.0.1:1/v1", EnvironmentKey("K", {"K": "sk-secret"}))
     decoder = ResponsesDecoder(endpoint, "m", 7)
     with pytest.raises(ModelError, match=said) as caught:
         _ = decoder.feed(stream) + decoder.end()
@@ -500,4 +500,4 @@ def test_the_wait_that_a_limit_in_mid_stream_asks_for_is_kept() -> None:
 def test_what_is_tested_here_are_all_streams_of_this_wire() -> None:
     mine = {name.partition("-")[2] for name in WHOLE if wire_of(name) == "responses"}
     others = {"aimock-two-calls", "aimock-web-search", "llmock-call", "llmock-text", "llama-text"}
-    assert mine == set(MEANT) | others
+    assert mine == set(EXPECTED) | others

@@ -22,7 +22,7 @@ from support.streams import STREAMS, WHOLE, decode, wire_of
 from tiller_daemon.models.base import ModelError, ToolSpec
 from tiller_daemon.models.dialects.openai_chat import request as openai_chat_request
 from tiller_daemon.models.dialects.openai_responses import request as openai_responses_request
-from tiller_daemon.models.dialects.openai_responses.frames import MEANT
+from tiller_daemon.models.dialects.openai_responses.frames import KNOWN_TYPES
 from tiller_protocol.items import Item
 
 TERMINAL = (b"completed", b"incomplete")
@@ -114,7 +114,7 @@ def test_every_event_that_the_package_knows_means_something_or_is_ignored_on_pur
         and "sequence_number" in one["properties"]
     }
     assert len(known) > 50
-    meant = MEANT - {"error", "response.cancelled"}
+    meant = KNOWN_TYPES - {"error", "response.cancelled"}
     ignored = {one for one in known if one in IGNORED or one.startswith(IGNORED_FAMILIES)}
     assert meant | ignored == known
     assert not meant & ignored

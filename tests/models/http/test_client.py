@@ -47,14 +47,14 @@ async def opened(
         await http.aclose()
 
 
-async def asked(http: HttpClient) -> bytes:
+async def post(http: HttpClient) -> bytes:
     async with http.stream("/x", b"{}") as answer:
         return b"".join([piece async for piece in answer])
 
 
 async def failure(http: HttpClient) -> ModelError:
     with pytest.raises(ModelError) as caught:
-        await asked(http)
+        await post(http)
     assert KEY not in caught.value.message
     return caught.value
 
@@ -70,7 +70,7 @@ async def test_a_certificate_of_ones_own_is_trusted_when_it_is_named(
         assert "`ca_file`" in error.message
         async with opened(server.base_url, ca_file=str(certificate.file)) as http:
             for _ in range(3):
-                assert await asked(http) == WHOLE
+                assert await post(http) == WHOLE
         assert server.connections == 2
         assert server.received[0].headers["authorization"] == f"Bearer {KEY}"
 
@@ -119,7 +119,7 @@ async def test_a_plain_request_goes_by_the_proxy(kind: Literal["http", "socks5"]
         proxying(kind) as proxy,
         opened(server.base_url, proxy=proxy.address(kind)) as http,
     ):
-        assert await asked(http) == WHOLE
+        assert await post(http) == WHOLE
     assert proxy.asked == [
         f"POST {server.base_url}/x HTTP/1.1" if kind == "http" else f"127.0.0.1:{server.port}"
     ]
@@ -136,7 +136,7 @@ async def test_an_encrypted_request_goes_through_the_proxy_unread(
         opened(server.base_url, proxy=proxy.address(kind), ca_file=str(certificate.file)) as http,
     ):
         for _ in range(2):
-            assert await asked(http) == WHOLE
+            assert await post(http) == WHOLE
     address = f"127.0.0.1:{server.port}"
     assert proxy.asked == [f"CONNECT {address} HTTP/1.1" if kind == "http" else address]
 
@@ -159,12 +159,12 @@ async def test_a_proxy_that_wants_a_name_gets_it_from_the_environment(
         async with opened(base_url, {variable: proxy.address(kind)}, **trusted) as http:
             error = await failure(http)
         assert error.kind == "bad_request"
-        assert f"by the proxy {proxy.address(kind)}" in error.message
+        assert f"through the proxy {proxy.address(kind)}" in error.message
         assert "name and password" in error.message
         async with opened(
             base_url, {variable: proxy.address(kind, "me:secret")}, **trusted
         ) as http:
-            assert await asked(http) == WHOLE
+            assert await post(http) == WHOLE
         assert proxy.credentials[-1] == shown
     assert "proxy-authorization" not in server.received[0].headers
     assert server.received[0].headers["host"] == f"model.test:{server.port}"
@@ -177,9 +177,9 @@ async def test_a_proxy_that_is_not_there_is_told_from_a_server_that_is_not() -> 
         async with opened("http://model.test:9/v1", {"HTTP_PROXY": gone}) as http:
             error = await failure(http)
             assert error.kind == "network"
-            assert f"by the proxy {gone}" in error.message
+            assert f"through the proxy {gone}" in error.message
         async with opened(server.base_url, {"HTTP_PROXY": gone, "ALL_PROXY": gone}) as http:
-            assert await asked(http) == WHOLE, "this machine is reached without it"
+            assert await post(http) == WHOLE, "this machine is reached without it"
         async with opened("http://model.test:9/v1", {"HTTP_PROXY": gone}, proxy="") as http:
             assert "proxy" not in (await failure(http)).message
 
@@ -193,7 +193,7 @@ async def test_a_server_behind_a_proxy_that_is_not_there_is_waited_for(
             async with opened("https://model.test:9/v1", **fields) as http:
                 error = await failure(http)
             assert error.kind == "network"
-            assert f"by the proxy {address}" in error.message
+            assert f"through the proxy {address}" in error.message
 
 
 async def test_a_redirect_is_not_followed_with_the_key() -> None:
@@ -216,7 +216,7 @@ async def test_a_kept_connection_that_the_server_closes_under_a_request_costs_no
     answers = [events(*GOOD, keep=True), gone, events(*GOOD)]
     async with serving(*answers) as server, opened(server.base_url) as http:
         for _ in range(2):
-            assert await asked(http) == WHOLE
+            assert await post(http) == WHOLE
         assert server.connections == 2
     assert len(server.received) == 3
 
@@ -247,7 +247,7 @@ async def test_interim_answers_are_passed_over() -> None:
         await events(*GOOD)(stream)
 
     async with serving(answer) as server, opened(server.base_url) as http:
-        assert await asked(http) == WHOLE
+        assert await post(http) == WHOLE
 
 
 async def test_an_answer_that_is_compressed_though_nobody_asked_is_unpacked() -> None:
@@ -258,7 +258,7 @@ async def test_an_answer_that_is_compressed_though_nobody_asked_is_unpacked() ->
 
     async with serving(answer) as server, opened(server.base_url) as http:
         for _ in range(2):
-            assert await asked(http) == WHOLE
+            assert await post(http) == WHOLE
         assert server.connections == 1
         assert server.received[0].headers["accept-encoding"] == "identity"
 

@@ -9,8 +9,8 @@ from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.http.failure import (
     QUOTED_CHARS_MAX,
     Endpoint,
-    error_in_stream,
-    error_of_answer,
+    error_from_event,
+    error_from_response,
 )
 from tiller_daemon.models.http.retry_after import retry_after_s
 from tiller_daemon.models.keys import Key, NoKey
@@ -60,10 +60,10 @@ def test_a_wait_is_read_from_words_where_no_header_can_say_it(
 ) -> None:
     """B46."""
     body = b'{"error":{"code":"rate_limit_exceeded","message":"%s"}}' % words.encode()
-    asked = error_in_stream(ENDPOINT, body).retry_after_s
+    asked = error_from_event(ENDPOINT, body).retry_after_s
     assert asked == (None if seconds is None else pytest.approx(seconds))
-    assert error_of_answer(ENDPOINT, 429, {}, body, NOW).retry_after_s == asked
-    assert error_of_answer(ENDPOINT, 429, {"retry-after": "2"}, body, NOW).retry_after_s == 2
+    assert error_from_response(ENDPOINT, 429, {}, body, NOW).retry_after_s == asked
+    assert error_from_response(ENDPOINT, 429, {"retry-after": "2"}, body, NOW).retry_after_s == 2
 
 
 @given(
@@ -80,8 +80,8 @@ def test_no_body_can_break_it_or_bring_out_the_key(status: int, body: bytes, at:
     """G13."""
     body = body[: at % (len(body) + 1)] + KEY.encode() + body[at % (len(body) + 1) :]
     for error in (
-        error_of_answer(ENDPOINT, status, {}, body, NOW),
-        error_in_stream(ENDPOINT, body),
+        error_from_response(ENDPOINT, status, {}, body, NOW),
+        error_from_event(ENDPOINT, body),
     ):
         assert isinstance(error, ModelError)
         assert KEY not in error.message
@@ -104,6 +104,6 @@ def test_the_secret_is_not_in_the_endpoints_own_words() -> None:
     ],
 )
 def test_a_refused_key_is_told_by_where_it_comes_from(key: Key, advice: str) -> None:
-    error = error_of_answer(Endpoint("p", "http://h", key), 401, {}, b"", NOW)
+    error = error_from_response(Endpoint("p", "http://h", key), 401, {}, b"", NOW)
     assert advice in error.message
     assert not error.retryable

@@ -11,8 +11,8 @@ from models.http.provider_limits import LIMITS
 from models.http.provider_refusals import REFUSALS
 from support.providers import fixed_key
 from tiller_daemon.models.base import ModelError
-from tiller_daemon.models.http.error_body import FIELDS_MAX, Said, read_body
-from tiller_daemon.models.http.failure import Endpoint, error_in_stream, error_of_answer
+from tiller_daemon.models.http.error_body import FIELDS_MAX, ErrorDetails, parse_error_body
+from tiller_daemon.models.http.failure import Endpoint, error_from_event, error_from_response
 from tiller_daemon.models.http.retry_after import retry_after_s
 
 ENDPOINT = Endpoint("local", "http://h/v1", fixed_key("sk-canary-0123456789"))
@@ -22,9 +22,9 @@ ROWS = (*OVERFLOW, *LIMITS, *REFUSALS)
 
 def failure(row: Row, **headers: str) -> ModelError:
     if row.status is None:
-        return error_in_stream(ENDPOINT, row.data)
+        return error_from_event(ENDPOINT, row.data)
     fields = {name.replace("_", "-"): value for name, value in headers.items()}
-    return error_of_answer(ENDPOINT, row.status, fields, row.data, NOW)
+    return error_from_response(ENDPOINT, row.status, fields, row.data, NOW)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.kind}: {row.who}")
@@ -118,7 +118,7 @@ def test_limits_that_are_used_up_say_when_they_are_whole_again(
     ],
 )
 def test_a_wait_in_words_is_read(sentence: str, seconds: float | None) -> None:
-    assert retry_after_s({}, NOW, Said((sentence,))) == seconds
+    assert retry_after_s({}, NOW, ErrorDetails((sentence,))) == seconds
 
 
 json_like = st.recursive(
@@ -146,7 +146,9 @@ def test_no_shape_of_a_body_can_break_it(told: object, status: int) -> None:
 
 def test_a_huge_body_is_looked_through_in_part() -> None:
     """G12."""
-    said = read_body(b"[" + b",".join([b'{"message":"%d"}' % n for n in range(5_000)]) + b"]")
+    said = parse_error_body(
+        b"[" + b",".join([b'{"message":"%d"}' % n for n in range(5_000)]) + b"]"
+    )
     assert len(said.sentences) <= FIELDS_MAX
     deep = b'{"error":' * 3_000 + b"1" + b"}" * 3_000
-    assert len(read_body(deep).text) < 100_000
+    assert len(parse_error_body(deep).text) < 100_000

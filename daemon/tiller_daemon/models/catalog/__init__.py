@@ -1,1 +1,1 @@
-"""What is known about models: context windows, prices, and what servers list."""
+"""Facts about models: context windows, prices, and the models that servers list."""

@@ -1,8 +1,8 @@
-"""What is known of the models in use, and how more gets known: beside turns, never before one.
+"""A cache of facts about the models in use, filled in the background so that no turn waits for it.
 
-Whoever asks gets what is known now. What is not known is looked up by the task `run`: in the
-provider's own listing, and in a package of prices. Both are kept in a file, so that they are known
-at the first turn after a restart. What the user configured is over all of it, but not here.
+`facts` returns what is known at the moment. The task `run` looks up what is missing: in the
+provider's listing and in a package of prices. Both are saved to a file, so that the facts are there
+at the first turn after a restart. Configured values take precedence; `providers` sees to that.
 """
 
 import subprocess
@@ -20,7 +20,7 @@ import trio
 from msgspec import Struct, structs
 
 from tiller_daemon.models.base import ModelError
-from tiller_daemon.models.catalog.facts import Facts, Question
+from tiller_daemon.models.catalog.facts import Facts, ModelRef
 from tiller_daemon.models.catalog.listing import Listing
 from tiller_daemon.private import open_private
 
@@ -28,98 +28,111 @@ log = structlog.get_logger()
 
 PACKAGE = "genai_prices"
 PACKAGE_COMMAND = (sys.executable, "-P", "-m", "tiller_daemon.models.catalog.price_list")
-PACKAGE_S = 30.0
-"""How long the package may take; it needs half a second on an idle machine."""
+PACKAGE_TIMEOUT_S = 30.0
+"""Limit for the price program, which takes half a second on an idle machine."""
 
-LISTING_S = 3.0
-"""How long a provider may take to list its models; nobody waits for it but `tiller models`."""
+LISTING_TIMEOUT_S = 3.0
+"""Limit for a provider's listing. Only `tiller models` makes the user wait for it."""
 
-LISTING_AGAIN_S = 600.0
-LISTING_AGAIN_UNKNOWN_S = 60.0
-"""How old a listing may be when a model of it is used: local servers are restarted with others, and
-some tell a window only once the model is loaded."""
+LISTING_MAX_AGE_S = 600.0
+LISTING_MAX_AGE_UNKNOWN_S = 60.0
+"""The age at which a listing is refreshed when one of its models is used. The second value is for a
+model whose context window is unknown. Local servers get restarted with other models, and some
+report the context window only after the model has been loaded."""
 
 ENTRIES_MAX = 500
-"""Models whose facts are kept in the file; more than anybody uses."""
+"""Models in each part of the file; more than anybody uses."""
 
-KEPT_VARIABLES = ("PATH", "PYTHONPATH", "HOME", "LANG")
+PASSED_VARIABLES = ("PATH", "PYTHONPATH", "HOME", "LANG")
+"""The variables that the price program gets: it needs no keys."""
 
 
-class Kept(Struct):
-    """The file. `package` says from which state of the package `packaged` was read."""
+class CatalogFile(Struct):
+    """The content of the file; facts by `_key`."""
 
     package: str = ""
+    """The version of the package from which `packaged` was read."""
+
     packaged: dict[str, Facts] = {}
+    """Facts from the package of prices; empty facts mean that it does not know the model."""
+
     listed: dict[str, Facts] = {}
+    """Facts from providers' listings."""
 
 
-AskListing = Callable[[str], Awaitable[Listing]]
-"""Asks the provider of a name; raises `ModelError`."""
+FetchListing = Callable[[str], Awaitable[Listing]]
+"""Requests the listing of the provider with this name; raises `ModelError`."""
 
 
 class Catalog:
-    """What is known of models. `file` is where it is kept, in a directory of the user's own."""
+    """Facts about models. `file` must be in a directory that only the user can write to."""
 
-    def __init__(self, file: Path | None, ask: AskListing, environ: Mapping[str, str]) -> None:
+    def __init__(self, file: Path | None, fetch: FetchListing, environ: Mapping[str, str]) -> None:
         self._file = file
-        self._ask = ask
-        self._variables = {name: environ[name] for name in KEPT_VARIABLES if name in environ}
-        self._kept = _read(file)
-        self._asked_at: dict[str, float] = {}
-        self._wanted: dict[str, set[Question]] = {}
-        self._news = trio.Event()
+        self._fetch = fetch
+        self._variables = {name: environ[name] for name in PASSED_VARIABLES if name in environ}
+        self._saved = _read(file)
+        self._listed_at: dict[str, float] = {}
+        self._pending: dict[str, set[ModelRef]] = {}
+        self._wakeup = trio.Event()
 
-    def facts(self, provider: str, asked: Question) -> Facts:
-        """What is known now of a model of the provider; what is missing is looked up meanwhile."""
-        known = self._known(asked)
-        if self._is_unasked(asked) or self._is_due(provider, asked, known):
-            self._wanted.setdefault(provider, set()).add(asked)
-            self._news.set()
+    def facts(self, provider: str, ref: ModelRef) -> Facts:
+        """Return what is known about a model now; has `run` look up what is missing."""
+        known = self._known(ref)
+        if self._is_unasked(ref) or self._is_due(provider, ref, known):
+            self._pending.setdefault(provider, set()).add(ref)
+            self._wakeup.set()
         return known
 
     async def listing(self, provider: str, base_url: str) -> Listing:
-        """Ask a provider for its models now; raises `ModelError`, also when it takes too long."""
-        self._asked_at[provider] = trio.current_time()
-        with trio.move_on_after(LISTING_S):
-            listing = await self._ask(provider)
+        """Request a provider's listing now and save its facts; raises `ModelError`.
+
+        That includes the `timeout` after `LISTING_TIMEOUT_S`.
+        """
+        self._listed_at[provider] = trio.current_time()
+        with trio.move_on_after(LISTING_TIMEOUT_S):
+            listing = await self._fetch(provider)
             for name, facts in listing.items():
                 if facts != Facts():
-                    _put(self._kept.listed, _key(Question(base_url, name)), facts)
+                    _store(self._saved.listed, _key(ModelRef(base_url, name)), facts)
             return listing
         raise ModelError("timeout", f"Provider {provider} did not list its models in time.")
 
     async def run(self) -> None:
-        """Look up what was asked for and not known, until cancelled. Failures leave it unknown."""
+        """Look up what `facts` did not know, until cancelled. What fails stays unknown."""
         while True:
-            await self._news.wait()
-            self._news = trio.Event()
-            wanted, self._wanted = self._wanted, {}
+            await self._wakeup.wait()
+            self._wakeup = trio.Event()
+            pending, self._pending = self._pending, {}
             before = structs.replace(
-                self._kept, packaged=dict(self._kept.packaged), listed=dict(self._kept.listed)
+                self._saved,
+                packaged=dict(self._saved.packaged),
+                listed=dict(self._saved.listed),
             )
-            await self._ask_package({one for asked in wanted.values() for one in asked})
+            # First the package, because a listing is only requested for what it does not know.
+            await self._ask_package({ref for refs in pending.values() for ref in refs})
             async with trio.open_nursery() as nursery:
-                for provider, asked in wanted.items():
-                    if any(self._is_due(provider, one, self._known(one)) for one in asked):
-                        nursery.start_soon(self._list, provider, next(iter(asked)).base_url)
-            if self._file and self._kept != before:
-                data = msgspec.json.encode(self._kept)
+                for provider, refs in pending.items():
+                    if any(self._is_due(provider, ref, self._known(ref)) for ref in refs):
+                        nursery.start_soon(self._list, provider, next(iter(refs)).base_url)
+            if self._file and self._saved != before:
+                data = msgspec.json.encode(self._saved)
                 await trio.to_thread.run_sync(_write, self._file, data)
 
-    def _known(self, asked: Question) -> Facts:
-        key = _key(asked)
-        return self._kept.listed.get(key, Facts()).over(self._kept.packaged.get(key, Facts()))
+    def _known(self, ref: ModelRef) -> Facts:
+        key = _key(ref)
+        return self._saved.listed.get(key, Facts()).over(self._saved.packaged.get(key, Facts()))
 
-    def _is_unasked(self, asked: Question) -> bool:
-        """Whether the package may know it, and was not asked."""
-        return is_public(asked.base_url) and _key(asked) not in self._kept.packaged
+    def _is_unasked(self, ref: ModelRef) -> bool:
+        """Whether the package may know the model and has not been asked for it."""
+        return is_public(ref.base_url) and _key(ref) not in self._saved.packaged
 
-    def _is_due(self, provider: str, asked: Question, known: Facts) -> bool:
-        """Whether the provider itself is to be asked: only if the package does not know it."""
-        packaged = self._kept.packaged.get(_key(asked), Facts())
-        age_s = trio.current_time() - self._asked_at.get(provider, float("-inf"))
-        again_s = LISTING_AGAIN_S if known.context_window else LISTING_AGAIN_UNKNOWN_S
-        return packaged.context_window is None and age_s >= again_s
+    def _is_due(self, provider: str, ref: ModelRef, known: Facts) -> bool:
+        """Whether to request a listing: the package has no window, and the last one is too old."""
+        packaged = self._saved.packaged.get(_key(ref), Facts())
+        age_s = trio.current_time() - self._listed_at.get(provider, float("-inf"))
+        max_age_s = LISTING_MAX_AGE_S if known.context_window else LISTING_MAX_AGE_UNKNOWN_S
+        return packaged.context_window is None and age_s >= max_age_s
 
     async def _list(self, provider: str, base_url: str) -> None:
         try:
@@ -127,15 +140,15 @@ class Catalog:
         except ModelError as error:
             log.info("no_listing", provider=provider, reason=error.message)
 
-    async def _ask_package(self, wanted: set[Question]) -> None:
-        asked = [one for one in wanted if self._is_unasked(one)]
-        if not asked:
+    async def _ask_package(self, refs: set[ModelRef]) -> None:
+        unasked = [ref for ref in refs if self._is_unasked(ref)]
+        if not unasked:
             return
         try:
-            with trio.fail_after(PACKAGE_S):
+            with trio.fail_after(PACKAGE_TIMEOUT_S):
                 done = await trio.run_process(
                     PACKAGE_COMMAND,
-                    stdin=msgspec.json.encode(asked),
+                    stdin=msgspec.json.encode(unasked),
                     capture_stdout=True,
                     stderr=subprocess.DEVNULL,
                     env=self._variables,
@@ -143,13 +156,17 @@ class Catalog:
             answers = msgspec.json.decode(done.stdout, type=tuple[Facts | None, ...])
         except (OSError, subprocess.SubprocessError, trio.TooSlowError, msgspec.DecodeError) as e:
             log.warning("no_prices", reason=f"{type(e).__name__}: {e}")
-            answers = (None,) * len(asked)
-        for one, facts in zip(asked, answers, strict=False):
-            _put(self._kept.packaged, _key(one), facts or Facts())
+            # Stored as unknown, so that a program that fails is not started with every turn.
+            answers = (None,) * len(unasked)
+        for ref, facts in zip(unasked, answers, strict=False):
+            _store(self._saved.packaged, _key(ref), facts or Facts())
 
 
 def is_public(base_url: str) -> bool:
-    """Whether a provider is one that others know too: it has a name with a dot, and no address."""
+    """Whether `base_url` is a host on the public internet, judged by its name.
+
+    A local server may use the name of any model, so the package of prices is not asked about it.
+    """
     host = urlsplit(base_url).hostname or ""
     try:
         ip_address(host)
@@ -158,20 +175,20 @@ def is_public(base_url: str) -> bool:
     return False
 
 
-def _key(asked: Question) -> str:
-    return f"{asked.base_url.rstrip('/')} {asked.model}"
+def _key(ref: ModelRef) -> str:
+    return f"{ref.base_url.rstrip('/')} {ref.model}"
 
 
-def _put(kept: dict[str, Facts], key: str, facts: Facts) -> None:
-    """Keep facts as the newest ones; the oldest make room."""
-    kept.pop(key, None)
-    kept[key] = facts
-    while len(kept) > ENTRIES_MAX:
-        del kept[next(iter(kept))]
+def _store(entries: dict[str, Facts], key: str, facts: Facts) -> None:
+    """Store facts as the newest entry and drop the oldest beyond `ENTRIES_MAX`."""
+    entries.pop(key, None)
+    entries[key] = facts
+    while len(entries) > ENTRIES_MAX:
+        del entries[next(iter(entries))]
 
 
-def _stamp() -> str:
-    """The state of the package, without loading it."""
+def _package_version() -> str:
+    """The modification time of the package's data, which is read without importing the package."""
     spec = find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         return ""
@@ -179,14 +196,14 @@ def _stamp() -> str:
     return str(data.stat().st_mtime_ns) if data.exists() else ""
 
 
-def _read(file: Path | None) -> Kept:
-    """What was kept, but for what an older package said; nothing if it can't be read."""
-    stamp = _stamp()
-    kept = Kept()
+def _read(file: Path | None) -> CatalogFile:
+    """Read the file, without the facts of another version of the package; empty if unreadable."""
+    package = _package_version()
+    saved = CatalogFile()
     if file is not None:
         with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
-            kept = msgspec.json.decode(file.read_bytes(), type=Kept)
-    return kept if kept.package == stamp else Kept(stamp, {}, kept.listed)
+            saved = msgspec.json.decode(file.read_bytes(), type=CatalogFile)
+    return saved if saved.package == package else CatalogFile(package, {}, saved.listed)
 
 
 def _write(file: Path, data: bytes) -> None:

@@ -1,7 +1,7 @@
-"""What is known of a model: how much it can be told and can say, and what it costs. Pure.
+"""Facts about a model: its context window, its output limit and its price. Pure.
 
-Who knows it: the user (configuration), the provider (`listing`), a package of prices
-(`price_list`). `catalog` keeps it.
+They come from the configuration, from the provider (`listing`), or from a package of prices
+(`price_list`). `catalog` caches the last two.
 """
 
 from msgspec import Struct
@@ -10,14 +10,14 @@ from tiller_protocol.prices import Price
 
 
 class Facts(Struct, frozen=True, omit_defaults=True):
-    """Tokens and prices; `None` is what nobody told."""
+    """Limits in tokens, and prices. None means unknown."""
 
     context_window: int | None = None
     max_output: int | None = None
     price: Price | None = None
 
     def over(self, below: "Facts") -> "Facts":
-        """These facts, and those of `below` where nothing is known here."""
+        """Return these facts, completed by those of `below`."""
         return Facts(
             self.context_window or below.context_window,
             self.max_output or below.max_output,
@@ -25,8 +25,8 @@ class Facts(Struct, frozen=True, omit_defaults=True):
         )
 
 
-class Question(Struct, frozen=True):
-    """Which model is meant: by where its provider is, and what that calls it."""
+class ModelRef(Struct, frozen=True):
+    """Identifies a model by the base URL of its provider and the provider's name for it."""
 
     base_url: str
     model: str

@@ -1,7 +1,7 @@
-"""Which models a provider has by its own account, and what it says of each.
+"""The models that a provider lists, and the facts in its listing.
 
-`GET /models` is everywhere; what stands in it is not, and two local servers tell the window that
-they really use elsewhere. The parsing is pure; `ask_listing` asks.
+Every server has `GET /models`, but the fields in the response differ, and two local servers report
+the context window that is actually in use under another path.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from tiller_protocol.prices import TOKENS_PER_PRICE, Price
 
 Listing = dict[str, Facts]
 
-_WINDOWS = (
+_CONTEXT_WINDOW_FIELDS = (
     "loaded_context_length",  # LM Studio
     "context_length",  # OpenRouter, Together, Ollama
     "max_model_len",  # vLLM, SGLang
@@ -24,48 +24,54 @@ _WINDOWS = (
     "max_input_tokens",  # Anthropic
     "inputTokenLimit",  # Gemini
     "n_ctx",  # llama.cpp
-    "n_ctx_train",  # llama.cpp, older: what the model could, not what the server lets it
+    "n_ctx_train",  # llama.cpp, older: the model's limit, which may exceed the server's
 )
-_OUTPUTS = ("max_completion_tokens", "max_output_tokens", "max_tokens", "outputTokenLimit")
-_INNER = ("meta", "top_provider", "limits")
+_MAX_OUTPUT_FIELDS = (
+    "max_completion_tokens",
+    "max_output_tokens",
+    "max_tokens",
+    "outputTokenLimit",
+)
+_NESTED_TABLES = ("meta", "top_provider", "limits")
 
-MORE = {"library": "/api/ps", "organization_owner": "/api/v0/models"}
-"""Where Ollama and LM Studio tell the window of what is loaded, by the `owned_by` of theirs."""
+LOADED_MODEL_PATHS = {"library": "/api/ps", "organization_owner": "/api/v0/models"}
+"""Paths at which Ollama and LM Studio report the context windows of loaded models, by the
+`owned_by` of their listings."""
 
 TOKENS_MAX = 2**31
 
 
-async def ask_listing(http: HttpClient) -> Listing:
-    """Ask a provider for its models; raises `ModelError`. Sets no limit of time."""
-    told = await http.get("/models", object)
-    listing = read_listing(told)
-    owners = {str(entry.get("owned_by")) for entry in _entries(told)}
-    for owner, path in MORE.items():
+async def fetch_listing(http: HttpClient) -> Listing:
+    """Request a provider's list of models; raises `ModelError`. Has no time limit of its own."""
+    body = await http.get("/models", object)
+    listing = parse_listing(body)
+    owners = {str(entry.get("owned_by")) for entry in _entries(body)}
+    for owner, path in LOADED_MODEL_PATHS.items():
         if owner in owners:
             with suppress(ModelError):
-                more = read_listing(await http.get(path, dict[str, Any], from_root=True))
+                more = parse_listing(await http.get(path, dict[str, Any], from_root=True))
                 listing |= {
                     name: facts.over(listing.get(name, Facts())) for name, facts in more.items()
                 }
     return listing
 
 
-def read_listing(told: object) -> Listing:
-    """The models in the answer to `GET /models`, by the names that requests use."""
+def parse_listing(body: object) -> Listing:
+    """Return the models in a response to `GET /models`, by the names that requests use. Pure."""
     listing: Listing = {}
-    for entry in _entries(told):
+    for entry in _entries(body):
         name = entry.get("id") or entry.get("model") or entry.get("name")
         if isinstance(name, str) and name:
             listing[name.removeprefix("models/")] = _facts_of(entry)
     return listing
 
 
-def _entries(told: object) -> Iterator[dict[str, Any]]:
-    if isinstance(told, dict):
-        table = cast("dict[str, Any]", told)
-        told = table.get("data") or table.get("models")
-    if isinstance(told, list):
-        for entry in cast("list[Any]", told):
+def _entries(body: object) -> Iterator[dict[str, Any]]:
+    if isinstance(body, dict):
+        table = cast("dict[str, Any]", body)
+        body = table.get("data") or table.get("models")
+    if isinstance(body, list):
+        for entry in cast("list[Any]", body):
             if isinstance(entry, dict):
                 yield cast("dict[str, Any]", entry)
 
@@ -73,12 +79,14 @@ def _entries(told: object) -> Iterator[dict[str, Any]]:
 def _facts_of(entry: dict[str, Any]) -> Facts:
     tables = [entry]
     tables += [
-        cast("dict[str, Any]", t) for name in _INNER if isinstance(t := entry.get(name), dict)
+        cast("dict[str, Any]", t)
+        for name in _NESTED_TABLES
+        if isinstance(t := entry.get(name), dict)
     ]
     pricing = entry.get("pricing")
     return Facts(
-        _first_tokens(tables, _WINDOWS),
-        _first_tokens(tables, _OUTPUTS),
+        _first_tokens(tables, _CONTEXT_WINDOW_FIELDS),
+        _first_tokens(tables, _MAX_OUTPUT_FIELDS),
         _price_of(cast("dict[str, Any]", pricing)) if isinstance(pricing, dict) else None,
     )
 
@@ -93,7 +101,10 @@ def _first_tokens(tables: list[dict[str, Any]], names: tuple[str, ...]) -> int |
 
 
 def _price_of(pricing: dict[str, Any]) -> Price | None:
-    """OpenRouter's prices: text, in US dollars per token. Negative ones depend on the request."""
+    """Parse OpenRouter's prices: strings, in US dollars per token.
+
+    A negative price means that it depends on the request, so it counts as unknown.
+    """
     plain, output = _dollars(pricing.get("prompt")), _dollars(pricing.get("completion"))
     if plain is None or output is None:
         return None
@@ -102,7 +113,7 @@ def _price_of(pricing: dict[str, Any]) -> Price | None:
 
 
 def _dollars(text: object) -> float | None:
-    """Dollars per million tokens, rounded to what prices are given in."""
+    """Dollars per million tokens, rounded because the factor leaves binary fractions."""
     if not isinstance(text, str | int | float):
         return None
     try:

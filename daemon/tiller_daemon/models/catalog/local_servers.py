@@ -1,7 +1,6 @@
-"""Model servers on this machine, for a daemon whose user has configured none.
+"""Finds model servers on this machine, for users who have configured none.
 
-Only asks the well-known ports of the usual local servers; nothing beyond the loopback address is
-ever asked, and nothing is sent but the question for the list of models.
+It sends `GET /models` to the default ports of common servers on the loopback address, nothing else.
 """
 
 from contextlib import suppress
@@ -14,14 +13,14 @@ from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.http.client import HttpClient
 
 PROBE_S = 0.5
-"""How long each port may take: a local server that is idle answers in milliseconds."""
+"""Limit for each port; an idle local server answers within milliseconds."""
 
-PLACES = (
+LOCAL_ENDPOINTS = (
     ("ollama", "http://127.0.0.1:11434/v1"),
     ("llamacpp", "http://127.0.0.1:8080/v1"),
     ("lmstudio", "http://127.0.0.1:1234/v1"),
 )
-"""Name and base URL of each server with its default port."""
+"""The name and the default base URL of each server."""
 
 
 class _Model(Struct, frozen=True):
@@ -29,13 +28,13 @@ class _Model(Struct, frozen=True):
 
 
 class _Listing(Struct, frozen=True):
-    """The answer to `GET /v1/models`; other programs listen on these ports too."""
+    """The response to `GET /models`. It is validated because other programs use these ports too."""
 
     data: tuple[_Model, ...]
 
 
 class LocalServer(Struct, frozen=True):
-    """A server that speaks `openai_chat`, and the names of its models as it gives them."""
+    """A running server with the API `openai_chat`, and the names of its models."""
 
     name: str
     base_url: str
@@ -43,15 +42,16 @@ class LocalServer(Struct, frozen=True):
 
 
 async def list_local_servers(
-    places: tuple[tuple[str, str], ...] = PLACES,
+    places: tuple[tuple[str, str], ...] = LOCAL_ENDPOINTS,
 ) -> tuple[LocalServer, ...]:
-    """Ask all places at once which models they have; those that do not answer are left out.
+    """Return the servers that answer and have models, in the order of `places`.
 
-    Takes `PROBE_S` at most, never raises, and gives the servers in the order of `places`.
+    All are asked at the same time. Takes at most `PROBE_S` seconds and does not raise.
     """
     found: dict[str, LocalServer] = {}
 
     async def ask(name: str, base_url: str) -> None:
+        # No proxy: to a proxy, the loopback address means its own machine.
         http = HttpClient(name, Provider("openai_chat", base_url=base_url, proxy=""))
         with trio.move_on_after(PROBE_S), suppress(ModelError):
             listing = await http.get("/models", _Listing)

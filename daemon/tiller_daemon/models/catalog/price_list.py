@@ -1,7 +1,7 @@
-"""A program that looks models up in `genai-prices`, and ends: it is no part of the daemon.
+"""A separate program that looks up models in the package `genai-prices`.
 
-The package takes half a second and 15 MiB to load, so the daemon asks it in a process of its own,
-once for each model: `Question`s as JSON on the standard input, `Facts` or null on the output.
+The package takes half a second and 15 MiB to load, so the daemon runs this program once for each
+model that it does not know: `ModelRef`s as JSON on stdin, `Facts` or null for each on stdout.
 """
 
 import os
@@ -13,54 +13,54 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec import structs
 
-from tiller_daemon.models.catalog.facts import Facts, Question
+from tiller_daemon.models.catalog.facts import Facts, ModelRef
 from tiller_protocol.prices import Price, PriceTier
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelPrice
 
 NICENESS = 10
-"""Whoever waits for the first turn comes first."""
+"""The first turn of the session usually runs at the same time and should not be slowed down."""
 
 
 def main() -> None:
-    """Answer what is asked on the standard input."""
+    """Read `ModelRef`s from stdin and write their facts to stdout."""
     os.nice(NICENESS)
-    asked = msgspec.json.decode(sys.stdin.buffer.read(), type=tuple[Question, ...])
-    answer = tuple(look_up(one, datetime.now(UTC)) for one in asked)
+    refs = msgspec.json.decode(sys.stdin.buffer.read(), type=tuple[ModelRef, ...])
+    answer = tuple(look_up(one, datetime.now(UTC)) for one in refs)
     sys.stdout.buffer.write(msgspec.json.encode(answer))
 
 
-def look_up(asked: Question, now: datetime) -> Facts | None:
-    """What the package knows of a model at a time; `None` if it does not know it.
+def look_up(ref: ModelRef, now: datetime) -> Facts | None:
+    """Return the facts about a model at the time `now`; None if the package does not know it.
 
-    It is found by the address of its provider: a server here may call its models as it likes.
+    The provider is matched by its base URL, because a local server may use any name for a model.
     """
     from genai_prices.data_snapshot import get_snapshot
 
     try:
-        _, model = get_snapshot().find_provider_model(asked.model, None, None, asked.base_url)
+        _, model = get_snapshot().find_provider_model(ref.model, None, None, ref.base_url)
     except LookupError:
         return None
     return Facts(model.context_window, None, price_of(model.get_prices(now)))
 
 
 def price_of(prices: "ModelPrice") -> Price | None:
-    """The package has tiers for each price; here a tier has all of them.
+    """Convert the package's prices, which have tiers each, to tiers with all prices each.
 
-    A price that is asked for each request besides is none that can be told in tokens.
+    Returns None if a price per request comes on top, which prices per token can't express.
     """
     if getattr(prices, "requests_kcount", None) is not None:
         return None
-    found = _Prices(
+    columns = _Prices(
         *(getattr(prices, f"{name}_mtok", None) for name in ("input", "output")),
         *(getattr(prices, f"cache_{name}_mtok", None) for name in ("read", "write")),
     )
-    base = _at(found, 0)
+    base = _at(columns, 0)
     if base is None:
         return None
-    starts = sorted({tier.start for one in found for tier in getattr(one, "tiers", ())})
-    reached = [(start, _at(found, start)) for start in starts]
+    starts = sorted({tier.start for one in columns for tier in getattr(one, "tiers", ())})
+    reached = [(start, _at(columns, start)) for start in starts]
     tiers = tuple(
         PriceTier(start, at.input, at.output, at.cached_input, at.cache_write)
         for start, at in reached
@@ -76,9 +76,9 @@ class _Prices(NamedTuple):
     cache_write: object
 
 
-def _at(found: _Prices, start: int) -> Price | None:
-    """The prices of a request with more than `start` tokens of input."""
-    numbers = [_number(one, start) for one in found]
+def _at(columns: _Prices, start: int) -> Price | None:
+    """The prices of a request with more than `start` input tokens."""
+    numbers = [_number(one, start) for one in columns]
     if numbers[0] is None or numbers[1] is None:
         return None
     return Price(numbers[0], numbers[1], numbers[2], numbers[3])

@@ -1,1 +1,1 @@
-"""The wire formats of model APIs, one package each, and what they share."""
+"""The formats of model APIs, one package each, and the code that they share."""

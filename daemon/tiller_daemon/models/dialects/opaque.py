@@ -1,29 +1,28 @@
-"""What a provider wants back unchanged, marked with where it came from. Pure.
+"""Seals data that a provider wants back unchanged, together with its origin. Pure.
 
-`Reasoning.opaque` of every adapter is sealed here: a first line names the wire, the address and the
-model, and behind it stands what that wire keeps, in a form of its own. Only a request over the same
-wire to the same model at the same address gets it back: another one would refuse it, for ever, as
-it stays in history.
+Every adapter seals `Reasoning.opaque` here. The first line names the API, the base URL and the
+model; the adapter's own data follows. Only a request with the same origin gets the data back. Any
+other server would refuse it with every request from then on, because it stays in history.
 """
 
 from msgspec import Struct
 
 
 class Origin(Struct, frozen=True):
-    """Where something opaque came from; `wire` is the configuration's `api`."""
+    """Where opaque data came from; `api` is the provider's setting of that name."""
 
-    wire: str
+    api: str
     base_url: str
     model: str
 
     def seal(self, content: str) -> str:
-        """`content` as an item's `opaque`."""
+        """Return the `opaque` of an item for `content`."""
         return self._head + content
 
     def unseal(self, opaque: str) -> str | None:
-        """What was sealed; None if it came from elsewhere."""
+        """Return what was sealed, or None if it has another origin."""
         return opaque[len(self._head) :] if opaque.startswith(self._head) else None
 
     @property
     def _head(self) -> str:
-        return f"{self.wire} {self.base_url} {self.model}\n"
+        return f"{self.api} {self.base_url} {self.model}\n"

@@ -1,31 +1,31 @@
-"""Text of servers that cut it in UTF-16, through the middle of an emoji. Pure.
+"""Repairs text from servers that split it between UTF-16 code units, within an emoji. Pure.
 
-JSON can say half a surrogate pair, `msgspec` refuses it, and nothing can encode it again.
+JSON can express half a surrogate pair, but `msgspec` rejects it, and it can't be encoded as UTF-8.
 """
 
 import json
 from typing import Any
 
 
-class HalfPairs:
-    """The first halves whose second ones have not come yet, one for each channel of a stream."""
+class SurrogateMender:
+    """Joins surrogate pairs that are split between pieces, separately for each channel."""
 
     def __init__(self) -> None:
-        self._halves: dict[object, str] = {}
+        self._surrogates: dict[object, str] = {}
 
     def mend(self, channel: object, text: str) -> str:
-        """`text` with its halves joined; one at its end is kept for the channel's next piece."""
-        text = self._halves.pop(channel, "") + text
+        """Return `text` with pairs joined. Half a pair at its end waits for the next piece."""
+        text = self._surrogates.pop(channel, "") + text
         if "\ud800" <= text[-1:] <= "\udbff":
-            self._halves[channel], text = text[-1], text[:-1]
-        return joined(text)
+            self._surrogates[channel], text = text[-1], text[:-1]
+        return repair_surrogates(text)
 
 
-def joined(text: str) -> str:
-    """`text` that can be encoded: pairs are joined, a half alone becomes U+FFFD."""
+def repair_surrogates(text: str) -> str:
+    """Return `text` with surrogate pairs joined and single surrogates replaced by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def encodable(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """A value of JSON with every text in it `joined`."""
-    return json.loads(joined(json.dumps(value, ensure_ascii=False)))
+def repair_json(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """Return a JSON value with `repair_surrogates` applied to every string in it."""
+    return json.loads(repair_surrogates(json.dumps(value, ensure_ascii=False)))

@@ -1,8 +1,7 @@
-"""The HTTP side of one provider: a POST whose answer is a stream of bytes, or a `ModelError`.
+"""The HTTP client for one provider, shared by the adapters. All failures are `ModelError`s.
 
-Shared by the adapters; knows nothing of any dialect. `httpx2` does the work and is imported when
-the first request is made: it costs some 100 ms and 5 MB that a daemon at rest does without.
-Redirects are not followed: the key would go with them.
+`httpx2` is imported for the first request only: it takes about 100 ms and 5 MB, which an idle
+daemon should not need. Redirects are not followed, because the key would be sent to their target.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from tiller_daemon.config import Provider
 from tiller_daemon.config.http_proxy import Proxy, parse_proxy, proxy_of_environment
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.http.connection_failure import (
-    PROXY_WANTS_NAME,
+    PROXY_REJECTS_CREDENTIALS,
+    connection_error,
     connection_failures,
-    error_of_connection,
-    error_of_proxy,
+    proxy_error,
 )
-from tiller_daemon.models.http.failure import Endpoint, error_of_answer
-from tiller_daemon.models.http.head import RequestHead, can_be_sent
-from tiller_daemon.models.keys import Key, KeyProblem, NoKey
+from tiller_daemon.models.http.failure import Endpoint, error_from_response
+from tiller_daemon.models.http.request_head import RequestHead, is_header_safe
+from tiller_daemon.models.keys import Key, KeyUnavailable, NoKey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
@@ -35,80 +34,87 @@ if TYPE_CHECKING:
     import httpx2
 
 CONNECTIONS_MAX = 1_000
-"""Requests to one provider at the same time; a further one waits until one of them has ended."""
+"""Concurrent requests to one provider. Further ones wait until one of them has ended."""
 
 KEEPALIVE_S = 60.0
-"""How long a connection is kept for the next step while tools run."""
+"""How long an idle connection is kept open. Tools often take that long between two steps."""
 
 WRITE_S = 30.0
-"""How long a server may take for a piece of a request; slow lines take long for images."""
+"""Limit for sending one piece of a request; images take long over slow connections."""
 
 BODY_BYTES_MAX = 256 * 1024
+"""How much of the body of an error is read."""
+
 LISTING_BYTES_MAX = 16 * 1024 * 1024
+"""How much of the body of a JSON response is read."""
+
 BODY_S = 10.0
-"""How much of a body that is no stream is read, such as an error's, and for how long."""
+"""How long such a body is read."""
 
 DRAIN_S = 0.05
-"""How long the end of a body is awaited, so that the connection can be used again."""
+"""How long to wait for the end of a stream, so that its connection can be reused."""
 
 DECODING_FAILS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 T = TypeVar("T")
 
 
-class Answer:
-    """The body of an answer as it comes: an iterator of pieces, none of them empty."""
+class ResponseStream:
+    """The body of a response: an iterator over chunks as they arrive, none of them empty."""
 
     def __init__(self, http: HttpClient, response: httpx2.Response) -> None:
-        self.response = response
+        self.status: int = response.status_code
+        self.headers: Mapping[str, str] = response.headers
+        self._response = response
         self._http = http
-        self._pieces = _pieces(response)
-        self._waiting_s = http.timeouts.first_byte_s
+        self._chunks = _body_chunks(response)
+        self._timeout_s = http.timeouts.first_byte_s
 
-    def __aiter__(self) -> Answer:
+    def __aiter__(self) -> ResponseStream:
         return self
 
     async def __anext__(self) -> bytes:
-        piece = b""
-        while not piece:
-            piece = await self._receive()
-        self._waiting_s = self._http.timeouts.idle_s
-        return piece
+        chunk = b""
+        while not chunk:
+            chunk = await self._receive()
+        self._timeout_s = self._http.timeouts.idle_s
+        return chunk
 
     async def _receive(self) -> bytes:
-        with trio.move_on_after(self._waiting_s):
+        with trio.move_on_after(self._timeout_s):
             try:
-                return await anext(self._pieces)
+                return await anext(self._chunks)
             except connection_failures() as error:
-                raise self._http.error_of(error) from None
-        raise self._http.silent(self._waiting_s)
+                raise self._http.connection_error_of(error) from None
+        raise self._http.silence_error(self._timeout_s)
 
     async def drain(self) -> None:
-        """Read what little is left, so that the connection can be used again."""
+        """Read to the end if that is near, so that the connection can be reused."""
         with trio.move_on_after(DRAIN_S), suppress(ModelError):
             async for _ in self:
                 pass
 
     async def aclose(self) -> None:
-        """Keep the connection if all of the answer was read, else close it at once.
+        """Keep the connection if the whole response was read; otherwise close it at once.
 
-        `httpx2` reads through several generators inside each other and closes only the outermost;
-        the others would be left to the garbage collector, about which trio rightly complains.
+        `httpx2` reads through nested generators but closes only the outermost. Reading on within a
+        cancelled scope ends the inner ones, which trio would otherwise warn about when they are
+        garbage collected.
         """
         with trio.CancelScope() as scope, suppress(*connection_failures()):
             scope.cancel()
-            async for _ in self._pieces:
+            async for _ in self._chunks:
                 pass
         with trio.CancelScope(shield=True), suppress(*connection_failures()):
-            await self.response.aclose()
+            await self._response.aclose()
 
 
 class HttpClient:
-    """One provider's connections. `aclose` closes them; requests must have ended by then.
+    """The connections to one provider. All requests must have ended before `aclose`.
 
-    `provider` says where the server is; its `base_url` must be given. `{model}` in its path stands
-    for the name of the model. `environ` is where proxies are looked for. Raises `ValueError` for a
-    base URL, a header or a proxy that can't be used.
+    `provider.base_url` is required; `{model}` in its path is replaced by the name of the model.
+    Proxies are taken from `environ`, unless one is configured. Raises `ValueError` if the base URL,
+    a header or the proxy is invalid.
     """
 
     def __init__(
@@ -120,12 +126,12 @@ class HttpClient:
     ) -> None:
         self._head = RequestHead(name, provider)
         self.host = self._head.url.hostname or ""
-        """The server's name, in lower case, without its port."""
+        """The server's host name in lower case, without the port."""
         self.timeouts = provider.timeouts
         self._key = key or NoKey()
         self._proxy = _proxy(self._head.url, provider.proxy, environ or {})
-        configured = tuple(self._head.own.values())
-        self.endpoint = Endpoint(name, self._head.shown, self._key, configured)
+        configured = tuple(self._head.configured_headers.values())
+        self.endpoint = Endpoint(name, self._head.display_url, self._key, configured)
         self._ca_file = provider.ca_file
         self._client: httpx2.AsyncClient | None = None
         self._opening = trio.Lock()
@@ -133,37 +139,37 @@ class HttpClient:
     @asynccontextmanager
     async def stream(
         self, path: str, body: bytes, *, model: str = "", headers: Mapping[str, str] | None = None
-    ) -> AsyncGenerator[Answer]:
-        """POST `body` to `path` under the base URL; gives the pieces of the event stream.
+    ) -> AsyncGenerator[ResponseStream]:
+        """POST `body` to `path` under the base URL; yields the chunks of the event stream.
 
-        Every way in which that can fail, within the context too, is a `ModelError`. Leaving it
-        closes the connection at once, unless the answer has ended or is about to. `headers` are
-        for this request, in lower case, and give way to those that are configured.
+        Raises `ModelError` for every failure, also while the stream is read. Leaving the context
+        closes the connection, unless the response has ended or is about to. `headers` have names in
+        lower case; configured headers override them.
         """
-        answer = await self._ask("POST", path, body, model, headers or {})
+        response = await self._send_with_key("POST", path, body, model, headers or {})
         try:
-            await self._check(answer, "text/event-stream")
-            yield answer
-            await answer.drain()
+            await self._check(response, "text/event-stream")
+            yield response
+            await response.drain()
         finally:
-            await answer.aclose()
+            await response.aclose()
 
     async def get(self, path: str, shape: type[T], *, from_root: bool = False) -> T:
-        """What a GET of `path` under the base URL, or the server's root, answers: JSON of a shape.
+        """GET `path` under the base URL, or `from_root` of the server; return the JSON as `shape`.
 
-        Raises `ModelError`; sets no limit of its own but those of the provider.
+        Raises `ModelError`. The only time limits are the provider's `timeouts`.
         """
         headers = {"accept": "application/json"}
-        answer = await self._ask("GET", path, b"", "", headers, from_root=from_root)
+        response = await self._send_with_key("GET", path, b"", "", headers, from_root=from_root)
         try:
-            await self._check(answer, "application/json")
-            data = await _beginning(answer, LISTING_BYTES_MAX)
+            await self._check(response, "application/json")
+            data = await _read_start(response, LISTING_BYTES_MAX)
         finally:
-            await answer.aclose()
+            await response.aclose()
         try:
             return msgspec.json.decode(data, type=shape)
         except DECODING_FAILS:
-            message = f"{self.endpoint} answered {path} with something else than was asked for."
+            message = f"{self.endpoint} answered {path} with unexpected data."
             raise ModelError("bad_request", message) from None
 
     async def aclose(self) -> None:
@@ -171,15 +177,15 @@ class HttpClient:
         if self._client is not None:
             await self._client.aclose()
 
-    def silent(self, waited_s: float) -> ModelError:
-        """The error of a server that says nothing."""
-        return ModelError("timeout", f"{self.endpoint} sent nothing for {waited_s:g} seconds.")
+    def silence_error(self, timeout_s: float) -> ModelError:
+        """The error for a server that sends nothing."""
+        return ModelError("timeout", f"{self.endpoint} sent nothing for {timeout_s:g} seconds.")
 
-    def error_of(self, error: BaseException) -> ModelError:
-        """The error of a connection that could not be made, or broke."""
-        return error_of_connection(self.endpoint, error, self._proxy, self.timeouts.connect_s)
+    def connection_error_of(self, error: BaseException) -> ModelError:
+        """The error for a connection that could not be opened, or broke."""
+        return connection_error(self.endpoint, error, self._proxy, self.timeouts.connect_s)
 
-    async def _ask(
+    async def _send_with_key(
         self,
         method: str,
         path: str,
@@ -188,64 +194,73 @@ class HttpClient:
         headers: Mapping[str, str],
         *,
         from_root: bool = False,
-    ) -> Answer:
-        """Send a request and take the head of its answer; once more if there is a new key."""
-        url = self._head.address(path, model, from_root=from_root)
+    ) -> ResponseStream:
+        """Send a request and receive the head of the response.
+
+        If the server rejects the key and the key has changed, the request is sent once more.
+        """
+        url = self._head.url_for(path, model, from_root=from_root)
         key = await self._read_key()
-        answer = await self._exchange(method, url, body, self._head.fields(headers, key))
-        if answer.response.status_code == 401 and key:
+        response = await self._send(method, url, body, self._head.fields(headers, key))
+        if response.status == 401 and key:
+            # The response stays open meanwhile: without a new key, it says what is wrong.
             try:
-                renewed = await self._key.renew(key)
+                renewed = await self._key.refresh(key)
             except BaseException:
-                await answer.aclose()
+                await response.aclose()
                 raise
             if not renewed:
-                return answer
-            await answer.aclose()
+                return response
+            await response.aclose()
             key = await self._read_key()
-            answer = await self._exchange(method, url, body, self._head.fields(headers, key))
-        return answer
+            response = await self._send(method, url, body, self._head.fields(headers, key))
+        return response
 
-    async def _exchange(
+    async def _send(
         self, method: str, url: str, body: bytes, fields: Mapping[str, str]
-    ) -> Answer:
-        """Send a request and take the head of its answer.
+    ) -> ResponseStream:
+        """Send a request and receive the head of the response.
 
-        What fails on a connection that was kept is asked again on another one: servers close
-        connections that rest, which may cross a request on its way.
+        A request that fails on a reused connection is sent again on another one: a server may close
+        an idle connection just when a request is sent on it.
         """
-        client = await self._opened()
+        client = await self._open_client()
         for last in (False, True):
-            own = _OwnConnection()
+            connection = _NewConnection()
             request = client.build_request(method, url, content=body, headers=dict(fields))
-            request.extensions["trace"] = own.note
+            request.extensions["trace"] = connection.note
             with trio.move_on_after(self.timeouts.connect_s + self.timeouts.first_byte_s) as limit:
                 try:
-                    return Answer(self, await client.send(request, stream=True))
+                    return ResponseStream(self, await client.send(request, stream=True))
                 except connection_failures() as error:
-                    await own.close()
-                    if own.began or last:
-                        raise self.error_of(error) from None
+                    await connection.close()
+                    # A new connection can't have been closed for being idle.
+                    if connection.began or last:
+                        raise self.connection_error_of(error) from None
             if limit.cancelled_caught:
                 break
-        raise self.silent(self.timeouts.first_byte_s)
+        raise self.silence_error(self.timeouts.first_byte_s)
 
-    async def _opened(self) -> httpx2.AsyncClient:
+    async def _open_client(self) -> httpx2.AsyncClient:
         async with self._opening:
             if self._client is None:
                 try:
                     self._client = await trio.to_thread.run_sync(self._make_client)
                 except OSError as error:
-                    reason = error.strerror or "it holds no certificate"
-                    message = f"{self.endpoint} can't be asked: its `ca_file` {self._ca_file}"
-                    raise ModelError("bad_request", f"{message} can't be used: {reason}") from None
+                    reason = error.strerror or "it contains no certificate"
+                    message = (
+                        f"{self.endpoint} can't be used, because its `ca_file` {self._ca_file}"
+                    )
+                    raise ModelError(
+                        "bad_request", f"{message} can't be loaded: {reason}."
+                    ) from None
             return self._client
 
     def _make_client(self) -> httpx2.AsyncClient:
-        """Import the library and read the certificates: the slow part, run in a thread."""
+        """Import the library and load the certificates. Slow, so it runs in a thread."""
         import httpx2
 
-        # A plain address needs no certificates, and they take 50 ms to read.
+        # Plain HTTP needs no certificates, and loading them takes 50 ms.
         encrypted = "https" in (self._head.url.scheme, self._proxy and self._proxy.scheme)
         context = (
             httpx2.create_ssl_context() if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -255,12 +270,14 @@ class HttpClient:
         proxy = None
         if self._proxy:
             auth = (self._proxy.user, self._proxy.password) if self._proxy.user else None
-            own = context if self._proxy.scheme == "https" else None
-            proxy = httpx2.Proxy(str(self._proxy), auth=auth, ssl_context=own)
+            proxy_context = context if self._proxy.scheme == "https" else None
+            proxy = httpx2.Proxy(str(self._proxy), auth=auth, ssl_context=proxy_context)
         return httpx2.AsyncClient(
             verify=context,
             proxy=proxy,
-            trust_env=False,
+            trust_env=False,  # the proxy has been chosen already
+            # Reading has no limit here: `ResponseStream` has one for the first chunk and another
+            # for the following ones.
             timeout=httpx2.Timeout(None, connect=self.timeouts.connect_s, write=WRITE_S),
             limits=httpx2.Limits(
                 max_connections=CONNECTIONS_MAX,
@@ -270,77 +287,77 @@ class HttpClient:
         )
 
     async def _read_key(self) -> str:
-        """The key; none if a header that is configured stands for it."""
+        """Return the key; empty if its header is configured explicitly. Raises `ModelError`."""
         if not self._head.takes_key:
             return ""
         try:
             key = await self._key.read()
-        except KeyProblem as problem:
-            message = f"{self.endpoint} can't be asked: {problem}."
+        except KeyUnavailable as problem:
+            message = f"{self.endpoint} can't be used: {problem}."
             raise ModelError("authentication", message) from None
-        if not can_be_sent(key):
-            message = f"{self.endpoint} can't be asked: its key holds a character that can't be"
-            raise ModelError("authentication", f"{message} sent. {self._key.advice}")
+        if not is_header_safe(key):
+            message = f"{self.endpoint} can't be used, because its key contains a character that"
+            raise ModelError("authentication", f"{message} can't be sent. {self._key.advice}")
         return key
 
-    async def _check(self, answer: Answer, wanted: str) -> None:
-        """Raise the `ModelError` for an answer that is not what was asked for."""
-        status, headers = answer.response.status_code, answer.response.headers
+    async def _check(self, response: ResponseStream, wanted: str) -> None:
+        """Raise `ModelError` unless the response is a success of the type `wanted`."""
+        status, headers = response.status, response.headers
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if status == 200 and kind in (wanted, ""):
             return
-        body = await _beginning(answer, BODY_BYTES_MAX)
+        body = await _read_start(response, BODY_BYTES_MAX)
         if status == 407 and self._proxy:
-            raise error_of_proxy(self.endpoint, self._proxy, PROXY_WANTS_NAME, final=True)
+            raise proxy_error(self.endpoint, self._proxy, PROXY_REJECTS_CREDENTIALS, final=True)
         if status >= 400:
-            raise error_of_answer(self.endpoint, status, headers, body, time.time())
+            raise error_from_response(self.endpoint, status, headers, body, time.time())
         if status >= 300:
             place = self.endpoint.quote(headers.get("location", "")) or "another address"
-            what = f"redirects to {place} (HTTP {status}). Set `base_url` to where it is"
+            advice = f"redirects to {place} (HTTP {status}). Set `base_url` to that address"
         else:
-            named = {"text/event-stream": "an event stream"}.get(wanted, wanted)
-            came = self.endpoint.quote(kind) or "nothing"
-            what = f"answered with {came} instead of {named} (HTTP {status})"
-            what += ". Check `base_url` and `api`"
-            if said := self.endpoint.quote(body.decode(errors="replace")):
-                what += f". It said: {said}"
-        raise ModelError("bad_request", f"{self.endpoint} {what}.", status=status)
+            expected = {"text/event-stream": "an event stream"}.get(wanted, wanted)
+            actual = self.endpoint.quote(kind) or "nothing"
+            advice = f"answered with {actual} instead of {expected} (HTTP {status})"
+            advice += ". Check `base_url` and `api`"
+            if quoted := self.endpoint.quote(body.decode(errors="replace")):
+                advice += f". It said: {quoted}"
+        raise ModelError("bad_request", f"{self.endpoint} {advice}.", status=status)
 
 
-def _pieces(response: httpx2.Response) -> AsyncIterator[bytes]:
-    """The body as it comes; what is not compressed goes round the layers that would unpack it."""
+def _body_chunks(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """The chunks of the body. Without compression, the library's slow decoding is bypassed."""
     if response.headers.get("content-encoding", "identity") != "identity":
         return response.aiter_bytes()
     return aiter(cast("AsyncIterable[bytes]", response.stream))
 
 
-async def _beginning(answer: Answer, bytes_max: int) -> bytes:
-    """As much of a body that is no stream as is worth reading."""
+async def _read_start(response: ResponseStream, bytes_max: int) -> bytes:
+    """Read up to `bytes_max` bytes of a body for at most `BODY_S` seconds."""
     body = b""
     with trio.move_on_after(BODY_S), suppress(ModelError):
-        async for piece in answer:
-            body += piece
+        async for chunk in response:
+            body += chunk
             if len(body) >= bytes_max:
                 break
     return body[:bytes_max]
 
 
-class _OwnConnection:
-    """Whether a request opens a connection of its own, and that connection."""
+class _NewConnection:
+    """Observes whether a request opens a new connection, and closes it if the request fails."""
 
     def __init__(self) -> None:
         self.began = False
         self._stream: Any = None
 
     async def note(self, name: str, info: dict[str, Any]) -> None:
-        """Listen to what `httpx2` says it does."""
+        """Receive a trace event of `httpx2`."""
         if name.endswith("connect_tcp.started"):
             self.began = True
         if name.endswith("connect_tcp.complete"):
             self._stream = info["return_value"]
 
     async def close(self) -> None:
-        """Close it: the library forgets one on which a SOCKS proxy said no."""
+        """Close the connection: the library leaks one that a SOCKS proxy has refused."""
         if self._stream is not None:
             await self._stream.aclose()
 

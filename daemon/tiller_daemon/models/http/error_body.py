@@ -1,8 +1,7 @@
-"""What a server said when it failed: its sentences and codes, wherever they stand. Pure.
+"""Extracts messages and codes from the body of an error response. Pure.
 
-Providers, gateways and frameworks each put them into another place, some in several, and gateways
-put the whole body of the one behind them into a field of theirs. What it means is in
-`failure_kind`.
+Every provider, gateway and framework uses different fields for them, some of them several, and
+gateways embed the whole body of the server behind them. `failure_kind` interprets the result.
 """
 
 from collections.abc import Iterator
@@ -12,10 +11,10 @@ import msgspec
 
 DEPTH_MAX = 6
 FIELDS_MAX = 200
-"""How deep and how far a body is looked through; real ones have some dozen fields."""
+"""Limits for the search through a body; real ones have some dozen fields."""
 
 TEXT_CHARS_MAX = 8_000
-"""How much of one text is looked at; a sentence stands at its beginning."""
+"""How much of one text is examined; the message is at its beginning."""
 
 _SENTENCES = ("message", "msg", "detail", "error_description", "error", "raw", "title", "errors")
 _CODES = ("code", "type", "status", "reason", "__type", "error_code", "status_code", "quotaId")
@@ -24,11 +23,11 @@ _DELAYS = ("retryDelay", "retry_after", "retry_after_seconds", "resets_in_second
 _DECODING_FAILS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-class Said(NamedTuple):
-    """What a body says.
+class ErrorDetails(NamedTuple):
+    """The details in the body of an error.
 
-    `sentences` are in order, without repetition; `codes` in lower case; `delays` are the waits that
-    it names, as it wrote them.
+    `sentences` are the messages in order, without duplicates. `codes` are in lower case. `delays`
+    are the values of fields that ask for a delay, unparsed.
     """
 
     sentences: tuple[str, ...] = ()
@@ -36,61 +35,61 @@ class Said(NamedTuple):
     delays: tuple[str, ...] = ()
 
     @property
-    def words(self) -> str:
-        """For people: the first sentence, and one behind it that a gateway was told."""
+    def summary(self) -> str:
+        """The text for the user: the first message, and one that a gateway has embedded."""
         return ": ".join(self.sentences[:2])
 
     @property
     def text(self) -> str:
-        """All of it in lower case, for looking through."""
+        """Codes and messages in lower case, for searching."""
         return "\n".join((*self.codes, *self.sentences)).lower()
 
 
-def read_body(body: bytes) -> Said:
-    """What a body says, JSON or not; nothing for an HTML page, which is for people."""
+def parse_error_body(body: bytes) -> ErrorDetails:
+    """Return the details in a body, which may be JSON or plain text; none for an HTML page."""
     text = body.decode(errors="replace").strip()
     if text.startswith("<"):
-        return Said()
+        return ErrorDetails()
     try:
-        told = msgspec.json.decode(body)
+        content = msgspec.json.decode(body)
     except _DECODING_FAILS:
-        return Said((text[:TEXT_CHARS_MAX],) if text else ())
-    found = list(_found_in(told, 0))[:FIELDS_MAX]
-    if not found and isinstance(told, str | int | float):
-        return Said((str(told),))
+        return ErrorDetails((text[:TEXT_CHARS_MAX],) if text else ())
+    found = list(_search(content, 0))[:FIELDS_MAX]
+    if not found and isinstance(content, str | int | float):
+        return ErrorDetails((str(content),))
     by_place = {
         place: tuple(dict.fromkeys(value for name, value in found if name in place))
         for place in (_SENTENCES, _CODES, _DELAYS)
     }
     codes = tuple(code.lower() for code in by_place[_CODES])
-    return Said(by_place[_SENTENCES], codes, by_place[_DELAYS])
+    return ErrorDetails(by_place[_SENTENCES], codes, by_place[_DELAYS])
 
 
-def _found_in(told: object, depth: int) -> Iterator[tuple[str, str]]:
-    """Every field of interest, with its name: those of a table before those of tables in it."""
+def _search(content: object, depth: int) -> Iterator[tuple[str, str]]:
+    """Yield the relevant fields with their names: those of an object before its nested ones."""
     if depth > DEPTH_MAX:
         return
-    if isinstance(told, list):
-        for one in cast("list[object]", told):
-            yield from _found_in(one, depth + 1)
-    if not isinstance(told, dict):
+    if isinstance(content, list):
+        for one in cast("list[object]", content):
+            yield from _search(one, depth + 1)
+    if not isinstance(content, dict):
         return
-    table = cast("dict[str, Any]", told)
+    table = cast("dict[str, Any]", content)
     for name in (*_SENTENCES, *_CODES, *_DELAYS):
         value = table.get(name)
         if isinstance(value, str):
-            yield from _found_in_text(name, value.strip()[:TEXT_CHARS_MAX], depth)
+            yield from _search_text(name, value.strip()[:TEXT_CHARS_MAX], depth)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             yield name, str(value)
     for value in table.values():
-        yield from _found_in(value, depth + 1)
+        yield from _search(value, depth + 1)
 
 
-def _found_in_text(name: str, text: str, depth: int) -> Iterator[tuple[str, str]]:
-    """A text, or what it holds if it is the body of another server."""
+def _search_text(name: str, text: str, depth: int) -> Iterator[tuple[str, str]]:
+    """Yield a text, or the fields in it if it is the body of another server's error."""
     if name in _SENTENCES and text.startswith(("{", "[")):
         try:
-            inner = list(_found_in(msgspec.json.decode(text), depth + 1))
+            inner = list(_search(msgspec.json.decode(text), depth + 1))
         except _DECODING_FAILS:
             inner = []
         if inner:

@@ -1,14 +1,13 @@
-"""Which kind of error an answer is: by its status, its codes, and the wordings of many providers.
+"""Classifies error responses by their status, their codes and the wordings of providers. Pure.
 
-Pure. One place for all of them, as gateways pass on each other's wordings. What is looked for is
-in lower case. Each group names who says it so; real bodies of all of them are in
-the files `provider_*` of tests/models.
+All providers share one list, because gateways pass on each other's messages. Patterns are in lower
+case; comments name the providers that use them. Real bodies are in `tests/models/http/provider_*`.
 """
 
 import re
 
 from tiller_daemon.models.base import ModelErrorKind
-from tiller_daemon.models.http.error_body import Said
+from tiller_daemon.models.http.error_body import ErrorDetails
 
 
 def _any_of(*wordings: str) -> re.Pattern[str]:
@@ -43,7 +42,7 @@ _RATE = _any_of(
     r"rate[ _-]?limit|too[ _]many[ _]requests|throttl|slow[ _]down|requests per|tokens per",
     r"per[ _]minute|per[ _]day|\btpm\b|\brpm\b|concurrency|resource_exhausted|please wait",
 )
-"""Words of a limit that time lifts, in which tokens are counted too."""
+"""Wordings of rate limits. Some mention tokens, so they must not be taken for an overflow."""
 
 _QUOTA = _any_of(
     r"insufficient[ _](user_)?quota|insufficient[ _](account )?balance|insufficient[ _]credits?",
@@ -55,10 +54,10 @@ _QUOTA = _any_of(
     r"per day \((rpd|tpd)\)",  # Groq
     r"余额不足|欠费",
 )
-"""Not "quota" or "billing" alone: providers use both words in answers that a wait does heal."""
+"""Not "quota" or "billing" alone: providers also use these words for temporary limits."""
 
 _DAILY = _any_of(r"perday|free-models-per-day")
-"""Limits of Gemini and OpenRouter that end with the day, whatever wait they name."""
+"""Limits of Gemini and OpenRouter that last until the next day, whatever delay they ask for."""
 
 _POLICY = _any_of(
     r"content[ _-]?filter|content_policy|content policy|responsibleaipolicyviolation",
@@ -88,7 +87,7 @@ _OVERLOAD = _any_of(
 _TIMEOUT = _any_of(r"timeout_error|deadline_exceeded|timed out")
 
 _IMAGE = re.compile(r"image")
-"""In a code of OpenAI it says that an image is of no use: `invalid_image`, `empty_image_file` …."""
+"""Part of OpenAI's codes for unusable images: `invalid_image`, `empty_image_file` …."""
 
 _STATUS_OF_CODE = {
     "api_error": 500,
@@ -105,13 +104,16 @@ _STATUS_OF_CODE = {
 }
 
 QUOTA_WAIT_S_MAX = 3_600.0
-"""A provider that is out of money names no wait, or a long one: a shorter one is a rate limit, as
-on Azure, whatever the code says."""
+"""If a provider asks for a shorter delay than this, it is a rate limit, whatever the code: Azure
+uses quota codes for rate limits. An exhausted quota comes with no delay or a long one."""
 
 
-def kind_of_answer(status: int, said: Said, retry_after_s: float | None = None) -> ModelErrorKind:
-    """The kind of an answer with an HTTP status; `retry_after_s` is the wait that it asks for."""
-    text = said.text
+def kind_of_response(
+    status: int, details: ErrorDetails, retry_after_s: float | None = None
+) -> ModelErrorKind:
+    """Classify a response with an HTTP status; `retry_after_s` is the delay that it asks for."""
+    text = details.text
+    # Wordings first: providers use many different statuses for these three.
     if status in (400, 403, 404, 413, 422, 429, 500) and _overflows(status, text):
         return "context_overflow"
     if status == 402 or (status < 500 and _is_out_of_money(text, retry_after_s)):
@@ -125,7 +127,7 @@ def kind_of_answer(status: int, said: Said, retry_after_s: float | None = None) 
             return "authentication"
         case 400 | 403 | 422 if _MODEL.search(text):
             return "not_found"
-        case 400 if _RATE.search(" ".join(said.codes)):
+        case 400 if _RATE.search(" ".join(details.codes)):
             return "rate_limit"
         case 403:
             return "authentication"
@@ -145,15 +147,15 @@ def kind_of_answer(status: int, said: Said, retry_after_s: float | None = None) 
             return "bad_request"
 
 
-def kind_in_stream(said: Said) -> ModelErrorKind:
-    """The kind of an error in the middle of a good stream, which has no status.
+def kind_of_event(details: ErrorDetails) -> ModelErrorKind:
+    """Classify an error within a stream, which has no status.
 
-    What says nothing that is known may get better, as the request was taken.
+    An unknown error is `server`, which is retried: the server had accepted the request.
     """
-    for code in said.codes:
+    for code in details.codes:
         if code.isdecimal() and 400 <= int(code) <= 599:
-            return kind_of_answer(int(code), said)
-    text = said.text
+            return kind_of_response(int(code), details)
+    text = details.text
     if _overflows(400, text):
         return "context_overflow"
     if _is_out_of_money(text, None):
@@ -169,22 +171,22 @@ def kind_in_stream(said: Said) -> ModelErrorKind:
     for wordings, kind in kinds:
         if wordings.search(text):
             return kind
-    for code in said.codes:
+    for code in details.codes:
         status = 400 if _IMAGE.search(code) else _STATUS_OF_CODE.get(code)
         if status:
-            return kind_of_answer(status, said)
+            return kind_of_response(status, details)
     return "server"
 
 
 def _overflows(status: int, text: str) -> bool:
-    """Whether a request is too long: for the model, or for what may ever be asked at once."""
+    """Whether a request is too long: for the model, or for the server's limit on one request."""
     if "request too large" in text:
         return True
     return bool(_OVERFLOW.search(text)) and status != 429 and not _RATE.search(text)
 
 
 def _is_out_of_money(text: str, retry_after_s: float | None) -> bool:
-    """Whether only money, or another day, helps."""
+    """Whether the error lasts until the user pays, or until the next day."""
     if _DAILY.search(text):
         return True
     waits = retry_after_s is not None and retry_after_s <= QUOTA_WAIT_S_MAX

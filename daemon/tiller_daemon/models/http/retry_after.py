@@ -1,4 +1,4 @@
-"""How long a server asks to be left alone: by headers, else by its body. Pure."""
+"""The delay that a server asks for before a retry, in its headers or its body. Pure."""
 
 import math
 import re
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 
-from tiller_daemon.models.http.error_body import Said
+from tiller_daemon.models.http.error_body import ErrorDetails
 
-_LIMITED = (
+_LIMIT_HEADERS = (
     ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
     ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
     ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
@@ -17,23 +17,29 @@ _LIMITED = (
     ("anthropic-ratelimit-output-tokens-remaining", "anthropic-ratelimit-output-tokens-reset"),
     ("x-ratelimit-remaining", "x-ratelimit-reset"),
 )
-"""Headers that say what is left of a limit, and when it is whole again."""
+"""Pairs of headers: what remains of a limit, and when the limit is reset."""
 
 MILLISECONDS_FROM = 1e12
-"""A larger number is a time in milliseconds since 1970, of which there are no seconds yet."""
+"""A larger number is a Unix time in milliseconds: in seconds, it would be millennia away."""
 
-_SPAN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
-_ASKED = re.compile(r"(?:try again|retry|resets?) (?:in|after) ((?:\d+(?:\.\d+)?\s*[a-z]+\s*)+)")
+_DURATION = re.compile(
+    r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?"
+)
+_RETRY_SENTENCE = re.compile(
+    r"(?:try again|retry|resets?) (?:in|after) ((?:\d+(?:\.\d+)?\s*[a-z]+\s*)+)"
+)
 _UNIT = re.compile(r"(millisecond|ms|sec|s|minute|min|m|hour|h|day|d)[a-z]*")
 _UNITS = {"millisecond": "ms", "sec": "s", "minute": "m", "min": "m", "hour": "h", "day": "d"}
 
 
-def retry_after_s(headers: Mapping[str, str], now: float, said: Said | None = None) -> float | None:
-    """Seconds to wait, 0 or more, or None when nothing is asked for.
+def retry_after_s(
+    headers: Mapping[str, str], now: float, details: ErrorDetails | None = None
+) -> float | None:
+    """Return the delay in seconds, 0 or more, or None if the server asks for none.
 
-    Said by `retry-after-ms`, else by `retry-after` (seconds or a date), else by the limits that are
-    used up, else by the body in a field or in its sentence. `headers` have lower-case names, `now`
-    is Unix seconds.
+    It is taken from the first of these that there is: `retry-after-ms`, `retry-after` (seconds or a
+    date), the latest reset of an exhausted limit, a field in the body, a sentence in the body.
+    Header names must be in lower case; `now` is Unix time in seconds.
     """
     milliseconds = _number(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
@@ -43,22 +49,22 @@ def retry_after_s(headers: Mapping[str, str], now: float, said: Said | None = No
         return asked
     resets = [
         wait
-        for remaining, reset in _LIMITED
+        for remaining, reset in _LIMIT_HEADERS
         if _number(headers.get(remaining, "")) == 0
         and (wait := _until(headers.get(reset, ""), now)) is not None
     ]
     if resets:
         return max(resets)
-    return _in_body(said) if said else None
+    return _from_body(details) if details else None
 
 
-def _in_body(said: Said) -> float | None:
-    for text in said.delays:
-        if (wait := _span(text)) is not None:
+def _from_body(details: ErrorDetails) -> float | None:
+    for text in details.delays:
+        if (wait := _duration(text)) is not None:
             return wait
-    for sentence in said.sentences:
-        if found := _ASKED.search(sentence.lower()):
-            return _span(_UNIT.sub(_short, "".join(found[1].split())))
+    for sentence in details.sentences:
+        if found := _RETRY_SENTENCE.search(sentence.lower()):
+            return _duration(_UNIT.sub(_short, "".join(found[1].split())))
     return None
 
 
@@ -67,16 +73,17 @@ def _short(unit: re.Match[str]) -> str:
 
 
 def _until(text: str, now: float) -> float | None:
-    """A span, a time of the Unix clock, or a date."""
+    """Seconds until a time that is given as a duration, a Unix time or a date."""
     number = _number(text)
+    # Servers send both durations and Unix times; no limit is reset only in decades.
     if number is not None and number > now / 2:
         return max(0.0, (number / 1000 if number > MILLISECONDS_FROM else number) - now)
-    wait = _span(text)
+    wait = _duration(text)
     return _until_date(text, now) if wait is None else wait
 
 
 def _until_date(text: str, now: float) -> float | None:
-    """Seconds to a date as in HTTP or in RFC 3339."""
+    """Seconds until a date in the format of HTTP or RFC 3339."""
     if not text:
         return None
     for parse in (parsedate_to_datetime, datetime.fromisoformat):
@@ -87,12 +94,12 @@ def _until_date(text: str, now: float) -> float | None:
     return None
 
 
-def _span(text: str) -> float | None:
-    """A number of seconds, or such as `6m0s`, `1.5s`, `20ms`."""
+def _duration(text: str) -> float | None:
+    """Parse a number of seconds or a duration such as `6m0s`, `1.5s` or `20ms`."""
     number = _number(text)
     if number is not None:
         return number
-    match = _SPAN.fullmatch(text.strip())
+    match = _DURATION.fullmatch(text.strip())
     if match is None or not any(match.groups()):
         return None
     units = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)

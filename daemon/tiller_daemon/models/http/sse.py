@@ -1,12 +1,12 @@
-"""Server-sent events: bytes as they arrive, to the `data` of each whole event. Pure.
+"""Splits a stream of server-sent events into the `data` of each event. Pure.
 
-The names of events are not kept: every provider repeats them in the data. Its own code because
-the reader of the HTTP library takes two to three times the CPU per event.
+The names of events are dropped, because every provider repeats them in the data. The HTTP library
+has a parser too, but it takes two to three times as much CPU time per event.
 Format: https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
 """
 
 EVENT_BYTES_MAX = 16 * 1024 * 1024
-"""Longest event taken; a provider's last event can repeat its whole answer."""
+"""The longest event that is accepted. A provider's last event may repeat the whole response."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -16,21 +16,22 @@ class EventTooLong(ValueError):
 
 
 class EventSplitter:
-    """Cuts a stream of bytes into events. Lines end with LF, CR LF or CR, in any mixture."""
+    """Splits a stream of bytes into events. Lines end with LF, CR LF or CR, in any mixture."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
-        self._held_cr = False
+        self._pending_cr = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Take the next bytes, return the data of each event that they complete.
+        """Take the next bytes and return the data of each event that they complete.
 
         Raises `EventTooLong`.
         """
-        if self._held_cr or b"\r" in chunk:
+        if self._pending_cr or b"\r" in chunk:
             chunk = self._with_plain_line_ends(chunk)
         if not self._rest and chunk.endswith(b"\n\n"):
             return _data_of_each(chunk[:-2].split(b"\n\n"))
+        # The rest has been searched before, but its last byte may be half of a blank line.
         searched = max(0, len(self._rest) - 1)
         self._rest += chunk
         if self._rest.find(b"\n\n", searched) < 0:
@@ -42,25 +43,26 @@ class EventSplitter:
         return _data_of_each(events)
 
     def end(self) -> list[bytes]:
-        """The data of a last event that no blank line ended: many servers forget it."""
+        """Return the data of a last event without its blank line, which many servers leave out."""
         data = _data_of(bytes(self._rest))
         self._rest.clear()
         return [] if data is None else [data]
 
     def _with_plain_line_ends(self, chunk: bytes) -> bytes:
-        if self._held_cr:
+        if self._pending_cr:
             chunk = b"\r" + chunk
-        self._held_cr = chunk.endswith(b"\r")
-        if self._held_cr:
+        # The LF of a CR LF may come with the next chunk.
+        self._pending_cr = chunk.endswith(b"\r")
+        if self._pending_cr:
             chunk = chunk[:-1]
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
 def _data_of_each(events: list[bytes]) -> list[bytes]:
-    """The data of whole events.
+    """Return the data of complete events.
 
-    What providers send is one line of data, alone or behind the event's name. It is cut out right
-    here, as this runs for every delta of every stream.
+    Nearly all events have one line of data, alone or after the event's name. These are handled here
+    without a function call, because this runs for every delta of every stream.
     """
     found: list[bytes] = []
     for event in events:

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from tiller_daemon.policy.readable import Readable
-from tiller_daemon.redaction.stream import TAKEN_OUT
+from tiller_daemon.redaction.byte_stream import SECRET_PLACEHOLDER
 from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.session.calls.permission import Permission
 from tiller_daemon.tools.base import (
@@ -100,7 +100,7 @@ class Environments:
     def without_secrets(self, text: str) -> str:
         """Return `text` without keys: a file may hold one, and root can read the daemon's own."""
         for secret in self.processes.secrets():
-            text = text.replace(secret, TAKEN_OUT)
+            text = text.replace(secret, SECRET_PLACEHOLDER)
         return text
 
     async def _show_plan(self, plan: tuple[PlanEntry, ...]) -> None:

@@ -15,7 +15,7 @@ import httpx2
 import trio
 
 from tiller_daemon.config.http_proxy import Proxy, proxy_of_environment
-from tiller_daemon.redaction.spellings import hide
+from tiller_daemon.redaction.text import redact
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.web.address import (
     IpAddress,
@@ -153,13 +153,15 @@ async def _ask(
     except _PrivateAddress as private:
         raise ToolFailure(_private(str(private))) from None
     except httpcore2.ProxyError as error:
-        reason = hide(str(error), secrets)
+        reason = redact(str(error), secrets)
         message = f"{address} can't be fetched: the proxy {proxy} answers: {reason}."
         raise ToolFailure(message) from None
     except httpcore2.TimeoutException:
         raise ToolFailure(f"{address} does not answer.") from None
     except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError, zlib.error) as error:
-        raise ToolFailure(f"{address} can't be fetched: {hide(_reason(error), secrets)}.") from None
+        raise ToolFailure(
+            f"{address} can't be fetched: {redact(_reason(error), secrets)}."
+        ) from None
     finally:
         await opened.close()
 

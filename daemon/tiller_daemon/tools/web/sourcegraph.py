@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import trio
 from msgspec import Meta, Struct
 
-from tiller_daemon.redaction.stream import TAKEN_OUT
+from tiller_daemon.redaction.byte_stream import SECRET_PLACEHOLDER
 from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolFailure, ToolResult
 from tiller_daemon.tools.truncation import truncate
 from tiller_daemon.tools.web.address import WebAddress, any_address, parse_address
@@ -151,4 +151,4 @@ def _results(page: "Page", access: Access) -> str:
 
 
 def _without(key: str, text: str) -> str:
-    return text.replace(key, TAKEN_OUT) if key else text
+    return text.replace(key, SECRET_PLACEHOLDER) if key else text

@@ -1,1 +1,1 @@
-"""Messages: the API of Anthropic and of compatible servers."""
+"""The Messages API, of Anthropic and compatible servers."""

@@ -1,7 +1,6 @@
-"""The adapter to the Messages API: Anthropic's and every compatible server's.
+"""The client for the Messages API.
 
-Only the order of things stands here; the request is built in `request`, frames
-are decoded in `stream`, HTTP is in `models.http`.
+`request` builds the request, `stream` decodes the response, `models.http` transports both.
 """
 
 from collections.abc import AsyncGenerator
@@ -15,15 +14,15 @@ PATH = "/messages"
 VERSION_PATH = "/v1"
 
 HEADERS = {"anthropic-version": "2023-06-01"}
-"""The version that every server of this wire knows. The next one, of 2026-10-21, has nothing more
-for us, and refuses options such as `temperature`, which older models take."""
+"""The version that every compatible server supports. The next one, 2026-10-21, has nothing that is
+used here, and it refuses options such as `temperature` that older models accept."""
 
 
 class AnthropicMessages:
     """A `ModelClient` for one provider.
 
-    The base URL of `http` ends where `/messages` begins or where `/v1/messages` does. Whoever made
-    it closes it, after the last stream has ended.
+    The base URL of `http` may end with `/v1` or not. The caller must close `http`, after the last
+    stream has ended.
     """
 
     def __init__(self, http: HttpClient) -> None:
@@ -45,6 +44,7 @@ class AnthropicMessages:
                     if decoder.finished:
                         break
         except ModelError:
+            # The response is complete, so a connection that breaks now does no harm.
             if not decoder.finished:
                 raise
         for event in decoder.end():

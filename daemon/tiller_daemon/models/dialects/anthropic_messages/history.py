@@ -1,12 +1,13 @@
-"""History as the `messages` of a Messages request. Pure; the rest of the body is built elsewhere.
+"""Builds the `messages` of a Messages request from a history. Pure.
 
-What is built is valid whatever the items are: roles alternate and the user begins and ends; each
-call has one result, all of them first in the next message and in call order (G4); no text is blank.
-A longer history begins with the same messages, so that the provider's cache holds.
+The result is valid for any items: roles alternate, and the user has the first and the last message;
+each call has one result; the results of a message's calls are at the start of the next message, in
+the order of the calls; no text is blank. A longer history begins with the same messages, so that
+the provider's prompt cache can be used.
 
-Newer models refuse thinking when anything has changed before it, such as pruned output, a summary
-or other tools. So each response keeps the digest of what its request held, and its thinking goes
-back only as long as that stands before it.
+Newer models refuse earlier thinking if anything before it has changed, such as pruned output, a
+summary or other tools. So the digest of the request is stored with each response, and its thinking
+is sent again only if the same content still precedes it.
 Format: https://platform.claude.com/docs/en/api/messages
 """
 
@@ -21,11 +22,13 @@ from typing import Any, Literal, assert_never
 import msgspec
 from msgspec import Raw
 
-from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import THINKING, Block, kept_by
+from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import (
+    THINKING,
+    Block,
+    unseal_blocks,
+)
 from tiller_daemon.models.dialects.opaque import Origin
-from tiller_daemon.models.dialects.responses import Row, Spoken
-from tiller_daemon.models.dialects.surrogates import joined
-from tiller_daemon.models.dialects.wording import (
+from tiller_daemon.models.dialects.rendering import (
     NO_OUTPUT,
     CallIds,
     notice_text,
@@ -34,6 +37,8 @@ from tiller_daemon.models.dialects.wording import (
     usable_name,
     user_text,
 )
+from tiller_daemon.models.dialects.response_splitter import ModelItem, ResponseSplitter
+from tiller_daemon.models.dialects.surrogates import repair_surrogates
 from tiller_protocol.items import (
     AssistantMessage,
     Compaction,
@@ -46,14 +51,16 @@ from tiller_protocol.items import (
     UserMessage,
 )
 
-GO_ON = "Go on."
-"""Said for a user who said nothing: the API wants a user's message first and last."""
+CONTINUE_PROMPT = "Go on."
+"""The user message that is added where the user said nothing, but the API requires one."""
 
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 IMAGE_BASE64_BYTES_MAX = 5 * 1024 * 1024
-"""Images that the API takes. One that it refuses would stop the session for good: it stays."""
+"""The images that the API accepts. Any other is left out: it would stay in the history, so the API
+would refuse every request from then on."""
 
 DIGEST_CHARS = 24
+"""How much of a digest is stored: enough to make accidental matches impossible in practice."""
 
 fits_as_call_id = re.compile(r"[a-zA-Z0-9_-]{1,128}").fullmatch
 
@@ -64,8 +71,8 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 _DECODING_FAILS = (msgspec.DecodeError, ValueError, RecursionError)
 
 
-class Said:
-    """One message: its blocks, and each of them encoded, which is done once."""
+class EncodedMessage:
+    """A message and its encoded blocks. Never changed, so that histories can share it."""
 
     def __init__(self, role: Role, blocks: list[Block], encoded: list[bytes]) -> None:
         self.role: Role = role
@@ -73,105 +80,111 @@ class Said:
         self._encoded = encoded
         self._whole: Raw | None = None
 
-    def with_block(self, block: Block, data: bytes) -> "Said":
-        """The message with one more block, encoded as `data`."""
-        return Said(self.role, [*self.blocks, block], [*self._encoded, data])
+    def with_block(self, block: Block, data: bytes) -> "EncodedMessage":
+        """Return the message with one more block, which is encoded as `data`."""
+        return EncodedMessage(self.role, [*self.blocks, block], [*self._encoded, data])
 
-    def with_mark(self, **fields: object) -> "Said":
-        """The message with more fields in its last block."""
+    def with_fields(self, **fields: object) -> "EncodedMessage":
+        """Return the message with additional fields in its last block."""
         block = self.blocks[-1] | fields
-        return Said(self.role, [*self.blocks[:-1], block], [*self._encoded[:-1], encode(block)])
+        return EncodedMessage(
+            self.role, [*self.blocks[:-1], block], [*self._encoded[:-1], encode(block)]
+        )
 
     @property
     def encoded(self) -> Raw:
-        """As it is sent."""
+        """The message as JSON."""
         if self._whole is None:
             blocks = [Raw(data) for data in self._encoded]
             self._whole = Raw(encode({"role": self.role, "content": blocks}))
         return self._whole
 
 
-class Conversation:
-    """Messages that grow by items. `fixed` is what stands before them: tools, system prompt.
+class MessageHistory:
+    """Builds messages item by item.
 
-    Without `thinks` no thinking goes back; with `bound` only where nothing before it has changed.
+    `fixed` is what precedes the messages: tools and system prompt. Thinking is included only if
+    `includes_thinking`, and if `is_prefix_bound`, only where nothing before it has changed.
     """
 
-    def __init__(self, fixed: bytes, origin: Origin, *, thinks: bool, bound: bool) -> None:
+    def __init__(
+        self, fixed: bytes, origin: Origin, *, includes_thinking: bool, is_prefix_bound: bool
+    ) -> None:
         self._origin = origin
-        self._thinks = thinks
-        self._digest = sha256(fixed) if bound else None
+        self._includes_thinking = includes_thinking
+        self._digest = sha256(fixed) if is_prefix_bound else None
         self._ids = CallIds(fits_as_call_id)
-        self._row = Row()
-        self.messages: list[Said] = []
+        self._responses = ResponseSplitter()
+        self.messages: list[EncodedMessage] = []
 
     def add(self, item: Item) -> None:
-        """Take the next item of history."""
+        """Append the next item of the history."""
         match item:
             case UserMessage():
-                self._hear(_text(user_text(item)) + _images(item.images))
+                self._add_user_blocks(_text(user_text(item)) + _images(item.images))
             case Notice():
-                self._hear(_text(notice_text(item)))
+                self._add_user_blocks(_text(notice_text(item)))
             case Compaction():
-                self._hear(_text(summary_text(item)))
+                self._add_user_blocks(_text(summary_text(item)))
             case AssistantMessage() | Reasoning():
                 if item.state != "discarded":
-                    self._respond(self._row.add(item))
+                    self._add_response(self._responses.add(item))
             case ToolCall():
                 if not item.discarded:
-                    self._respond(self._row.add(item))
+                    self._add_response(self._responses.add(item))
             case Patch():
                 pass
             case _:
                 assert_never(item)
 
-    def finish(self) -> "Conversation":
-        """What it is if nothing is added, which can be done all the same: the user speaks last."""
-        whole = copy(self)
-        whole._digest = self._digest and self._digest.copy()
-        whole._ids = self._ids.copy()
-        whole._row = self._row.copy()
-        whole.messages = self.messages.copy()
-        whole._hear([])
-        if whole._last_role != "user":
-            whole._say("user", _text(GO_ON))
-        return whole
+    def finish(self) -> "MessageHistory":
+        """Return a copy that ends with a user message. More items can be added to the original."""
+        # Messages are never changed, so copying the list is enough.
+        snapshot = copy(self)
+        snapshot._digest = self._digest and self._digest.copy()
+        snapshot._ids = self._ids.copy()
+        snapshot._responses = self._responses.copy()
+        snapshot.messages = self.messages.copy()
+        snapshot._add_user_blocks([])
+        if snapshot._last_role != "user":
+            snapshot._append("user", _text(CONTINUE_PROMPT))
+        return snapshot
 
     @property
     def prefix(self) -> str:
-        """The digest of all that was said so far; empty where nothing is bound to it."""
+        """The digest of everything so far; empty unless `is_prefix_bound`."""
         return self._digest.hexdigest()[:DIGEST_CHARS] if self._digest else ""
 
-    def _hear(self, blocks: list[Block]) -> None:
-        for response in self._row.end():
-            self._respond(response)
-        self._say("user", blocks)
+    def _add_user_blocks(self, blocks: list[Block]) -> None:
+        for response in self._responses.end():
+            self._add_response(response)
+        self._append("user", blocks)
 
-    def _respond(self, response: list[Spoken]) -> None:
-        """Write a response and then its results."""
+    def _add_response(self, response: list[ModelItem]) -> None:
+        """Append a response and the results of its calls."""
         calls = [item for item in response if isinstance(item, ToolCall)]
         ids = [self._ids.use(call.call_id) for call in calls]
         blocks = _sendable(list(self._blocks(response, iter(ids))))
-        if blocks and not self.messages:
-            self._say("user", _text(GO_ON))
-        self._say("assistant", blocks)
-        self._say("user", [_result(call, id_) for call, id_ in zip(calls, ids, strict=True)])
+        if blocks and not self.messages:  # the first message must be the user's
+            self._append("user", _text(CONTINUE_PROMPT))
+        self._append("assistant", blocks)
+        self._append("user", [_result(call, id_) for call, id_ in zip(calls, ids, strict=True)])
 
-    def _say(self, role: Role, blocks: list[Block]) -> None:
-        """Append blocks. No message is changed, as another conversation may have it too."""
+    def _append(self, role: Role, blocks: list[Block]) -> None:
+        """Append blocks to the last message if it has this role, else to a new one."""
         if blocks and self._last_role != role:
-            self.messages.append(Said(role, [], []))
-            self._bind(role.encode())
+            self.messages.append(EncodedMessage(role, [], []))
+            self._update_digest(role.encode())
         for block in blocks:
             data = encode(block)
             self.messages[-1] = self.messages[-1].with_block(block, data)
-            self._bind(data)
+            self._update_digest(data)
 
-    def _bind(self, data: bytes) -> None:
+    def _update_digest(self, data: bytes) -> None:
         if self._digest:
             self._digest.update(data)
 
-    def _blocks(self, response: Sequence[Spoken], ids: Iterator[str]) -> Iterator[Block]:
+    def _blocks(self, response: Sequence[ModelItem], ids: Iterator[str]) -> Iterator[Block]:
         for item in response:
             match item:
                 case AssistantMessage():
@@ -182,16 +195,20 @@ class Conversation:
                     yield _tool_use(item, next(ids))
 
     def _kept_blocks(self, item: Reasoning) -> Iterator[Block]:
-        kept = kept_by(item, self._origin)
-        if kept is None:
+        opaque = unseal_blocks(item, self._origin)
+        if opaque is None:
             return
-        thinks = self._thinks and (
-            self._digest is None or kept.prefix == self._prefix_of_response()
+        includes_thinking = self._includes_thinking and (
+            self._digest is None or opaque.prefix == self._prefix_of_response()
         )
-        yield from (b for b in kept.blocks if thinks or b["type"] not in THINKING)
+        yield from (b for b in opaque.blocks if includes_thinking or b["type"] not in THINKING)
 
     def _prefix_of_response(self) -> str:
-        """What stands before the response that is being written, if it has a message of its own."""
+        """The digest before the current response.
+
+        A response that continues an assistant message was not generated in this form, so its digest
+        is one that never matches.
+        """
         return "-" if self._last_role == "assistant" else self.prefix
 
     @property
@@ -200,30 +217,30 @@ class Conversation:
 
 
 def _sendable(blocks: list[Block]) -> list[Block]:
-    """What of the blocks of a response is taken back.
+    """Return the blocks of a response that the API accepts.
 
-    A server's tool goes with its result or not at all, citations with their text; thinking that
-    led to nothing does not.
+    A call of a server tool needs its result and vice versa; citations are merged into their text;
+    thinking must not be at the end.
     """
-    kept: list[Block] = []
-    waiting: list[Block] = []
+    accepted: list[Block] = []
+    unanswered: list[Block] = []
     for block in blocks:
         if block["type"] == "text" and "text" not in block:
-            if kept and kept[-1]["type"] == "text":
-                kept[-1] |= block
+            if accepted and accepted[-1]["type"] == "text":
+                accepted[-1] |= block
         elif "tool_use_id" in block:
-            use = next((u for u in waiting if u.get("id") == block["tool_use_id"]), None)
+            use = next((u for u in unanswered if u.get("id") == block["tool_use_id"]), None)
             if use is not None:
-                waiting = [other for other in waiting if other is not use]
-                kept.append(block)
+                unanswered = [other for other in unanswered if other is not use]
+                accepted.append(block)
         else:
-            kept.append(block)
+            accepted.append(block)
             if _is_server_use(block):
-                waiting.append(block)
-    kept = [block for block in kept if not any(block is use for use in waiting)]
-    while kept and kept[-1]["type"] in THINKING:
-        kept.pop()
-    return kept
+                unanswered.append(block)
+    accepted = [block for block in accepted if not any(block is use for use in unanswered)]
+    while accepted and accepted[-1]["type"] in THINKING:
+        accepted.pop()
+    return accepted
 
 
 def _is_server_use(block: Block) -> bool:
@@ -254,14 +271,19 @@ def _tool_use(call: ToolCall, id_: str) -> Block:
 
 
 def _input(arguments: str) -> dict[str, Any]:
-    """The arguments as an object; an empty one if they are none, the error result says why."""
+    """Return the arguments as an object; an empty one if they are invalid.
+
+    The result of the call tells the model what was wrong with them.
+    """
     try:
         return _decode_object(arguments)
     except _DECODING_FAILS:
         pass
     try:
-        # Half a surrogate pair, which models do write, is no JSON to most servers.
-        return _decode_object(joined(json.dumps(json.loads(arguments), ensure_ascii=False)))
+        # Models do write half a surrogate pair, which msgspec and most servers reject.
+        return _decode_object(
+            repair_surrogates(json.dumps(json.loads(arguments), ensure_ascii=False))
+        )
     except _DECODING_FAILS:
         return {}
 
@@ -271,7 +293,7 @@ def _result(call: ToolCall, id_: str) -> Block:
     shown = _images(call.images)
     content = [*_text(text if text.strip() else NO_OUTPUT), *shown]
     block: Block = {"type": "tool_result", "tool_use_id": id_, "content": content}
-    # An error may hold nothing but text.
+    # The API allows only text in an error.
     if call.error_kind is not None and all(part["type"] == "text" for part in content):
         block["is_error"] = True
     return block

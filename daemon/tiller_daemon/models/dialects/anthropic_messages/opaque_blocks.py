@@ -1,8 +1,8 @@
-"""Blocks that the Messages API wants back as they were, and how an item keeps them. Pure.
+"""Stores blocks that the Messages API wants back unchanged in `Reasoning.opaque`. Pure.
 
-Thinking has a signature, redacted thinking is nothing but sealed data, what server tools did must
-stay beside their results, and text may hold citations. `Reasoning.opaque` keeps them in order; the
-text of thinking is not kept twice, only its length.
+Thinking has a signature; redacted thinking is encrypted; calls of server tools must be next to
+their results; text may have citations. The blocks are stored in order. The text of thinking is
+already in the item, so only its length is stored.
 """
 
 from typing import Any
@@ -13,56 +13,56 @@ from msgspec import Struct
 from tiller_daemon.models.dialects.opaque import Origin
 from tiller_protocol.items import Reasoning
 
-WIRE = "anthropic_messages"
+API = "anthropic_messages"
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 
 Block = dict[str, Any]
 
 
-class Kept(Struct, frozen=True):
+class OpaqueBlocks(Struct, frozen=True):
     """Blocks of one response in order.
 
-    `prefix` is the digest of all that the request of that response held. A block of type `text`
-    has only its citations and belongs to the text before it.
+    `prefix` is the digest of the request for that response. A block of type `text` has only the
+    citations of the text before it.
     """
 
     prefix: str
     blocks: tuple[Block, ...]
 
 
-_decode = msgspec.json.Decoder(Kept).decode
+_decode = msgspec.json.Decoder(OpaqueBlocks).decode
 
 
 def origin_of(base_url: str, model: str) -> Origin:
-    """Who may have such blocks back: the same model at the same place."""
-    return Origin(WIRE, base_url, model)
+    """Return the origin for blocks of a model: only that model at that URL gets them back."""
+    return Origin(API, base_url, model)
 
 
-def keep(origin: Origin, prefix: str, blocks: list[Block]) -> str:
-    """The `opaque` for the blocks; of thinking the text is left to the item."""
+def seal_blocks(origin: Origin, prefix: str, blocks: list[Block]) -> str:
+    """Return the `opaque` of an item that stores `blocks`, without the text of thinking."""
     short = tuple(
         block | {"thinking": len(block["thinking"])} if block["type"] == "thinking" else block
         for block in blocks
     )
-    return origin.seal(msgspec.json.encode(Kept(prefix, short)).decode())
+    return origin.seal(msgspec.json.encode(OpaqueBlocks(prefix, short)).decode())
 
 
-def kept_by(item: Reasoning, origin: Origin) -> Kept | None:
-    """The blocks that an item keeps, whole again; None if they are not for `origin`."""
+def unseal_blocks(item: Reasoning, origin: Origin) -> OpaqueBlocks | None:
+    """Return the blocks that an item stores, restored; None if they have another origin."""
     content = origin.unseal(item.opaque)
     if content is None:
         return None
     try:
-        kept = _decode(content)
+        stored = _decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    position, whole = 0, list[Block]()
-    for block in kept.blocks:
+    position, restored = 0, list[Block]()
+    for block in stored.blocks:
         if block["type"] == "thinking":
             end = position + block["thinking"]
-            whole.append(block | {"thinking": item.text[position:end]})
+            restored.append(block | {"thinking": item.text[position:end]})
             position = end
         else:
-            whole.append(block)
-    return Kept(kept.prefix, tuple(whole))
+            restored.append(block)
+    return OpaqueBlocks(stored.prefix, tuple(restored))

@@ -1,7 +1,6 @@
-"""A `ModelRequest` as the body of a Messages request. Pure; no frame is decoded here.
+"""Builds the body of a Messages request from a `ModelRequest`. Pure.
 
-What stands here is everything around the conversation, which is built in
-`history`.
+`history` builds the messages; everything else in the body is here.
 Format: https://platform.claude.com/docs/en/api/messages
 """
 
@@ -11,10 +10,10 @@ import msgspec
 
 from tiller_daemon.config.request_options import RESERVED, Options, merge_options
 from tiller_daemon.models.base import ModelRequest, ToolSpec
-from tiller_daemon.models.dialects.anthropic_messages.history import Conversation, Said
+from tiller_daemon.models.dialects.anthropic_messages.history import EncodedMessage, MessageHistory
 from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import (
+    API,
     THINKING,
-    WIRE,
     Block,
     origin_of,
 )
@@ -22,82 +21,92 @@ from tiller_daemon.models.dialects.anthropic_messages.schema import structured_o
 from tiller_daemon.models.dialects.anthropic_messages.thinking import (
     EFFORTS,
     NO_THINKING,
-    Manner,
     Thinking,
-    manner_of,
-    takes_thinking_back,
-    thinking_of,
+    ThinkingStyle,
+    accepts_earlier_thinking,
+    thinking_field,
+    thinking_style,
 )
-from tiller_daemon.models.dialects.history_cache import conversation_of
-from tiller_daemon.models.dialects.wording import usable_name
+from tiller_daemon.models.dialects.rendering import usable_name
+from tiller_daemon.models.history_cache import HistoryCache
 from tiller_protocol.items import ToolCall
 
-MAX_TOKENS: dict[Manner, int] = {"adaptive": 64_000, "budget": 32_000, "foreign": 32_000}
-"""`max_tokens` where no limit is configured, as the API insists on one: what every Claude that
-thinks in this manner can write (https://platform.claude.com/docs/en/about-claude/models/overview).
-"""
+MAX_TOKENS: dict[ThinkingStyle, int] = {"adaptive": 64_000, "budget": 32_000, "foreign": 32_000}
+"""`max_tokens` if no limit is configured, because the API requires one. Every Claude of the style
+supports this number (https://platform.claude.com/docs/en/about-claude/models/overview)."""
 
 CACHE_POINT = {"type": "ephemeral"}
 CACHED_ENDS = 2
-"""User messages that end with a cache point: the newest, and the one at which the last request
-ended, because the API looks back only a few blocks. Tools and system have one each; the API refuses
-more than four."""
+"""How many user messages end with a cache point: the last one, and the one with which the previous
+request ended, because the API looks back only a few blocks. The tools and the system prompt have
+one each; the API refuses more than four."""
 
 NOT_OFFERED = "It can't be called any more."
-"""Said of tools that history has calls of when there are none: calls want their definitions."""
+"""The description of tools that are no longer offered. The API requires definitions for all calls
+in the history."""
 
 
-class Built(NamedTuple):
-    """A body, and the digest of what it holds, to which the thinking of its answer is bound."""
+class BuiltRequest(NamedTuple):
+    """A body, and the digest of its content, to be stored with the thinking in the response."""
 
     body: bytes
     prefix: str
 
 
-def build_body(request: ModelRequest, base_url: str = "") -> Built:
-    """The body that asks the server at `base_url` for a streamed answer to `request`."""
-    manner = manner_of(request.model)
+def build_body(request: ModelRequest, base_url: str = "") -> BuiltRequest:
+    """Return the body that requests a streamed response from the server at `base_url`."""
+    style = thinking_style(request.model)
     options = {name: value for name, value in request.options.items() if name not in RESERVED}
-    max_tokens = options.get("max_tokens") or request.max_output_tokens or MAX_TOKENS[manner]
-    thinking = _thinking(request, options, manner, max_tokens)
+    max_tokens = options.get("max_tokens") or request.max_output_tokens or MAX_TOKENS[style]
+    thinking = _thinking(request, options, style, max_tokens)
     tools = _tools(request)
     system = [{"type": "text", "text": request.system}] if request.system.strip() else []
     fixed = msgspec.json.encode([tools, system])
-    conversation = _conversation(request, base_url, fixed, thinking, manner)
-    if manner == "budget" and thinking is not None and not _may_think(conversation.messages):
+    history = _build_history(request, base_url, fixed, thinking, style)
+    # The messages decide whether the model may think, and they depend on whether it does.
+    if style == "budget" and thinking is not None and not _may_think(history.messages):
         thinking = None
-        conversation = _conversation(request, base_url, fixed, thinking, manner)
-    messages = conversation.messages
+        history = _build_history(request, base_url, fixed, thinking, style)
+    messages = history.messages
+    # Other requests are not continued, so writing to the cache would only cost money.
     if request.purpose == "turn":
         _set_cache_points(tools, system, messages)
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "model": request.model,
         "max_tokens": max_tokens,
         "stream": True,
         "tools": tools,
+        # Without tools in the request, there are definitions only for calls in the history.
         "tool_choice": {"type": "none"} if tools and not request.tools else None,
         "system": system,
-        "messages": [said.encoded for said in messages],
+        "messages": [message.encoded for message in messages],
         "thinking": thinking,
-        "output_config": _output_config(request, options, manner),
+        "output_config": _output_config(request, options, style),
     }
     options.pop("thinking", None)
-    body = options | {name: value for name, value in told.items() if value}
-    return Built(msgspec.json.encode(body), conversation.prefix)
+    body = options | {name: value for name, value in fields.items() if value}
+    return BuiltRequest(msgspec.json.encode(body), history.prefix)
 
 
-def _conversation(
-    request: ModelRequest, base_url: str, fixed: bytes, thinking: Thinking | None, manner: Manner
-) -> Conversation:
-    """The conversation behind what is `fixed` before it."""
-    thinks = takes_thinking_back(thinking, manner)
+def _build_history(
+    request: ModelRequest,
+    base_url: str,
+    fixed: bytes,
+    thinking: Thinking | None,
+    style: ThinkingStyle,
+) -> MessageHistory:
+    """The messages of the request; `fixed` is the content before them."""
+    includes_thinking = accepts_earlier_thinking(thinking, style)
 
-    def begin() -> Conversation:
+    def create() -> MessageHistory:
         origin = origin_of(base_url, request.model)
-        return Conversation(fixed, origin, thinks=thinks, bound=manner == "adaptive")
+        return MessageHistory(
+            fixed, origin, includes_thinking=includes_thinking, is_prefix_bound=style == "adaptive"
+        )
 
-    key = (WIRE, fixed, base_url, request.model, thinks)
-    return conversation_of(request, key, begin).finish()
+    key = (API, fixed, base_url, request.model, includes_thinking)
+    cache = request.history_cache or HistoryCache()
+    return cache.builder(key, request.items, create).finish()
 
 
 def _tools(request: ModelRequest) -> list[Block]:
@@ -108,7 +117,7 @@ def _tools(request: ModelRequest) -> list[Block]:
 
 
 def _tool(spec: ToolSpec) -> Block:
-    # A choice between objects at the top is refused, and with it the whole request.
+    # The API refuses a request with a choice of schemas at the top level.
     schema = {k: v for k, v in spec.parameters.items() if k not in ("anyOf", "oneOf", "allOf")}
     return {
         "name": spec.name,
@@ -117,45 +126,52 @@ def _tool(spec: ToolSpec) -> Block:
     }
 
 
-def _thinking(request: ModelRequest, options: Options, manner: Manner, max_tokens: object) -> Any:  # noqa: ANN401 - an option may be anything
-    """The field `thinking`: by the variant, else as the options have it, else as the model does."""
-    limit = max_tokens if isinstance(max_tokens, int) else MAX_TOKENS[manner]
+def _thinking(
+    request: ModelRequest, options: Options, style: ThinkingStyle, max_tokens: object
+) -> Any:  # noqa: ANN401 - an option may be anything
+    """The field `thinking`: by the variant, else from the options, else the model's default."""
+    limit = max_tokens if isinstance(max_tokens, int) else MAX_TOKENS[style]
     if request.variant in EFFORTS or request.variant == NO_THINKING:
-        return thinking_of(request.variant, manner, limit)
+        return thinking_field(request.variant, style, limit)
     if "thinking" in options or request.purpose != "turn":
         return options.get("thinking")
-    return thinking_of("", manner, limit)
+    return thinking_field("", style, limit)
 
 
-def _output_config(request: ModelRequest, options: Options, manner: Manner) -> Options:
+def _output_config(request: ModelRequest, options: Options, style: ThinkingStyle) -> Options:
     config: Options = {}
-    if manner == "adaptive" and request.purpose == "title":
+    if style == "adaptive" and request.purpose == "title":
         config["effort"] = "low"
     if request.output_schema is not None:
         form = structured_output(request.output_schema)
         config |= {"format": {"type": "json_schema", "schema": form}} if form else {}
     own = options.get("output_config")
     config = merge_options(config, cast("Options", own)) if isinstance(own, dict) else config
-    if manner == "adaptive" and request.variant in EFFORTS:
+    if style == "adaptive" and request.variant in EFFORTS:
         config["effort"] = EFFORTS[request.variant]
     return config
 
 
-def _may_think(messages: list[Said]) -> bool:
-    """Whether a Claude with a budget may think: not if it began this row of calls without it."""
-    first: Said | None = None
-    for said in reversed(messages):
-        if said.role == "assistant":
-            first = said
-        elif said.blocks[0]["type"] != "tool_result":
+def _may_think(messages: list[EncodedMessage]) -> bool:
+    """Whether a Claude with a budget may think: not if the current series of calls began without.
+
+    The API refuses thinking in the middle of such a series.
+    """
+    first: EncodedMessage | None = None
+    for message in reversed(messages):
+        if message.role == "assistant":
+            first = message
+        elif message.blocks[0]["type"] != "tool_result":
             break
     return first is None or first.blocks[0]["type"] in THINKING
 
 
-def _set_cache_points(tools: list[Block], system: list[Block], messages: list[Said]) -> None:
+def _set_cache_points(
+    tools: list[Block], system: list[Block], messages: list[EncodedMessage]
+) -> None:
     for blocks in (tools, system):
         if blocks:
             blocks[-1]["cache_control"] = CACHE_POINT
-    ends = [number for number, said in enumerate(messages) if said.role == "user"]
+    ends = [number for number, message in enumerate(messages) if message.role == "user"]
     for number in ends[-CACHED_ENDS:]:
-        messages[number] = messages[number].with_mark(cache_control=CACHE_POINT)
+        messages[number] = messages[number].with_fields(cache_control=CACHE_POINT)

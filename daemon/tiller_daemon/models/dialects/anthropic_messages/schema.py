@@ -1,8 +1,8 @@
-"""A JSON Schema as the Messages API takes it for structured outputs. Pure.
+"""Converts a JSON Schema to the subset that the Messages API supports. Pure.
 
-The API knows a part of JSON Schema and refuses the rest. What it does not know becomes words in a
-description, which the model may follow: the turn checks the answer by the schema as it was given.
-A schema that has no such form, such as one that refers to itself, is not sent at all.
+The API refuses keywords outside its subset. They are moved to a description, which the model may
+follow; the turn validates the answer against the original schema anyway. A schema that can't be
+converted, such as a recursive one, is not sent at all.
 Source: https://platform.claude.com/docs/en/build-with-claude/structured-outputs
 """
 
@@ -16,77 +16,81 @@ FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
 )
 TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean", "null"})
-PLACES = ("$defs", "definitions")
-"""Where a schema may keep what it refers to."""
+DEFINITION_KEYS = ("$defs", "definitions")
+"""The keywords under which a schema has definitions to refer to."""
 
 
-class _NoForm(Exception):
-    """Structured outputs have no form for this schema."""
+class _Unsupported(Exception):
+    """The schema can't be expressed in the subset."""
 
 
 def structured_output(schema: Schema) -> Schema | None:
-    """What of `schema` the API knows; None if it can't be sent."""
+    """Return `schema` in the API's subset; None if it can't be converted."""
     try:
-        return _Rewriter(schema).whole()
-    except (_NoForm, RecursionError):
+        return _Rewriter(schema).convert()
+    except (_Unsupported, RecursionError):
         return None
 
 
 class _Rewriter:
-    """Rewrites one schema; remembers which references it has followed to their end."""
+    """Converts one schema; remembers which references it has checked."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
         self._open: list[str] = []
         self._followed: set[str] = set()
 
-    def whole(self) -> Schema:
-        """The schema with what it keeps for references."""
-        kept = {
-            place: {name: self._form(inner) for name, inner in self._root[place].items()}
-            for place in PLACES
+    def convert(self) -> Schema:
+        """Return the converted schema with its definitions."""
+        definitions = {
+            place: {name: self._convert(inner) for name, inner in self._root[place].items()}
+            for place in DEFINITION_KEYS
             if place in self._root
         }
-        return kept | self._form(self._root)
+        return definitions | self._convert(self._root)
 
-    def _form(self, schema: object) -> Schema:
+    def _convert(self, schema: object) -> Schema:
         if not isinstance(schema, dict):
-            raise _NoForm
-        rest = {k: v for k, v in cast("Schema", schema).items() if k not in (*PLACES, "$schema")}
+            raise _Unsupported
+        rest = {
+            k: v
+            for k, v in cast("Schema", schema).items()
+            if k not in (*DEFINITION_KEYS, "$schema")
+        }
         if "$ref" in rest:
-            self._follow(rest["$ref"])
+            self._check_reference(rest["$ref"])
             return {"$ref": rest["$ref"]}
-        form = self._kind(rest)
+        converted = self._convert_type(rest)
         if "title" in rest:
-            form["title"] = rest.pop("title")
+            converted["title"] = rest.pop("title")
         words = [rest.pop("description")] if "description" in rest else []
         if rest:
             words.append(msgspec.json.encode(rest).decode())
-        return form | {"description": "\n\n".join(words)} if words else form
+        return converted | {"description": "\n\n".join(words)} if words else converted
 
-    def _follow(self, reference: str) -> None:
-        """See that what is referred to has a form, and does not come back to itself."""
+    def _check_reference(self, reference: str) -> None:
+        """Check that the target of a reference can be converted and is not recursive."""
         if reference in self._open:
-            raise _NoForm
+            raise _Unsupported
         if reference not in self._followed:
             self._open.append(reference)
-            self._form(self._target(reference))
+            self._convert(self._target(reference))
             self._open.pop()
             self._followed.add(reference)
 
     def _target(self, reference: str) -> object:
         head, _, name = reference.rpartition("/")
         place = head.removeprefix("#/")
-        if place not in PLACES or name not in self._root.get(place, {}):
-            raise _NoForm
+        if place not in DEFINITION_KEYS or name not in self._root.get(place, {}):
+            raise _Unsupported
         return self._root[place][name]
 
-    def _kind(self, rest: Schema) -> Schema:
-        """Take out of `rest` what says which values there are."""
+    def _convert_type(self, rest: Schema) -> Schema:
+        """Remove the keywords that define the type from `rest` and return them converted."""
         for word in ("anyOf", "oneOf", "allOf"):
             if word in rest:
-                form = "allOf" if word == "allOf" else "anyOf"
-                return {form: [self._form(inner) for inner in rest.pop(word)]}
+                converted = "allOf" if word == "allOf" else "anyOf"
+                return {converted: [self._convert(inner) for inner in rest.pop(word)]}
         for word in ("enum", "const"):
             if word in rest and _is_plain(rest[word]):
                 rest.pop("type", None)
@@ -95,12 +99,12 @@ class _Rewriter:
         if isinstance(kind, list):
             names = cast("list[str]", kind)
             described = {k: rest.pop(k) for k in ("title", "description") if k in rest}
-            forms = [self._form({**rest, "type": name}) for name in names]
+            forms = [self._convert({**rest, "type": name}) for name in names]
             rest.clear()
             rest.update(described)
             return {"anyOf": forms}
         if kind not in TYPES:
-            raise _NoForm
+            raise _Unsupported
         return {"type": kind, **self._details(kind, rest)}
 
     def _details(self, kind: str, rest: Schema) -> Schema:
@@ -110,7 +114,7 @@ class _Rewriter:
             case "array":
                 details: Schema = {}
                 if "items" in rest:
-                    details["items"] = self._form(rest.pop("items"))
+                    details["items"] = self._convert(rest.pop("items"))
                 if rest.get("minItems") in (0, 1):
                     details["minItems"] = rest.pop("minItems")
                 return details
@@ -120,13 +124,13 @@ class _Rewriter:
                 return {}
 
     def _object(self, rest: Schema) -> Schema:
-        """An object has the properties that are named, and no others: so the API wants it."""
+        """Convert an object. The API allows no properties beyond those that are listed."""
         properties = rest.pop("properties", {})
         others = rest.pop("additionalProperties", None)
         if others is not False and not properties:
-            raise _NoForm
+            raise _Unsupported
         details: Schema = {
-            "properties": {name: self._form(inner) for name, inner in properties.items()},
+            "properties": {name: self._convert(inner) for name, inner in properties.items()},
             "additionalProperties": False,
         }
         return details | ({"required": rest.pop("required")} if "required" in rest else {})

@@ -1,7 +1,7 @@
-"""Frames of a Messages stream as `ModelEvent`s. Pure; no request is built here.
+"""Decodes a Messages stream to `ModelEvent`s. Pure.
 
-A stream is whole when the server has said `message_stop`; anything less is a `ModelError`. Events,
-blocks and deltas that are not known yet are passed over, as the API asks of its clients.
+A stream is complete at `message_stop`; anything less is a `ModelError`. Unknown events, blocks and
+deltas are ignored, as the API's documentation requires.
 Format: https://platform.claude.com/docs/en/build-with-claude/streaming
 """
 
@@ -20,10 +20,14 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
-from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import Block, keep, origin_of
-from tiller_daemon.models.dialects.joined_deltas import TEXT, THINKING, Pieces
-from tiller_daemon.models.dialects.surrogates import HalfPairs, encodable
-from tiller_daemon.models.http.failure import Endpoint, error_in_stream
+from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import (
+    Block,
+    origin_of,
+    seal_blocks,
+)
+from tiller_daemon.models.dialects.delta_buffer import TEXT, THINKING, DeltaBuffer
+from tiller_daemon.models.dialects.surrogates import SurrogateMender, repair_json
+from tiller_daemon.models.http.failure import Endpoint, error_from_event
 from tiller_daemon.models.http.sse import EventSplitter, EventTooLong
 from tiller_protocol.events import FinishReason
 from tiller_protocol.items import Usage
@@ -36,17 +40,26 @@ _REASONS: dict[str, FinishReason] = {
     "model_context_window_exceeded": "length",
     "refusal": "content_filter",
 }
-"""`pause_turn` is none of these: a server's tool wants more time, and nobody asks for one here."""
+"""Finish reasons. `pause_turn` is for server tools that take long, which are not requested here."""
 
 
 class _UsageFrame(Struct, gc=False):
-    """What is counted; None where a frame says nothing of it."""
+    """Token counts of the response so far. None means unchanged."""
 
     input_tokens: int | None = None
+    """Input tokens, without those of the next two fields."""
+
     cache_creation_input_tokens: int | None = None
+    """Input tokens written to the cache."""
+
     cache_read_input_tokens: int | None = None
+    """Input tokens read from the cache."""
+
     output_tokens: int | None = None
+    """Output tokens, including thinking."""
+
     output_tokens_details: dict[str, Any] | None = None
+    """Has `thinking_tokens`."""
 
 
 class _Message(Struct):
@@ -55,22 +68,48 @@ class _Message(Struct):
 
 class _Delta(Struct):
     type: str | None = None
+    """Says which of the other fields there is; absent in a `message_delta`."""
+
     text: str | None = None
+    """In a `text_delta`."""
+
     thinking: str | None = None
+    """In a `thinking_delta`."""
+
     signature: str | None = None
+    """In a `signature_delta`; complete."""
+
     partial_json: str | None = None
+    """In an `input_json_delta`."""
+
     citation: Any = None
+    """In a `citations_delta`."""
+
     stop_reason: str | None = None
+    """In a `message_delta`."""
 
 
 class _Frame(Struct):
     type: str | None = None
+    """Says which of the other fields there are."""
+
     index: int = 0
+    """The block to which the frame belongs."""
+
     message: _Message | None = None
+    """In `message_start`."""
+
     content_block: dict[str, Any] | None = None
+    """In `content_block_start`."""
+
     delta: _Delta | None = None
+    """In `content_block_delta` and `message_delta`."""
+
     usage: _UsageFrame | None = None
+    """In `message_delta`."""
+
     error: Any = None
+    """In `error`; some servers send it without a type."""
 
 
 _decode = msgspec.json.Decoder(_Frame).decode
@@ -78,8 +117,8 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 _DECODING_FAILS = (msgspec.DecodeError, ValueError, RecursionError)
 
 
-class _Open:
-    """A block of content in the making. `call` is the number of a tool call, else None."""
+class _OpenBlock:
+    """A block that is not complete. `call` is the number of a tool call, else None."""
 
     def __init__(self, start: Block) -> None:
         self.kind = start.get("type")
@@ -92,15 +131,15 @@ class _Open:
 
     @property
     def text(self) -> str:
-        """All pieces."""
+        """The text so far."""
         return "".join(self.pieces)
 
 
 class MessagesDecoder:
-    """Decodes one response. `feed` it bytes as they arrive; `end` it when the connection ends.
+    """Decodes one response: `feed` takes bytes as they arrive, `end` when the connection ends.
 
-    Text that arrives in one chunk comes out as one event. Calls without an id get one made of
-    `ordinal`, the number of the request in its session; `prefix` is the digest of that request.
+    Text that arrives in one chunk becomes one event. A call without an id gets one that is made of
+    `ordinal`, the number of the request in its session. `prefix` is the digest of the request.
     """
 
     def __init__(self, endpoint: Endpoint, model: str, ordinal: int, prefix: str) -> None:
@@ -109,58 +148,58 @@ class MessagesDecoder:
         self._ordinal = ordinal
         self._prefix = prefix
         self._splitter = EventSplitter()
-        self._halves = HalfPairs()
-        self._pieces = Pieces()
-        self._blocks: dict[int, _Open] = {}
-        self._kept: list[Block] = []
+        self._surrogates = SurrogateMender()
+        self._deltas = DeltaBuffer()
+        self._blocks: dict[int, _OpenBlock] = {}
+        self._opaque_blocks: list[Block] = []
         self._call_ids: list[str] = []
         self._usage = _UsageFrame()
         self._reason: FinishReason = "unknown"
         self.finished = False
-        """Whether `Finished` was returned; what the server sends after that is ignored."""
+        """Whether `Finished` was returned. What the server sends afterwards is ignored."""
 
     def feed(self, chunk: bytes) -> list[ModelEvent]:
-        """Take the next bytes; raises `ModelError` for a broken frame or an error event."""
+        """Decode the next bytes; raises `ModelError` for an invalid frame or an error event."""
         try:
             frames = self._splitter.feed(chunk)
         except EventTooLong as error:
-            raise self._broken(f"sent {error}") from None
-        return self._taken(frames)
+            raise self._broken_stream(f"sent {error}") from None
+        return self._decode_frames(frames)
 
     def end(self) -> list[ModelEvent]:
-        """The connection has ended; raises `ModelError` unless the response is whole."""
-        events = [] if self.finished else self._taken(self._splitter.end())
+        """Decode the rest at the end of the connection; raises `ModelError` if incomplete."""
+        events = [] if self.finished else self._decode_frames(self._splitter.end())
         if not self.finished:
-            raise self._broken("ended the stream before the answer was whole")
+            raise self._broken_stream("ended the stream before the response was complete")
         return events
 
-    def _taken(self, frames: list[bytes]) -> list[ModelEvent]:
+    def _decode_frames(self, frames: list[bytes]) -> list[ModelEvent]:
         for data in frames:
             if not self.finished:
                 try:
-                    self._frame(data)
+                    self._handle_frame(data)
                 except RecursionError:
-                    raise self._broken("sent a frame that is nested too deeply") from None
-        return self._pieces.taken()
+                    raise self._broken_stream("sent a frame that is nested too deeply") from None
+        return self._deltas.drain()
 
-    def _frame(self, data: bytes) -> None:
+    def _handle_frame(self, data: bytes) -> None:
         try:
             frame = _decode(data)
         except _DECODING_FAILS:
             frame = self._decode_leniently(data)
         if frame.error is not None or frame.type == "error":
-            raise error_in_stream(self._endpoint, data)
+            raise error_from_event(self._endpoint, data)
         match frame.type:
             case "content_block_delta" if frame.delta is not None:
-                self._extend(frame.index, frame.delta)
+                self._extend_block(frame.index, frame.delta)
             case "message_start" if frame.message is not None:
-                self._count(frame.message.usage)
+                self._update_usage(frame.message.usage)
             case "content_block_start" if frame.content_block is not None:
-                self._begin(frame.index, frame.content_block)
+                self._start_block(frame.index, frame.content_block)
             case "content_block_stop":
-                self._stop(frame.index)
+                self._stop_block(frame.index)
             case "message_delta":
-                self._count(frame.usage)
+                self._update_usage(frame.usage)
                 if frame.delta is not None and frame.delta.stop_reason:
                     self._reason = _REASONS.get(frame.delta.stop_reason, "unknown")
             case "message_stop":
@@ -169,142 +208,144 @@ class MessagesDecoder:
                 pass
 
     def _decode_leniently(self, data: bytes) -> _Frame:
-        """Decode a frame with half a surrogate pair in it: some servers cut text in UTF-16."""
+        """Decode a frame with half a surrogate pair: some servers split text in UTF-16."""
         try:
             frame = msgspec.convert(json.loads(data), _Frame)
         except _DECODING_FAILS:
             shown = self._endpoint.quote(data.decode(errors="replace"))
-            raise self._broken(f"sent a frame that is none of this dialect: {shown}") from None
-        frame.content_block = encodable(frame.content_block)
+            raise self._broken_stream(f"sent an invalid frame: {shown}") from None
+        frame.content_block = repair_json(frame.content_block)
         if frame.delta is not None:
-            frame.delta.citation = encodable(frame.delta.citation)
-            frame.delta.signature = encodable(frame.delta.signature)
+            frame.delta.citation = repair_json(frame.delta.citation)
+            frame.delta.signature = repair_json(frame.delta.signature)
             for field in ("text", "thinking", "partial_json"):
                 if text := getattr(frame.delta, field):
-                    setattr(frame.delta, field, self._halves.mend((frame.index, field), text))
+                    setattr(frame.delta, field, self._surrogates.mend((frame.index, field), text))
         return frame
 
-    def _count(self, usage: _UsageFrame | None) -> None:
-        """Take counts over: they are of the whole response, and what is not said stays."""
+    def _update_usage(self, usage: _UsageFrame | None) -> None:
+        """Update the counts. They are cumulative; a count that is absent has not changed."""
         for field in _UsageFrame.__struct_fields__:
             if (value := getattr(usage, field, None)) is not None:
                 setattr(self._usage, field, value)
 
-    def _begin(self, index: int, start: Block) -> None:
-        self._stop(index)
-        block = self._blocks[index] = _Open(start)
+    def _start_block(self, index: int, start: Block) -> None:
+        self._stop_block(index)
+        block = self._blocks[index] = _OpenBlock(start)
         match block.kind:
             case "text":
-                self._say(str(start.get("text") or ""))
+                self._append(str(start.get("text") or ""))
             case "thinking":
-                self._think(block, str(start.get("thinking") or ""))
+                self._add_thinking(block, str(start.get("thinking") or ""))
             case "tool_use":
-                self._call(block)
+                self._start_call(block)
             case _:
                 pass
 
-    def _extend(self, index: int, delta: _Delta) -> None:
+    def _extend_block(self, index: int, delta: _Delta) -> None:
         block = self._blocks.get(index)
         if block is None:
-            raise self._broken("sent a piece of a block that was not begun")
+            raise self._broken_stream("sent part of a block that was not started")
         if delta.type == "text_delta":
             if block.kind == "text":
-                self._say(delta.text or "")
+                self._append(delta.text or "")
             return
         match delta.type, block.kind:
             case "citations_delta", "text":
                 block.citations.append(delta.citation)
             case "thinking_delta", "thinking":
-                self._think(block, delta.thinking or "")
+                self._add_thinking(block, delta.thinking or "")
             case "signature_delta", "thinking":
                 block.signature = delta.signature or ""
             case "input_json_delta", "tool_use":
-                self._argue(block, delta.partial_json or "")
+                self._add_arguments(block, delta.partial_json or "")
             case "input_json_delta", _:
                 block.pieces.append(delta.partial_json or "")
             case _:
                 pass
 
-    def _stop(self, index: int) -> None:
+    def _stop_block(self, index: int) -> None:
         block = self._blocks.pop(index, None)
         if block is None:
             return
         match block.kind:
             case "text":
                 if block.citations:
-                    self._keep({"type": "text", "citations": block.citations})
+                    self._add_opaque({"type": "text", "citations": block.citations})
             case "thinking":
                 thought = {"thinking": block.text, "signature": block.signature}
-                self._keep({"type": "thinking", **thought})
+                self._add_opaque({"type": "thinking", **thought})
             case "tool_use":
-                self._complete(block)
+                self._complete_call(block)
             case str():
-                self._keep_opaque(block)
+                self._add_server_block(block)
             case _:
                 pass
 
-    def _say(self, piece: str) -> None:
+    def _append(self, piece: str) -> None:
         if not piece:
             return
-        self._kept.clear()
-        self._pieces.add(TEXT, piece)
+        self._opaque_blocks.clear()
+        self._deltas.add_text(TEXT, piece)
 
-    def _think(self, block: _Open, piece: str) -> None:
+    def _add_thinking(self, block: _OpenBlock, piece: str) -> None:
         if not piece:
             return
         block.pieces.append(piece)
-        self._pieces.add(THINKING, piece)
+        self._deltas.add_text(THINKING, piece)
 
-    def _keep(self, block: Block) -> None:
-        """Have a block kept, beside those since the last text or call: one item has them all."""
-        self._kept.append(block)
-        self._pieces.put(ReasoningDelta("", keep(self._origin, self._prefix, self._kept)))
+    def _add_opaque(self, block: Block) -> None:
+        """Store a block, together with the others since the last text or call: in one item."""
+        self._opaque_blocks.append(block)
+        self._deltas.add_event(
+            ReasoningDelta("", seal_blocks(self._origin, self._prefix, self._opaque_blocks))
+        )
 
-    def _keep_opaque(self, block: _Open) -> None:
-        """Keep a block that only its provider understands, such as what a server's tool did."""
+    def _add_server_block(self, block: _OpenBlock) -> None:
+        """Store a block that only the provider understands, such as a call of a server tool."""
         whole = block.start
         if block.pieces:
             try:
                 whole = whole | {"input": _decode_object(block.text)}
             except _DECODING_FAILS:
                 return
-        self._keep(whole)
+        self._add_opaque(whole)
 
-    def _call(self, block: _Open) -> None:
+    def _start_call(self, block: _OpenBlock) -> None:
         name, call_id = block.start.get("name"), block.start.get("id")
         if not name or not isinstance(name, str):
-            raise self._broken("sent a tool call without a name")
+            raise self._broken_stream("sent a tool call without a name")
         block.call = len(self._call_ids)
         if not call_id or not isinstance(call_id, str) or call_id in self._call_ids:
             call_id = f"call_{self._ordinal}_{block.call}"
         self._call_ids.append(call_id)
-        self._kept.clear()
-        self._pieces.put(ToolCallStarted(block.call, call_id, name))
+        self._opaque_blocks.clear()
+        self._deltas.add_event(ToolCallStarted(block.call, call_id, name))
 
-    def _argue(self, block: _Open, piece: str) -> None:
+    def _add_arguments(self, block: _OpenBlock, piece: str) -> None:
         if not piece or block.call is None:
             return
         block.pieces.append(piece)
-        self._pieces.add(block.call, piece)
+        self._deltas.add_text(block.call, piece)
 
-    def _complete(self, block: _Open) -> None:
+    def _complete_call(self, block: _OpenBlock) -> None:
         if not block.text.strip():
-            # Most begin with an empty input and send pieces; some send it whole at once.
-            self._argue(block, msgspec.json.encode(block.start.get("input") or {}).decode())
+            # Most servers start with an empty input and send deltas; some send all at the start.
+            self._add_arguments(block, msgspec.json.encode(block.start.get("input") or {}).decode())
         if block.call is not None:
-            self._pieces.put(ToolCallDone(block.call))
+            self._deltas.add_event(ToolCallDone(block.call))
 
     def _finish(self) -> None:
         for index, block in list(self._blocks.items()):
             if block.kind == "tool_use" and not _is_object(block.text or "{}"):
-                raise self._broken("ended the answer in the middle of a tool call")
-            self._stop(index)
+                raise self._broken_stream("ended the response in the middle of a tool call")
+            self._stop_block(index)
         if self._usage != _UsageFrame():
-            self._pieces.put(UsageReported(_usage_of(self._usage)))
-        self._pieces.put(Finished(self._reason))
+            self._deltas.add_event(UsageReported(_usage_of(self._usage)))
+        self._deltas.add_event(Finished(self._reason))
         self.finished = True
 
-    def _broken(self, what: str) -> ModelError:
+    def _broken_stream(self, what: str) -> ModelError:
         return ModelError("broken_stream", f"{self._endpoint} {what}.")
 
 
@@ -317,7 +358,7 @@ def _is_object(text: str) -> bool:
 
 
 def _usage_of(usage: _UsageFrame) -> Usage:
-    """The API counts what it reads from its cache and what it writes there apart from the rest."""
+    """Convert the counts. Unlike the API's, the input tokens of `Usage` include cached ones."""
     cached = usage.cache_read_input_tokens or 0
     written = usage.cache_creation_input_tokens or 0
     thought = (usage.output_tokens_details or {}).get("thinking_tokens")

@@ -1,16 +1,15 @@
-"""How a model of the Messages API is asked to think, by its name. Pure.
+"""The request fields for thinking, which depend on the model's name. Pure.
 
-Claude 4.6 and later decide themselves how much to think, and take an effort; older ones want a
-budget of tokens and refuse the other way; newer ones refuse a budget. What else speaks this wire
-knows budgets.
+Claude 4.6 and later decide how much to think, accept an effort and refuse a token budget. Older
+Claude models need a budget and refuse an effort. Other models with this API accept budgets.
 Source: https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking
 """
 
 import re
 from typing import Any, Literal
 
-Manner = Literal["adaptive", "budget", "foreign"]
-"""How a model thinks: a Claude by itself, a Claude by a budget, or another model."""
+ThinkingStyle = Literal["adaptive", "budget", "foreign"]
+"""How thinking is requested: a new Claude, a Claude with a budget, or another model."""
 
 ADAPTIVE_SINCE = (4, 6)
 
@@ -22,7 +21,7 @@ EFFORTS = {
     "xhigh": "xhigh",
     "max": "max",
 }
-"""Variants, and the effort that each stands for."""
+"""The effort for each variant."""
 
 BUDGET_TOKENS = {
     "minimal": 1_024,
@@ -32,13 +31,13 @@ BUDGET_TOKENS = {
     "xhigh": 31_000,
     "max": 31_000,
 }
-"""The same variants for models with a budget. Longer ones run into timeouts, says the API."""
+"""The budget for each variant. According to the API's documentation, larger ones cause timeouts."""
 
 BUDGET_TOKENS_MIN = 1_024
-"""The smallest budget that the API takes."""
+"""The smallest budget that the API accepts."""
 
 ANSWER_TOKENS_MIN = 1_000
-"""What a budget leaves of `max_tokens` at least: it must be smaller."""
+"""The part of `max_tokens` that a budget leaves for the answer; the API requires some."""
 
 NO_THINKING = "none"
 
@@ -48,8 +47,8 @@ Thinking = dict[str, Any]
 """The field `thinking` of a request."""
 
 
-def manner_of(model: str) -> Manner:
-    """How `model` thinks; a Claude without a version in its name is taken for a new one."""
+def thinking_style(model: str) -> ThinkingStyle:
+    """Return the style of `model`. A Claude without a version in its name counts as new."""
     if "claude" not in model.lower():
         return "foreign"
     found = _version_of(model.lower())
@@ -58,22 +57,23 @@ def manner_of(model: str) -> Manner:
     return "budget"
 
 
-def thinking_of(variant: str, manner: Manner, max_tokens: int) -> Thinking | None:
-    """The field `thinking` for a variant; None if nothing is said of thinking."""
+def thinking_field(variant: str, style: ThinkingStyle, max_tokens: int) -> Thinking | None:
+    """Return the field `thinking` for a variant; None to leave it out."""
     if variant == NO_THINKING:
         return {"type": "disabled"}
-    if manner == "adaptive":
-        # Without `display` the newer ones think for minutes and show nothing of it.
+    if style == "adaptive":
+        # Without `display`, newer models think for minutes and stream nothing meanwhile.
         return {"type": "adaptive", "display": "summarized"}
     budget = min(BUDGET_TOKENS.get(variant, 0), max_tokens - ANSWER_TOKENS_MIN)
     return {"type": "enabled", "budget_tokens": budget} if budget >= BUDGET_TOKENS_MIN else None
 
 
-def takes_thinking_back(thinking: Thinking | None, manner: Manner) -> bool:
-    """Whether a request with this field may hold thinking of earlier responses.
+def accepts_earlier_thinking(thinking: Thinking | None, style: ThinkingStyle) -> bool:
+    """Whether a request with this field may contain the thinking of earlier responses.
 
-    A Claude that does not think refuses it; others want all of it, whatever the request says.
+    A Claude refuses it unless thinking is enabled. Other models always want it, unless thinking is
+    disabled.
     """
     if thinking is None:
-        return manner == "foreign"
+        return style == "foreign"
     return thinking != {"type": "disabled"}

@@ -1,1 +1,1 @@
-"""Chat Completions: the API of OpenAI and of most compatible servers."""
+"""The Chat Completions API, of OpenAI and most compatible servers."""

@@ -1,7 +1,6 @@
-"""The adapter to Chat Completions: OpenAI's and every compatible server's.
+"""The client for the Chat Completions API.
 
-Only the order of things stands here; the request is built in `request`, frames are
-decoded in `stream`, HTTP is in `models.http`.
+`request` builds the request, `stream` decodes the response, `models.http` transports both.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -16,16 +15,16 @@ from tiller_daemon.models.http.client import HttpClient
 PATH = "/chat/completions"
 OPENAI_HOST = "api.openai.com"
 
-REST_S = 5.0
-"""How long usage and `[DONE]` are awaited behind a finish reason: a server that sends neither may
-keep the connection open. Those that do send them do so at once."""
+TRAILING_FRAMES_S = 5.0
+"""How long to wait for usage and `[DONE]` after a finish reason. Servers that send them do so at
+once; one that sends neither may keep the connection open."""
 
 
 class OpenAIChat:
     """A `ModelClient` for one provider.
 
-    The base URL of `http` ends where `/chat/completions` begins, usually with `/v1`. Whoever made
-    it closes it, after the last stream has ended.
+    The base URL of `http` usually ends with `/v1`. The caller must close `http`, after the last
+    stream has ended.
     """
 
     def __init__(self, http: HttpClient) -> None:
@@ -44,19 +43,20 @@ class OpenAIChat:
                     if decoder.whole:
                         break
                 if not decoder.finished:
-                    for event in await _rest(chunks, decoder):
+                    for event in await _trailing_events(chunks, decoder):
                         yield event
         except ModelError:
+            # The response is complete, so a connection that breaks now does no harm.
             if not decoder.whole:
                 raise
         for event in decoder.end():
             yield event
 
 
-async def _rest(chunks: AsyncIterator[bytes], decoder: ChatDecoder) -> list[ModelEvent]:
-    """What comes behind the finish reason, within `REST_S`."""
+async def _trailing_events(chunks: AsyncIterator[bytes], decoder: ChatDecoder) -> list[ModelEvent]:
+    """Return the events after the finish reason, within `TRAILING_FRAMES_S`."""
     events: list[ModelEvent] = []
-    with trio.move_on_after(REST_S):
+    with trio.move_on_after(TRAILING_FRAMES_S):
         async for chunk in chunks:
             events += decoder.feed(chunk)
             if decoder.finished:

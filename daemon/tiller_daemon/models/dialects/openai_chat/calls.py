@@ -1,7 +1,7 @@
-"""The tool calls of a Chat stream in the making: which piece is of which call, and its name. Pure.
+"""Assembles the tool calls of a Chat stream. Pure.
 
-Servers repeat names, cut them, send calls without ids or numbers, all under number 0, or several
-at the same time.
+Servers repeat names or split them, and send calls without ids, without indices, all with index 0,
+or interleaved.
 """
 
 from typing import Any
@@ -14,10 +14,11 @@ _DECODING_FAILS = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 class Call:
-    """One call. `sent_id` is the server's own id, `number` its place among those that were said.
+    """One call.
 
-    It is `started` once it was said, which waits for the first of its arguments: until then its
-    name may go on. `extra` is what the provider wants back with it.
+    `sent_id` is the server's id, `number` the place among the calls that were reported. A call is
+    reported (`started`) with its first arguments, because its name may continue until then. `extra`
+    is what the provider wants back with the call.
     """
 
     def __init__(self, sent_id: str) -> None:
@@ -36,17 +37,17 @@ class Call:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the arguments are a whole JSON object, to which nothing can be added."""
+        """Whether the arguments are a complete JSON object."""
         try:
             msgspec.json.decode(self.arguments, type=dict[str, msgspec.Raw])
         except _DECODING_FAILS:
             return False
         return True
 
-    def take(self, delta: CallDelta, piece: str) -> None:
-        """Take a piece of the arguments, and whatever else a delta has."""
+    def add_delta(self, delta: CallDelta, piece: str) -> None:
+        """Add a piece of the arguments, and the other fields of `delta`."""
         if not self.started:
-            self.name = _name_with(self.name, (delta.function or Function()).name or "")
+            self.name = _extend_name(self.name, (delta.function or Function()).name or "")
         self.sent_id = self.sent_id or delta.id or ""
         if delta.extra_content is not None:
             self.extra = delta.extra_content
@@ -55,14 +56,14 @@ class Call:
 
 
 class Calls:
-    """The calls of one response, in the order in which they begin."""
+    """The calls of one response in the order of their first deltas."""
 
     def __init__(self) -> None:
         self.all: list[Call] = []
         self._by_index: dict[int | None, Call] = {}
 
     def find(self, delta: CallDelta, piece: str) -> tuple[Call, bool]:
-        """The call that a delta is for, and whether it has just begun."""
+        """Return the call to which a delta belongs, and whether it is a new one."""
         call = self._by_index.get(delta.index)
         if call is not None and not _begins_another(call, delta, piece):
             return call, False
@@ -72,22 +73,22 @@ class Calls:
 
 
 def arguments_of(delta: CallDelta) -> str:
-    """The piece of arguments in a delta; some servers send the object itself."""
+    """Return the arguments in a delta as text. Some servers send them as an object."""
     arguments = delta.function.arguments if delta.function else None
     if isinstance(arguments, dict):
         return msgspec.json.encode(arguments).decode()
     return arguments or ""
 
 
-def _name_with(name: str, piece: str) -> str:
-    """A name that may come once, again, longer each time, or in pieces."""
+def _extend_name(name: str, piece: str) -> str:
+    """Extend a name by a piece, which may repeat the whole name so far."""
     return piece if piece.startswith(name) else name + piece
 
 
 def _begins_another(call: Call, delta: CallDelta, piece: str) -> bool:
-    """Whether a delta with the index of `call`, or with none, is for a new call after all.
+    """Whether a delta starts a new call, although its index is that of `call`.
 
-    Some servers give every call of a response index 0, some none.
+    Some servers use index 0 or no index for every call of a response.
     """
     if not (delta.function and delta.function.name):
         return False

@@ -1,6 +1,6 @@
-"""Frames of a Chat Completions stream as they are sent: what of them is read, and what they mean.
+"""The frames of a Chat Completions stream, and what their values mean. Pure.
 
-Pure. Everything may be missing: compatible servers leave out what OpenAI sends, and add their own.
+Every field is optional: compatible servers leave out fields of OpenAI's and add their own.
 Format: https://platform.openai.com/docs/api-reference/chat-streaming
 """
 
@@ -35,25 +35,25 @@ REASONS: dict[str, FinishReason] = {
 }
 """Finish reasons in lower case: OpenAI's, Mistral's (`model_length`), Gemini's, z.ai's."""
 
-GAVE_UP: dict[str, ModelErrorKind] = {
+FAILED_REASONS: dict[str, ModelErrorKind] = {
     "error": "server",
     "abort": "server",
     "network_error": "server",
     "malformed_function_call": "server",
     "insufficient_system_resource": "overloaded",
 }
-"""Finish reasons of an answer that is none: OpenRouter's, vLLM's, z.ai's, Gemini's, DeepSeek's."""
+"""Finish reasons of a failed response: OpenRouter's, vLLM's, z.ai's, Gemini's, DeepSeek's."""
 
 
 class Function(Struct, gc=False):
-    """What is called, and a piece of its arguments or, of some servers, all of them."""
+    """A function's name and a piece of its arguments; some servers send them as an object."""
 
     name: str | None = None
     arguments: str | dict[str, Any] | None = None
 
 
 class CallDelta(Struct):
-    """A piece of a call; `extra_content` holds what Gemini wants back of it."""
+    """A piece of a call. `extra_content` is what Gemini wants back with the call."""
 
     index: int | None = None
     id: str | None = None
@@ -62,15 +62,28 @@ class CallDelta(Struct):
 
 
 class Delta(Struct):
-    """A piece of the message. Mistral sends thinking as a part of `content`."""
+    """A piece of the message."""
 
     content: str | list[Any] | None = None
+    """Text, or parts: Mistral sends thinking as a part."""
+
     refusal: str | None = None
+    """Text in place of `content`, if the model refuses to answer."""
+
     reasoning_content: str | None = None
+    """Thinking, as DeepSeek, Moonshot and others name it."""
+
     reasoning: str | None = None
+    """Thinking, as OpenRouter, Groq and others name it."""
+
     reasoning_details: list[dict[str, Any]] | None = None
+    """OpenRouter's form of thinking, which must be sent back."""
+
     extra_content: Any = None
+    """What Gemini wants back with the message."""
+
     tool_calls: list[CallDelta] | None = None
+    """Pieces of calls."""
 
 
 class _InputDetails(Struct, gc=False):
@@ -82,23 +95,41 @@ class _OutputDetails(Struct, gc=False):
 
 
 class UsageFrame(Struct):
-    """The tokens of this response."""
+    """The token counts of the response."""
 
     prompt_tokens: int | None = None
+    """Input tokens."""
+
     completion_tokens: int | None = None
+    """Output tokens, including thinking."""
+
     prompt_cache_hit_tokens: int | None = None
+    """DeepSeek's name for the input tokens that were read from the cache."""
+
     prompt_tokens_details: _InputDetails | None = None
+    """How many of the input tokens were read from the cache."""
+
     completion_tokens_details: _OutputDetails | None = None
+    """How many of the output tokens are thinking."""
 
 
 class Choice(Struct):
-    """One answer of several; only the first is asked for. Moonshot counts tokens in it."""
+    """One of several alternative answers. Only one is requested."""
 
     index: int | None = None
+    """The number of the answer, from 0."""
+
     delta: Delta | None = None
+    """The next piece of the message."""
+
     finish_reason: str | None = None
+    """Present when the answer has ended."""
+
     usage: UsageFrame | None = None
+    """Moonshot's place for token counts."""
+
     error: Any = None
+    """An error of this answer, from gateways."""
 
 
 class Frame(Struct):
@@ -118,7 +149,7 @@ _decode_name = msgspec.json.Decoder(_Name).decode
 
 
 def is_named_error(data: bytes) -> bool:
-    """Whether a frame without choices is an error that says so by its name, as vLLM's were."""
+    """Whether a frame without choices is an error by its `object`, as in older versions of vLLM."""
     try:
         return _decode_name(data).object == "error"
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -126,7 +157,7 @@ def is_named_error(data: bytes) -> bool:
 
 
 def usage_of(frame: UsageFrame) -> Usage:
-    """The tokens that a frame counts; DeepSeek says in its own way what came from its cache."""
+    """Convert token counts."""
     cached = frame.prompt_tokens_details
     reasoning = frame.completion_tokens_details
     return Usage(
@@ -138,20 +169,20 @@ def usage_of(frame: UsageFrame) -> Usage:
 
 
 def parts_of(content: list[Any]) -> tuple[str, str]:
-    """What a piece of content in parts says and what it thinks."""
-    said, thought = "", ""
+    """Return the text and the thinking in a piece of content that has parts."""
+    text, thought = "", ""
     for part in cast("list[object]", content):
         match part:
             case {"type": "text"}:
-                said += _text_of(part)
-            case {"type": "thinking", "thinking": str(text)}:
-                thought += text
+                text += _text_of(part)
+            case {"type": "thinking", "thinking": str(thinking)}:
+                thought += thinking
             case {"type": "thinking", "thinking": list()}:
                 inner = cast("dict[str, list[object]]", part)["thinking"]
                 thought += "".join(map(_text_of, inner))
             case _:
                 pass
-    return said, thought
+    return text, thought
 
 
 def _text_of(part: object) -> str:

@@ -1,7 +1,7 @@
-"""What Chat servers want back with a message beside its text and calls, and how an item keeps it.
+"""Stores the fields that Chat servers want back with a message in `Reasoning.opaque`. Pure.
 
-Pure. Thinking goes back under the name under which it came; OpenRouter wants its details as they
-were, Gemini the signatures in `extra_content`. `Reasoning.opaque` keeps them.
+Thinking is sent back in the field in which it came. OpenRouter wants its `reasoning_details`
+unchanged, Gemini the signatures in `extra_content`.
 """
 
 from typing import Any
@@ -12,44 +12,49 @@ from msgspec import Struct
 from tiller_daemon.models.dialects.opaque import Origin
 from tiller_protocol.items import Reasoning
 
-WIRE = "openai_chat"
+API = "openai_chat"
 
 
 Detail = dict[str, Any]
 
 _JOINED = ("text", "summary", "data")
-"""What of a detail comes in pieces."""
+"""The fields of a detail that are streamed in pieces."""
 
 
-class Kept(Struct, frozen=True, omit_defaults=True):
-    """What goes back with a message.
-
-    `field` is the name of its thinking, `extra` its `extra_content`, `calls` those of its calls by
-    their ids. With `after` it came behind that call, of whose message it is.
-    """
+class OpaqueFields(Struct, frozen=True, omit_defaults=True):
+    """The fields to send back with a message."""
 
     field: str = ""
+    """The field for the thinking; empty means that it is not sent back."""
+
     details: tuple[Detail, ...] = ()
+    """`reasoning_details` of the message."""
+
     extra: Any = None
+    """`extra_content` of the message."""
+
     calls: dict[str, Any] = {}
+    """`extra_content` of the message's calls, by their ids."""
+
     after: str = ""
+    """The last call before these fields. They belong to the message of that call."""
 
 
-_decode = msgspec.json.Decoder(Kept).decode
+_decode = msgspec.json.Decoder(OpaqueFields).decode
 
 
 def origin_of(base_url: str, model: str) -> Origin:
-    """Who may have it back: the same model at the same place."""
-    return Origin(WIRE, base_url, model)
+    """Return the origin for fields of a model: only that model at that URL gets them back."""
+    return Origin(API, base_url, model)
 
 
-def keep(origin: Origin, kept: Kept) -> str:
-    """The `opaque` of an item."""
-    return origin.seal(msgspec.json.encode(kept).decode())
+def seal_fields(origin: Origin, fields: OpaqueFields) -> str:
+    """Return the `opaque` of an item that stores `fields`."""
+    return origin.seal(msgspec.json.encode(fields).decode())
 
 
-def kept_by(item: Reasoning, origin: Origin) -> Kept | None:
-    """What an item keeps; None if it is not for `origin`."""
+def unseal_fields(item: Reasoning, origin: Origin) -> OpaqueFields | None:
+    """Return the fields that an item stores; None if they have another origin."""
     content = origin.unseal(item.opaque)
     try:
         return None if content is None else _decode(content)
@@ -58,7 +63,7 @@ def kept_by(item: Reasoning, origin: Origin) -> Kept | None:
 
 
 def join_details(details: list[Detail], more: list[Detail]) -> None:
-    """Add pieces of details; those of one detail follow each other."""
+    """Append pieces of details to `details`. The pieces of one detail are consecutive."""
     for piece in more:
         last = details[-1] if details else {}
         same = all(last.get(k) == piece.get(k) for k in ("type", "index")) and not (

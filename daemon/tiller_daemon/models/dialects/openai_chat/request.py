@@ -1,8 +1,8 @@
-"""A `ModelRequest` as the body of a Chat Completions request. Pure; no frame is decoded here.
+"""Builds the body of a Chat Completions request from a `ModelRequest`. Pure.
 
-What is built is valid whatever the items are: every call has one result, right after the message
-that made it and in call order (G4); user messages never stand side by side, which the chat
-templates of many local models refuse.
+The result is valid for any items: every call has one result; the results of a message's calls
+follow it directly, in the order of the calls. There are no two user messages in a row, which the
+chat templates of many local models refuse.
 Format: https://platform.openai.com/docs/api-reference/chat/create
 """
 
@@ -16,10 +16,13 @@ import msgspec
 
 from tiller_daemon.config.request_options import RESERVED
 from tiller_daemon.models.base import ModelRequest, ToolSpec
-from tiller_daemon.models.dialects.history_cache import conversation_of, encode_messages
-from tiller_daemon.models.dialects.openai_chat.opaque_fields import Kept, kept_by, origin_of
-from tiller_daemon.models.dialects.responses import Row, Spoken
-from tiller_daemon.models.dialects.wording import (
+from tiller_daemon.models.dialects.openai_chat.opaque_fields import (
+    API,
+    OpaqueFields,
+    origin_of,
+    unseal_fields,
+)
+from tiller_daemon.models.dialects.rendering import (
     CallIds,
     notice_text,
     result_text,
@@ -28,6 +31,8 @@ from tiller_daemon.models.dialects.wording import (
     usable_name,
     user_text,
 )
+from tiller_daemon.models.dialects.response_splitter import ModelItem, ResponseSplitter
+from tiller_daemon.models.history_cache import HistoryCache
 from tiller_protocol.items import (
     AssistantMessage,
     Compaction,
@@ -43,32 +48,33 @@ from tiller_protocol.items import (
 fits_as_call_id = re.compile(r"[!-~]{1,128}").fullmatch
 fits_as_call_id_at_openai = re.compile(r"[!-~]{1,40}").fullmatch
 fits_as_call_id_of_mistral = re.compile(r"[a-zA-Z0-9]{9}").fullmatch
-"""Call ids that are sent back: OpenAI's own servers refuse longer ones, which others make, and
-Mistral's models all but their own kind."""
+"""Whether a call id can be sent. Other servers make longer ids than OpenAI's own accept, and
+Mistral's models accept only ids in their own format."""
 
 is_mistral = re.compile(r"(mi|mini|dev|magi|code)stral|pixtral", re.IGNORECASE).search
-"""Whether a model's name is one of Mistral's, wherever it is served: what its format refuses, its
-template refuses too."""
+"""Whether a model is one of Mistral's, on any server: their chat templates refuse what Mistral's
+own API refuses."""
 
 RESULTS_READ = "I have read the results."
-"""Said for a Mistral model between results and the user's words: it wants them apart."""
+"""An assistant message between results and a user message: Mistral models need one there."""
 
 EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh"})
-"""Variants that are sent as `reasoning_effort`."""
+"""The variants that are sent as `reasoning_effort`."""
 
 Message = dict[str, Any]
 
 
 def build_body(request: ModelRequest, base_url: str = "", *, for_openai: bool = False) -> bytes:
-    """The JSON body that asks the server at `base_url` for a streamed answer to `request`.
+    """Return the body that requests a streamed response from the server at `base_url`.
 
-    Only thinking that came from there goes back. `for_openai` is for OpenAI's own servers, which
-    are stricter than the compatible ones and have renamed `max_tokens`.
+    `for_openai` is for OpenAI's own servers, which are stricter than compatible ones and have
+    renamed `max_tokens`.
     """
+    cache = request.history_cache or HistoryCache()
     messages = build_messages(request, base_url, for_openai=for_openai)
     body: dict[str, Any] = {
         "model": request.model,
-        "messages": encode_messages(request, "openai_chat", messages),
+        "messages": cache.encode(API, messages),
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -85,7 +91,7 @@ def build_body(request: ModelRequest, base_url: str = "", *, for_openai: bool = 
 
 
 def _with_options(body: dict[str, Any], request: ModelRequest) -> dict[str, Any]:
-    """The body with the options over it, but for what is said of the conversation itself."""
+    """Return the body, overridden by the configured options except for the reserved fields."""
     options = {name: value for name, value in request.options.items() if name not in RESERVED}
     if request.variant in EFFORTS:
         options.pop("reasoning_effort", None)
@@ -95,21 +101,26 @@ def _with_options(body: dict[str, Any], request: ModelRequest) -> dict[str, Any]
 def build_messages(
     request: ModelRequest, base_url: str = "", *, for_openai: bool = False
 ) -> list[Message]:
-    """The `messages` of the body, the system prompt first."""
-    fixed = ("openai_chat", request.system, request.model, base_url, for_openai)
+    """Return the `messages` of the body, with the system prompt first."""
+    key = (API, request.system, request.model, base_url, for_openai)
 
-    def begin() -> _Conversation:
+    def create() -> _MessageHistory:
         if is_mistral(request.model):
             ids = CallIds(fits_as_call_id_of_mistral, "{:09}".format)
         else:
             ids = CallIds(fits_as_call_id_at_openai if for_openai else fits_as_call_id)
-        return _Conversation(request, base_url, ids)
+        return _MessageHistory(request, base_url, ids)
 
-    return conversation_of(request, fixed, begin).finish()
+    cache = request.history_cache or HistoryCache()
+    return cache.builder(key, request.items, create).finish()
 
 
-class _Conversation:
-    """Messages so far, none of which is changed any more, and what was spoken behind them."""
+class _MessageHistory:
+    """Builds messages item by item.
+
+    Messages are never changed, only replaced: earlier requests may share them. A response is held
+    back until it is complete, because later items may still belong to its message.
+    """
 
     def __init__(self, request: ModelRequest, base_url: str, ids: CallIds) -> None:
         self._origin = origin_of(base_url, request.model)
@@ -118,47 +129,47 @@ class _Conversation:
         self._messages: list[Message] = []
         if request.system:
             self._messages.append({"role": "system", "content": request.system})
-        self._row = Row()
-        self._late: dict[str, tuple[tuple[Kept, str], ...]] = {}
+        self._responses = ResponseSplitter()
+        self._fields_by_call: dict[str, tuple[tuple[OpaqueFields, str], ...]] = {}
 
     def add(self, item: Item) -> None:
-        """Take the next item of history."""
+        """Append the next item of the history."""
         match item:
             case UserMessage():
-                self._hear(user_text(item), item.images)
+                self._add_user_text(user_text(item), item.images)
             case Notice():
-                self._hear(notice_text(item))
+                self._add_user_text(notice_text(item))
             case Compaction():
-                self._hear(summary_text(item))
+                self._add_user_text(summary_text(item))
             case AssistantMessage():
                 if item.state != "discarded" and item.text:
-                    self._respond(self._row.add(item))
+                    self._add_response(self._responses.add(item))
             case Reasoning():
-                self._think(item)
+                self._add_thinking(item)
             case ToolCall():
                 if not item.discarded:
-                    self._respond(self._row.add(item))
+                    self._add_response(self._responses.add(item))
             case Patch():
                 pass
             case _:
                 assert_never(item)
 
     def finish(self) -> list[Message]:
-        """The whole list as it is now; more items can be added all the same."""
-        whole = copy(self)
-        whole._ids = self._ids.copy()
-        whole._messages = self._messages.copy()
-        whole._row = self._row.copy()
-        whole._late = self._late.copy()
-        whole._speak()
-        return whole._messages
+        """Return all messages. More items can be added afterwards."""
+        snapshot = copy(self)
+        snapshot._ids = self._ids.copy()
+        snapshot._messages = self._messages.copy()
+        snapshot._responses = self._responses.copy()
+        snapshot._fields_by_call = self._fields_by_call.copy()
+        snapshot._end_turn()
+        return snapshot._messages
 
-    def _hear(self, text: str, images: tuple[Image, ...] = ()) -> None:
-        self._speak()
+    def _add_user_text(self, text: str, images: tuple[Image, ...] = ()) -> None:
+        self._end_turn()
         parts: list[Message] = [{"type": "text", "text": text}] if text else []
-        self._say_as_user(parts + [_image_part(image) for image in images])
+        self._add_user_parts(parts + [_image_part(image) for image in images])
 
-    def _say_as_user(self, parts: list[Message]) -> None:
+    def _add_user_parts(self, parts: list[Message]) -> None:
         if self._last_role() == "user":
             self._messages[-1] = _user_message(_parts_of(self._messages[-1]) + parts)
             return
@@ -167,21 +178,24 @@ class _Conversation:
         if parts:
             self._messages.append(_user_message(parts))
 
-    def _think(self, item: Reasoning) -> None:
-        """Take thinking that goes back; what came behind a call is of that call's message."""
-        kept = None if item.state == "discarded" else kept_by(item, self._origin)
-        if kept and kept.after:
-            self._late[kept.after] = (*self._late.get(kept.after, ()), (kept, item.text))
-        elif kept:
-            self._respond(self._row.add(item))
+    def _add_thinking(self, item: Reasoning) -> None:
+        """Add thinking to send back. What came after a call belongs to that call's message."""
+        opaque = None if item.state == "discarded" else unseal_fields(item, self._origin)
+        if opaque and opaque.after:
+            self._fields_by_call[opaque.after] = (
+                *self._fields_by_call.get(opaque.after, ()),
+                (opaque, item.text),
+            )
+        elif opaque:
+            self._add_response(self._responses.add(item))
 
-    def _speak(self) -> None:
-        """Write the responses that just ended, each with its results."""
-        for response in self._row.end():
-            self._respond(response)
-        self._late.clear()
+    def _end_turn(self) -> None:
+        """Append the remaining responses, each with its results."""
+        for response in self._responses.end():
+            self._add_response(response)
+        self._fields_by_call.clear()
 
-    def _respond(self, response: list[Spoken]) -> None:
+    def _add_response(self, response: list[ModelItem]) -> None:
         text = "\n\n".join(item.text for item in response if isinstance(item, AssistantMessage))
         calls = [item for item in response if isinstance(item, ToolCall)]
         if not text and not calls:
@@ -195,50 +209,51 @@ class _Conversation:
             self._messages.append(message)
             return
         ids = [self._ids.use(call.call_id) for call in calls]
-        beside, extras = self._kept_beside(response)
+        fields, extras = self._opaque_fields_of(response)
         made = [
             _tool_call(call, id_, extras.get(call.call_id))
             for call, id_ in zip(calls, ids, strict=True)
         ]
-        self._messages.append(message | beside | {"tool_calls": made})
+        self._messages.append(message | fields | {"tool_calls": made})
         for call, id_ in zip(calls, ids, strict=True):
             result = {"role": "tool", "tool_call_id": id_, "content": result_text(call)}
             self._messages.append(result)
         shown = [_image_part(image) for call in calls for image in call.images]
         if shown:
             note = {"type": "text", "text": "Images that the calls above returned:"}
-            self._say_as_user([note, *shown])
+            self._add_user_parts([note, *shown])
 
-    def _kept_beside(self, response: list[Spoken]) -> tuple[Message, dict[str, Any]]:
-        """What goes back with a message that has calls, and what with each of them."""
-        beside: Message = {}
+    def _opaque_fields_of(self, response: list[ModelItem]) -> tuple[Message, dict[str, Any]]:
+        """Return the opaque fields of a message with calls, and those of each call by its id."""
+        fields: Message = {}
         details: list[Any] = []
         extras: dict[str, Any] = {}
-        for kept, text in self._kept_of(response):
-            if kept.field and text:
-                beside[kept.field] = beside.get(kept.field, "") + text
-            if kept.extra is not None:
-                beside["extra_content"] = kept.extra
-            details += kept.details
-            extras |= kept.calls
+        for opaque, text in self._stored_fields(response):
+            if opaque.field and text:
+                fields[opaque.field] = fields.get(opaque.field, "") + text
+            if opaque.extra is not None:
+                fields["extra_content"] = opaque.extra
+            details += opaque.details
+            extras |= opaque.calls
         if details:
-            beside = {k: v for k, v in beside.items() if k == "extra_content"}
-            beside["reasoning_details"] = details
-        return beside, extras
+            # The details include the thinking, which must not be sent twice.
+            fields = {k: v for k, v in fields.items() if k == "extra_content"}
+            fields["reasoning_details"] = details
+        return fields, extras
 
-    def _kept_of(self, response: list[Spoken]) -> Iterator[tuple[Kept, str]]:
+    def _stored_fields(self, response: list[ModelItem]) -> Iterator[tuple[OpaqueFields, str]]:
         for item in response:
-            if isinstance(item, Reasoning) and (kept := kept_by(item, self._origin)):
-                yield kept, item.text
+            if isinstance(item, Reasoning) and (opaque := unseal_fields(item, self._origin)):
+                yield opaque, item.text
             elif isinstance(item, ToolCall):
-                yield from self._late.get(item.call_id, ())
+                yield from self._fields_by_call.get(item.call_id, ())
 
     def _last_role(self) -> str:
         return self._messages[-1]["role"] if self._messages else ""
 
 
 def _user_message(parts: list[Message]) -> Message:
-    """A user message: plain text as long as there is nothing else, which every server takes."""
+    """Make a user message. Without images it is plain text, which every server accepts."""
     if all(part["type"] == "text" for part in parts):
         return {"role": "user", "content": "\n\n".join(part["text"] for part in parts)}
     return {"role": "user", "content": parts}

@@ -1,9 +1,8 @@
-"""Frames of a Chat Completions stream as `ModelEvent`s. Pure; no request is built here.
+"""Decodes a Chat Completions stream to `ModelEvent`s, as compatible servers really send it. Pure.
 
-Made for what compatible servers really send; what a frame holds is in `frames`, how
-pieces become calls in `calls`. A stream is whole when the server said so, by a finish
-reason or by `[DONE]`: some send the one, some the other. Anything less is a `ModelError`, and so is
-`[DONE]` in the middle of a call, which a gateway says whose own server broke off.
+A stream is complete at a finish reason or at `[DONE]`: some servers send only one of them. Anything
+less is a `ModelError`. So is `[DONE]` within a call, which gateways send when the server behind
+them breaks off.
 """
 
 import json
@@ -20,10 +19,10 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
-from tiller_daemon.models.dialects.joined_deltas import TEXT, THINKING, Pieces
+from tiller_daemon.models.dialects.delta_buffer import TEXT, THINKING, DeltaBuffer
 from tiller_daemon.models.dialects.openai_chat.calls import Call, Calls, arguments_of
 from tiller_daemon.models.dialects.openai_chat.frames import (
-    GAVE_UP,
+    FAILED_REASONS,
     REASONS,
     CallDelta,
     Choice,
@@ -36,13 +35,13 @@ from tiller_daemon.models.dialects.openai_chat.frames import (
 )
 from tiller_daemon.models.dialects.openai_chat.opaque_fields import (
     Detail,
-    Kept,
+    OpaqueFields,
     join_details,
-    keep,
     origin_of,
+    seal_fields,
 )
-from tiller_daemon.models.dialects.surrogates import HalfPairs, encodable
-from tiller_daemon.models.http.failure import Endpoint, error_in_stream
+from tiller_daemon.models.dialects.surrogates import SurrogateMender, repair_json
+from tiller_daemon.models.http.failure import Endpoint, error_from_event
 from tiller_daemon.models.http.sse import EventSplitter, EventTooLong
 from tiller_protocol.events import FinishReason
 from tiller_protocol.items import Usage
@@ -51,9 +50,9 @@ _DECODING_FAILS = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 class ChatDecoder:
-    """Decodes one response. `feed` it bytes as they arrive; `end` it when the connection ends.
+    """Decodes one response: `feed` takes bytes as they arrive, `end` when the connection ends.
 
-    Text that arrives in one chunk comes out as one event. Calls without an id get one made of
+    Text that arrives in one chunk becomes one event. A call without an id gets one that is made of
     `ordinal`, the number of the request in its session.
     """
 
@@ -62,197 +61,201 @@ class ChatDecoder:
         self._origin = origin_of(endpoint.base_url, model)
         self._ordinal = ordinal
         self._splitter = EventSplitter()
-        self._pieces = Pieces()
+        self._deltas = DeltaBuffer()
         self._calls = Calls()
         self._call_ids: list[str] = []
-        self._halves = HalfPairs()
-        self._field = ""
+        self._surrogates = SurrogateMender()
+        self._thinking_field = ""
         self._details: list[Detail] = []
         self._extra: Any = None
-        self._speaks = False
+        self._is_in_text = False
         self._usage: Usage | None = None
         self._reason: FinishReason | None = None
         self._is_done = False
         self.finished = False
-        """Whether `Finished` was returned; what the server sends after that is ignored."""
+        """Whether `Finished` was returned. What the server sends afterwards is ignored."""
 
     @property
     def whole(self) -> bool:
-        """Whether the server has said that the response is complete."""
+        """Whether the response is complete, although usage may still follow."""
         return self._is_done or self._reason is not None
 
     def feed(self, chunk: bytes) -> list[ModelEvent]:
-        """Take the next bytes; raises `ModelError` for a broken frame or an error object."""
+        """Decode the next bytes; raises `ModelError` for an invalid frame or an error object."""
         try:
             frames = self._splitter.feed(chunk)
         except EventTooLong as error:
-            raise self._broken(f"sent {error}") from None
-        self._take(frames)
-        return self._pieces.taken()
+            raise self._broken_stream(f"sent {error}") from None
+        self._handle_frames(frames)
+        return self._deltas.drain()
 
     def end(self) -> list[ModelEvent]:
-        """The connection has ended; raises `ModelError` unless the response is whole."""
+        """Decode the rest at the end of the connection; raises `ModelError` if incomplete."""
         try:
-            self._take(self._splitter.end())
+            self._handle_frames(self._splitter.end())
         except ModelError:
+            # What follows the finish reason is dispensable.
             if not self.whole:
                 raise
         if not self.whole:
-            raise self._broken("ended the stream before the answer was whole")
+            raise self._broken_stream("ended the stream before the response was complete")
         self._finish()
-        return self._pieces.taken()
+        return self._deltas.drain()
 
-    def _take(self, frames: list[bytes]) -> None:
+    def _handle_frames(self, frames: list[bytes]) -> None:
         for data in frames:
             if self._is_done:
                 break
+            # The cheap test comes first, as this runs for every delta.
             if data.startswith(b"[") and data.strip() == b"[DONE]":
                 self._is_done = True
                 self._finish()
             else:
                 try:
-                    self._frame(data)
+                    self._handle_frame(data)
                 except RecursionError:
-                    raise self._broken("sent a frame that is nested too deeply") from None
+                    raise self._broken_stream("sent a frame that is nested too deeply") from None
 
-    def _frame(self, data: bytes) -> None:
+    def _handle_frame(self, data: bytes) -> None:
         try:
             frame = decode_frame(data)
         except _DECODING_FAILS:
             frame = self._decode_leniently(data)
         if frame.error is not None or (frame.choices is None and is_named_error(data)):
-            raise error_in_stream(self._endpoint, data)
+            raise error_from_event(self._endpoint, data)
         if frame.usage is not None:
             self._usage = usage_of(frame.usage)
         for choice in frame.choices or ():
             if not choice.index:
-                self._choice(choice)
+                self._handle_choice(choice)
 
-    def _choice(self, choice: Choice) -> None:
+    def _handle_choice(self, choice: Choice) -> None:
         if choice.error is not None:
-            raise error_in_stream(self._endpoint, msgspec.json.encode({"error": choice.error}))
+            raise error_from_event(self._endpoint, msgspec.json.encode({"error": choice.error}))
         if choice.usage is not None:
             self._usage = usage_of(choice.usage)
         if choice.delta is not None:
-            self._delta(choice.delta)
+            self._handle_delta(choice.delta)
         if choice.finish_reason and choice.finish_reason != "null":
-            self._stop(choice.finish_reason)
+            self._handle_finish_reason(choice.finish_reason)
 
     def _decode_leniently(self, data: bytes) -> Frame:
-        """Decode a frame with half a surrogate pair in it: some servers cut text in UTF-16."""
+        """Decode a frame with half a surrogate pair: some servers split text in UTF-16."""
         try:
             frame = msgspec.convert(json.loads(data), Frame)
         except _DECODING_FAILS:
             shown = self._endpoint.quote(data.decode(errors="replace"))
-            raise self._broken(f"sent a frame that is none of this dialect: {shown}") from None
+            raise self._broken_stream(f"sent an invalid frame: {shown}") from None
         for choice in frame.choices or ():
             if choice.delta is not None:
                 self._mend(choice.delta)
         return frame
 
     def _mend(self, delta: Delta) -> None:
-        """Join the halves of cut pairs in whatever of a delta is kept."""
+        """Join split surrogate pairs in all fields of a delta that are used."""
         for field in ("content", "reasoning_content", "reasoning"):
             if isinstance(text := getattr(delta, field), str) and text:
-                setattr(delta, field, self._halves.mend(field, text))
-        delta.content = encodable(delta.content)
-        delta.reasoning_details = encodable(delta.reasoning_details)
-        delta.extra_content = encodable(delta.extra_content)
+                setattr(delta, field, self._surrogates.mend(field, text))
+        delta.content = repair_json(delta.content)
+        delta.reasoning_details = repair_json(delta.reasoning_details)
+        delta.extra_content = repair_json(delta.extra_content)
         for call in delta.tool_calls or ():
-            call.id = encodable(call.id)
-            call.extra_content = encodable(call.extra_content)
+            call.id = repair_json(call.id)
+            call.extra_content = repair_json(call.extra_content)
             if function := call.function:
-                function.name = encodable(function.name)
+                function.name = repair_json(function.name)
                 if isinstance(function.arguments, str):
-                    function.arguments = self._halves.mend(call.index, function.arguments)
+                    function.arguments = self._surrogates.mend(call.index, function.arguments)
                 else:
-                    function.arguments = encodable(function.arguments)
+                    function.arguments = repair_json(function.arguments)
 
-    def _delta(self, delta: Delta) -> None:
-        said, thought = delta.content, ""
-        if isinstance(said, list):
-            said, thought = parts_of(said)
+    def _handle_delta(self, delta: Delta) -> None:
+        text, thought = delta.content, ""
+        if isinstance(text, list):
+            text, thought = parts_of(text)
         if delta.reasoning_content:
-            self._think(delta.reasoning_content, "reasoning_content")
+            self._add_thinking(delta.reasoning_content, "reasoning_content")
         elif delta.reasoning or thought:
-            self._think(delta.reasoning or thought, "reasoning" if delta.reasoning else "")
+            self._add_thinking(delta.reasoning or thought, "reasoning" if delta.reasoning else "")
         if delta.reasoning_details:
             join_details(self._details, delta.reasoning_details)
-        if text := said or delta.refusal:
-            self._say(text)
+        if answer := text or delta.refusal:
+            self._add_text(answer)
         if delta.extra_content is not None:
             self._extra = delta.extra_content
         for call in delta.tool_calls or ():
-            self._call_delta(call)
+            self._handle_call_delta(call)
 
-    def _say(self, piece: str) -> None:
-        if not self._speaks:
-            self._end_thinking()
-        self._speaks = True
-        self._pieces.add(TEXT, piece)
+    def _add_text(self, piece: str) -> None:
+        if not self._is_in_text:
+            self._flush_opaque()
+        self._is_in_text = True
+        self._deltas.add_text(TEXT, piece)
 
-    def _think(self, piece: str, field: str) -> None:
-        self._field, self._speaks = field, False
-        self._pieces.add(THINKING, piece)
+    def _add_thinking(self, piece: str, field: str) -> None:
+        self._thinking_field, self._is_in_text = field, False
+        self._deltas.add_text(THINKING, piece)
 
-    def _end_thinking(self, calls: dict[str, Any] | None = None) -> None:
-        """Say what the provider wants back of what came so far, but not amid a text."""
-        if self._field or self._details or self._extra is not None or calls:
+    def _flush_opaque(self, calls: dict[str, Any] | None = None) -> None:
+        """Report what the provider wants back of the deltas so far. Not called within a text."""
+        if self._thinking_field or self._details or self._extra is not None or calls:
             after = self._call_ids[-1] if self._call_ids else ""
-            kept = Kept(self._field, tuple(self._details), self._extra, calls or {}, after)
-            self._pieces.put(ReasoningDelta("", keep(self._origin, kept)))
-            self._field, self._details, self._extra = "", [], None
+            fields = OpaqueFields(
+                self._thinking_field, tuple(self._details), self._extra, calls or {}, after
+            )
+            self._deltas.add_event(ReasoningDelta("", seal_fields(self._origin, fields)))
+            self._thinking_field, self._details, self._extra = "", [], None
 
-    def _call_delta(self, delta: CallDelta) -> None:
+    def _handle_call_delta(self, delta: CallDelta) -> None:
         piece = arguments_of(delta)
         call, is_new = self._calls.find(delta, piece)
         if is_new:
-            # What was complete before it can run while this one streams.
+            # A complete call can run while the next one is streamed.
             for earlier in self._calls.all:
                 if earlier.started and not earlier.done and earlier.is_complete:
-                    self._complete(earlier)
+                    self._complete_call(earlier)
         if call.done:
             if piece.strip():
-                raise self._broken("went on with a tool call after its arguments were complete")
+                raise self._broken_stream("continued a tool call whose arguments were complete")
             return
-        call.take(delta, piece)
+        call.add_delta(delta, piece)
         if call.started:
-            self._argue(call, piece)
+            self._add_arguments(call, piece)
         elif call.name and call.arguments.strip():
-            self._start_until(call)
+            self._start_calls_until(call)
 
-    def _start_until(self, call: Call) -> None:
-        """Say that a call has begun, and before it those that began earlier: their order counts."""
+    def _start_calls_until(self, call: Call) -> None:
+        """Report the start of a call, after that of all earlier calls: their order matters."""
         for earlier in self._calls.all[: self._calls.all.index(call)]:
             if earlier.name and not earlier.started:
-                self._start(earlier)
-        self._start(call)
+                self._start_call(earlier)
+        self._start_call(call)
 
-    def _start(self, call: Call) -> None:
+    def _start_call(self, call: Call) -> None:
         call_id, call.number = call.sent_id, len(self._call_ids)
         if not call_id or call_id in self._call_ids:
             call_id = f"call_{self._ordinal}_{call.number}"
-        self._end_thinking({call_id: call.extra} if call.extra is not None else None)
+        self._flush_opaque({call_id: call.extra} if call.extra is not None else None)
         self._call_ids.append(call_id)
-        call.started, self._speaks = True, False
-        self._pieces.put(ToolCallStarted(call.number, call_id, call.name))
-        self._argue(call, call.arguments)
+        call.started, self._is_in_text = True, False
+        self._deltas.add_event(ToolCallStarted(call.number, call_id, call.name))
+        self._add_arguments(call, call.arguments)
 
-    def _argue(self, call: Call, piece: str) -> None:
+    def _add_arguments(self, call: Call, piece: str) -> None:
         if piece:
-            self._pieces.add(call.number, piece)
+            self._deltas.add_text(call.number, piece)
 
-    def _complete(self, call: Call) -> None:
+    def _complete_call(self, call: Call) -> None:
         if not call.arguments.strip():
-            self._argue(call, "{}")
+            self._add_arguments(call, "{}")
         call.done = True
-        self._pieces.put(ToolCallDone(call.number))
+        self._deltas.add_event(ToolCallDone(call.number))
 
-    def _stop(self, reason: str) -> None:
+    def _handle_finish_reason(self, reason: str) -> None:
         reason = reason.lower()
-        for word, kind in GAVE_UP.items():
+        for word, kind in FAILED_REASONS.items():
             if word in reason:
-                message = f"{self._endpoint} gave up in the middle of its answer ({reason})."
+                message = f"{self._endpoint} gave up in the middle of its response ({reason})."
                 raise ModelError(kind, message)
         self._reason = REASONS.get(reason, "unknown")
         self._complete_all()
@@ -260,27 +263,27 @@ class ChatDecoder:
     def _complete_all(self) -> None:
         for call in self._calls.all:
             if not call.name:
-                raise self._broken("sent a tool call without a name")
+                raise self._broken_stream("sent a tool call without a name")
             if not call.started:
-                self._start(call)
+                self._start_call(call)
             if not call.done:
-                self._complete(call)
+                self._complete_call(call)
 
     def _finish(self) -> None:
         if self.finished:
             return
-        if self._reason is None and any(_is_half(call) for call in self._calls.all):
-            raise self._broken("ended the answer in the middle of a tool call")
+        if self._reason is None and any(_is_cut_off(call) for call in self._calls.all):
+            raise self._broken_stream("ended the response in the middle of a tool call")
         self._complete_all()
-        self._end_thinking()
+        self._flush_opaque()
         if self._usage is not None:
-            self._pieces.put(UsageReported(self._usage))
-        self._pieces.put(Finished(self._reason or "unknown"))
+            self._deltas.add_event(UsageReported(self._usage))
+        self._deltas.add_event(Finished(self._reason or "unknown"))
         self.finished = True
 
-    def _broken(self, what: str) -> ModelError:
+    def _broken_stream(self, what: str) -> ModelError:
         return ModelError("broken_stream", f"{self._endpoint} {what}.")
 
 
-def _is_half(call: Call) -> bool:
+def _is_cut_off(call: Call) -> bool:
     return bool(call.arguments.strip()) and not call.is_complete

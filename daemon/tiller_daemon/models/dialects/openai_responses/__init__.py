@@ -1,1 +1,1 @@
-"""Responses: the API of OpenAI and of compatible servers."""
+"""The Responses API, of OpenAI and compatible servers."""

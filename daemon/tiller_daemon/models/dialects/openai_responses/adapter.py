@@ -1,7 +1,6 @@
-"""The adapter to Responses: OpenAI's and every compatible server's.
+"""The client for the Responses API.
 
-Only the order of things stands here; the request is built in `request`, frames are
-decoded in `stream`, HTTP is in `models.http`.
+`request` builds the request, `stream` decodes the response, `models.http` transports both.
 """
 
 import re
@@ -18,8 +17,8 @@ OPENAI_HOST = "api.openai.com"
 _refuses_opaque = re.compile(
     r"encrypted content|required following item|items are not persisted", re.IGNORECASE
 ).search
-"""What OpenAI's servers say of a request that held what only they can read, or asked for it: the
-model has nothing to encrypt, or another organisation's key encrypted it."""
+"""Recognizes the errors of OpenAI's servers about encrypted items: the model does not support them,
+or they were encrypted for another organization."""
 
 _never_encrypts = re.compile(r"encrypted content is not supported", re.IGNORECASE).search
 
@@ -27,22 +26,23 @@ _never_encrypts = re.compile(r"encrypted content is not supported", re.IGNORECAS
 class OpenAIResponses:
     """A `ModelClient` for one provider.
 
-    The base URL of `http` ends where `/responses` begins, usually with `/v1`. Whoever made it
-    closes it, after the last stream has ended.
+    The base URL of `http` usually ends with `/v1`. The caller must close `http`, after the last
+    stream has ended.
     """
 
     def __init__(self, http: HttpClient) -> None:
         self._http = http
         self._is_openai = http.host == OPENAI_HOST
         self._without_opaque: set[str] = set()
-        """The models that never encrypt their thinking, as they have said."""
+        """The models that have turned out not to support encrypted reasoning."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Stream one response; see `ModelClient.stream`.
 
-        A request that is refused for what only the provider can read is sent again without that:
-        it stays in history, and so would the refusal.
+        A request that is refused because of its encrypted items is sent again without them. They
+        stay in the history, so every later request would be refused too.
         """
+        # Nothing is yielded before such a refusal, because it comes as an HTTP status.
         endpoint = self._http.endpoint
         opaque = request.model not in self._without_opaque
         while True:

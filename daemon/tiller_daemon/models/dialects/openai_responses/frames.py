@@ -1,6 +1,6 @@
-"""The shapes of a Responses stream: which frames mean something, and what is read of them. Pure.
+"""The frames of a Responses stream. Pure.
 
-Everything else in a frame passes. What the frames add up to is in `stream`.
+Only the fields that are used are defined.
 Format: https://platform.openai.com/docs/api-reference/responses-streaming
 """
 
@@ -10,13 +10,13 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw, Struct
 
-from tiller_daemon.models.dialects.surrogates import HalfPairs, joined
+from tiller_daemon.models.dialects.surrogates import SurrogateMender, repair_surrogates
 
 DECODING_FAILS = (msgspec.DecodeError, ValueError, RecursionError)
 
 NOTHING = Raw()
 
-MEANT = frozenset(
+KNOWN_TYPES = frozenset(
     {
         "error",
         "response.output_item.added",
@@ -38,34 +38,64 @@ MEANT = frozenset(
         "response.cancelled",
     }
 )
-"""Types of frames that mean something here. What any other tells is in an `output_item.done`."""
+"""The types of frames that are used. The content of all others is repeated in an
+`output_item.done`."""
 
 
-DELTAS = frozenset(kind for kind in MEANT if kind.endswith(".delta"))
+DELTAS = frozenset(kind for kind in KNOWN_TYPES if kind.endswith(".delta"))
 
 
 class Frame(Struct, gc=False):
-    """One frame of any type. `item` and `response` are read when they are wanted."""
+    """One frame of any type. `Raw` fields are decoded when they are needed."""
 
     type: str = ""
+    """Says which of the other fields there are."""
+
     item_id: str | None = None
+    """The item's id; some servers use another one in each frame."""
+
     output_index: int | None = None
+    """The item's place in the output."""
+
     content_index: int | None = None
+    """The place of a part in the item's content."""
+
     summary_index: int | None = None
+    """The place of a part in the summary of the item's reasoning."""
+
     delta: str | None = None
+    """The next piece of a text."""
+
     text: str | None = None
+    """The complete text of a part."""
+
     refusal: str | None = None
+    """The complete text of a part in which the model refuses to answer."""
+
     arguments: str | None = None
+    """The complete arguments of a call."""
+
     name: str | None = None
+    """The name of the called function."""
+
     item: Raw = NOTHING
+    """An `OutputItem`."""
+
     part: Raw = NOTHING
+    """A `Part`."""
+
     response: Raw = NOTHING
+    """A `WholeResponse`."""
+
     error: Raw = NOTHING
+    """An error, in any form."""
+
     object: str | None = None
+    """`error` in the errors of some servers."""
 
     @property
     def place(self) -> tuple[str, int | None, str | None, int | None, int | None]:
-        """Of what its delta is a piece."""
+        """Identifies the text to which the delta belongs."""
         return (
             self.type,
             self.output_index,
@@ -76,12 +106,12 @@ class Frame(Struct, gc=False):
 
     @property
     def is_error(self) -> bool:
-        """Whether it says that the stream has failed, in any of the ways that servers have."""
+        """Whether the stream has failed, in any of the forms that servers use."""
         return self.type == "error" or self.object == "error" or is_set(self.error)
 
 
 class Part(Struct):
-    """A piece of a message's or a reasoning item's content."""
+    """A part of the content of a message or a reasoning item."""
 
     type: str = ""
     text: str | None = None
@@ -89,39 +119,58 @@ class Part(Struct):
 
     @property
     def whole(self) -> str:
-        """What it says."""
+        """The text of the part."""
         return self.text or self.refusal or ""
 
 
 class OutputItem(Struct):
-    """An item of the output, as much as the kinds that are understood have."""
+    """An item of the output."""
 
     type: str = ""
+    """Its kind, such as `message`, `reasoning` or `function_call`."""
+
     id: str | None = None
+    """Its id."""
+
     status: str | None = None
+    """`incomplete` if it was cut off."""
+
     phase: str | None = None
+    """Of a message: whether it is a commentary or the final answer."""
+
     content: list[Part] | None = None
+    """Of a message or reasoning: its text."""
+
     summary: list[Part] | None = None
+    """Of reasoning: its summary."""
+
     encrypted_content: str | None = None
+    """Of reasoning: what only the provider can read."""
+
     call_id: str | None = None
+    """Of a call: the id for its result."""
+
     name: str | None = None
+    """Of a call: the function."""
+
     arguments: str | None = None
+    """Of a call: its arguments."""
 
 
 class InputDetails(Struct):
-    """Of the tokens in."""
+    """Details of the input tokens."""
 
     cached_tokens: int | None = None
 
 
 class OutputDetails(Struct):
-    """Of the tokens out."""
+    """Details of the output tokens."""
 
     reasoning_tokens: int | None = None
 
 
 class ReportedUsage(Struct):
-    """What the response cost."""
+    """The token counts of the response."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -136,17 +185,26 @@ class IncompleteDetails(Struct):
 
 
 class WholeResponse(Struct):
-    """The response as the last frame repeats it."""
+    """The complete response, as repeated in the last frame."""
 
     status: str | None = None
+    """`completed`, `incomplete`, `failed` or `cancelled`."""
+
     error: Raw = NOTHING
+    """Why it failed."""
+
     incomplete_details: IncompleteDetails | None = None
+    """Why it is incomplete."""
+
     output: list[Raw] | None = None
+    """All items of the output; empty from some servers."""
+
     usage: ReportedUsage | None = None
+    """Token counts."""
 
 
 class _Typed(Struct):
-    """As much as every frame should have."""
+    """A frame of which only the type is read."""
 
     type: str = ""
 
@@ -159,37 +217,37 @@ _decode_type = msgspec.json.Decoder(_Typed).decode
 
 
 def is_set(raw: Raw) -> bool:
-    """Whether a field was there and is not null."""
+    """Whether a field is present and not null."""
     return bytes(raw) not in (b"", b"null")
 
 
-def decode_leniently(data: bytes, halves: HalfPairs) -> Frame:
-    """A frame that `decode_frame` refuses; raises one of `DECODING_FAILS`.
+def decode_leniently(data: bytes, surrogates: SurrogateMender) -> Frame:
+    """Decode a frame that `decode_frame` refuses; raises one of `DECODING_FAILS`.
 
-    Text that was cut in UTF-16 is joined with what `halves` holds. A frame that means nothing here
-    may hold anything.
+    Split surrogate pairs are joined with the help of `surrogates`. A frame of a type that is not
+    used may contain anything.
     """
-    mended = mend(data, halves)
+    mended = mend(data, surrogates)
     try:
         return decode_frame(mended)
     except DECODING_FAILS:
         kind = _decode_type(mended).type
-        if kind in MEANT or not kind:
+        if kind in KNOWN_TYPES or not kind:
             raise
         return Frame(type=kind)
 
 
-def mend(data: bytes, halves: HalfPairs) -> bytes:
-    """A JSON object with halves of surrogate pairs in it, as one that can be decoded.
+def mend(data: bytes, surrogates: SurrogateMender) -> bytes:
+    """Repair the surrogate pairs in a JSON object, so that `msgspec` can decode it.
 
-    The half at the end of a delta comes with the next one of the same item. Raises one of
+    Half a pair at the end of a delta is moved to the next delta of the same item. Raises one of
     `DECODING_FAILS`.
     """
-    told = json.loads(data)
-    if not isinstance(told, dict):
-        raise ValueError("no object")
-    frame = cast("dict[str, Any]", told)
+    content = json.loads(data)
+    if not isinstance(content, dict):
+        raise ValueError("not an object")
+    frame = cast("dict[str, Any]", content)
     if isinstance(delta := frame.get("delta"), str):
         channel = str([frame.get(key) for key in ("type", "output_index", "item_id")])
-        frame["delta"] = halves.mend(channel, delta)
-    return joined(json.dumps(frame, ensure_ascii=False)).encode()
+        frame["delta"] = surrogates.mend(channel, delta)
+    return repair_surrogates(json.dumps(frame, ensure_ascii=False)).encode()

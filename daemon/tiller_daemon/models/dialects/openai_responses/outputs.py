@@ -1,8 +1,8 @@
-"""The items of one Responses output in the making: what was said so far, held against the whole.
+"""Assembles the items of a Responses output. Pure.
 
-Text comes three times: in pieces, whole when its part or item is done, and whole again in the last
-frame. Pieces are handed on as they come; what was missing is added at the end where it can be, else
-the stream is broken. Pure; frames are read in `stream`.
+A server sends each text three times: in pieces, complete at the end of its part and item, and again
+in the last frame. Pieces are passed on as they arrive. Missing text at the end is added; any other
+difference is an error of the stream.
 """
 
 import json
@@ -10,30 +10,33 @@ import json
 import msgspec
 from msgspec import Raw
 
-from tiller_daemon.models.dialects.openai_responses.answer import Answer
+from tiller_daemon.models.dialects.openai_responses.event_builder import EventBuilder
 from tiller_daemon.models.dialects.openai_responses.frames import (
     DECODING_FAILS,
     OutputItem,
     decode_item,
     mend,
 )
-from tiller_daemon.models.dialects.surrogates import HalfPairs
+from tiller_daemon.models.dialects.surrogates import SurrogateMender
 
 
-class MissingPieces(ValueError):
-    """What was streamed is not what the server says that it was; says what of."""
+class StreamMismatch(ValueError):
+    """The pieces don't match the complete item. The message is a predicate: what the server did."""
 
 
-class Output:
-    """One item. `phase` is that of a message, `number` a call's place among those that began."""
+class PartialOutput:
+    """An item that is being streamed.
+
+    `phase` is for messages. `number` is a call's place among the calls that were reported.
+    """
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.phase = ""
         self.pieces: dict[tuple[str, int], list[str]] = {}
-        """Text by channel and part; the arguments of a call are a channel too."""
+        """The pieces of text by channel and part. The arguments of a call are a channel too."""
         self.whole: set[tuple[str, int]] = set()
-        """The parts of `pieces` that were held against the whole."""
+        """The parts that have been compared with the complete text."""
         self.is_done = False
         self.number = -1
         self.name = ""
@@ -41,12 +44,12 @@ class Output:
         self.is_started = False
         self.is_complete = False
 
-    def said(self, part: tuple[str, int]) -> str:
-        """The text of a part so far."""
+    def text_of(self, part: tuple[str, int]) -> str:
+        """Return the text of a part so far."""
         return "".join(self.pieces.get(part, ()))
 
     def add(self, part: tuple[str, int], piece: str) -> None:
-        """Take the next piece of a part."""
+        """Append a piece to a part."""
         if part in self.pieces:
             self.pieces[part].append(piece)
         else:
@@ -56,56 +59,61 @@ class Output:
 ARGUMENTS = ("arguments", 0)
 
 
-class Outputs:
-    """All items so far, in order. Raises `MissingPieces`, and one of `DECODING_FAILS`.
+class OutputAssembler:
+    """All items so far, in order. Methods raise `StreamMismatch` and `DECODING_FAILS`.
 
     `ordinal` is the number of the request in its session, for calls without an id.
     """
 
-    def __init__(self, answer: Answer, ordinal: int) -> None:
-        self._answer = answer
+    def __init__(self, events: EventBuilder, ordinal: int) -> None:
+        self._events = events
         self._ordinal = ordinal
-        self._all: list[Output] = []
-        self._places: dict[int | str, Output] = {}
+        self._outputs: list[PartialOutput] = []
+        self._places: dict[int | str, PartialOutput] = {}
         self._call_ids: set[str] = set()
 
     @property
-    def calls(self) -> list[Output]:
-        """The calls, in order."""
-        return [output for output in self._all if output.kind == "function_call"]
+    def calls(self) -> list[PartialOutput]:
+        """The calls in order."""
+        return [output for output in self._outputs if output.kind == "function_call"]
 
-    def open(self, kind: str, *places: int | str | None) -> Output:
-        """A new item; from now on it is the one at that place, and under those ids."""
-        output = Output(kind)
-        self._all.append(output)
+    def open(self, kind: str, *places: int | str | None) -> PartialOutput:
+        """Add a new item, which replaces any other with the same index or ids."""
+        output = PartialOutput(kind)
+        self._outputs.append(output)
         for place in places:
             if place is not None:
                 self._places[place] = output
         return output
 
-    def find(self, kind: str, *places: int | str | None) -> Output:
-        """The item at a place, else under an id, without any the last one; else a new one.
+    def find(self, kind: str, *places: int | str | None) -> PartialOutput:
+        """Return the item with this index or one of these ids; if none are given, the last item.
 
-        Some servers send no indices, some another id with each frame, some both.
+        If there is no such item, or it has another kind, a new one is added. Some servers send no
+        indices, some another id in each frame, some both.
         """
-        told = [place for place in places if place is not None]
-        known = [self._places[place] for place in told if place in self._places]
-        if not told:
-            known = self._all[-1:]
+        given = [place for place in places if place is not None]
+        known = [self._places[place] for place in given if place in self._places]
+        if not given:
+            known = self._outputs[-1:]
         if known and known[0].kind == kind:
             return known[0]
         return self.open(kind, *places)
 
-    def find_done(self, index: int | None, item: OutputItem) -> Output:
-        """The item that is done now: not one that was done before under another id."""
+    def find_done(self, index: int | None, item: OutputItem) -> PartialOutput:
+        """Return the item that is complete now.
+
+        It is a new one if the item at its index is already complete and has another id: some
+        servers use the same index for all items.
+        """
         output = self.find(item.type, index, item.id, item.call_id)
         if output.is_done and item.id is not None and self._places.get(item.id) is not output:
             return self.open(item.type, index, item.id, item.call_id)
         return output
 
     def complete_all(self, output: list[Raw]) -> None:
-        """Hold the items of the last frame against what was streamed, each kind in its order."""
-        waiting = list(self._all)
+        """Complete all items from the last frame: by call id, else each kind in its order."""
+        waiting = list(self._outputs)
         for raw in output:
             item = decode_item(raw)
             streamed = [one for one in waiting if one.kind == item.type]
@@ -116,8 +124,8 @@ class Outputs:
             else:
                 self.complete(self.open(item.type, item.id), item, raw)
 
-    def complete(self, output: Output, item: OutputItem, raw: Raw) -> None:
-        """An item is done: add what its pieces left out, and keep it where it goes back."""
+    def complete(self, output: PartialOutput, item: OutputItem, raw: Raw) -> None:
+        """Complete an item: add what the pieces left out, and store it if it must be sent back."""
         if output.is_done:
             return
         output.is_done = True
@@ -136,44 +144,44 @@ class Outputs:
                     for index, part in enumerate(parts or ()):
                         self.complete_thinking(output, (channel, index), part.whole)
                 if item.status != "incomplete" and (item.encrypted_content or item.content):
-                    self._answer.keep(_clean(raw))
+                    self._events.add_opaque(_clean(raw))
             case _:
                 if item.status != "incomplete":
-                    self._answer.keep(_clean(raw))
+                    self._events.add_opaque(_clean(raw))
 
-    def say(self, output: Output, part: tuple[str, int], piece: str) -> None:
-        """The next piece of a message."""
+    def add_text(self, output: PartialOutput, part: tuple[str, int], piece: str) -> None:
+        """Add a piece of a message."""
         output.add(part, piece)
-        self._answer.say(output, output.phase, piece)
+        self._events.add_text(output, output.phase, piece)
 
-    def complete_text(self, output: Output, part: tuple[str, int], whole: str) -> None:
-        """A part of a message is whole."""
+    def complete_text(self, output: PartialOutput, part: tuple[str, int], whole: str) -> None:
+        """Complete a part of a message."""
         if not whole or part in output.whole:
             return
         output.whole.add(part)
-        said = output.said(part)
-        if whole.startswith(said):
-            if rest := whole[len(said) :]:
-                self.say(output, part, rest)
-        elif len(whole) > len(said):
-            raise MissingPieces("sent text of which pieces are missing")
+        so_far = output.text_of(part)
+        if whole.startswith(so_far):
+            if rest := whole[len(so_far) :]:
+                self.add_text(output, part, rest)
+        elif len(whole) > len(so_far):
+            raise StreamMismatch("left out parts of a text")
 
-    def think(self, output: Output, part: tuple[str, int], piece: str) -> None:
-        """The next piece of thinking: in full or as a summary, whichever the item begins with."""
+    def add_thinking(self, output: PartialOutput, part: tuple[str, int], piece: str) -> None:
+        """Add a piece of thinking. Of the full text and the summary, only the first is used."""
         if any(channel != part[0] for channel, _ in output.pieces):
             return
         output.add(part, piece)
-        self._answer.think((output, part), piece)
+        self._events.add_thinking((output, part), piece)
 
-    def complete_thinking(self, output: Output, part: tuple[str, int], whole: str) -> None:
-        """A part of thinking is whole; it is for people, so nothing depends on it."""
-        said = output.said(part)
-        is_elsewhere = any(whole == output.said(other) for other in output.pieces)
-        if len(whole) > len(said) and whole.startswith(said) and not is_elsewhere:
-            self.think(output, part, whole[len(said) :])
+    def complete_thinking(self, output: PartialOutput, part: tuple[str, int], whole: str) -> None:
+        """Complete a part of thinking. It is only for display, so a mismatch is ignored."""
+        so_far = output.text_of(part)
+        is_elsewhere = any(whole == output.text_of(other) for other in output.pieces)
+        if len(whole) > len(so_far) and whole.startswith(so_far) and not is_elsewhere:
+            self.add_thinking(output, part, whole[len(so_far) :])
 
-    def start_call(self, output: Output, call_id: str | None, name: str | None) -> None:
-        """A call begins as soon as it has a name."""
+    def start_call(self, output: PartialOutput, call_id: str | None, name: str | None) -> None:
+        """Report the start of a call if it has a name by now."""
         output.name = output.name or name or ""
         output.call_id = output.call_id or call_id or ""
         if output.is_started or not output.name:
@@ -183,43 +191,43 @@ class Outputs:
         if not output.call_id or output.call_id in self._call_ids:
             output.call_id = f"call_{self._ordinal}_{output.number}"
         self._call_ids.add(output.call_id)
-        self._answer.start_call(output.number, output.call_id, output.name)
-        if said := output.said(ARGUMENTS):
-            self._answer.argue(output.number, said)
+        self._events.start_call(output.number, output.call_id, output.name)
+        if so_far := output.text_of(ARGUMENTS):
+            self._events.add_arguments(output.number, so_far)
 
-    def argue(self, output: Output, piece: str) -> None:
-        """The next piece of a call's arguments."""
+    def add_arguments(self, output: PartialOutput, piece: str) -> None:
+        """Add a piece of a call's arguments."""
         if ARGUMENTS in output.whole:
             if piece.strip():
-                raise MissingPieces("went on with a tool call after its arguments were complete")
+                raise StreamMismatch("continued a tool call whose arguments were complete")
             return
         output.add(ARGUMENTS, piece)
         if output.is_started:
-            self._answer.argue(output.number, piece)
+            self._events.add_arguments(output.number, piece)
 
-    def complete_arguments(self, output: Output, whole: str) -> None:
-        """The arguments of a call are what they will be, which is not yet to say that it counts."""
+    def complete_arguments(self, output: PartialOutput, whole: str) -> None:
+        """Complete the arguments of a call. The call itself may still turn out incomplete."""
         if ARGUMENTS in output.whole:
             return
-        said = output.said(ARGUMENTS)
-        if whole.startswith(said):
-            if rest := whole[len(said) :]:
-                self.argue(output, rest)
-        elif whole.strip() and not _is_same_json(said, whole):
-            raise MissingPieces("sent a tool call of which pieces are missing")
+        so_far = output.text_of(ARGUMENTS)
+        if whole.startswith(so_far):
+            if rest := whole[len(so_far) :]:
+                self.add_arguments(output, rest)
+        elif whole.strip() and not _is_same_json(so_far, whole):
+            raise StreamMismatch("left out parts of a tool call")
         output.whole.add(ARGUMENTS)
 
-    def complete_call(self, output: Output) -> None:
-        """A call counts: it can run."""
+    def complete_call(self, output: PartialOutput) -> None:
+        """Report the end of a call: it can run."""
         if not output.is_started:
-            raise MissingPieces("sent a tool call without a name")
+            raise StreamMismatch("sent a tool call without a name")
         if output.is_complete:
             return
         output.is_complete = True
         output.whole.add(ARGUMENTS)
-        if not output.said(ARGUMENTS).strip():
-            self._answer.argue(output.number, "{}")
-        self._answer.complete_call(output.number)
+        if not output.text_of(ARGUMENTS).strip():
+            self._events.add_arguments(output.number, "{}")
+        self._events.complete_call(output.number)
 
 
 def _is_same_json(one: str, other: str) -> bool:
@@ -230,10 +238,10 @@ def _is_same_json(one: str, other: str) -> bool:
 
 
 def _clean(raw: Raw) -> bytes:
-    """An item as it came; only what nobody could decode again is mended."""
+    """Return an item unchanged, unless it could not be decoded again and must be repaired."""
     item = bytes(raw)
     try:
         msgspec.json.decode(item)
     except DECODING_FAILS:
-        return mend(item, HalfPairs())
+        return mend(item, SurrogateMender())
     return item

@@ -1,9 +1,9 @@
-"""A `ModelRequest` as the body of a Responses request. Pure; no frame is decoded here.
+"""Builds the body of a Responses request from a `ModelRequest`. Pure.
 
-Nothing is stored at the provider: each request holds the whole conversation. What only the
-provider can read (encrypted reasoning, calls of its hosted tools) goes back byte for byte, and only
-with what came behind it in the same response: the servers refuse reasoning without its following
-item. Whatever the items are, every call has one output, in call order, behind its response (G4).
+Nothing is stored at the provider, so each request contains the whole history. Opaque items, such as
+encrypted reasoning and calls of hosted tools, are sent back unchanged, but only if another item of
+the same response follows: the servers refuse reasoning without the item after it. For any history,
+every call has one output; the outputs follow the response, in the order of the calls.
 Format: https://platform.openai.com/docs/api-reference/responses/create
 """
 
@@ -18,7 +18,7 @@ from tiller_daemon.config.request_options import RESERVED, merge_options
 from tiller_daemon.models.base import ModelRequest, ToolSpec
 from tiller_daemon.models.dialects.opaque import Origin
 from tiller_daemon.models.dialects.openai_responses.schema import is_strict
-from tiller_daemon.models.dialects.wording import (
+from tiller_daemon.models.dialects.rendering import (
     CallIds,
     notice_text,
     result_text,
@@ -39,35 +39,35 @@ from tiller_protocol.items import (
     UserMessage,
 )
 
-WIRE = "openai_responses"
+API = "openai_responses"
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 
 EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
-"""Variants that are sent as the effort of reasoning."""
+"""The variants that are sent as reasoning effort."""
 
 OUTPUT_TOKENS_MIN_OPENAI = 16
 """OpenAI's own servers refuse a smaller `max_output_tokens`."""
 
-OWN_FIELDS = RESERVED | {
+PROTECTED_FIELDS = RESERVED | {
     "background",
     "conversation",
     "input",
     "instructions",
     "previous_response_id",
 }
-"""What is said of the conversation itself; no option takes its place."""
+"""Fields that options can't set, because they define the conversation."""
 
 fits_as_call_id = re.compile(r"[!-~]{1,64}").fullmatch
 
 InputItem = dict[str, Any]
 
 
-class Kept(Struct, omit_defaults=True):
-    """What is looked at of an item that goes back as it came.
+class OpaqueItem(Struct, omit_defaults=True):
+    """The fields that are read of an item to be sent back unchanged.
 
-    Of a message, which is written from history, only this much is kept: its `phase`, and that
-    another one begins.
+    A message is stored only as its `phase` and the fact that a new one starts; its text comes from
+    the history.
     """
 
     type: str = ""
@@ -75,19 +75,19 @@ class Kept(Struct, omit_defaults=True):
     phase: str = ""
 
 
-_decode_kept = msgspec.json.Decoder(list[Raw]).decode
-_look_at = msgspec.json.Decoder(Kept).decode
+_decode_items = msgspec.json.Decoder(list[Raw]).decode
+_decode_opaque = msgspec.json.Decoder(OpaqueItem).decode
 
 
 def build_body(
     request: ModelRequest, base_url: str = "", *, for_openai: bool = False, opaque: bool = True
 ) -> bytes:
-    """The JSON body that asks the server at `base_url` for a streamed answer to `request`.
+    """Return the body that requests a streamed response from the server at `base_url`.
 
-    `for_openai` is for OpenAI's own servers. Without `opaque` nothing is sent that only the server
-    can read, nor asked for.
+    `for_openai` is for OpenAI's own servers. Without `opaque`, encrypted items are neither sent nor
+    requested.
     """
-    origin = Origin(WIRE, base_url, request.model) if opaque else None
+    origin = Origin(API, base_url, request.model) if opaque else None
     body: dict[str, Any] = {
         "model": request.model,
         "input": build_input(request, origin),
@@ -109,21 +109,23 @@ def build_body(
 
 
 def build_input(request: ModelRequest, origin: Origin | None) -> list[InputItem | Raw]:
-    """The `input` of the body. `origin` is where opaque things must come from to go back."""
-    conversation = _Conversation(origin)
+    """Return the `input` of the body. Only opaque items from `origin` are included."""
+    conversation = _InputBuilder(origin)
     for item in request.items:
         conversation.add(item)
     return conversation.finish()
 
 
-def keep(origin: Origin, items: list[bytes]) -> str:
-    """The `opaque` of a stretch of items that go back as they came; each is JSON text."""
+def seal_items(origin: Origin, items: list[bytes]) -> str:
+    """Return the `opaque` for consecutive items, each given as JSON."""
     return origin.seal(f"[{','.join(item.decode() for item in items)}]")
 
 
 def _with_options(body: dict[str, Any], request: ModelRequest) -> dict[str, Any]:
-    """The body with the options over it, but for what the turn itself asks."""
-    options = {name: value for name, value in request.options.items() if name not in OWN_FIELDS}
+    """Return the body, overridden by the configured options, then by what the turn requests."""
+    options = {
+        name: value for name, value in request.options.items() if name not in PROTECTED_FIELDS
+    }
     asked: dict[str, Any] = {}
     if request.variant in EFFORTS:
         asked["reasoning"] = {"effort": request.variant}
@@ -135,50 +137,50 @@ def _with_options(body: dict[str, Any], request: ModelRequest) -> dict[str, Any]
     return merged
 
 
-class _Conversation:
-    """Input items so far, and the response whose outputs have not been written yet."""
+class _InputBuilder:
+    """Builds the input item by item; the outputs of calls follow at the end of their response."""
 
     def __init__(self, origin: Origin | None) -> None:
         self._origin = origin
         self._items: list[InputItem | Raw] = []
         self._ids = CallIds(fits_as_call_id)
-        self._held: list[tuple[Kept, Raw]] = []
-        """What goes back as soon as something follows it in its response."""
+        self._pending: list[tuple[OpaqueItem, Raw]] = []
+        """Opaque items that are written as soon as another item of their response follows."""
         self._outputs: list[InputItem] = []
         self._ordinal = -1
-        self._later: list[AssistantMessage | Reasoning] = []
-        """What came behind calls: of the same response if more of its calls follow."""
+        self._after_calls: list[AssistantMessage | Reasoning] = []
+        """The items after a call. If another call of its response follows, they belong to that."""
 
     def add(self, item: Item) -> None:
-        """Take the next item of history."""
+        """Append the next item of the history."""
         match item:
             case UserMessage():
-                self._say_as_user(user_text(item), item.images)
+                self._add_user_message(user_text(item), item.images)
             case Notice():
-                self._say_as_user(notice_text(item))
+                self._add_user_message(notice_text(item))
             case Compaction():
-                self._say_as_user(summary_text(item))
+                self._add_user_message(summary_text(item))
             case AssistantMessage() | Reasoning():
                 if self._outputs:
-                    self._later.append(item)
+                    self._after_calls.append(item)
                 else:
-                    self._respond(item)
+                    self._add_model_item(item)
             case ToolCall():
                 if not item.discarded:
-                    self._call(item)
+                    self._add_call(item)
             case Patch():
                 pass
             case _:
                 assert_never(item)
 
     def finish(self) -> list[InputItem | Raw]:
-        """The whole list."""
+        """Return all input items."""
         self._end_response()
         return self._items
 
-    def _say_as_user(self, text: str, images: tuple[Image, ...] = ()) -> None:
+    def _add_user_message(self, text: str, images: tuple[Image, ...] = ()) -> None:
         self._end_response()
-        self._held.clear()
+        self._pending.clear()  # nothing of their response follows any more
         parts: list[InputItem] = [{"type": "input_text", "text": text}] if text else []
         parts += [_image_part(image) for image in images]
         if last := self._last_message("user"):
@@ -186,25 +188,25 @@ class _Conversation:
         elif parts:
             self._items.append({"type": "message", "role": "user", "content": parts})
 
-    def _respond(self, item: AssistantMessage | Reasoning) -> None:
+    def _add_model_item(self, item: AssistantMessage | Reasoning) -> None:
         if isinstance(item, Reasoning):
             if item.state == "completed":
-                self._held += self._unsealed(item.opaque)
+                self._pending += self._unsealed(item.opaque)
         elif item.text and item.state != "discarded":
-            phase = self._write_held()
+            phase = self._flush_pending()
             if (last := self._last_message("assistant")) and last.get("phase", "") == phase == "":
                 last["content"] += f"\n\n{item.text}"
             else:
                 message = {"type": "message", "role": "assistant", "content": item.text}
                 self._items.append(message | ({"phase": phase} if phase else {}))
 
-    def _call(self, call: ToolCall) -> None:
+    def _add_call(self, call: ToolCall) -> None:
         if call.ordinal != self._ordinal:
             self._end_response()
-        later, self._later = self._later, []
+        later, self._after_calls = self._after_calls, []
         for item in later:
-            self._respond(item)
-        self._write_held()
+            self._add_model_item(item)
+        self._flush_pending()
         self._ordinal = call.ordinal
         call_id = self._ids.use(call.call_id)
         self._items.append(
@@ -220,32 +222,34 @@ class _Conversation:
         )
 
     def _end_response(self) -> None:
-        """Write the outputs of the response that just ended, and what came behind it."""
+        """Write the outputs of a response, and then the items after its last call."""
         self._items += self._outputs
         self._outputs = []
-        later, self._later = self._later, []
+        later, self._after_calls = self._after_calls, []
         for item in later:
-            self._respond(item)
+            self._add_model_item(item)
 
-    def _write_held(self) -> str:
-        """Write what goes back as it came; returns the phase of the message that follows.
+    def _flush_pending(self) -> str:
+        """Write the pending opaque items; return the phase of the message that follows.
 
-        A hosted call goes with its output or not at all: nobody here can give it one.
+        A hosted call is written only with its output, and vice versa.
         """
         phase = ""
-        calls = {kept.call_id for kept, _ in self._held if not kept.type.endswith("_output")}
-        outputs = {kept.call_id for kept, _ in self._held if kept.type.endswith("_output")}
-        for kept, raw in self._held:
-            if kept.type == "message":
-                phase = kept.phase
-            elif not kept.call_id or kept.call_id in calls & outputs:
+        calls = {
+            stored.call_id for stored, _ in self._pending if not stored.type.endswith("_output")
+        }
+        outputs = {stored.call_id for stored, _ in self._pending if stored.type.endswith("_output")}
+        for stored, raw in self._pending:
+            if stored.type == "message":
+                phase = stored.phase
+            elif not stored.call_id or stored.call_id in calls & outputs:
                 self._items.append(raw)
-        self._held.clear()
+        self._pending.clear()
         return phase
 
-    def _unsealed(self, opaque: str) -> list[tuple[Kept, Raw]]:
+    def _unsealed(self, opaque: str) -> list[tuple[OpaqueItem, Raw]]:
         content = self._origin.unseal(opaque) if self._origin else None
-        return [(_look_at(raw), raw) for raw in _decode_kept(content)] if content else []
+        return [(_decode_opaque(raw), raw) for raw in _decode_items(content)] if content else []
 
     def _last_message(self, role: str) -> InputItem | None:
         last = self._items[-1] if self._items else None

@@ -1,7 +1,7 @@
-"""Which JSON Schemas OpenAI's servers can hold an answer to, word for word. Pure.
+"""Decides which JSON Schemas OpenAI's servers can enforce (`strict`). Pure.
 
-They refuse a request whose schema is said to be strict and uses more than a part of JSON Schema;
-any other schema is only told to the model, and the answer is checked by the turn.
+A strict schema may use only a subset of JSON Schema, or the request is refused. Any other schema is
+only shown to the model. The turn validates the answer in both cases.
 Format: https://platform.openai.com/docs/guides/structured-outputs#supported-schemas
 """
 
@@ -43,11 +43,11 @@ _FORMATS = frozenset(
 DEPTH_MAX = 10
 PROPERTIES_MAX = 5_000
 ENUM_VALUES_MAX = 1_000
-"""Limits of one schema, by the guide above."""
+"""Limits of one schema, according to the guide above."""
 
 
 def is_strict(schema: Schema) -> bool:
-    """Whether `schema` can be said to be strict; nothing is lost when this is too careful."""
+    """Whether `schema` can be strict. Returning False is always safe."""
     if schema.get("type") != "object" or "anyOf" in schema:
         return False
     counts = {"properties": 0, "enum": 0}

@@ -1,9 +1,8 @@
-"""Frames of a Responses stream as `ModelEvent`s. Pure; no request is built here.
+"""Decodes a Responses stream to `ModelEvent`s. Pure.
 
-An answer is whole when the server said so in a terminal frame; anything less is a `ModelError`.
-Made for what compatible servers really send: no indices, other ids in each frame, no pieces, no
-usage, an output that is empty in the last frame. What items add up to is in
-`outputs`.
+A response is complete at a terminal frame; anything less is a `ModelError`. Compatible servers may
+send no indices, another id in each frame, no deltas, no usage, or no output in the last frame.
+`outputs` assembles the items.
 Format: https://platform.openai.com/docs/api-reference/responses-streaming
 """
 
@@ -11,7 +10,7 @@ import msgspec
 
 from tiller_daemon.models.base import Finished, ModelError, ModelEvent, UsageReported
 from tiller_daemon.models.dialects.opaque import Origin
-from tiller_daemon.models.dialects.openai_responses.answer import Answer
+from tiller_daemon.models.dialects.openai_responses.event_builder import EventBuilder
 from tiller_daemon.models.dialects.openai_responses.frames import (
     DECODING_FAILS,
     DELTAS,
@@ -27,13 +26,13 @@ from tiller_daemon.models.dialects.openai_responses.frames import (
 )
 from tiller_daemon.models.dialects.openai_responses.outputs import (
     ARGUMENTS,
-    MissingPieces,
-    Output,
-    Outputs,
+    OutputAssembler,
+    PartialOutput,
+    StreamMismatch,
 )
-from tiller_daemon.models.dialects.openai_responses.request import WIRE
-from tiller_daemon.models.dialects.surrogates import HalfPairs
-from tiller_daemon.models.http.failure import Endpoint, error_in_stream
+from tiller_daemon.models.dialects.openai_responses.request import API
+from tiller_daemon.models.dialects.surrogates import SurrogateMender
+from tiller_daemon.models.http.failure import Endpoint, error_from_event
 from tiller_daemon.models.http.sse import EventSplitter, EventTooLong
 from tiller_protocol.events import FinishReason
 from tiller_protocol.items import Usage
@@ -46,10 +45,11 @@ _REASONS: dict[str | None, FinishReason] = {
 
 
 class ResponsesDecoder:
-    """Decodes one response. `feed` it bytes as they arrive; `end` it when the connection ends.
+    """Decodes one response: `feed` takes bytes as they arrive, `end` when the connection ends.
 
-    Text that arrives in one chunk comes out as one event. `ordinal` is the number of the request in
-    its session, for calls without an id. `output_tokens_max` is what the request allowed.
+    Text that arrives in one chunk becomes one event. A call without an id gets one that is made of
+    `ordinal`, the number of the request in its session. `output_tokens_max` is the limit in the
+    request, if there is one.
     """
 
     def __init__(
@@ -58,34 +58,34 @@ class ResponsesDecoder:
         self._endpoint = endpoint
         self._output_tokens_max = output_tokens_max
         self._splitter = EventSplitter()
-        self._halves = HalfPairs()
-        self._answer = Answer(Origin(WIRE, endpoint.base_url, model))
-        self._outputs = Outputs(self._answer, ordinal)
-        self._place: tuple[object, ...] | None = None
-        self._of = Output("")
-        self._part = ARGUMENTS
-        """Where the last frame belonged, if it was a delta: to which part of which item."""
+        self._surrogates = SurrogateMender()
+        self._events = EventBuilder(Origin(API, endpoint.base_url, model))
+        self._outputs = OutputAssembler(self._events, ordinal)
+        self._run_place: tuple[object, ...] | None = None
+        self._run_output = PartialOutput("")
+        self._run_part = ARGUMENTS
+        """The part and the item to which the current run of deltas belongs."""
         self.finished = False
-        """Whether `Finished` was returned; what the server sends after that is ignored."""
+        """Whether `Finished` was returned. What the server sends afterwards is ignored."""
 
     def feed(self, chunk: bytes) -> list[ModelEvent]:
-        """Take the next bytes; raises `ModelError` for a broken frame or an error object."""
+        """Decode the next bytes; raises `ModelError` for an invalid frame or an error object."""
         try:
             frames = self._splitter.feed(chunk)
         except EventTooLong as error:
-            raise self._broken(f"sent {error}") from None
-        self._take(frames)
-        return self._answer.taken()
+            raise self._broken_stream(f"sent {error}") from None
+        self._handle_frames(frames)
+        return self._events.drain()
 
     def end(self) -> list[ModelEvent]:
-        """The connection has ended; raises `ModelError` unless the response is whole."""
-        self._take(self._splitter.end())
+        """Decode the rest at the end of the connection; raises `ModelError` if incomplete."""
+        self._handle_frames(self._splitter.end())
         if not self.finished:
-            raise self._broken("ended the stream before the answer was whole")
-        return self._answer.taken()
+            raise self._broken_stream("ended the stream before the response was complete")
+        return self._events.drain()
 
-    def _take(self, chunk: list[bytes]) -> None:
-        """Take the frames of a chunk; pieces of the same text that follow each other are joined."""
+    def _handle_frames(self, chunk: list[bytes]) -> None:
+        """Handle the frames of a chunk. Consecutive deltas of one text are joined, for speed."""
         pieces: list[str] = []
         for data in chunk:
             if self.finished:
@@ -96,75 +96,75 @@ class ResponsesDecoder:
                 frame = self._decode_leniently(data)
             if frame.delta and frame.type in DELTAS:
                 place = frame.place
-                if place != self._place:
-                    self._end_pieces(pieces)
-                    self._begin_pieces(frame)
-                    self._place = place
+                if place != self._run_place:
+                    self._end_run(pieces)
+                    self._start_run(frame)
+                    self._run_place = place
                 pieces.append(frame.delta)
                 continue
-            self._end_pieces(pieces)
-            self._place = None
-            self._meet(frame, data)
-        self._end_pieces(pieces)
+            self._end_run(pieces)
+            self._run_place = None
+            self._handle(frame, data)
+        self._end_run(pieces)
 
-    def _begin_pieces(self, frame: Frame) -> None:
-        """Find out of what the pieces to come are."""
+    def _start_run(self, frame: Frame) -> None:
+        """Start a run of deltas: determine to which part of which item they belong."""
         match frame.type:
             case "response.output_text.delta" | "response.refusal.delta":
-                self._of = self._find(frame, "message")
-                self._part = ("text", frame.content_index or 0)
+                self._run_output = self._find(frame, "message")
+                self._run_part = ("text", frame.content_index or 0)
             case "response.function_call_arguments.delta":
-                self._of = self._find(frame, "function_call")
-                self._part = ARGUMENTS
+                self._run_output = self._find(frame, "function_call")
+                self._run_part = ARGUMENTS
             case _:
-                self._of = self._find(frame, "reasoning")
-                self._part = _part_of_thinking(frame)
+                self._run_output = self._find(frame, "reasoning")
+                self._run_part = _part_of_thinking(frame)
 
-    def _end_pieces(self, pieces: list[str]) -> None:
-        """Hand on the pieces so far."""
+    def _end_run(self, pieces: list[str]) -> None:
+        """End a run of deltas: pass on its text."""
         if not pieces:
             return
         piece = "".join(pieces)
         pieces.clear()
-        if self._of.kind == "message":
-            self._outputs.say(self._of, self._part, piece)
-        elif self._of.kind == "reasoning":
-            self._outputs.think(self._of, self._part, piece)
+        if self._run_output.kind == "message":
+            self._outputs.add_text(self._run_output, self._run_part, piece)
+        elif self._run_output.kind == "reasoning":
+            self._outputs.add_thinking(self._run_output, self._run_part, piece)
         else:
             try:
-                self._outputs.argue(self._of, piece)
-            except MissingPieces as missing:
-                raise self._broken(str(missing)) from None
+                self._outputs.add_arguments(self._run_output, piece)
+            except StreamMismatch as missing:
+                raise self._broken_stream(str(missing)) from None
 
     def _decode_leniently(self, data: bytes) -> Frame:
         try:
-            return decode_leniently(data, self._halves)
+            return decode_leniently(data, self._surrogates)
         except DECODING_FAILS:
             if data.strip() == b"[DONE]":
                 return Frame()
-            raise self._alien(data) from None
+            raise self._unknown_frame(data) from None
 
-    def _meet(self, frame: Frame, data: bytes) -> None:
+    def _handle(self, frame: Frame, data: bytes) -> None:
         try:
-            self._frame(frame, data)
-        except MissingPieces as missing:
-            raise self._broken(str(missing)) from None
+            self._handle_frame(frame, data)
+        except StreamMismatch as missing:
+            raise self._broken_stream(str(missing)) from None
         except DECODING_FAILS:
-            raise self._alien(data) from None
+            raise self._unknown_frame(data) from None
 
-    def _frame(self, frame: Frame, data: bytes) -> None:
+    def _handle_frame(self, frame: Frame, data: bytes) -> None:
         match frame.type:
             case "response.completed" | "response.incomplete":
-                self._end_with(frame)
+                self._finish(frame)
             case "response.failed" | "response.cancelled":
                 raise self._failure(frame)
             case _:
                 if frame.is_error:
-                    raise error_in_stream(self._endpoint, data)
-                self._done(frame)
+                    raise error_from_event(self._endpoint, data)
+                self._handle_item_frame(frame)
 
-    def _done(self, frame: Frame) -> None:
-        """Something began, or is whole."""
+    def _handle_item_frame(self, frame: Frame) -> None:
+        """Handle a frame that starts or completes an item or a part."""
         match frame.type:
             case "response.output_item.added":
                 item = decode_item(frame.item)
@@ -196,10 +196,10 @@ class ResponsesDecoder:
             case _:
                 pass
 
-    def _find(self, frame: Frame, kind: str) -> Output:
+    def _find(self, frame: Frame, kind: str) -> PartialOutput:
         return self._outputs.find(kind, frame.output_index, frame.item_id)
 
-    def _end_with(self, frame: Frame) -> None:
+    def _finish(self, frame: Frame) -> None:
         response = decode_response(frame.response) if is_set(frame.response) else WholeResponse()
         if response.status in ("failed", "cancelled"):
             raise self._failure(frame)
@@ -207,15 +207,16 @@ class ResponsesDecoder:
         reason = self._reason(frame, response)
         for call in self._outputs.calls:
             self._outputs.start_call(call, None, None)
+            # With any other reason the last call may be cut off, so it must not run.
             if reason == "tool_calls" or not call.is_started:
                 self._outputs.complete_call(call)
         if response.usage is not None:
-            self._answer.put(UsageReported(_usage_of(response.usage)))
-        self._answer.put(Finished(reason))
+            self._events.add_event(UsageReported(_usage_of(response.usage)))
+        self._events.add_event(Finished(reason))
         self.finished = True
 
     def _reason(self, frame: Frame, response: WholeResponse) -> FinishReason:
-        """Why the answer ended. Some servers call one complete that their limit has cut."""
+        """The finish reason. Some servers report `completed` when the limit cut the response."""
         if "incomplete" in (response.status, frame.type.removeprefix("response.")):
             details = response.incomplete_details
             return _REASONS.get(details.reason if details else None, "unknown")
@@ -227,15 +228,14 @@ class ResponsesDecoder:
     def _failure(self, frame: Frame) -> ModelError:
         response = decode_response(frame.response) if is_set(frame.response) else WholeResponse()
         if is_set(response.error):
-            told = msgspec.json.encode({"error": response.error})
-            return error_in_stream(self._endpoint, told)
-        return ModelError("server", f"{self._endpoint} gave up in the middle of its answer.")
+            return error_from_event(self._endpoint, msgspec.json.encode({"error": response.error}))
+        return ModelError("server", f"{self._endpoint} gave up in the middle of its response.")
 
-    def _alien(self, data: bytes) -> ModelError:
+    def _unknown_frame(self, data: bytes) -> ModelError:
         shown = self._endpoint.quote(data.decode(errors="replace"))
-        return self._broken(f"sent a frame that is none of this dialect: {shown}")
+        return self._broken_stream(f"sent an invalid frame: {shown}")
 
-    def _broken(self, what: str) -> ModelError:
+    def _broken_stream(self, what: str) -> ModelError:
         return ModelError("broken_stream", f"{self._endpoint} {what}.")
 
 

@@ -1,7 +1,4 @@
-"""What a request says of an item, and under which names, alike in every dialect. Pure.
-
-How a dialect arranges it is the business of its own module.
-"""
+"""Renders items as the text, names and ids of a request. Pure, and the same for every dialect."""
 
 import re
 from collections.abc import Callable
@@ -15,17 +12,17 @@ NO_RESULT = "This call has no result: it did not run to its end."
 NO_OUTPUT = "(no output)"
 
 NAME_CHARS_MAX = 64
-"""Longest function name that OpenAI's own servers take."""
+"""The longest function name that OpenAI's own servers accept."""
 
-NAMES_KEPT_MAX = 256
-"""Names of functions whose usable form is remembered; more than there are tools."""
+NAMES_CACHED_MAX = 256
+"""Function names whose usable form is cached; more than there are tools."""
 
-# Made once: every call of a session's history goes through it with every request.
+# Created once, because it is used for every call in the history.
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def user_text(item: UserMessage) -> str:
-    """What the user said, and the files that they named."""
+    """The text of a user message, and the names of its files."""
     if not item.files:
         return item.text
     names = "\n".join(f"- {name}" for name in item.files)
@@ -33,17 +30,17 @@ def user_text(item: UserMessage) -> str:
 
 
 def notice_text(item: Notice) -> str:
-    """A notice of the daemon; told as the user."""
+    """A notice of the daemon, for a user message."""
     return f'<notice code="{item.code}">\n{item.text}\n</notice>'
 
 
 def summary_text(item: Compaction) -> str:
-    """The summary of what is gone; told as the user."""
+    """The summary of the compacted history, for a user message."""
     return f"<summary>\n{item.summary}\n</summary>"
 
 
 def result_text(call: ToolCall) -> str:
-    """The result of a call, which is never empty."""
+    """The result of a call; never empty."""
     if call.state in ("pending", "running"):
         return f"{NO_RESULT}\n{call.output}".rstrip()
     if call.output:
@@ -51,14 +48,14 @@ def result_text(call: ToolCall) -> str:
     return f"error: {call.error_kind}" if call.error_kind else NO_OUTPUT
 
 
-@lru_cache(NAMES_KEPT_MAX)
+@lru_cache(NAMES_CACHED_MAX)
 def usable_name(name: str) -> str:
-    """Models invent names that no server takes back, such as `functions.read`."""
+    """Return `name` in a form that servers accept: models invent names such as `functions.read`."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:NAME_CHARS_MAX] or "unknown"
 
 
 def usable_arguments(arguments: str) -> str:
-    """The arguments if they are a JSON object, else an empty one."""
+    """Return `arguments` if they are a JSON object, else an empty object."""
     try:
         _decode_object(arguments)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -67,9 +64,9 @@ def usable_arguments(arguments: str) -> str:
 
 
 class CallIds:
-    """The ids of the calls of one request: unique, and such that `fits` says something of each.
+    """Makes the call ids of one request unique and valid.
 
-    `make` gives an id that fits for each number.
+    `fits` returns something true for a valid id. `make` returns a valid id for a number.
     """
 
     def __init__(
@@ -80,13 +77,17 @@ class CallIds:
         self._used: set[str] = set()
 
     def copy(self) -> "CallIds":
-        """Ids that go on from here by themselves."""
+        """Return an independent copy."""
         other = CallIds(self._fits, self._make)
         other._used = self._used.copy()
         return other
 
     def use(self, call_id: str) -> str:
-        """`call_id` where it fits, else one that depends on what came before alone."""
+        """Return `call_id` if it is valid and unused, else a new id.
+
+        A new id depends only on the ids before it, so that a longer history begins with the same
+        messages and the provider's prompt cache can be used.
+        """
         number = len(self._used)
         while call_id in self._used or not self._fits(call_id):
             call_id, number = self._make(number), number + 1

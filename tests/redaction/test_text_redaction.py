@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiller_daemon.redaction.spellings import TextRedaction, hide, spellings_of
+from tiller_daemon.redaction.text import TextRedactor, matcher_for, redact
 
 KEYS = (
     "sk-canary_0123456789",
@@ -61,7 +61,7 @@ def _lower(text: str) -> str:
 @pytest.mark.parametrize("key", KEYS)
 def test_g13_a_key_is_found_however_it_is_spelled(key: str, name: str) -> None:
     said = f"It said: {SPELLINGS[name](key)}!"
-    shown = hide(said, [key])
+    shown = redact(said, [key])
     assert "[secret]" in shown
     assert len(shown) < len(said) - len(key) + 14
     assert "123456" not in shown
@@ -69,29 +69,29 @@ def test_g13_a_key_is_found_however_it_is_spelled(key: str, name: str) -> None:
 
 def test_g13_of_a_header_with_a_scheme_the_key_is_found_alone_too() -> None:
     header = "Bearer sk-canary-0123456789"
-    assert hide(f"no sk-canary-0123456789, {header}", [header]) == "no [secret], [secret]"
-    assert hide("it is up to you", ["what is it"]) == "it is up to you"
+    assert redact(f"no sk-canary-0123456789, {header}", [header]) == "no [secret], [secret]"
+    assert redact("it is up to you", ["what is it"]) == "it is up to you"
 
 
 def test_g13_the_longest_key_is_taken_for_the_key() -> None:
     short, long = "sk-canary-1", "sk-canary-1-renewed"
-    redaction = TextRedaction(spellings_of((short, long)))
-    shown = [redaction.take(piece) for piece in (short, "-rene", "wed, ", short, " ", short)]
+    redaction = TextRedactor(matcher_for((short, long)))
+    shown = [redaction.feed(piece) for piece in (short, "-rene", "wed, ", short, " ", short)]
     assert "".join(shown) + redaction.end() == "[secret], [secret] [secret]"
 
 
 def test_only_what_may_be_the_beginning_of_a_key_waits() -> None:
-    redaction = TextRedaction(spellings_of(("sk-12345",)))
+    redaction = TextRedactor(matcher_for(("sk-12345",)))
     pieces = ("Ask", "ed sk-1", "", "23", "6", "s", "k-12", "345", "sk-12", "345")
-    assert [redaction.take(piece) for piece in pieces] == [
+    assert [redaction.feed(piece) for piece in pieces] == [
         "Ask", "ed ", "", "", "sk-1236", "s", "", "[secret]", "", "[secret]",
     ]  # fmt: skip
     assert redaction.end() == ""
 
 
 def test_a_text_that_ends_in_the_greater_part_of_a_key_does_not_show_it() -> None:
-    assert hide("cut: sk-canary-01234", ["sk-canary-0123456789"]) == "cut: [secret]"
-    assert hide("cut: sk-can", ["sk-canary-0123456789"]) == "cut: sk-can"
+    assert redact("cut: sk-canary-01234", ["sk-canary-0123456789"]) == "cut: [secret]"
+    assert redact("cut: sk-can", ["sk-canary-0123456789"]) == "cut: sk-can"
 
 
 @given(
@@ -99,10 +99,10 @@ def test_a_text_that_ends_in_the_greater_part_of_a_key_does_not_show_it() -> Non
     secrets=st.lists(st.text(alphabet="abk", min_size=2, max_size=4), max_size=3),
 )
 def test_g13_no_secret_is_left_whatever_stands_around_it(text: str, secrets: list[str]) -> None:
-    shown = hide(text, secrets)
+    shown = redact(text, secrets)
     assert not any(secret in part for secret in secrets for part in shown.split("[secret]"))
 
 
 def test_nothing_is_hidden_when_there_is_no_secret() -> None:
-    assert hide("all of it", []) == hide("all of it", [""]) == "all of it"
-    assert not spellings_of(())
+    assert redact("all of it", []) == redact("all of it", [""]) == "all of it"
+    assert not matcher_for(())

@@ -1,0 +1,81 @@
+"""Builds the events of one response. Pure.
+
+The turn makes one item of consecutive text, and one of consecutive thinking. Some of the provider's
+items can't be told from that: two messages in a row, a message with a phase, a call of a hosted
+tool. What is needed to send them back unchanged is stored in the `opaque` of a reasoning item.
+"""
+
+import msgspec
+
+from tiller_daemon.models.base import ModelEvent, ReasoningDelta, ToolCallDone, ToolCallStarted
+from tiller_daemon.models.dialects.delta_buffer import TEXT, THINKING, DeltaBuffer
+from tiller_daemon.models.dialects.opaque import Origin
+from tiller_daemon.models.dialects.openai_responses.request import OpaqueItem, seal_items
+
+_NOTHING = -3
+"""No item yet. Otherwise, the turn's current item is text, thinking or the number of a call."""
+
+
+class EventBuilder:
+    """Collects the events of one response until they are drained."""
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+        self._deltas = DeltaBuffer()
+        self._item = _NOTHING
+        self._message: object = None
+        self._paragraph: object = None
+        self._opaque_items: list[bytes] = []
+        """The items to store in the current reasoning item."""
+
+    def drain(self) -> list[ModelEvent]:
+        """Return and remove the events collected so far."""
+        return self._deltas.drain()
+
+    def add_event(self, event: ModelEvent) -> None:
+        """Append an event unchanged."""
+        self._deltas.add_event(event)
+
+    def add_text(self, message: object, phase: str, piece: str) -> None:
+        """Append a piece of the message that the object `message` identifies."""
+        if message is not self._message:
+            if phase or self._item == TEXT:
+                self.add_opaque(msgspec.json.encode(OpaqueItem(type="message", phase=phase)))
+            self._message = message
+        if self._item != TEXT:
+            self._begin(TEXT)
+        self._deltas.add_text(TEXT, piece)
+
+    def add_thinking(self, part: object, piece: str) -> None:
+        """Append a piece of thinking, of the paragraph that `part` identifies."""
+        if self._item != THINKING:
+            self._begin(THINKING)
+        elif part != self._paragraph and self._paragraph is not None:
+            piece = f"\n\n{piece}"
+        self._paragraph = part
+        self._deltas.add_text(THINKING, piece)
+
+    def add_opaque(self, item: bytes) -> None:
+        """Store an item, as JSON, that the provider wants back unchanged in this position."""
+        if self._item != THINKING:
+            self._begin(THINKING)
+        self._opaque_items.append(item)
+        self.add_event(ReasoningDelta("", seal_items(self._origin, self._opaque_items)))
+
+    def start_call(self, number: int, call_id: str, name: str) -> None:
+        """Append the start of a call."""
+        self._begin(number)
+        self.add_event(ToolCallStarted(number, call_id, name))
+
+    def add_arguments(self, number: int, piece: str) -> None:
+        """Append a piece of a call's arguments."""
+        self._deltas.add_text(number, piece)
+
+    def complete_call(self, number: int) -> None:
+        """Append the end of a call."""
+        self.add_event(ToolCallDone(number))
+
+    def _begin(self, item: int) -> None:
+        self._item = item
+        self._paragraph = None
+        self._opaque_items = []
