@@ -4,7 +4,7 @@ An event is published after it is in the log. `lifecycle` says which may follow 
 what they add up to.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -21,7 +21,7 @@ from tiller_protocol.items import (
     ToolErrorKind,
     Usage,
 )
-from tiller_protocol.settings import Approve, Budget, FollowUps, SandboxMode, Settings
+from tiller_protocol.settings import Settings, TurnContextShown
 
 Outcome = Literal["completed", "interrupted", "failed", "blocked", "limit_reached"]
 Channel = Literal["text", "arguments", "output"]
@@ -84,28 +84,6 @@ class QueueChanged(Body, frozen=True, tag="queue_changed"):
     """The queued inputs, whole, next one first."""
 
     queue: tuple[QueuedInput, ...]
-
-
-class TurnContextShown(Struct, frozen=True, omit_defaults=True):
-    """The frozen context of a turn as frontends see it: everything but secrets.
-
-    `system_prompt` and `tools` are what the model is sent beside history.
-    """
-
-    workspace: str
-    agent: str
-    model: str
-    variant: str
-    approve: Approve
-    max_steps: int
-    tools: tuple[str, ...]
-    context_window: int
-    turn_budget: Budget = Budget()
-    session_budget: Budget = Budget()
-    output_schema: dict[str, Any] | None = None
-    system_prompt: str = ""
-    sandbox: SandboxMode = "full_access"
-    follow_ups: FollowUps = "one_at_a_time"
 
 
 class TurnStarted(Body, frozen=True, tag="turn_started"):

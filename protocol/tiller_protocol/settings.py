@@ -72,3 +72,25 @@ class TurnOverrides(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     tools: tuple[str, ...] | None = None
     output_schema: dict[str, Any] | None = None
     options: dict[str, Any] | None = None
+
+
+class TurnContextShown(Struct, frozen=True, omit_defaults=True):
+    """The frozen context of a turn as frontends see it: everything but secrets.
+
+    `system_prompt` and `tools` are what the model is sent beside history.
+    """
+
+    workspace: str
+    agent: str
+    model: str
+    variant: str
+    approve: Approve
+    max_steps: int
+    tools: tuple[str, ...]
+    context_window: int
+    turn_budget: Budget = Budget()
+    session_budget: Budget = Budget()
+    output_schema: dict[str, Any] | None = None
+    system_prompt: str = ""
+    sandbox: SandboxMode = "full_access"
+    follow_ups: FollowUps = "one_at_a_time"

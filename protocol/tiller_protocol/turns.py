@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from tiller_protocol.events import TurnContextShown
 from tiller_protocol.items import Usage
+from tiller_protocol.settings import TurnContextShown
 
 RESUMED = "resumed"
 """Code of the notice that a turn goes on after the daemon had stopped in it."""

@@ -23,7 +23,6 @@ from tiller_protocol.answers import (
     DaemonStatusResult,
     HelloResult,
     Limits,
-    ModelSummary,
     ProjectResult,
     Rejected,
     ReplayResult,
@@ -32,6 +31,7 @@ from tiller_protocol.answers import (
     SessionSummary,
     Started,
 )
+from tiller_protocol.catalog import ModelSummary
 from tiller_protocol.codec import (
     decode_envelope,
     decode_op,
@@ -40,6 +40,7 @@ from tiller_protocol.codec import (
     encode_publication,
 )
 from tiller_protocol.events import AnyBody, Event, RequestOpened, RequestResolved, SessionCreated
+from tiller_protocol.fold import fold
 from tiller_protocol.ops import (
     Answer,
     AnyOp,
@@ -58,7 +59,7 @@ from tiller_protocol.ops import (
     UserInput,
 )
 from tiller_protocol.places import EVENTS_SOCKET, LOCK_FILE, OPS_SOCKET, TOKEN_FILE
-from tiller_protocol.snapshot import Snapshot, fold
+from tiller_protocol.snapshot import Snapshot
 
 REPLAY_EVENTS_MAX = 50
 TURN = "01K0TURN0000000000000000T1"

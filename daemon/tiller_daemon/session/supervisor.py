@@ -35,6 +35,7 @@ from tiller_protocol.answers import (
 )
 from tiller_protocol.codec import REPLAY_BYTES_MAX, decode_answer, decode_event, encode_answer
 from tiller_protocol.events import SessionCreated
+from tiller_protocol.fold import fork_base
 from tiller_protocol.ops import (
     Answer,
     AnyOp,
@@ -48,7 +49,7 @@ from tiller_protocol.ops import (
     UserInput,
 )
 from tiller_protocol.settings import Settings
-from tiller_protocol.snapshot import Snapshot, fork_base
+from tiller_protocol.snapshot import Snapshot
 
 
 class Supervisor:
