@@ -41,9 +41,9 @@ def main(command_line: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return STATUS_INTERRUPTED
     except BrokenPipeError:
-        from tiller_client.console import give_up_stdout
+        from tiller_client.console import discard_stdout
 
-        give_up_stdout()
+        discard_stdout()
         return STATUS_BROKEN_PIPE
     except OSError as error:
         _complain(f"{error.filename or 'the system'}: {error.strerror or error}")

@@ -272,9 +272,9 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and what is wrong, and end."""
-        from tiller_client.text import harmless
+        from tiller_client.text import sanitized
 
-        super().error(harmless(message))
+        super().error(sanitized(message))
 
 
 class _Version(argparse.Action):

@@ -12,7 +12,7 @@ from tiller_protocol.answers import ReplayResult
 from tiller_protocol.events import Event
 
 
-class Delivery(NamedTuple):
+class ReplayedEvents(NamedTuple):
     """Events that are next, in order. `started_over`: the log is another one; begin anew."""
 
     events: list[Event]
@@ -30,18 +30,18 @@ class Follower:
         self.last = after
         self.head = after
         self._log_id = log_id
-        self._doubtful = True
+        self._gap_suspected = True
 
     @property
     def wanted(self) -> int | None:
         """The `after` of the replay to ask for now, or `None` when live events are enough."""
-        return self.last if self._doubtful or self.head > self.last else None
+        return self.last if self._gap_suspected or self.head > self.last else None
 
-    def doubt(self) -> None:
+    def suspect_gap(self) -> None:
         """Something may have been missed: after a silence, a reconnection, a stop."""
-        self._doubtful = True
+        self._gap_suspected = True
 
-    def live(self, events: Iterable[Event]) -> list[Event]:
+    def take_live(self, events: Iterable[Event]) -> list[Event]:
         """Take published events; returns those that are next."""
         next_ones: list[Event] = []
         for event in events:
@@ -51,7 +51,7 @@ class Follower:
             self.head = max(self.head, event.seq)
         return next_ones
 
-    def replayed(self, result: ReplayResult, log_id: str) -> Delivery:
+    def take_replay(self, result: ReplayResult, log_id: str) -> ReplayedEvents:
         """Take the answer to a replay of `wanted`, given by the daemon whose log is `log_id`.
 
         A replay may leave out deltas of items long completed, so it is `upto` that says how far it
@@ -61,11 +61,11 @@ class Follower:
         if log_id != self._log_id or result.head < self.last:
             self._log_id = log_id
             self.last = self.head = 0
-            self._doubtful = True
-            return Delivery([], started_over=True)
+            self._gap_suspected = True
+            return ReplayedEvents([], started_over=True)
         next_ones = [event for event in result.events if event.seq > self.last]
-        got_on = result.upto > self.last
+        progressed = result.upto > self.last
         self.last = max(self.last, result.upto)
-        self.head = result.head if got_on else self.last
-        self._doubtful = False
-        return Delivery(next_ones)
+        self.head = result.head if progressed else self.last
+        self._gap_suspected = False
+        return ReplayedEvents(next_ones)

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from tiller_client.errors import NoAnswer, NoDaemon, RejectedError, TillerError
-from tiller_client.runtime import check_runtime, read_token, somebody_listens
+from tiller_client.runtime import check_runtime, is_listening, read_token
 from tiller_client.sockets import RequestSocket
 from tiller_client.starting import start_daemon
 from tiller_protocol import PROTOCOL_VERSION
@@ -35,7 +35,7 @@ def new_id() -> str:
     return ulid(time.time_ns() // 1_000_000, os.urandom(ULID_RANDOM_BYTES))
 
 
-class Connection:
+class DaemonConnection:
     """One frontend's line to the daemon; a context manager. For one thread only.
 
     `hello` is what the daemon said last; its `log_id` changes when another log is there. With
@@ -55,7 +55,7 @@ class Connection:
         self._may_start = may_start
         self._socket: RequestSocket | None = None
         self._token = ""
-        self._greet()
+        self._handshake()
 
     def __enter__(self) -> Self:
         return self
@@ -93,13 +93,13 @@ class Connection:
         submission_id = new_id()
         answer = self._exchange(op, submission_id)
         if isinstance(answer, Rejected) and answer.code == "unauthorized":
-            self._greet()
+            self._handshake()
             answer = self._exchange(op, submission_id)
         if isinstance(answer, Rejected):
             raise RejectedError(answer)
         return answer
 
-    def _greet(self) -> None:
+    def _handshake(self) -> None:
         """Read the token of the daemon that lives now and say hello to it."""
         self._reach(look=True)
         self._token = self._read_token()
@@ -136,7 +136,7 @@ class Connection:
         """The socket to the daemon; with `look` the daemon is started again if it died."""
         if self._socket and not look:
             return self._socket
-        if not self._lives():
+        if not self._daemon_is_running():
             self.close()
             if not self._may_start:
                 raise NoDaemon("no daemon runs; start one with: tiller daemon start")
@@ -146,26 +146,26 @@ class Connection:
             self._socket = RequestSocket(self.places.runtime)
         return self._socket
 
-    def _lives(self) -> bool:
+    def _daemon_is_running(self) -> bool:
         try:
             check_runtime(self.places.runtime)
         except NoDaemon:
             return False
-        return somebody_listens(self.places.runtime)
+        return is_listening(self.places.runtime)
 
     def _exchange(self, op: AnyOp, submission_id: str) -> AnyAnswer:
         """Send and wait; a daemon that takes a dead one's place is sent the same again."""
         frame = encode_submission(Submission(submission_id, op, self._name, self._token))
         deadline = time.monotonic() + ANSWER_DEADLINE_S
         sent_on: RequestSocket | None = None
-        in_vain = False
+        unanswered = False
         while (left := deadline - time.monotonic()) > 0:
-            socket = self._reach(look=in_vain)
+            socket = self._reach(look=unanswered)
             if socket is not sent_on and socket.send(frame, PROBE_S):
                 sent_on = socket
             if socket is sent_on and (data := socket.receive(min(PROBE_S, left))) is not None:
                 return _decode(data)
-            in_vain = True
+            unanswered = True
         raise NoAnswer(
             f"the daemon did not answer within {ANSWER_DEADLINE_S:g} s; "
             "see what it does: tiller daemon logs"

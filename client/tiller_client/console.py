@@ -29,7 +29,7 @@ def print_json(struct: object) -> None:
     sys.stdout.flush()
 
 
-def give_up_stdout() -> None:
+def discard_stdout() -> None:
     """Let what is still to be written to a stdout that nobody reads go nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -59,15 +59,15 @@ def stdout_width() -> int:
 class Console:
     """The screen of a verb that follows a session."""
 
-    def __init__(self, *, answers_apart: bool = False, json: bool = False) -> None:
-        """`answers_apart` when stdout is the answer's alone; `json` when it is the events'."""
+    def __init__(self, *, separate_answers: bool = False, json: bool = False) -> None:
+        """`separate_answers` when stdout is the answer's alone; `json` when it is the events'."""
         piped = not _is_terminal(sys.stdout.fileno())
-        self.holds_answers = answers_apart and piped and not json
-        self._out = sys.stderr if json or self.holds_answers else sys.stdout
+        self.separates_answers = separate_answers and piped and not json
+        self._out = sys.stderr if json or self.separates_answers else sys.stdout
         self.terminal = _is_terminal(self._out.fileno())
         self.paint = Paint(colour=_wants_colour(terminal=self.terminal))
         self.keyboard = 0 if self.terminal and _is_terminal(0) else None
-        self._held = ""
+        self._pending_answer = ""
         self._bottom = ""
 
     @property
@@ -79,11 +79,11 @@ class Console:
         """Write pieces; an answer that is held goes before the next progress."""
         text = ""
         for piece in pieces:
-            if piece.kind == "answer" and self.holds_answers:
-                self._held += piece.text
+            if piece.kind == "answer" and self.separates_answers:
+                self._pending_answer += piece.text
             else:
-                text += self._held + piece.text
-                self._held = ""
+                text += self._pending_answer + piece.text
+                self._pending_answer = ""
         if text:
             self._write(text)
 
@@ -97,8 +97,8 @@ class Console:
         The Ctrl-C that `interrupted` the turn has ended a `| tee` as well: the message is then
         shown with the progress, instead of to nobody.
         """
-        self._held = ""
-        if not self.holds_answers or not message:
+        self._pending_answer = ""
+        if not self.separates_answers or not message:
             return
         text = message + ("" if message.endswith("\n") else "\n")
         try:
@@ -107,7 +107,7 @@ class Console:
         except BrokenPipeError:
             if not interrupted:
                 raise
-            give_up_stdout()
+            discard_stdout()
             self._write(text)
 
     def bottom(self, text: str) -> None:

@@ -20,7 +20,7 @@ from tiller_client.render_item import (
     item_block,
 )
 from tiller_client.render_request import request_block
-from tiller_client.text import Paint, count, cut, dollars, harmless, one_line, seconds
+from tiller_client.text import Paint, count, cut, dollars, one_line, sanitized, seconds
 from tiller_client.wrap import Wrap
 from tiller_protocol.events import (
     AnyBody,
@@ -102,14 +102,14 @@ class Renderer:
         self.width = width
         self._prompts = prompts
         self._wraps = wraps
-        self._seen_background: dict[str, str] = {}
+        self._background_states: dict[str, str] = {}
         self._settings: Settings | None = None
         self._calls: dict[str, tuple[ToolCall, float | None]] = {}
         self._messages: dict[str, _Message] = {}
         self._stream: _Message | None = None
         self._retry: tuple[str, float] | None = None
         self._model_since: float | None = None
-        self._diffs_asked: set[str] = set()
+        self._details_shown: set[str] = set()
 
     def feed(self, event: Event) -> list[Piece]:
         """What to write for the next event; often nothing."""
@@ -121,7 +121,7 @@ class Renderer:
 
     def end_line(self) -> list[Piece]:
         """What to write so that the next piece begins a line."""
-        return list(self._leave_stream())
+        return list(self._end_stream())
 
     @property
     def at_line_start(self) -> bool:
@@ -164,7 +164,7 @@ class Renderer:
             case TurnEnded():
                 yield from self._turn_ended(body)
             case RequestOpened():
-                self._diffs_asked.add(body.request.detail)
+                self._details_shown.add(body.request.detail)
                 yield from self.ask(body.request)
             case RequestResolved():
                 yield from self._resolved(body)
@@ -214,7 +214,7 @@ class Renderer:
             case SessionArchived() | StepStarted() | HistoryCompacted():
                 pass
             case StepEnded():
-                yield from self._leave_stream()
+                yield from self._end_stream()
             case _:
                 assert_never(body)
 
@@ -223,14 +223,14 @@ class Renderer:
         old, self._settings = self._settings, settings
         names = [name for name in FIELDS if getattr(old, name, None) != getattr(settings, name)]
         if names != ["permissions"]:
-            said = ", ".join(name.replace("_", " ") for name in names)
-            yield from self._line(self._paint.dim(f"new settings from the next turn on: {said}"))
+            changed = ", ".join(name.replace("_", " ") for name in names)
+            yield from self._line(self._paint.dim(f"new settings from the next turn on: {changed}"))
 
     def _background(self, body: BackgroundChanged) -> Iterator[Piece]:
         """Show what is new in the list of background commands."""
         for one in body.background:
-            if self._seen_background.get(one.id) != one.state:
-                self._seen_background[one.id] = one.state
+            if self._background_states.get(one.id) != one.state:
+                self._background_states[one.id] = one.state
                 yield from self._line(self._paint.dim(background_line(one)))
 
     def _item_started(self, item: Item) -> Iterator[Piece]:
@@ -258,7 +258,7 @@ class Renderer:
         match item:
             case ToolCall():
                 self._calls.pop(item.id, None)
-                if item.diff in self._diffs_asked:
+                if item.diff in self._details_shown:
                     item = structs.replace(item, diff="")
                 if not item.discarded:
                     yield from self._line(call_lines(item, self._paint, self.width))
@@ -275,7 +275,7 @@ class Renderer:
         del self._messages[item.id]
         if item.state != "discarded":
             yield from self._text(message, item.text[message.shown :])
-        yield from self._leave_stream()
+        yield from self._end_stream()
         if item.state == "discarded" and message.shown:
             yield from self._line(self._paint.dim("(the stream broke: the text above is void)"))
         elif item.state == "interrupted" and (item.text or isinstance(item, AssistantMessage)):
@@ -324,7 +324,7 @@ class Renderer:
     def _turn_ended(self, body: TurnEnded) -> Iterator[Piece]:
         self._calls.clear()
         self._messages.clear()
-        self._diffs_asked.clear()
+        self._details_shown.clear()
         self._retry = None
         if body.error:
             yield from self._line(self._paint.bad(f"✗ {one_line(body.error.message)}"))
@@ -345,11 +345,11 @@ class Renderer:
             return
         mark = ""
         if self._stream is not message:
-            yield from self._leave_stream()
+            yield from self._end_stream()
             self._stream = message
             mark = "∴ " if message.kind == "progress" else ""
         message.shown += len(text)
-        yield from self._written(message, message.wrap.feed(mark + harmless(text), self._columns))
+        yield from self._written(message, message.wrap.feed(mark + sanitized(text), self._columns))
 
     def _written(self, message: _Message, text: str) -> Iterator[Piece]:
         if text:
@@ -361,10 +361,10 @@ class Renderer:
         return self.width - 1 if self._wraps else UNCUT
 
     def _line(self, text: str) -> Iterator[Piece]:
-        yield from self._leave_stream()
+        yield from self._end_stream()
         yield Piece("progress", text + "\n")
 
-    def _leave_stream(self) -> Iterator[Piece]:
+    def _end_stream(self) -> Iterator[Piece]:
         """End the line that a stream left open; the newline is part of that stream."""
         message, self._stream = self._stream, None
         if message:

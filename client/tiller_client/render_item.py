@@ -13,9 +13,9 @@ from tiller_client.text import (
     count,
     cut,
     dollars,
-    harmless,
     indent,
     one_line,
+    sanitized,
     seconds,
 )
 from tiller_protocol.items import (
@@ -114,8 +114,8 @@ def call_lines(call: ToolCall, paint: Paint, width: int) -> str:
     if call.diff:
         below.append(diff_lines(call.diff, paint, width, DIFF_LINES_SHOWN))
         # Behind the first blank line stands what is wrong with the files now.
-        if found := call.output.partition("\n\n")[2]:
-            below.append(paint.dim(_tail(found, width, call.spill_path)))
+        if problems := call.output.partition("\n\n")[2]:
+            below.append(paint.dim(_tail(problems, width, call.spill_path)))
     elif (failed or call.by_user) and call.output.strip():
         below.append(paint.dim(_tail(call.output, width, call.spill_path)))
     return "\n".join(below)
@@ -123,7 +123,7 @@ def call_lines(call: ToolCall, paint: Paint, width: int) -> str:
 
 def diff_lines(diff: str, paint: Paint, width: int, lines_max: int) -> str:
     """The hunks of a unified diff, added and removed lines painted; file names if several."""
-    lines = _without_headers(harmless(diff).rstrip("\n").split("\n"))
+    lines = _without_headers(sanitized(diff).rstrip("\n").split("\n"))
     shown = [_diff_line(line, paint, width) for line in lines[:lines_max]]
     if len(lines) > lines_max:
         shown.append(paint.dim(f"    … {_lines(len(lines) - lines_max, 'more ')}"))
@@ -134,20 +134,20 @@ def item_block(item: Item, paint: Paint, width: int) -> str:
     """An item of history, whole."""
     match item:
         case UserMessage():
-            text = " ".join([harmless(item.text), *attached(item.files, item.images)]).lstrip(" ")
+            text = " ".join([sanitized(item.text), *attached(item.files, item.images)]).lstrip(" ")
             first, *rest = text.rstrip("\n").split("\n")
             head = f"{paint.bold('» ' + first)}{paint.dim(_DELIVERY[item.delivery])}"
             return "\n".join([head, *(paint.bold("  " + line) for line in rest)])
         case AssistantMessage():
             note = {"discarded": " (void)", "interrupted": " (interrupted)"}.get(item.state, "")
-            return harmless(item.text).rstrip("\n") + paint.dim(note)
+            return sanitized(item.text).rstrip("\n") + paint.dim(note)
         case Reasoning():
-            return paint.dim("∴ " + harmless(item.text).rstrip("\n"))
+            return paint.dim("∴ " + sanitized(item.text).rstrip("\n"))
         case ToolCall():
             return call_lines(item, paint, width)
         case Compaction():
             return paint.dim("≡ history up to here was summarised:\n") + paint.dim(
-                indent(harmless(item.summary), "    ")
+                indent(sanitized(item.summary), "    ")
             )
         case Notice():
             return paint.dim(cut(f"▪ {one_line(item.text)}", width - 1))
@@ -225,7 +225,7 @@ def _cost(snapshot: Snapshot) -> str:
 
 def _tail(output: str, width: int, spill_path: str) -> str:
     """The last lines; of an output that was cut already, the file that holds all of it."""
-    lines = harmless(output).rstrip("\n").split("\n")
+    lines = sanitized(output).rstrip("\n").split("\n")
     lines = [line.expandtabs(4).rstrip() for line in lines]
     shown = [f"    {cut(line, width - 5)}".rstrip() for line in lines[-OUTPUT_LINES_SHOWN:]]
     if len(lines) > OUTPUT_LINES_SHOWN:
@@ -249,13 +249,13 @@ def _without_headers(lines: list[str]) -> list[str]:
     ]
     names = {at: lines[at + 1][4:].removeprefix("b/") for at in starts} if len(starts) > 1 else {}
     headers = {*starts, *(at + 1 for at in starts)}
-    kept: list[str] = []
+    result: list[str] = []
     for at, line in enumerate(lines):
         if at in names:
-            kept.append(names[at])
+            result.append(names[at])
         if at not in headers and not line.startswith(("diff --git ", "index ")):
-            kept.append(line)
-    return kept
+            result.append(line)
+    return result
 
 
 def _diff_line(line: str, paint: Paint, width: int) -> str:

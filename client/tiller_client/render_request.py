@@ -7,7 +7,7 @@ can pass for a line of tiller's own.
 from collections.abc import Callable
 from functools import partial
 
-from tiller_client.text import Paint, harmless, rows, verbatim
+from tiller_client.text import Paint, rows, sanitized, verbatim
 from tiller_client.wrap import Wrap
 from tiller_protocol.items import DetailKind, Request
 
@@ -17,7 +17,7 @@ MARGIN_GOES_ON = "  ↳ "
 
 MARGIN_SUBJECT = "  · "
 
-ROOM_MIN = 8
+TEXT_COLUMNS_MIN = 8
 """Columns of a row behind the margin, however narrow the terminal is."""
 
 ROWS_AT_ONCE = 20
@@ -34,8 +34,8 @@ def request_block(request: Request, paint: Paint, width: int) -> str:
         parts.append(_detail(request.detail, request.detail_kind, shown, paint, width))
     if request.always:
         patterns = ", ".join(_row(verbatim(one)) for one in request.always)
-        said = f"always would allow {_row(verbatim(request.permission))}: {patterns}"
-        parts.append(paint.dim(block(said, width)))
+        grant = f"always would allow {_row(verbatim(request.permission))}: {patterns}"
+        parts.append(paint.dim(block(grant, width)))
     parts += [
         block(f"{number}. {_row(verbatim(choice))}", width)
         for number, choice in enumerate(request.choices, 1)
@@ -51,7 +51,7 @@ def block(text: str, width: int) -> str:
     """A harmless text behind a margin, in rows that `width` columns are enough for."""
     shown: list[str] = []
     for line in text.split("\n"):
-        first, *rest = rows(line, _room(width))
+        first, *rest = rows(line, _text_columns(width))
         shown += [MARGIN + first, *(MARGIN_GOES_ON + row for row in rest)]
     return "\n".join(shown)
 
@@ -92,14 +92,16 @@ def _marked(mark: str, text: str, width: int) -> str:
     return mark + block(text, width).removeprefix(MARGIN)
 
 
-def _room(width: int) -> int:
-    return max(width - 1 - len(MARGIN), ROOM_MIN)
+def _text_columns(width: int) -> int:
+    return max(width - 1 - len(MARGIN), TEXT_COLUMNS_MIN)
 
 
 def _prose(text: str, width: int) -> str:
     """What a model asks in its own words, broken between them."""
     wrap = Wrap()
-    return wrap.feed(harmless(text).expandtabs(4), _room(width)) + wrap.rest(_room(width))
+    return wrap.feed(sanitized(text).expandtabs(4), _text_columns(width)) + wrap.rest(
+        _text_columns(width)
+    )
 
 
 def _row(text: str) -> str:

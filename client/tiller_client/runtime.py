@@ -28,17 +28,17 @@ def my_places() -> Places:
 def check_runtime(directory: Path) -> None:
     """Raise `NotPrivate` unless `directory` is ours alone, `NoDaemon` when it is not there."""
     try:
-        found = directory.lstat()
+        status = directory.lstat()
     except FileNotFoundError:
         raise NoDaemon("no daemon has run here yet; start one with: tiller daemon start") from None
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         raise NotPrivate(f"{directory} is no directory; move it away and try again")
-    if found.st_uid != os.getuid():
+    if status.st_uid != os.getuid():
         raise NotPrivate(
-            f"{directory} belongs to uid {found.st_uid}, not to you; set TILLER_HOME to a "
+            f"{directory} belongs to uid {status.st_uid}, not to you; set TILLER_HOME to a "
             "directory of your own"
         )
-    if found.st_mode & _FOR_OTHERS:
+    if status.st_mode & _FOR_OTHERS:
         raise NotPrivate(f"others can reach {directory}; close it with: chmod 700 {directory}")
 
 
@@ -53,13 +53,13 @@ def read_token(runtime: Path) -> str:
     except OSError as error:
         raise NotPrivate(f"{path} can't be read: {os.strerror(error.errno or 0)}") from None
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(file.fileno())
-        if found.st_uid != os.getuid() or found.st_mode & _FOR_OTHERS:
+        status = os.fstat(file.fileno())
+        if status.st_uid != os.getuid() or status.st_mode & _FOR_OTHERS:
             raise NotPrivate(f"others can read {path}; restart the daemon: tiller daemon restart")
         return file.read(TOKEN_BYTES_MAX).decode("ascii", errors="replace").strip()
 
 
-def somebody_listens(runtime: Path) -> bool:
+def is_listening(runtime: Path) -> bool:
     """Whether a process accepts on the ops socket; it may still be too busy to answer."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(0)

@@ -42,7 +42,7 @@ class RequestSocket:
 
     def __init__(self, runtime: Path) -> None:
         """Begin to connect, and go on trying."""
-        with _sentences():
+        with _explained_errors():
             self._socket = pynng.Req0(
                 resend_time=RESEND_MS,
                 recv_max_size=MESSAGE_BYTES_MAX,
@@ -87,7 +87,7 @@ class EventSocket:
         self.joined_fd, self._joined_write = os.pipe()
         os.set_blocking(self.joined_fd, False)
         os.set_blocking(self._joined_write, False)
-        with _sentences():
+        with _explained_errors():
             self._socket = pynng.Sub0(
                 recv_max_size=MESSAGE_BYTES_MAX,
                 recv_buffer_size=BUFFER_MESSAGES,
@@ -147,7 +147,7 @@ class EventSocket:
 
 
 @contextlib.contextmanager
-def _sentences() -> Generator[None]:
+def _explained_errors() -> Generator[None]:
     """Say it in a sentence when the system refuses nng its threads or descriptors."""
     try:
         yield

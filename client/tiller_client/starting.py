@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tiller_client.errors import StartFailed
-from tiller_client.runtime import somebody_listens
+from tiller_client.runtime import is_listening
 from tiller_protocol.places import DAEMON_OUTPUT_FILE, Places
 
 START_DEADLINE_S = 15.0
@@ -42,19 +42,19 @@ def start_daemon(places: Places, environ: Mapping[str, str]) -> subprocess.Popen
     output = places.state / DAEMON_OUTPUT_FILE
     for directory in (*reversed(places.state.parents), places.state):
         directory.mkdir(exist_ok=True, mode=0o700)
-    begun = output.stat().st_size if output.exists() else 0
+    offset = output.stat().st_size if output.exists() else 0
     deadline = time.monotonic() + START_DEADLINE_S
     process = _spawn(output, environ)
     ended_at: float | None = None
-    while not somebody_listens(places.runtime):
+    while not is_listening(places.runtime):
         now = time.monotonic()
         if now > deadline:
             raise StartFailed(
                 f"the daemon did not come up within {START_DEADLINE_S:g} s; "
-                f"it says in {output}:\n{_tail(output, begun)}"
+                f"it says in {output}:\n{_tail(output, offset)}"
             )
         if process.poll():
-            raise StartFailed(f"the daemon could not start; it says:\n{_tail(output, begun)}")
+            raise StartFailed(f"the daemon could not start; it says:\n{_tail(output, offset)}")
         if process.returncode == 0:
             ended_at = ended_at or now
             if now - ended_at > SPAWN_AGAIN_S:
@@ -63,12 +63,12 @@ def start_daemon(places: Places, environ: Mapping[str, str]) -> subprocess.Popen
     return process
 
 
-def last_lines(path: Path, count: int, begin: int = 0) -> str:
-    """The last `count` lines of a file after byte `begin`, or an empty text."""
+def last_lines(path: Path, count: int, offset: int = 0) -> str:
+    """The last `count` lines of a file after byte `offset`, or an empty text."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(begin, size - OUTPUT_TAIL_BYTES))
+            file.seek(max(offset, size - OUTPUT_TAIL_BYTES))
             text = file.read().decode(errors="replace")
     except FileNotFoundError:
         return ""
@@ -96,5 +96,5 @@ def _spawn(output: Path, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
     return process
 
 
-def _tail(output: Path, begin: int) -> str:
-    return last_lines(output, OUTPUT_LINES_SHOWN, begin) or "(nothing)"
+def _tail(output: Path, offset: int) -> str:
+    return last_lines(output, OUTPUT_LINES_SHOWN, offset) or "(nothing)"

@@ -41,7 +41,7 @@ MARKS_MAX = 2
 DOLLARS_SHOWN_MIN = 0.0001
 
 
-def harmless(text: str) -> str:
+def sanitized(text: str) -> str:
     """`text` with every character that could steer a terminal, or hides, made visible instead.
 
     Tab and newline stay, a carriage return before a newline goes. Pieces give what the whole gives,
@@ -51,8 +51,8 @@ def harmless(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """`harmless`, with every run of white space made one space."""
-    return harmless(_SPACE.sub(" ", text)).strip()
+    """`sanitized`, with every run of white space made one space."""
+    return sanitized(_SPACE.sub(" ", text)).strip()
 
 
 def verbatim(text: str) -> str:
@@ -70,15 +70,15 @@ def verbatim(text: str) -> str:
 
 def rows(text: str, width: int) -> list[str]:
     """A verbatim line in pieces of at most `width` columns; a blank at the end of one shows."""
-    found: list[str] = []
+    pieces: list[str] = []
     begin = column = 0
     for at, character in enumerate(text):
         needed = _cell(character)
         if column + needed > width and at > begin:
-            found.append(_TRAILING_BLANKS.sub(_shown_blanks, text[begin:at]))
+            pieces.append(_TRAILING_BLANKS.sub(_shown_blanks, text[begin:at]))
             begin, column = at, 0
         column += needed
-    return [*found, text[begin:]]
+    return [*pieces, text[begin:]]
 
 
 def json_line(encoded: bytes) -> str:
@@ -90,7 +90,7 @@ def json_line(encoded: bytes) -> str:
 
 
 def on_screen(text: str) -> str:
-    """What is written to a stream for people: `harmless`, with the marks of `Paint` as colours.
+    """What is written to a stream for people: `sanitized`, with the marks of `Paint` as colours.
 
     Everything passes here, so that what was not made harmless before does no harm either.
     """
@@ -106,14 +106,14 @@ def cut(text: str, width: int) -> str:
     """`text` of one line in at most `width` columns, with an ellipsis where it was cut."""
     if cells(text) <= width:
         return text
-    kept: list[str] = []
+    fitting: list[str] = []
     left = width - 1
     for character in text:
         left -= _cell(character)
         if left < 0:
             break
-        kept.append(character)
-    return "".join(kept) + ELLIPSIS if width > 0 else ""
+        fitting.append(character)
+    return "".join(fitting) + ELLIPSIS if width > 0 else ""
 
 
 def pad(text: str, width: int) -> str:
@@ -223,7 +223,7 @@ class _Table(dict[int, str]):
         return shown
 
 
-def _leaves_a_trace(character: str) -> bool:
+def _is_visible(character: str) -> bool:
     """Whether it is seen: neither a control, format, private, unassigned nor ignorable character.
 
     A blank other than the usual one counts as seen: it takes room.
@@ -233,19 +233,19 @@ def _leaves_a_trace(character: str) -> bool:
 
 
 def _in_prose(character: str) -> str:
-    seen = _leaves_a_trace(character) or character in _JOINERS
-    return character if seen else _visible(character)
+    visible = _is_visible(character) or character in _JOINERS
+    return character if visible else _visible(character)
 
 
 def _in_verbatim(character: str) -> str:
-    seen = character.isprintable() and not _IGNORABLE.match(character)
-    doubtful = character in _NOTATION or character in _BLANK_SYMBOLS
-    doubtful = doubtful or _JOINING_LETTERS.match(character)
-    return character if seen and not doubtful else _visible(character)
+    visible = character.isprintable() and not _IGNORABLE.match(character)
+    ambiguous = character in _NOTATION or character in _BLANK_SYMBOLS
+    ambiguous = ambiguous or _JOINING_LETTERS.match(character)
+    return character if visible and not ambiguous else _visible(character)
 
 
 def _in_json(character: str) -> str:
-    if _leaves_a_trace(character):
+    if _is_visible(character):
         return character
     units = character.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
@@ -267,22 +267,22 @@ _SCREEN = _Table(_in_prose, _AS_IT_IS | {mark: f"\x1b[{code}m" for mark, code in
 
 def _with_few_marks(text: str) -> Iterator[str]:
     """Each character as it is shown; a mark by its number unless it is one of few on another."""
-    room = 0
+    marks_left = 0
     for character in text:
         shown = _VERBATIM[ord(character)]
         if shown != character or character.isspace():
-            room = 0
+            marks_left = 0
         elif not _is_mark(character):
-            room = MARKS_MAX
-        elif room:
-            room -= 1
+            marks_left = MARKS_MAX
+        elif marks_left:
+            marks_left -= 1
         else:
             shown = _visible(character)
         yield shown
 
 
-def _shown_blanks(found: re.Match[str]) -> str:
-    return BLANK_SHOWN * len(found.group())
+def _shown_blanks(match: re.Match[str]) -> str:
+    return BLANK_SHOWN * len(match.group())
 
 
 def _is_mark(character: str) -> bool:

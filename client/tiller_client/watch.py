@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from types import FrameType, TracebackType
 from typing import NamedTuple, Self
 
-from tiller_client.catchup import Delivery, Follower
-from tiller_client.connection import Connection
+from tiller_client.catchup import Follower, ReplayedEvents
+from tiller_client.connection import DaemonConnection
 from tiller_client.errors import Detached, RejectedError
 from tiller_client.sockets import EventSocket
 from tiller_protocol.answers import ReplayResult
@@ -38,7 +38,7 @@ LINE_BYTES_MAX = 4096
 """A terminal in line mode hands over no longer line (`MAX_CANON` of Linux)."""
 
 
-class Happening(NamedTuple):
+class WatchUpdate(NamedTuple):
     """What came: events that are next, a typed line (`None`: none), the end of input, Ctrl-C."""
 
     events: Sequence[Event] = ()
@@ -102,7 +102,7 @@ class Watch:
     """One session as one frontend sees it; a context manager. Every event comes once, in order."""
 
     def __init__(
-        self, connection: Connection, session_id: str, signals: Signals, after: int = 0
+        self, connection: DaemonConnection, session_id: str, signals: Signals, after: int = 0
     ) -> None:
         """Subscribe; events from `after` + 1 come by `wait`."""
         self._connection = connection
@@ -110,7 +110,7 @@ class Watch:
         self._signals = signals
         self._follower = Follower(connection.hello.log_id, after)
         self._socket = EventSocket(connection.places.runtime, session_id)
-        self._heard_at = time.monotonic()
+        self._last_event_at = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -133,24 +133,24 @@ class Watch:
         """The `seq` of the last event delivered."""
         return self._follower.last
 
-    def wait(self, *, busy: bool, keyboard: int | None = None) -> Happening:
+    def wait(self, *, busy: bool, keyboard: int | None = None) -> WatchUpdate:
         """Wait for the next thing for a short while; nothing may have happened.
 
         `busy` says whether a turn runs; `keyboard` is the descriptor to read lines from. Raises as
-        `Connection.submit` when a replay fails, and `Detached` by the second Ctrl-C.
+        `DaemonConnection.submit` when a replay fails, and `Detached` by the second Ctrl-C.
         """
         if (after := self._follower.wanted) is not None:
             delivery = self._replay(after)
-            return Happening(
+            return WatchUpdate(
                 delivery.events, delivery.started_over, interrupted=self._interrupted()
             )
         ready = self._select(TICK_BUSY_S if busy else TICK_IDLE_S, keyboard)
-        events = self._follower.live(self._socket.drain())
-        self._judge_silence(busy=busy, heard=bool(events))
+        events = self._follower.take_live(self._socket.drain())
+        self._check_silence(busy=busy, received=bool(events))
         if self._socket.take_joined():
-            self._follower.doubt()
+            self._follower.suspect_gap()
         line = _read_line(keyboard) if keyboard is not None and keyboard in ready else None
-        return Happening(
+        return WatchUpdate(
             events,
             line=line or None,
             input_ended=line == "",
@@ -177,21 +177,21 @@ class Watch:
         """Take the signals that came: whether Ctrl-C is among them; a stop is a doubt."""
         numbers = self._signals.take()
         if signal.SIGCONT in numbers:
-            self._follower.doubt()
+            self._follower.suspect_gap()
         return signal.SIGINT in numbers
 
-    def _judge_silence(self, *, busy: bool, heard: bool) -> None:
+    def _check_silence(self, *, busy: bool, received: bool) -> None:
         now = time.monotonic()
-        if heard:
-            self._heard_at = now
-        elif now - self._heard_at > (SILENCE_BUSY_S if busy else SILENCE_IDLE_S):
-            self._heard_at = now
-            self._follower.doubt()
+        if received:
+            self._last_event_at = now
+        elif now - self._last_event_at > (SILENCE_BUSY_S if busy else SILENCE_IDLE_S):
+            self._last_event_at = now
+            self._follower.suspect_gap()
 
-    def _replay(self, after: int) -> Delivery:
+    def _replay(self, after: int) -> ReplayedEvents:
         result = self._ask_replay(after)
-        self._heard_at = time.monotonic()
-        return self._follower.replayed(result, self._connection.hello.log_id)
+        self._last_event_at = time.monotonic()
+        return self._follower.take_replay(result, self._connection.hello.log_id)
 
     def _ask_replay(self, after: int) -> ReplayResult:
         """Ask; a daemon that is going down answers no more, and the next one will."""

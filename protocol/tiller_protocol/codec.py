@@ -61,7 +61,7 @@ _answer_of = {
 }
 _event_of = msgspec.msgpack.Decoder(Event).decode
 
-_DECODING_FAILS = (
+_DECODE_ERRORS = (
     msgspec.DecodeError,
     UnicodeDecodeError,
     RecursionError,
@@ -88,7 +88,7 @@ def decode_envelope(data: bytes | memoryview) -> Frame:
     encoding = encoding_of(data)
     try:
         return Frame(_envelope_of[encoding](data), encoding)
-    except _DECODING_FAILS as error:
+    except _DECODE_ERRORS as error:
         raise BadMessage(f"not a submission: {_reason(error)}") from None
 
 
@@ -99,7 +99,7 @@ def decode_op(frame: Frame) -> AnyOp:
         if isinstance(op, UserInput) and op.overrides.output_schema is not None:
             _check_is_json(op.overrides.output_schema)
         return op
-    except _DECODING_FAILS as error:
+    except _DECODE_ERRORS as error:
         raise BadMessage(f"not an op: {_reason(error)}", frame.envelope.id) from None
 
 
@@ -112,7 +112,7 @@ def decode_answer(data: bytes) -> AnyAnswer:
     """Decode an answer in either encoding; raises `BadMessage`."""
     try:
         return _answer_of[encoding_of(data)](data)
-    except _DECODING_FAILS as error:
+    except _DECODE_ERRORS as error:
         raise BadMessage(f"not an answer: {_reason(error)}") from None
 
 
@@ -125,7 +125,7 @@ def decode_event(data: bytes) -> Event:
     """Decode the msgpack bytes of one event; raises `BadMessage`."""
     try:
         return _event_of(data)
-    except _DECODING_FAILS as error:
+    except _DECODE_ERRORS as error:
         raise BadMessage(f"not an event: {_reason(error)}") from None
 
 

@@ -98,11 +98,11 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
         case ItemStarted():
             snapshot.items.append(body.item)
             snapshot.open_items.append(body.item.id)
-            _note_resumption(snapshot, body.item, event.time)
+            _record_resumption(snapshot, body.item, event.time)
         case ItemCompleted():
             snapshot.items[_position(snapshot, body.item.id)] = body.item
             snapshot.open_items.remove(body.item.id)
-            _note_last_message(snapshot, body.item)
+            _record_last_message(snapshot, body.item)
         case ToolCallUpdated():
             _update_call(snapshot, body, event.time)
         case StatusChanged():
@@ -135,15 +135,15 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
             snapshot.settings = body.settings
         case SessionTitled():
             snapshot.title = body.title
-            _spend(snapshot, body.usage, body.cost)
+            _add_usage(snapshot, body.usage, body.cost)
         case SessionArchived():
             snapshot.archived = body.archived
         case HistoryCompacted():
             snapshot.pruned.extend(body.pruned)
             snapshot.context_tokens = snapshot.context_items = 0
-            _spend(snapshot, body.usage, body.cost)
+            _add_usage(snapshot, body.usage, body.cost)
         case HistoryReverted():
-            _take_back(snapshot) if body.undone else _revert(snapshot, body)
+            _unrevert(snapshot) if body.undone else _revert(snapshot, body)
         case WarningRaised() | ErrorRaised():
             pass
         case _:
@@ -166,17 +166,17 @@ def _mark(snapshot: Snapshot, step: int) -> None:
 
 
 def _revert(snapshot: Snapshot, body: HistoryReverted) -> None:
-    found = find_mark(snapshot, body.before_turn, body.before_step)
-    if found is None:
+    index = find_mark(snapshot, body.before_turn, body.before_step)
+    if index is None:
         raise KeyError(f"turn {body.before_turn} is not in history")
-    position = snapshot.marks[found].items
-    items, marks = tuple(snapshot.items[position:]), tuple(snapshot.marks[found:])
-    del snapshot.items[position:], snapshot.marks[found:]
+    position = snapshot.marks[index].items
+    items, marks = tuple(snapshot.items[position:]), tuple(snapshot.marks[index:])
+    del snapshot.items[position:], snapshot.marks[index:]
     snapshot.reverted = [*snapshot.reverted, Reverted(position, items, marks, body.conflicts)]
     snapshot.context_tokens = snapshot.context_items = 0
 
 
-def _take_back(snapshot: Snapshot) -> None:
+def _unrevert(snapshot: Snapshot) -> None:
     *snapshot.reverted, last = snapshot.reverted
     # What was said since then stands behind what comes back.
     snapshot.items[last.position : last.position] = last.items
@@ -243,12 +243,12 @@ def _count_sub_agent(snapshot: Snapshot, before: SubAgent | None, now: SubAgent)
         snapshot.turn.delegated_steps += steps
 
 
-def _note_last_message(snapshot: Snapshot, item: Item) -> None:
+def _record_last_message(snapshot: Snapshot, item: Item) -> None:
     if snapshot.turn and isinstance(item, AssistantMessage) and item.state != "discarded":
         snapshot.turn.last_message = item.text
 
 
-def _note_resumption(snapshot: Snapshot, item: Item, time: float) -> None:
+def _record_resumption(snapshot: Snapshot, item: Item, time: float) -> None:
     if snapshot.turn and isinstance(item, Notice) and item.code == RESUMED:
         snapshot.turn.resumed += 1
         snapshot.turn.away_s += max(0.0, time - snapshot.updated_at)
@@ -262,14 +262,14 @@ def _begin_step(snapshot: Snapshot, body: StepStarted) -> None:
         snapshot.turn.step_open = True
 
 
-def _spend(snapshot: Snapshot, usage: Usage, cost: float | None) -> None:
+def _add_usage(snapshot: Snapshot, usage: Usage, cost: float | None) -> None:
     snapshot.usage = snapshot.usage.plus(usage)
     snapshot.cost = add_cost(snapshot.cost, cost)
     snapshot.unpriced += cost is None and usage != Usage()
 
 
 def _end_step(snapshot: Snapshot, body: StepEnded) -> None:
-    _spend(snapshot, body.usage, body.cost)
+    _add_usage(snapshot, body.usage, body.cost)
     if body.usage.input_tokens:
         snapshot.context_tokens = body.usage.input_tokens + body.usage.output_tokens
         snapshot.context_items = _first_call_of_last_step(snapshot)

@@ -41,19 +41,21 @@ def find_places(
     `platform` is `sys.platform`. `state` and `runtime` override what the environment says.
     """
     home = Path(environ.get("HOME") or "/")
-    if given := environ.get("TILLER_HOME"):
-        root = Path(given).absolute()
-        found = Places(Path(root, "config"), Path(root, "state"), Path(root, "runtime"))
+    if tiller_home := environ.get("TILLER_HOME"):
+        root = Path(tiller_home).absolute()
+        defaults = Places(Path(root, "config"), Path(root, "state"), Path(root, "runtime"))
     elif platform == "darwin":
         support = home / "Library" / "Application Support" / "tiller"
-        found = Places(support, support / "state", support / "runtime")
+        defaults = Places(support, support / "state", support / "runtime")
     else:
-        configured = _base(environ, "XDG_CONFIG_HOME", home / ".config")
-        kept = _base(environ, "XDG_STATE_HOME", home / ".local" / "state")
-        running = _base(environ, "XDG_RUNTIME_DIR", kept / "tiller")
-        found = Places(configured / "tiller", kept / "tiller", running / "tiller")
-    chosen = runtime or found.runtime
-    return Places(found.config, (state or found.state).absolute(), _short(chosen.absolute(), uid))
+        config_base = _base(environ, "XDG_CONFIG_HOME", home / ".config")
+        state_base = _base(environ, "XDG_STATE_HOME", home / ".local" / "state")
+        runtime_base = _base(environ, "XDG_RUNTIME_DIR", state_base / "tiller")
+        defaults = Places(config_base / "tiller", state_base / "tiller", runtime_base / "tiller")
+    chosen = runtime or defaults.runtime
+    return Places(
+        defaults.config, (state or defaults.state).absolute(), _short_enough(chosen.absolute(), uid)
+    )
 
 
 def _base(environ: Mapping[str, str], name: str, otherwise: Path) -> Path:
@@ -61,7 +63,7 @@ def _base(environ: Mapping[str, str], name: str, otherwise: Path) -> Path:
     return Path(value) if value.startswith("/") else otherwise
 
 
-def _short(runtime: Path, uid: int) -> Path:
+def _short_enough(runtime: Path, uid: int) -> Path:
     if len(bytes(runtime / EVENTS_SOCKET)) <= SOCKET_PATH_BYTES_MAX:
         return runtime
     digest = hashlib.sha256(bytes(runtime)).hexdigest()[:16]

@@ -12,9 +12,9 @@ from support.fake_daemon import FakeDaemon, Refusal
 from support.said import Tiller
 from tiller_client import connection as connection_module
 from tiller_client import starting
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_client.errors import NoAnswer, NoDaemon, NotPrivate, RejectedError, StartFailed
-from tiller_client.runtime import lock_is_held, somebody_listens
+from tiller_client.runtime import is_listening, lock_is_held
 from tiller_client.sockets import EventSocket, RequestSocket
 from tiller_protocol.answers import Created, DaemonStatusResult
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
@@ -33,8 +33,8 @@ def fake_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return package / "__main__.py"
 
 
-def connect(places: Places) -> Connection:
-    return Connection(places, "test", may_start=False)
+def connect(places: Places) -> DaemonConnection:
+    return DaemonConnection(places, "test", may_start=False)
 
 
 def test_hello_says_who_answers_and_comes_first(places: Places) -> None:
@@ -103,7 +103,7 @@ def test_g3_an_op_without_an_answer_is_sent_again_under_its_own_id(
     """The first daemon takes the op and dies before it answers."""
     monkeypatch.setattr(connection_module, "start_daemon", wait_for_daemon)
     with FakeDaemon(places.runtime) as first:
-        connection = Connection(places, "test")
+        connection = DaemonConnection(places, "test")
         first.mute.set()
         asked = threading.Thread(target=connection.ask, args=(SessionCreate("/w"), Created))
         asked.start()
@@ -118,7 +118,7 @@ def test_g3_an_op_without_an_answer_is_sent_again_under_its_own_id(
 def wait_for_daemon(places: Places, _environ: object) -> None:
     """In place of starting one: another frontend does."""
     deadline = time.monotonic() + 10
-    while not somebody_listens(places.runtime) and time.monotonic() < deadline:
+    while not is_listening(places.runtime) and time.monotonic() < deadline:
         pass
 
 
@@ -132,7 +132,7 @@ def test_a_daemon_that_is_found_dead_is_started_again(
 ) -> None:
     second = FakeDaemon(places.runtime, token="new")
     with FakeDaemon(places.runtime, token="old"):
-        connection = Connection(places, "test")
+        connection = DaemonConnection(places, "test")
     monkeypatch.setattr(
         connection_module, "start_daemon", lambda _places, _environ: second.__enter__()
     )
@@ -176,8 +176,8 @@ def test_a_daemon_is_started_when_none_lives(
         "with FakeDaemon(pathlib.Path(os.environ['TILLER_HOME'], 'runtime')) as daemon:\n"
         "    daemon._ended.wait(20)\n"
     )
-    assert not somebody_listens(places.runtime)
-    with Connection(places, "test") as connection:
+    assert not is_listening(places.runtime)
+    with DaemonConnection(places, "test") as connection:
         assert connection.hello.daemon_version == "0.0.fake"
         process = starting._children[-1]
         assert lock_is_held(places.runtime)
@@ -191,17 +191,17 @@ def test_a_daemon_that_ends_at_once_is_reported_with_its_last_words(
 ) -> None:
     fake_module.write_text("raise SystemExit('tillerd: config.toml, line 3: no such key')")
     with pytest.raises(StartFailed, match="line 3: no such key"):
-        Connection(places, "test")
+        DaemonConnection(places, "test")
 
 
 def test_only_what_this_start_printed_is_reported(places: Places, fake_module: Path) -> None:
     """The texts differ in length, as Python takes a module of the same size and second for old."""
     fake_module.write_text("raise SystemExit('the old reason')")
     with pytest.raises(StartFailed):
-        Connection(places, "test")
+        DaemonConnection(places, "test")
     fake_module.write_text("raise SystemExit('the other reason')")
     with pytest.raises(StartFailed) as raised:
-        Connection(places, "test")
+        DaemonConnection(places, "test")
     assert "the old reason" not in str(raised.value)
 
 
@@ -211,7 +211,7 @@ def test_a_daemon_that_comes_up_too_slowly_is_reported(
     monkeypatch.setattr(starting, "START_DEADLINE_S", 0.5)
     fake_module.write_text("print('reading the log', flush=True)\nraise SystemExit(0)")
     with pytest.raises(StartFailed, match="reading the log"):
-        Connection(places, "test")
+        DaemonConnection(places, "test")
 
 
 def test_the_loser_of_a_race_to_start_finds_the_winner(places: Places, fake_module: Path) -> None:
@@ -220,7 +220,7 @@ def test_the_loser_of_a_race_to_start_finds_the_winner(places: Places, fake_modu
     winner = FakeDaemon(places.runtime)
     timer = threading.Timer(0.3, winner.__enter__)
     timer.start()
-    with Connection(places, "test") as connection:
+    with DaemonConnection(places, "test") as connection:
         assert connection.hello.daemon_version == "0.0.fake"
     timer.join()
     winner.__exit__()

@@ -13,7 +13,7 @@ import pytest
 
 from support.fake_daemon import FakeDaemon, Refusal
 from support.said import Tiller, ended, started, text_item, tool_call
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.events import RequestOpened, SessionCreated, StatusChanged
 from tiller_protocol.items import Request
@@ -180,7 +180,7 @@ def answer_when_asked(daemon: FakeDaemon, request_id: str) -> None:
     """Answer over a connection of its own, as another frontend does."""
     assert daemon.asked.wait(10)
     places = Places(daemon.runtime, daemon.runtime, daemon.runtime)
-    with Connection(places, "other", may_start=False) as connection:
+    with DaemonConnection(places, "other", may_start=False) as connection:
         connection.submit(Answer(request_id, "once"))
 
 

@@ -15,7 +15,7 @@ from support.hostile import POSING_AS_A_DIFF, SEED, commands, read_back
 from support.said import Tiller, ended, started, text_item
 from support.terminal import PATIENCE_S, TILLER, Screen, Terminal
 from tiller_client.render_request import request_block
-from tiller_client.text import Paint, harmless, on_screen, verbatim
+from tiller_client.text import Paint, on_screen, sanitized, verbatim
 from tiller_protocol.events import RequestOpened, SessionCreated
 from tiller_protocol.items import Request
 from tiller_protocol.places import Places
@@ -211,7 +211,7 @@ def test_a_dumb_terminal_gets_no_control_and_every_command_whole(places: Places)
         assert terminal.end() == 0
     shown = terminal.screen.replace("\r\n", "\n")
     assert all(c in "\n\t" or c.isprintable() for c in shown)
-    assert harmless(evil) in shown
+    assert sanitized(evil) in shown
     said = said_by(shown.split("\n"))
     assert [command for command in chosen if command not in said] == []
 

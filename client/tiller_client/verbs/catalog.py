@@ -6,7 +6,7 @@ Behind the tools come the MCP servers, and how each one is; they are started for
 from argparse import Namespace
 from collections.abc import Iterable
 
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_client.console import print_json, say, stdout_paint, stdout_width
 from tiller_client.prompt import read_workspace
 from tiller_client.runtime import my_places
@@ -22,7 +22,7 @@ from tiller_protocol.catalog import (
 from tiller_protocol.ops import Catalog
 from tiller_protocol.prices import Price
 
-Thing = AgentSummary | ToolSummary | CommandSummary | ServerSummary
+CatalogEntry = AgentSummary | ToolSummary | CommandSummary | ServerSummary
 
 LISTED_SHOWN_MAX = 20
 """More models of a provider than that are counted, not shown: some have hundreds."""
@@ -31,13 +31,13 @@ LISTED_SHOWN_MAX = 20
 def run(arguments: Namespace) -> int:
     """List one kind of thing, one a line."""
     workspace = read_workspace(arguments.directory)
-    with Connection(my_places(), f"tiller {arguments.verb}") as connection:
+    with DaemonConnection(my_places(), f"tiller {arguments.verb}") as connection:
         asks = arguments.verb == "models"
         op = Catalog(workspace, start_servers=arguments.verb == "tools", ask=asks)
         catalog = connection.ask(op, CatalogResult)
     if asks:
         return _models(catalog.models, arguments)
-    things: Iterable[Thing] = {
+    things: Iterable[CatalogEntry] = {
         "agents": catalog.agents,
         "tools": (*catalog.tools, *catalog.servers),
         "commands": catalog.commands,
@@ -98,7 +98,7 @@ def _price(price: Price) -> str:
     return f"{dollars(price.input)}{cached} in, {dollars(price.output)} out"
 
 
-def _line(thing: Thing, paint: Paint, width: int) -> str:
+def _line(thing: CatalogEntry, paint: Paint, width: int) -> str:
     name = one_line(thing.name)
     match thing:
         case AgentSummary():

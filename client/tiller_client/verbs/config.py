@@ -11,7 +11,7 @@ from tiller_client.console import print_json, say
 from tiller_client.errors import TillerError
 from tiller_client.runtime import my_places
 from tiller_client.starting import DAEMON_COMMAND
-from tiller_client.text import harmless, one_line
+from tiller_client.text import one_line, sanitized
 from tiller_protocol.places import CONFIG_FILE
 
 
@@ -23,7 +23,7 @@ class ConfigurationFile(msgspec.Struct, omit_defaults=True):
     text: str = ""
 
 
-class Checked(msgspec.Struct):
+class ConfigurationCheck(msgspec.Struct):
     """What `check --json` says: whether the configuration is good, and the daemon's sentence."""
 
     good: bool
@@ -46,13 +46,13 @@ def run(arguments: Namespace) -> int:
             return _check(json=arguments.json)
 
 
-def check() -> Checked:
+def check() -> ConfigurationCheck:
     """Have the daemon's own reader judge the configuration, in a process that then ends."""
     done = subprocess.run(
         [*DAEMON_COMMAND, "--check-config"], capture_output=True, check=False, text=True
     )
-    message = harmless(done.stdout + done.stderr).strip()
-    return Checked(done.returncode == 0, message.removeprefix("tillerd: "))
+    message = sanitized(done.stdout + done.stderr).strip()
+    return ConfigurationCheck(done.returncode == 0, message.removeprefix("tillerd: "))
 
 
 def _show(path: Path, *, json: bool) -> int:
@@ -63,7 +63,7 @@ def _show(path: Path, *, json: bool) -> int:
     if json:
         print_json(ConfigurationFile(str(path), path.exists(), text))
     elif path.exists():
-        say(f"# {one_line(str(path))}\n{harmless(text).rstrip()}")
+        say(f"# {one_line(str(path))}\n{sanitized(text).rstrip()}")
     else:
         shown = one_line(str(path))
         say(f"# {shown} is not there: nothing is configured, which is fine to begin with")

@@ -8,12 +8,12 @@ from typing import NoReturn
 
 import msgspec
 
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_client.console import print_json, say
 from tiller_client.errors import NoAnswer, NoDaemon, TillerError
-from tiller_client.runtime import lock_is_held, my_places, somebody_listens
+from tiller_client.runtime import is_listening, lock_is_held, my_places
 from tiller_client.starting import DAEMON_COMMAND, last_lines
-from tiller_client.text import harmless, one_line, seconds
+from tiller_client.text import one_line, sanitized, seconds
 from tiller_protocol.answers import DaemonStatusResult
 from tiller_protocol.ops import DaemonStatus, Shutdown
 from tiller_protocol.places import DAEMON_OUTPUT_FILE, Places
@@ -74,10 +74,10 @@ def stop(places: Places, *, drain: bool) -> bool:
 
     With `drain` the wait has no limit, as turns may take long; Ctrl-C ends the wait only.
     """
-    if not lock_is_held(places.runtime) and not somebody_listens(places.runtime):
+    if not lock_is_held(places.runtime) and not is_listening(places.runtime):
         return False
     try:
-        with Connection(places, NAME, may_start=False) as connection:
+        with DaemonConnection(places, NAME, may_start=False) as connection:
             connection.submit(Shutdown("drain" if drain else "now"))
     except NoDaemon:
         pass  # it went before its answer came, or is about to
@@ -104,7 +104,7 @@ def _run(arguments: Namespace) -> NoReturn:
 
 def _status(places: Places, *, json: bool, may_start: bool) -> int:
     try:
-        with Connection(places, NAME, may_start=may_start) as connection:
+        with DaemonConnection(places, NAME, may_start=may_start) as connection:
             status = connection.ask(DaemonStatus(), DaemonStatusResult)
     except NoDaemon as error:
         if json:
@@ -135,17 +135,17 @@ def _logs(places: Places, arguments: Namespace) -> int:
         raise TillerError(
             f"there is no {path}; a daemon run by hand or as a service logs elsewhere"
         )
-    begun = path.stat().st_size
+    offset = path.stat().st_size
     _print_lines(last_lines(path, arguments.lines), json=arguments.json)
     while arguments.follow:
         time.sleep(FOLLOW_S)
         size = path.stat().st_size
-        begun = min(begun, size)
+        offset = min(offset, size)
         with path.open("rb") as file:
-            file.seek(begun)
-            data = file.read(size - begun)
+            file.seek(offset)
+            data = file.read(size - offset)
         whole, end, _ = data.rpartition(b"\n")
-        begun += len(whole + end)
+        offset += len(whole + end)
         _print_lines(whole.decode(errors="replace"), json=arguments.json)
     return 0
 
@@ -155,5 +155,5 @@ def _print_lines(text: str, *, json: bool) -> None:
         if json:
             print_json(LogLine(line))
         else:
-            say(harmless(line))
+            say(sanitized(line))
     sys.stdout.flush()

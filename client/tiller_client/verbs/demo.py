@@ -17,7 +17,7 @@ from argparse import Namespace
 from collections.abc import Generator
 from pathlib import Path
 
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_client.console import Console, print_json
 from tiller_client.demo_play import ANSWER, PROJECT, PROMPT, STEERING, configuration, script
 from tiller_client.errors import STATUS_INTERRUPTED, TillerError
@@ -42,26 +42,26 @@ PAUSE_S = 1.2
 
 BAR_CELLS = 30
 LABEL_CELLS = 34
-KEPT_VARIABLES = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "PYTHONPATH")
+INHERITED_VARIABLES = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "PYTHONPATH")
 """No keys and no settings of the user's reach the demo's daemon."""
 
 
 def run(arguments: Namespace) -> int:
     """Play the demo; 0 when the turn completed and the repaired test passes."""
     root = Path(tempfile.mkdtemp(prefix="tiller-demo-")).resolve()
-    story = _Story(root, json=arguments.json)
-    kept = False
+    demo = _Demo(root, json=arguments.json)
+    keeps_files = False
     try:
-        status = story.tell()
-        kept = not arguments.remove
+        status = demo.play()
+        keeps_files = not arguments.remove
     finally:
-        if not kept:
+        if not keeps_files:
             shutil.rmtree(root, ignore_errors=True)
-    story.say_where(kept=kept)
+    demo.print_location(keeps_files=keeps_files)
     return status
 
 
-class _Story:
+class _Demo:
     """One play of the demo, in `root`: the project, the daemon's home, what is shown of both."""
 
     def __init__(self, root: Path, *, json: bool) -> None:
@@ -74,7 +74,7 @@ class _Story:
         )
         self._steered = False
 
-    def tell(self) -> int:
+    def play(self) -> int:
         self._head("A small project with a failing test")
         self._make_project()
         self._note(f"in {self._project}, under git")
@@ -82,7 +82,7 @@ class _Story:
             self._head("One turn of a scripted model: real daemon, sockets, tools and log")
             op = SessionCreate(str(self._project), model="demo/repair")
             session_id = connection.ask(op, Created).session_id
-            ended = self._play(connection, session_id)
+            ended = self._run_turn(connection, session_id)
             if ended is None:
                 return STATUS_INTERRUPTED
             items = connection.ask(SessionGet(session_id), SessionResult).snapshot.items
@@ -92,9 +92,9 @@ class _Story:
         self._show_times([item for item in items if isinstance(item, ToolCall)])
         return status_of(ended.outcome)
 
-    def say_where(self, *, kept: bool) -> None:
+    def print_location(self, *, keeps_files: bool) -> None:
         self._head("Where it is")
-        if kept:
+        if keeps_files:
             self._note(f"project  {self._project}")
             self._note(f"log      {self._home / 'state'}")
             home = shlex.quote(str(self._home))
@@ -134,7 +134,7 @@ class _Story:
         return done.stdout
 
     @contextlib.contextmanager
-    def _daemon(self) -> Generator[Connection]:
+    def _daemon(self) -> Generator[DaemonConnection]:
         """A daemon of the demo's own, stopped at the end."""
         environment = _environment() | {"TILLER_HOME": str(self._home)}
         places = find_places(environment, sys.platform, os.getuid())
@@ -145,13 +145,13 @@ class _Story:
         (places.config / CONFIG_FILE).write_text(configuration(str(scripts)))
         try:
             process = start_daemon(places, environment)
-            with Connection(places, NAME, may_start=False) as connection:
+            with DaemonConnection(places, NAME, may_start=False) as connection:
                 yield connection
         finally:
             stop(places, drain=False)
         process.wait()
 
-    def _play(self, connection: Connection, session_id: str) -> TurnEnded | None:
+    def _run_turn(self, connection: DaemonConnection, session_id: str) -> TurnEnded | None:
         """Run the turn to its end; `None` when the user had enough of it."""
         with (
             Signals("the demo was stopped") as signals,
@@ -160,10 +160,10 @@ class _Story:
             op = UserInput(session_id, PROMPT, delivery="start")
             turn_id = connection.ask(op, Started).turn_id
             while True:
-                happening = watch.wait(busy=True)
-                if happening.interrupted:
+                update = watch.wait(busy=True)
+                if update.interrupted:
                     return None
-                for event in happening.events:
+                for event in update.events:
                     self._show(event)
                     self._take_part(connection, session_id, event)
                     if isinstance(event.body, TurnEnded) and event.turn_id == turn_id:
@@ -172,7 +172,7 @@ class _Story:
                 at_rest = self._renderer.at_line_start and not self._json
                 self._console.bottom(self._renderer.moving_line(time.time()) if at_rest else "")
 
-    def _take_part(self, connection: Connection, session_id: str, event: Event) -> None:
+    def _take_part(self, connection: DaemonConnection, session_id: str, event: Event) -> None:
         """Be the user: answer what is asked, and steer when the tests run for the first time."""
         match event.body:
             case RequestOpened(request):
@@ -233,6 +233,6 @@ def _bar(since_s: float, duration_s: float, whole_s: float) -> str:
 
 def _environment() -> dict[str, str]:
     """What the demo's processes need: this Python comes first as `python3`."""
-    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    inherited = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
-    return kept | {"PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    return inherited | {"PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}

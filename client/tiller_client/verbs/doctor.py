@@ -10,10 +10,10 @@ from typing import Literal
 
 import msgspec
 
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_client.console import print_json, say, stdout_paint
 from tiller_client.errors import NoDaemon, TillerError
-from tiller_client.runtime import check_runtime, lock_is_held, my_places, somebody_listens
+from tiller_client.runtime import check_runtime, is_listening, lock_is_held, my_places
 from tiller_client.text import Paint, one_line
 from tiller_client.verbs.config import check
 from tiller_protocol import PROTOCOL_VERSION
@@ -64,8 +64,8 @@ def _findings(places: Places) -> Iterator[Finding]:
 def _paths(name: str) -> list[str]:
     """Where a program of this name is: on the path, or beside this Python."""
     beside_python = str(Path(sys.executable).parent)
-    found = (shutil.which(name), shutil.which(name, path=beside_python))
-    return list(dict.fromkeys(path for path in found if path))
+    candidates = (shutil.which(name), shutil.which(name, path=beside_python))
+    return list(dict.fromkeys(path for path in candidates if path))
 
 
 def _program(name: str, paths: list[str], otherwise: Literal["warn", "fail"], why: str) -> Finding:
@@ -109,15 +109,15 @@ def _runtime(path: Path) -> Finding:
 
 def _daemon(places: Places) -> Iterator[Finding]:
     """The daemon and its models; it is not started for this."""
-    locked, listens = lock_is_held(places.runtime), somebody_listens(places.runtime)
+    locked, listens = lock_is_held(places.runtime), is_listening(places.runtime)
     if not locked and not listens:
         yield Finding("ok", "daemon", "does not run; the first verb that needs it starts it")
         return
     if locked != listens:
-        seen = "holds the lock but does not listen" if locked else "listens without the lock"
-        yield Finding("warn", "daemon", f"a process {seen}; it may be starting or stopping")
+        state = "holds the lock but does not listen" if locked else "listens without the lock"
+        yield Finding("warn", "daemon", f"a process {state}; it may be starting or stopping")
     try:
-        with Connection(places, "tiller doctor", may_start=False) as connection:
+        with DaemonConnection(places, "tiller doctor", may_start=False) as connection:
             hello = connection.hello
             op = Catalog(start_servers=True, ask=True)
             catalog = connection.ask(op, CatalogResult)
@@ -141,11 +141,13 @@ def _sandbox(sandbox: SandboxSummary) -> Finding:
     if sandbox.problem:
         why = one_line(sandbox.problem)
         return Finding("warn", "sandbox", f"none, so that each command is asked about: {why}")
-    held = f"{sandbox.mode}, {network}, by {sandbox.name}"
+    enforced = f"{sandbox.mode}, {network}, by {sandbox.name}"
     if sandbox.limits:
         limits, instead = one_line(sandbox.limits), one_line(sandbox.instead)
-        return Finding("warn", "sandbox", f"{held}, as {instead}. Less than it could be: {limits}")
-    return Finding("ok", "sandbox", held)
+        return Finding(
+            "warn", "sandbox", f"{enforced}, as {instead}. Less than it could be: {limits}"
+        )
+    return Finding("ok", "sandbox", enforced)
 
 
 def _models(catalog: CatalogResult) -> Iterator[Finding]:
@@ -171,8 +173,8 @@ def _server(server: ServerSummary) -> Finding:
         case "failed":
             return Finding("fail", "mcp", f"{name} can't be used: {problem}")
         case "idle" | "starting" | "ended":
-            said = f": {problem}" if problem else ""
-            return Finding("warn", "mcp", f"{name}: {server.state}{said}")
+            detail = f": {problem}" if problem else ""
+            return Finding("warn", "mcp", f"{name}: {server.state}{detail}")
 
 
 def _language_servers(servers: tuple[LanguageServerSummary, ...]) -> Iterator[Finding]:
@@ -189,8 +191,10 @@ def _language_servers(servers: tuple[LanguageServerSummary, ...]) -> Iterator[Fi
             yield Finding("warn", "lsp", f"{name} is configured and its program is not found")
     without = sorted({language for one in servers for language in one.languages} - served)
     if without:
-        said = f"no language server for {', '.join(map(one_line, without))}: no errors after edits"
-        yield Finding("ok", "lsp", said)
+        detail = (
+            f"no language server for {', '.join(map(one_line, without))}: no errors after edits"
+        )
+        yield Finding("ok", "lsp", detail)
 
 
 def _line(finding: Finding, paint: Paint) -> str:

@@ -3,13 +3,13 @@
 from argparse import Namespace
 
 from tiller_client import choose
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_client.console import complain, print_json, say, stdout_paint, stdout_width
 from tiller_client.errors import UsageError
 from tiller_client.render_item import call_label, change_line, diff_lines
 from tiller_client.runtime import my_places
 from tiller_client.text import one_line
-from tiller_client.verbs.plain import submit
+from tiller_client.verbs.submitting import submit
 from tiller_client.verbs.turns import follow_turn, join
 from tiller_protocol.answers import RevertResult, SessionDiffResult, SessionResult
 from tiller_protocol.items import ToolCall
@@ -20,7 +20,7 @@ DIFF_LINES_MAX = 10_000
 
 def run(arguments: Namespace) -> int:
     """Run one of the verbs of history."""
-    with Connection(my_places(), f"tiller {arguments.verb}") as connection:
+    with DaemonConnection(my_places(), f"tiller {arguments.verb}") as connection:
         if arguments.verb == "shell":
             session_id, after = join(connection, arguments.session)
             command = Shell(session_id, arguments.command)
@@ -32,11 +32,11 @@ def run(arguments: Namespace) -> int:
             op = _op(connection, session_id, arguments)
             accepted = submit(connection, op, json=arguments.json)
             if isinstance(accepted.result, RevertResult) and not arguments.json:
-                _tell_of_files(accepted.result)
+                _print_reverted_files(accepted.result)
     return 0
 
 
-def _op(connection: Connection, session_id: str, arguments: Namespace) -> AnyOp:
+def _op(connection: DaemonConnection, session_id: str, arguments: Namespace) -> AnyOp:
     match arguments.verb:
         case "compact":
             return Compact(session_id)
@@ -51,14 +51,14 @@ def _op(connection: Connection, session_id: str, arguments: Namespace) -> AnyOp:
             raise AssertionError(f"{verb} is not of this family")
 
 
-def _last_turn(connection: Connection, session_id: str) -> str:
+def _last_turn(connection: DaemonConnection, session_id: str) -> str:
     marks = connection.ask(SessionGet(session_id), SessionResult).snapshot.marks
     if not marks:
         raise UsageError("there is no turn in this session's history")
     return marks[-1].turn_id
 
 
-def _tell_of_files(result: RevertResult) -> None:
+def _print_reverted_files(result: RevertResult) -> None:
     """What became of the files; the daemon's warning says the same to who watches the session."""
     for path in result.files:
         say(f"put back: {one_line(path)}")
@@ -68,7 +68,7 @@ def _tell_of_files(result: RevertResult) -> None:
         complain("there may be more that was changed: no snapshot tells of it")
 
 
-def _diff(connection: Connection, session_id: str, arguments: Namespace) -> None:
+def _diff(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:
     """Print what snapshots tell; where there are none, the calls that edited files."""
     turn_id = arguments.turn
     if arguments.step and turn_id is None:
@@ -96,7 +96,7 @@ def _diff(connection: Connection, session_id: str, arguments: Namespace) -> None
         say("no file was changed")
 
 
-def _print_edits(connection: Connection, session_id: str) -> None:
+def _print_edits(connection: DaemonConnection, session_id: str) -> None:
     """Print the calls that edited files; what a command changed is not known."""
     items = connection.ask(SessionGet(session_id), SessionResult).snapshot.items
     calls = [item for item in items if isinstance(item, ToolCall) and item.diff]

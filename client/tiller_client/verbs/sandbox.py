@@ -14,10 +14,10 @@ import msgspec
 from tiller_client.console import print_json, say
 from tiller_client.errors import TillerError
 from tiller_client.starting import DAEMON_COMMAND
-from tiller_client.text import harmless
+from tiller_client.text import sanitized
 
 
-class Level(msgspec.Struct):
+class SandboxReport(msgspec.Struct):
     """What `--json` says without a command: whether something holds commands, and what it is."""
 
     held: bool
@@ -36,8 +36,8 @@ def run(arguments: Namespace) -> int:
         sys.stdout.flush()
         os.execv(program[0], [*program, *arguments.command])  # noqa: S606 - no shell
     done = subprocess.run(program, capture_output=True, check=False, cwd=place, text=True)
-    message = harmless(done.stdout + done.stderr).strip().removeprefix("tillerd: ")
-    level = Level(done.returncode == 0, message)
+    message = sanitized(done.stdout + done.stderr).strip().removeprefix("tillerd: ")
+    level = SandboxReport(done.returncode == 0, message)
     if arguments.json:
         print_json(level)
     elif not level.held:

@@ -7,13 +7,13 @@ import time
 from collections.abc import Iterable
 from typing import Literal
 
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_client.console import Console, complain, print_json
 from tiller_client.errors import RejectedError
 from tiller_client.render import Renderer
 from tiller_client.text import one_line
 from tiller_client.typed import Reply, is_reply, prompt_for, read_reply
-from tiller_client.watch import Happening, Watch
+from tiller_client.watch import Watch, WatchUpdate
 from tiller_protocol.events import (
     Event,
     RequestOpened,
@@ -25,11 +25,11 @@ from tiller_protocol.events import (
 from tiller_protocol.items import Request
 from tiller_protocol.ops import Answer, UserInput
 
-AT_REST = "say what to do next · Ctrl-C leaves »"
+IDLE_HINT = "say what to do next · Ctrl-C leaves »"
 """The bottom line where a typed line begins a turn."""
 
 
-class Conversation:
+class InteractiveSession:
     """A watched session on a console.
 
     `busy`: a turn runs, as far as was seen; `idle`: the session has said so since, which is the
@@ -39,7 +39,7 @@ class Conversation:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: DaemonConnection,
         session_id: str,
         watch: Watch,
         console: Console,
@@ -69,32 +69,32 @@ class Conversation:
         self.ends_with: str | None = None
         self.ended: TurnEnded | None = None
 
-    def assume(self, requests: Iterable[Request], *, busy: bool) -> None:
+    def start_from(self, requests: Iterable[Request], *, busy: bool) -> None:
         """Take what is open in the session from elsewhere; events that come next correct it."""
         self._requests = {request.id: request for request in requests}
         self.busy, self.idle = busy, not busy
 
-    def go_on(self) -> Happening:
+    def advance(self) -> WatchUpdate:
         """Wait for what comes next, show it, ask what is open, send what was typed."""
-        happening = self._watch.wait(busy=self.busy, keyboard=self._console.keyboard)
+        update = self._watch.wait(busy=self.busy, keyboard=self._console.keyboard)
         self._renderer.width = self._console.width
-        if happening.started_over:
+        if update.started_over:
             self._requests.clear()
             self._answered = ""
             self._console.show(self._renderer.end_line())
             complain("the daemon has another log now; following the session from its start")
-        for event in happening.events:
+        for event in update.events:
             self._note(event)
             self._show(event)
             if isinstance(event.body, TurnEnded) and event.turn_id == self.ends_with:
                 self.ended = event.body
-                return happening
-        if happening.line is not None:
+                return update
+        if update.line is not None:
             self._console.entered()
-            self._take_line(happening.line.rstrip("\r\n"))
+            self._take_line(update.line.rstrip("\r\n"))
         if self._watch.caught_up:
             self._ask_next()
-        return happening
+        return update
 
     def show_end(self) -> None:
         """Leave the screen clean."""
@@ -165,7 +165,7 @@ class Conversation:
         if not self._renderer.at_line_start:
             return ""
         if not self.busy and not self._json and self._delivery == "auto":
-            return AT_REST
+            return IDLE_HINT
         return self._renderer.moving_line(time.time())
 
     def _take_line(self, line: str) -> None:
