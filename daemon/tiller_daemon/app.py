@@ -56,7 +56,7 @@ from tiller_daemon.store.log import open_log
 from tiller_daemon.tools import BUILT_IN
 from tiller_daemon.transport.nng import NngTransport
 from tiller_daemon.transport.runtime import RuntimeDirectory
-from tiller_protocol.catalog import ModelSummary
+from tiller_protocol.answers import ModelSummary
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
 from tiller_protocol.ids import ULID_RANDOM_BYTES, ulid
 from tiller_protocol.places import CONFIG_FILE, DAEMON_OUTPUT_FILE, LOG_FILE, Places

@@ -25,7 +25,7 @@ from tiller_daemon.processes.environment import is_secret_header
 from tiller_daemon.redaction.spellings import hide
 from tiller_daemon.session.services import ChosenModel
 from tiller_daemon.tools.similar import did_you_mean
-from tiller_protocol.catalog import ModelSummary
+from tiller_protocol.answers import ModelSummary
 from tiller_protocol.items import Usage
 
 

@@ -23,17 +23,15 @@ from tiller_daemon.workspace.commands import list_commands
 from tiller_protocol import PROTOCOL_VERSION
 from tiller_protocol.answers import (
     Accepted,
+    AgentSummary,
     AnyAnswer,
     CatalogResult,
+    CommandSummary,
     DaemonStatusResult,
     HelloResult,
     Limits,
-    Rejected,
-)
-from tiller_protocol.catalog import (
-    AgentSummary,
-    CommandSummary,
     ModelSummary,
+    Rejected,
     SandboxSummary,
     ToolSummary,
 )

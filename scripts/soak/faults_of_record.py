@@ -106,7 +106,7 @@ RECOVERY = (
     ),
     Fault(
         "G4 a fork holds nothing open",
-        "protocol/tiller_protocol/fold.py",
+        "protocol/tiller_protocol/snapshot.py",
         "_closed(item) if item.id in parent.open_items else item",
         "item",
     ),

@@ -34,7 +34,6 @@ from tiller_protocol.events import (
     TurnStarted,
     WarningRaised,
 )
-from tiller_protocol.fold import fold
 from tiller_protocol.items import (
     AssistantMessage,
     Image,
@@ -47,7 +46,7 @@ from tiller_protocol.items import (
     UserMessage,
 )
 from tiller_protocol.settings import Rule, Settings
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import Snapshot, fold
 
 PLAIN = Paint(colour=False)
 DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@\n a = 1\n-b = 2\n+b = 3\n"

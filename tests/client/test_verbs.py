@@ -13,7 +13,7 @@ from support.fake_daemon import FakeDaemon, Refusal
 from support.said import CONTEXT, Tiller, ended, started, text_item, tool_call
 from tiller_client.__main__ import main
 from tiller_client.arguments import parse
-from tiller_protocol.catalog import ModelSummary
+from tiller_protocol.answers import ModelSummary
 from tiller_protocol.events import (
     QueueChanged,
     RequestOpened,

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from mcp_servers.conftest import TINY, Room
 from tiller_daemon.config import McpServer
 from tiller_daemon.tools.base import ToolFailure
-from tiller_protocol.catalog import ServerSummary
+from tiller_protocol.answers import ServerSummary
 
 
 def lives(pid: int) -> bool:

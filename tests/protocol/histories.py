@@ -18,6 +18,7 @@ from tiller_protocol.events import (
     StepEnded,
     StepStarted,
     ToolCallUpdated,
+    TurnContextShown,
     TurnEnded,
     TurnStarted,
     WarningRaised,
@@ -32,7 +33,7 @@ from tiller_protocol.items import (
     Usage,
     UserMessage,
 )
-from tiller_protocol.settings import Settings, TurnContextShown
+from tiller_protocol.settings import Settings
 
 CONTEXT = TurnContextShown("/w", "default", "p/m", "", "ask", 9, (), 1000)
 USAGE = Usage(3, 1, 2, 0)

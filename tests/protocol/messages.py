@@ -112,7 +112,8 @@ def _plain(wanted: Any) -> tuple[Any, Meta | None]:
         if isinstance(wanted, NewType):
             wanted = wanted.__supertype__
         else:
-            wanted, meta = get_args(wanted)
+            wanted, *metas = get_args(wanted)
+            meta = next((one for one in metas if one.description is None), meta)
     return wanted, meta
 
 

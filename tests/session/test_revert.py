@@ -4,7 +4,6 @@ import pytest
 
 from tiller_daemon.models.scripted import CallPart, HangPart, Script, ScriptStep, TextPart
 from tiller_protocol.events import TurnStarted, WarningRaised
-from tiller_protocol.fold import fold
 from tiller_protocol.items import ToolCall, UserMessage
 from tiller_protocol.ops import (
     Compact,
@@ -15,7 +14,7 @@ from tiller_protocol.ops import (
     Unrevert,
     UserInput,
 )
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import Snapshot, fold
 
 
 def says(text: str) -> ScriptStep:

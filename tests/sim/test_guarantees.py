@@ -20,7 +20,6 @@ from tiller_protocol.events import (
     TurnEnded,
     TurnStarted,
 )
-from tiller_protocol.fold import fold
 from tiller_protocol.lifecycle import LifecycleState, advance
 from tiller_protocol.ops import (
     Answer,
@@ -28,7 +27,7 @@ from tiller_protocol.ops import (
     Replay,
     SessionGet,
 )
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import Snapshot, fold
 
 
 def test_every_program_ends_with_all_sessions_at_rest(batch: Batch) -> None:

@@ -23,6 +23,7 @@ from tiller_protocol.answers import (
     DaemonStatusResult,
     HelloResult,
     Limits,
+    ModelSummary,
     ProjectResult,
     Rejected,
     ReplayResult,
@@ -31,7 +32,6 @@ from tiller_protocol.answers import (
     SessionSummary,
     Started,
 )
-from tiller_protocol.catalog import ModelSummary
 from tiller_protocol.codec import (
     decode_envelope,
     decode_op,
@@ -40,7 +40,6 @@ from tiller_protocol.codec import (
     encode_publication,
 )
 from tiller_protocol.events import AnyBody, Event, RequestOpened, RequestResolved, SessionCreated
-from tiller_protocol.fold import fold
 from tiller_protocol.ops import (
     Answer,
     AnyOp,
@@ -59,7 +58,7 @@ from tiller_protocol.ops import (
     UserInput,
 )
 from tiller_protocol.places import EVENTS_SOCKET, LOCK_FILE, OPS_SOCKET, TOKEN_FILE
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import Snapshot, fold
 
 REPLAY_EVENTS_MAX = 50
 TURN = "01K0TURN0000000000000000T1"

@@ -9,11 +9,11 @@ from tiller_protocol.events import (
     ItemDelta,
     ItemStarted,
     ToolCallUpdated,
+    TurnContextShown,
     TurnEnded,
     TurnStarted,
 )
 from tiller_protocol.items import AssistantMessage, ToolCall, Usage
-from tiller_protocol.settings import TurnContextShown
 
 Tiller = Callable[..., tuple[int, str, str]]
 """Runs `tiller` with the given arguments; returns the exit status, stdout and stderr."""

@@ -11,9 +11,9 @@ from tiller_client.console import print_json, say, stdout_paint, stdout_width
 from tiller_client.prompt import read_workspace
 from tiller_client.runtime import my_places
 from tiller_client.text import Paint, count, cut, dollars, one_line
-from tiller_protocol.answers import CatalogResult
-from tiller_protocol.catalog import (
+from tiller_protocol.answers import (
     AgentSummary,
+    CatalogResult,
     CommandSummary,
     ModelSummary,
     ServerSummary,

@@ -17,8 +17,12 @@ from tiller_client.runtime import check_runtime, is_listening, lock_is_held, my_
 from tiller_client.text import Paint, one_line
 from tiller_client.verbs.config import check
 from tiller_protocol import PROTOCOL_VERSION
-from tiller_protocol.answers import CatalogResult
-from tiller_protocol.catalog import LanguageServerSummary, SandboxSummary, ServerSummary
+from tiller_protocol.answers import (
+    CatalogResult,
+    LanguageServerSummary,
+    SandboxSummary,
+    ServerSummary,
+)
 from tiller_protocol.ops import Catalog
 from tiller_protocol.places import Places
 

@@ -18,7 +18,7 @@ from tiller_daemon.lsp.messages import Diagnostic
 from tiller_daemon.lsp.recipes import Found, Recipe, find_program, find_servers
 from tiller_daemon.lsp.report import listing, new_errors
 from tiller_daemon.lsp.server import Server
-from tiller_protocol.catalog import LanguageServerSummary
+from tiller_protocol.answers import LanguageServerSummary
 
 CHANGE_S: Final = 3.0
 """How long the result of a change waits for what is wrong now; most servers take 0.3 s."""

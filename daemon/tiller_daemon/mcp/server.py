@@ -14,7 +14,7 @@ from tiller_daemon.config import McpServer
 from tiller_daemon.mcp.base import Connection, ListedTool, NotTaken, ServerProblem
 from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
-from tiller_protocol.catalog import ServerState
+from tiller_protocol.answers import ServerState
 
 log = structlog.get_logger()
 

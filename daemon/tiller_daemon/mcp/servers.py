@@ -11,7 +11,7 @@ from tiller_daemon.mcp.names import name_tools
 from tiller_daemon.mcp.server import Server
 from tiller_daemon.mcp.tool import make_tool
 from tiller_daemon.tools.base import Tool
-from tiller_protocol.catalog import ServerSummary
+from tiller_protocol.answers import ServerSummary
 
 READY_S_MAX = 20.0
 """How long a turn waits for servers that are started for the first time; frontends wait for 30 s

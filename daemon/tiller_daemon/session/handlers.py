@@ -39,7 +39,6 @@ from tiller_protocol.events import (
     TurnStarted,
     WarningRaised,
 )
-from tiller_protocol.fold import find_mark
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Delivery, QueuedInput, UserMessage
 from tiller_protocol.ops import (
@@ -55,6 +54,7 @@ from tiller_protocol.ops import (
     UserInput,
 )
 from tiller_protocol.settings import TurnOverrides
+from tiller_protocol.snapshot import find_mark
 
 
 def handle(state: SessionState, pending: Pending) -> AnyResult | None:

@@ -24,9 +24,8 @@ from tiller_protocol.events import (
     StepStarted,
     ToolCallUpdated,
 )
-from tiller_protocol.fold import fold
 from tiller_protocol.items import ToolCall
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import Snapshot, fold
 
 DELTA_WINDOW_S = 0.02
 """A piece of a stream, or of a step, waits at most this long after a commit for the next ones; the

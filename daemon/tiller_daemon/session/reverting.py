@@ -22,10 +22,9 @@ from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, list_agents
 from tiller_daemon.snapshots.snapshots import Change, SnapshotProblem, Snapshots
 from tiller_protocol.answers import RevertResult, SessionDiffResult
 from tiller_protocol.events import WarningRaised
-from tiller_protocol.fold import find_mark
 from tiller_protocol.items import Item, Patch, ToolCall
 from tiller_protocol.ops import Revert, SessionDiff, Unrevert
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import Snapshot, find_mark
 
 log = structlog.get_logger()
 

@@ -16,7 +16,7 @@ from tiller_daemon.snapshots.snapshots import Snapshots
 from tiller_daemon.store.base import Log
 from tiller_daemon.tools.base import Diagnostics, Tool
 from tiller_daemon.turn.context import CostOf, unpriced
-from tiller_protocol.catalog import LanguageServerSummary, ServerSummary
+from tiller_protocol.answers import LanguageServerSummary, ServerSummary
 
 
 class ChosenModel(Struct, frozen=True):

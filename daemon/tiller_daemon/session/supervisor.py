@@ -35,7 +35,6 @@ from tiller_protocol.answers import (
 )
 from tiller_protocol.codec import REPLAY_BYTES_MAX, decode_answer, decode_event, encode_answer
 from tiller_protocol.events import SessionCreated
-from tiller_protocol.fold import fork_base
 from tiller_protocol.ops import (
     Answer,
     AnyOp,
@@ -49,7 +48,7 @@ from tiller_protocol.ops import (
     UserInput,
 )
 from tiller_protocol.settings import Settings
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import Snapshot, fork_base
 
 
 class Supervisor:

@@ -19,8 +19,7 @@ from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.session.hooks import Hold
 from tiller_daemon.session.services import Services
 from tiller_daemon.turn.context import Permissions, TurnContext
-from tiller_protocol.answers import ProjectResult
-from tiller_protocol.catalog import HookSummary
+from tiller_protocol.answers import HookSummary, ProjectResult
 from tiller_protocol.events import WarningRaised
 from tiller_protocol.ops import Project as ProjectOp
 

@@ -9,9 +9,9 @@ from tiller_daemon.config import Hook, SandboxPolicy
 from tiller_daemon.models.base import ToolSpec
 from tiller_daemon.turn.budget import Spent
 from tiller_protocol.errors import ErrorInfo
-from tiller_protocol.events import Outcome
+from tiller_protocol.events import Outcome, TurnContextShown
 from tiller_protocol.items import Usage
-from tiller_protocol.settings import Approve, Budget, FollowUps, Rule, TurnContextShown
+from tiller_protocol.settings import Approve, Budget, FollowUps, Rule
 
 DEFAULT_CONTEXT_WINDOW_TOKENS = 128_000
 """Assumed for a model whose window neither configuration nor catalogue knows."""
