@@ -1,6 +1,6 @@
-"""Where tiller keeps things: one rule for the daemon and its frontends.
+"""The directories and file names of tiller, for the daemon and its frontends.
 
-Pure: the environment, platform name and uid are handed in; no directory is made or looked at here.
+Pure: callers pass in the environment, platform and uid; no directory is created or read.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 SOCKET_PATH_BYTES_MAX = 100
-"""Longest socket path used; nng refuses more than 107 bytes (size of `sun_path`)."""
+"""Longest path of a socket; nng refuses more than 107 bytes (the size of `sun_path`)."""
 
 OPS_SOCKET = "ops.sock"
 EVENTS_SOCKET = "events.sock"
@@ -21,7 +21,7 @@ DAEMON_OUTPUT_FILE = "daemon.log"
 
 
 class Places(NamedTuple):
-    """The three directories; `runtime` holds sockets, token and lock."""
+    """The three directories; `runtime` contains sockets, token and lock."""
 
     config: Path
     state: Path
@@ -36,9 +36,10 @@ def find_places(
     state: Path | None = None,
     runtime: Path | None = None,
 ) -> Places:
-    """Directories by `TILLER_HOME`, else by the XDG variables or macOS's custom.
+    """Find the directories: by `TILLER_HOME`, else by the platform's convention (XDG on Linux).
 
-    `platform` is `sys.platform`. `state` and `runtime` override what the environment says.
+    `platform` is `sys.platform`. `state` and `runtime` override the environment. A `runtime` whose
+    sockets would have too long a path is replaced by a short one below `/tmp`.
     """
     home = Path(environ.get("HOME") or "/")
     if tiller_home := environ.get("TILLER_HOME"):

@@ -124,9 +124,9 @@ class Snapshot(Struct, omit_defaults=True):
 
 
 def fork_base(parent: Snapshot, session_id: str) -> Snapshot:
-    """What a fork shares with `parent` as it was: history, settings and title, but nothing open.
+    """Return what a fork shares with `parent`: history, settings and title, but nothing open.
 
-    The events of the fork, from its `session_created` on, are folded onto it.
+    The events of the fork, beginning with its `session_created`, are folded onto it.
     """
     items = [_closed(item) if item.id in parent.open_items else item for item in parent.items]
     return Snapshot(
@@ -154,11 +154,11 @@ def _closed(item: Item) -> Item:
 
 
 class SequenceGap(ValueError):
-    """An event that does not follow the snapshot: events in between are missing."""
+    """An event does not follow the snapshot: events in between are missing."""
 
 
 def fold(snapshot: Snapshot, event: Event) -> None:
-    """Move `snapshot` on by `event`, in place; raises `SequenceGap` when one is missing."""
+    """Apply the next event to `snapshot`, in place; raises `SequenceGap` if one is missing."""
     if event.seq != snapshot.seq + 1:
         raise SequenceGap(f"event {event.seq} does not follow {snapshot.seq}")
     _apply(snapshot, event.body, event)
@@ -253,7 +253,7 @@ def _revert(snapshot: Snapshot, body: HistoryReverted) -> None:
 
 def _unrevert(snapshot: Snapshot) -> None:
     *snapshot.reverted, last = snapshot.reverted
-    # What was said since then stands behind what comes back.
+    # Items that came after the revert (messages without a reply) stay, after the restored ones.
     snapshot.items[last.position : last.position] = last.items
     snapshot.marks += last.marks
     snapshot.context_tokens = snapshot.context_items = 0
@@ -268,7 +268,7 @@ def find_mark(snapshot: Snapshot, turn_id: str, step: int) -> int | None:
 
 
 def _position(snapshot: Snapshot, item_id: str) -> int:
-    """Index of an item; looked for from the end, where open items are."""
+    """Index of an item; searches from the end, where open items are."""
     for index in range(len(snapshot.items) - 1, -1, -1):
         if snapshot.items[index].id == item_id:
             return index
@@ -304,7 +304,7 @@ def _update_call(snapshot: Snapshot, body: ToolCallUpdated, time: float) -> None
 
 
 def _count_sub_agent(snapshot: Snapshot, before: SubAgent | None, now: SubAgent) -> None:
-    """Count what a sub-agent has spent since it was last heard of."""
+    """Add what a sub-agent has spent since its previous update, which had totals as well."""
     before = before or SubAgent(now.session_id, now.agent)
     usage = now.usage.minus(before.usage)
     cost = None if now.cost is None else now.cost - (before.cost or 0.0)
@@ -356,10 +356,13 @@ def _end_step(snapshot: Snapshot, body: StepEnded) -> None:
 
 
 def _first_call_of_last_step(snapshot: Snapshot) -> int:
-    """Where the calls of the last response begin: when it was counted they had no output."""
+    """Index of the first call of the last response.
+
+    The provider counted the response without the output of its calls, so they count separately.
+    """
     position = len(snapshot.items)
     if position and isinstance(snapshot.items[position - 1], Patch):
-        position -= 1  # no model is sent it
+        position -= 1  # models never get a patch
     while position and _is_call_of(snapshot.items[position - 1], snapshot.steps - 1):
         position -= 1
     return position
