@@ -1,4 +1,4 @@
-"""Which session or request a word on the command line means."""
+"""Finds the session, request or turn that a word on the command line refers to."""
 
 from collections.abc import Iterator
 
@@ -10,17 +10,17 @@ from tiller_protocol.ids import ULID_CHARS
 from tiller_protocol.ops import LIST_LIMIT_MAX, SessionList
 
 PIECE_CHARS_MIN = 4
-"""Fewer characters of an id would soon mean several sessions."""
+"""Fewer characters of an id would soon match several sessions."""
 
 LAST = "last"
 SHOWN_MAX = 4
 
 SUGGESTED_MAX = 2
 LIKENESS_MIN = 0.75
-"""One character of four may be wrong."""
+"""One character in four may be wrong."""
 
 SHORT_ID_CHARS = 8
-"""The end of a ULID is its random part: 40 bits tell sessions apart where the begin does not."""
+"""These 40 bits are random, and so tell sessions apart; a ULID begins with the time."""
 
 
 def list_sessions(
@@ -32,9 +32,9 @@ def list_sessions(
     sub_agents: bool = False,
     limit: int | None = None,
 ) -> Iterator[SessionSummary]:
-    """Sessions, newest activity first, page by page as they are consumed.
+    """Yield sessions, newest activity first; pages are fetched as they are consumed.
 
-    Those that the user began, or the sub-agents of `owner_id`, or with `sub_agents` all.
+    Sub-agents are left out, unless `owner_id` asks for those of a session, or `sub_agents` for all.
     """
     after: str | None = None
     left = limit
@@ -50,22 +50,22 @@ def list_sessions(
 
 
 def session_id(connection: DaemonConnection, reference: str) -> str:
-    """The id that `reference` means: an id, `last`, or a piece as for `session`."""
+    """The session id that `reference` means, as for `session`."""
     if len(reference) == ULID_CHARS:
         return reference.upper()
     return session(connection, reference).session_id
 
 
 def session(connection: DaemonConnection, reference: str) -> SessionSummary:
-    """The session that `reference` means; archived ones count too.
+    """The session that `reference` means, archived ones included.
 
-    `reference` is `last` (newest activity), an id, or the unique begin or end of one, in at least
-    `PIECE_CHARS_MIN` characters. Raises `UsageError` when that is none or several.
+    `reference` is `last` (newest activity), an id, or a unique beginning or end of one with at
+    least `PIECE_CHARS_MIN` characters. Raises `UsageError` if none or several match.
     """
     if reference == LAST:
         for newest in list_sessions(connection, limit=1):
             return newest
-        raise UsageError("there is no session yet; begin one with: tiller exec PROMPT")
+        raise UsageError("there is no session yet; start one with: tiller exec PROMPT")
     if len(reference) < PIECE_CHARS_MIN:
         raise UsageError(
             f"{one_line(reference)!r} is too short to name a session: give at least "
@@ -76,9 +76,9 @@ def session(connection: DaemonConnection, reference: str) -> SessionSummary:
 
 
 def request_id(connection: DaemonConnection, reference: str) -> str:
-    """The open request that `reference` means, by the same rules but for `last`.
+    """The open request that `reference` means, by the same rules without `last`.
 
-    A whole id is taken as it is, so that the daemon can say who answered it already.
+    A whole id is not looked up: the daemon can then report who has answered the request already.
     """
     if len(reference) >= ULID_CHARS:
         return reference.upper() if len(reference) == ULID_CHARS else reference
@@ -87,7 +87,7 @@ def request_id(connection: DaemonConnection, reference: str) -> str:
 
 
 def turn_id(turns: list[str], reference: str) -> str:
-    """The turn of a session that `reference` means, by the same rules; `turns` are in order."""
+    """The turn that `reference` means, by the same rules; `turns` are in order."""
     if not turns:
         raise UsageError("this session has no turn yet")
     if reference == LAST:
@@ -118,7 +118,7 @@ def _unique(known: list[str], reference: str, kind: str, verb: str) -> str:
 
 
 def _similar(known: list[str], reference: str) -> list[str]:
-    """Ids whose end, which is what lists show, differs from `reference` in little."""
+    """Ids whose end, as lists show it, is similar to `reference`."""
     import difflib
 
     ends = {one.upper()[-len(reference) :]: one for one in known}

@@ -1,7 +1,7 @@
-"""A request as text, for whoever is to answer it; pure.
+"""Renders requests as text; pure.
 
-What is asked about is shown whole and verbatim. Each row of it stands behind a margin, so that none
-can pass for a line of tiller's own.
+What is asked about is shown completely and verbatim. Each row has a margin, so that none can
+pretend to be a line of tiller's own.
 """
 
 from collections.abc import Callable
@@ -13,19 +13,19 @@ from tiller_protocol.items import DetailKind, Request
 
 MARGIN = "    "
 MARGIN_GOES_ON = "  ↳ "
-"""Before a row that goes on with the line above: a new line of a command is another command."""
+"""Marks a row that continues the line above; a new line of a command is another command."""
 
 MARGIN_SUBJECT = "  · "
 
 TEXT_COLUMNS_MIN = 8
-"""Columns of a row behind the margin, however narrow the terminal is."""
+"""Columns of a row after the margin, however narrow the terminal is."""
 
 ROWS_AT_ONCE = 20
-"""What a terminal of 24 lines shows of a request above the line that asks."""
+"""Rows of a request that a terminal of 24 lines shows above the prompt."""
 
 
 def request_block(request: Request, paint: Paint, width: int) -> str:
-    """A request, never cut: what is hidden here could be what is allowed."""
+    """A whole request. Nothing is cut: the user might allow what is hidden."""
     shown = partial(_prose, width=width) if request.kind == "question" else verbatim
     title = _row(verbatim(request.title)) or request.kind
     parts = [paint.asking(_marked("? ", title, width))]
@@ -43,12 +43,12 @@ def request_block(request: Request, paint: Paint, width: int) -> str:
     text = "\n".join(parts)
     count = text.count("\n") + 1
     if count > ROWS_AT_ONCE:
-        text += "\n" + paint.asking(f"  ↑ {count} lines: the first may be out of sight")
+        text += "\n" + paint.asking(f"  ↑ {count} lines: scroll up to see all of them")
     return text
 
 
 def block(text: str, width: int) -> str:
-    """A harmless text behind a margin, in rows that `width` columns are enough for."""
+    """A sanitized text with a margin, in rows of at most `width` columns."""
     shown: list[str] = []
     for line in text.split("\n"):
         first, *rest = rows(line, _text_columns(width))
@@ -57,7 +57,7 @@ def block(text: str, width: int) -> str:
 
 
 def _subjects(request: Request) -> list[str]:
-    """Those that neither the title ends with nor the detail is, as they are."""
+    """The subjects that neither the title nor the detail shows already."""
     return [
         subject
         for subject in request.subjects
@@ -97,7 +97,7 @@ def _text_columns(width: int) -> int:
 
 
 def _prose(text: str, width: int) -> str:
-    """What a model asks in its own words, broken between them."""
+    """A question of the model, wrapped between words."""
     wrap = Wrap()
     return wrap.feed(sanitized(text).expandtabs(4), _text_columns(width)) + wrap.rest(
         _text_columns(width)

@@ -1,6 +1,6 @@
-"""Watching a session: live events, replays, the keyboard and signals in one `select`.
+"""Watches a session: live events, replays, the keyboard and signals in one `select`.
 
-`Watch.wait` returns what happened next; what it means is the verb's business.
+`Watch.wait` returns the next update; the verbs decide what to do with it.
 """
 
 import os
@@ -20,42 +20,47 @@ from tiller_protocol.events import Event
 from tiller_protocol.ops import Replay
 
 SILENCE_BUSY_S = 1.0
-"""Silence in a turn after which a replay looks for a lost last event."""
+"""Silence during a turn after which a replay looks for a lost last event."""
 
 SILENCE_IDLE_S = 5.0
-"""The same when no turn runs: the first event of the next turn may be the lost one."""
+"""The same while no turn is running: the first event of the next turn may be lost."""
 
 SHUTDOWN_PATIENCE_S = 30.0
-"""How long a daemon that is shutting down is asked again before its refusal is reported."""
+"""Longest time to retry with a daemon that is shutting down."""
 
 SHUTDOWN_RETRY_S = 0.2
 TICK_BUSY_S = 0.1
-"""How often a running clock on the screen moves."""
+"""Interval at which a running clock on the screen advances."""
 
 TICK_IDLE_S = 1.0
 
 LINE_BYTES_MAX = 4096
-"""A terminal in line mode hands over no longer line (`MAX_CANON` of Linux)."""
+"""Longest line of a terminal in canonical mode (Linux)."""
 
 
 class WatchUpdate(NamedTuple):
-    """What came: events that are next, a typed line (`None`: none), the end of input, Ctrl-C."""
+    """What has happened since the last wait; everything empty if nothing has."""
 
     events: Sequence[Event] = ()
+    """The next events, in order."""
     started_over: bool = False
+    """The daemon has a new log; its events follow from the first one on."""
     line: str | None = None
+    """A typed line with its newline."""
     input_ended: bool = False
+    """The keyboard's input has ended."""
     interrupted: bool = False
+    """Ctrl-C was pressed."""
 
 
 class Signals:
-    """While entered, Ctrl-C once is reported by `take`, and twice raises `Detached` at once.
+    """Handles signals while entered: `take` reports a first Ctrl-C, a second raises `Detached`.
 
-    `fd` is readable when a signal came. SIGCONT is caught too: after a stop events may be missing.
+    `fd` is readable after a signal. SIGCONT is handled too, as a stopped process may lose events.
     """
 
     def __init__(self, detached: str) -> None:
-        """`detached` is the sentence for the user who pressed Ctrl-C twice."""
+        """`detached` is the message after a second Ctrl-C."""
         self._detached = detached
         self._count = 0
         self.fd, self._write = os.pipe()
@@ -86,7 +91,7 @@ class Signals:
         return self._count > 0
 
     def take(self) -> bytes:
-        """The numbers of the signals that came since last time."""
+        """Return the numbers of the signals since the last call."""
         try:
             return os.read(self.fd, 64)
         except BlockingIOError:
@@ -99,12 +104,12 @@ class Signals:
 
 
 class Watch:
-    """One session as one frontend sees it; a context manager. Every event comes once, in order."""
+    """The updates of one session; a context manager. Every event comes once, in order."""
 
     def __init__(
         self, connection: DaemonConnection, session_id: str, signals: Signals, after: int = 0
     ) -> None:
-        """Subscribe; events from `after` + 1 come by `wait`."""
+        """Subscribe; `wait` returns the events from `after` + 1 on."""
         self._connection = connection
         self._session_id = session_id
         self._signals = signals
@@ -134,10 +139,10 @@ class Watch:
         return self._follower.last
 
     def wait(self, *, busy: bool, keyboard: int | None = None) -> WatchUpdate:
-        """Wait for the next thing for a short while; nothing may have happened.
+        """Wait a short time for an update, which may be empty.
 
-        `busy` says whether a turn runs; `keyboard` is the descriptor to read lines from. Raises as
-        `DaemonConnection.submit` when a replay fails, and `Detached` by the second Ctrl-C.
+        `busy`: a turn is running; `keyboard`: descriptor to read lines from. Raises as
+        `DaemonConnection.submit` if a replay fails, and `Detached` after a second Ctrl-C.
         """
         if (after := self._follower.wanted) is not None:
             delivery = self._replay(after)
@@ -158,7 +163,7 @@ class Watch:
         )
 
     def typed_ahead(self, keyboard: int) -> list[str]:
-        """The lines that were typed and not read yet; an end of input among them is dropped."""
+        """Return lines that were typed but not read yet; drops an end of input among them."""
         lines: list[str] = []
         while keyboard in self._select(0, keyboard):
             if line := _read_line(keyboard):
@@ -174,7 +179,7 @@ class Watch:
         return select.select(sources, [], [], timeout_s)[0]
 
     def _interrupted(self) -> bool:
-        """Take the signals that came: whether Ctrl-C is among them; a stop is a doubt."""
+        """Whether Ctrl-C was pressed; after SIGCONT, also ask for a replay."""
         numbers = self._signals.take()
         if signal.SIGCONT in numbers:
             self._follower.suspect_gap()
@@ -194,7 +199,7 @@ class Watch:
         return self._follower.take_replay(result, self._connection.hello.log_id)
 
     def _ask_replay(self, after: int) -> ReplayResult:
-        """Ask; a daemon that is going down answers no more, and the next one will."""
+        """Ask for a replay; retry while the daemon is shutting down: the next one will answer."""
         deadline = time.monotonic() + SHUTDOWN_PATIENCE_S
         while True:
             try:
@@ -206,7 +211,7 @@ class Watch:
 
 
 def _in_foreground(terminal: int) -> bool:
-    """Whether this process may read the terminal; a background job that does is stopped."""
+    """Whether this process may read the terminal; the system stops background jobs that do."""
     try:
         return os.tcgetpgrp(terminal) == os.getpgrp()
     except OSError:
@@ -214,7 +219,7 @@ def _in_foreground(terminal: int) -> bool:
 
 
 def _read_line(descriptor: int) -> str:
-    """One line with its end; an empty text at the end of input."""
+    """One line with its newline; empty at the end of input."""
     try:
         return os.read(descriptor, LINE_BYTES_MAX).decode(errors="replace")
     except (BlockingIOError, InterruptedError):

@@ -72,7 +72,7 @@ def test_g14_a_token_that_others_can_read_or_that_is_a_link_is_not_used(places: 
     with FakeDaemon(places.runtime):
         token = places.runtime / TOKEN_FILE
         token.chmod(0o640)
-        with pytest.raises(NotPrivate, match="others can read"):
+        with pytest.raises(NotPrivate, match="other users can read"):
             connect(places)
         token.rename(places.runtime / "elsewhere")
         token.symlink_to(places.runtime / "elsewhere")
@@ -84,7 +84,7 @@ def test_g14_a_runtime_directory_that_is_a_link_is_not_used(places: Places) -> N
     real = places.runtime.with_name("real")
     with FakeDaemon(real):
         places.runtime.symlink_to(real)
-        with pytest.raises(NotPrivate, match="no directory"):
+        with pytest.raises(NotPrivate, match="not a directory"):
             connect(places)
 
 

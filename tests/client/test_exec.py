@@ -248,8 +248,8 @@ def test_a_current_directory_that_is_gone_is_said(
     gone.rmdir()
     assert tiller("exec", "x")[0::2] == (
         2,
-        "tiller: the current directory is gone; go to another one, or name the workspace with -C "
-        "DIR\n",
+        "tiller: the current directory no longer exists; change to another one, "
+        "or name the workspace with -C DIR\n",
     )
 
 
@@ -261,7 +261,7 @@ def test_images_beyond_the_limit_are_misuse_and_nothing_is_sent(
     images = [word for name in ("a.png", "b.png") for word in ("--image", str(tmp_path / name))]
     status, out, err = tiller("exec", *images, "look")
     assert (status, out) == (2, "")
-    assert "larger than 8 MiB together; let the model look at them by itself: --file PATH" in err
+    assert "larger than 8 MiB together; let the model read them itself: --file PATH" in err
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_a_line_typed_while_a_turn_runs_goes_to_it(places: Places) -> None:
         terminal.type("look at b.py instead")
         assert daemon.started.wait(PATIENCE_S)
         daemon.add(SESSION, [ended()])
-        terminal.wait_for("say what to do next · Ctrl-C leaves »")
+        terminal.wait_for("type the next task · Ctrl-C leaves »")
         terminal.process.send_signal(signal.SIGINT)
         assert terminal.end() == 0
     sent = [op for op in daemon.seen.values() if isinstance(op, UserInput)]
@@ -307,5 +307,5 @@ def test_another_log_under_a_follower_is_said_and_followed_from_its_start(places
         second.add(SESSION, [StatusChanged("idle")])
         out, err = process.communicate(timeout=PATIENCE_S)
     assert [json.loads(line)["seq"] for line in out.splitlines()] == [1, 2, 3, 4]
-    assert b"another log" in err
+    assert b"a new log" in err
     assert process.returncode == 0

@@ -104,7 +104,7 @@ def test_whoever_answers_at_the_terminal_has_the_whole_command_above_the_line_th
             daemon.add(SESSION, [SessionCreated("/w", Settings())])
         terminal = Terminal(verb, "x" if verb == "exec" else SESSION, columns=columns)
         if verb == "attach":
-            terminal.wait_for("say what to do"[: columns - 4])
+            terminal.wait_for("type the next task"[: columns - 4])
             terminal.type("do it")
         at = 0
         for _ in chosen:
@@ -227,7 +227,7 @@ def test_a_long_command_says_that_its_beginning_may_be_out_of_sight() -> None:
     def block(command: str) -> str:
         return request_block(asked(command), Paint(colour=False), 80).rpartition("\n")[2]
 
-    assert block("true\n" * 30) == "  ↑ 32 lines: the first may be out of sight"
+    assert block("true\n" * 30) == "  ↑ 32 lines: scroll up to see all of them"
     assert block("true\n" * 5 + "rm") == "    rm"
 
 

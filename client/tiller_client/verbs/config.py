@@ -1,4 +1,4 @@
-"""`config path|show|check`: the user's configuration; what it means is the daemon's business."""
+"""`config path|show|check`: the user's configuration file; the daemon interprets it."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ from tiller_protocol.places import CONFIG_FILE
 
 
 class ConfigurationFile(msgspec.Struct, omit_defaults=True):
-    """The file as `--json` prints it; `text` is what stands in it."""
+    """The file as `--json` prints it; `text` is its content."""
 
     path: str
     exists: bool
@@ -24,7 +24,7 @@ class ConfigurationFile(msgspec.Struct, omit_defaults=True):
 
 
 class ConfigurationCheck(msgspec.Struct):
-    """What `check --json` says: whether the configuration is good, and the daemon's sentence."""
+    """Result of `check --json`: whether the configuration is valid, and the daemon's message."""
 
     good: bool
     message: str
@@ -47,7 +47,7 @@ def run(arguments: Namespace) -> int:
 
 
 def check() -> ConfigurationCheck:
-    """Have the daemon's own reader judge the configuration, in a process that then ends."""
+    """Check the configuration with the daemon's own code, in a separate process."""
     done = subprocess.run(
         [*DAEMON_COMMAND, "--check-config"], capture_output=True, check=False, text=True
     )
@@ -66,7 +66,7 @@ def _show(path: Path, *, json: bool) -> int:
         say(f"# {one_line(str(path))}\n{sanitized(text).rstrip()}")
     else:
         shown = one_line(str(path))
-        say(f"# {shown} is not there: nothing is configured, which is fine to begin with")
+        say(f"# {shown} does not exist: nothing is configured, which is fine to begin with")
     return 0
 
 

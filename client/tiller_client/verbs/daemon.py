@@ -1,4 +1,4 @@
-"""`daemon run|start|stop|status|restart|logs`: the process itself."""
+"""`daemon run|start|stop|status|restart|logs`: the daemon's process."""
 
 import os
 import sys
@@ -21,24 +21,24 @@ from tiller_protocol.places import DAEMON_OUTPUT_FILE, Places
 NAME = "tiller daemon"
 
 STOP_DEADLINE_S = 15.0
-"""Longest wait for a daemon that was told to stop now; it gives its turns 5 s."""
+"""Longest wait for a daemon to stop at once; it gives its turns 5 s."""
 
 POLL_S = 0.02
 FOLLOW_S = 0.2
 
 
 class NotRunning(msgspec.Struct, tag_field="type", tag="not_running"):
-    """What `status --json` says when there is no daemon."""
+    """Result of `status --json` if no daemon is running."""
 
 
 class LogLine(msgspec.Struct):
-    """A line that the daemon printed, as `logs --json` prints it."""
+    """A line of the daemon's output, as `logs --json` prints it."""
 
     line: str
 
 
 class Stopped(msgspec.Struct, tag_field="type", tag="stopped"):
-    """What `stop --json` says; `was_running` is false when there was nothing to stop."""
+    """Result of `stop --json`; `was_running` is false if there was no daemon to stop."""
 
     was_running: bool
 
@@ -56,7 +56,7 @@ def run(arguments: Namespace) -> int:
             if arguments.json:
                 print_json(Stopped(was_running))
             else:
-                say("stopped" if was_running else "no daemon runs")
+                say("stopped" if was_running else "no daemon is running")
             return 0
         case "status":
             return _status(places, json=arguments.json, may_start=False)
@@ -70,9 +70,9 @@ def run(arguments: Namespace) -> int:
 
 
 def stop(places: Places, *, drain: bool) -> bool:
-    """Tell the daemon to stop and wait until its lock is free; false when none was running.
+    """Stop the daemon and wait until its lock is free; false if none was running.
 
-    With `drain` the wait has no limit, as turns may take long; Ctrl-C ends the wait only.
+    With `drain` the wait has no limit, as turns may take long; Ctrl-C ends only the wait.
     """
     if not lock_is_held(places.runtime) and not is_listening(places.runtime):
         return False
@@ -80,12 +80,12 @@ def stop(places: Places, *, drain: bool) -> bool:
         with DaemonConnection(places, NAME, may_start=False) as connection:
             connection.submit(Shutdown("drain" if drain else "now"))
     except NoDaemon:
-        pass  # it went before its answer came, or is about to
+        pass  # it has stopped before it answered, or is stopping
     deadline = None if drain else time.monotonic() + STOP_DEADLINE_S
     while lock_is_held(places.runtime):
         if deadline and time.monotonic() > deadline:
             raise NoAnswer(
-                f"the daemon was told to stop and still runs after {STOP_DEADLINE_S:g} s; "
+                f"the daemon is still running {STOP_DEADLINE_S:g} s after it was asked to stop; "
                 "see why: tiller daemon logs"
             )
         time.sleep(POLL_S)
@@ -93,7 +93,7 @@ def stop(places: Places, *, drain: bool) -> bool:
 
 
 def _run(arguments: Namespace) -> NoReturn:
-    """Become the daemon; signals and the exit status are its own."""
+    """Replace this process by the daemon."""
     command = list(DAEMON_COMMAND)
     if arguments.config:
         command += ["--config", arguments.config]
@@ -133,7 +133,7 @@ def _logs(places: Places, arguments: Namespace) -> int:
     path = places.state / DAEMON_OUTPUT_FILE
     if not path.exists():
         raise TillerError(
-            f"there is no {path}; a daemon run by hand or as a service logs elsewhere"
+            f"{path} does not exist; a daemon run by hand or as a service logs elsewhere"
         )
     offset = path.stat().st_size
     _print_lines(last_lines(path, arguments.lines), json=arguments.json)

@@ -1,7 +1,7 @@
-"""`demo`: the main job with no key and no network, in a place of its own.
+"""`demo`: a whole turn without a key or a network, in a temporary directory.
 
-A daemon of its own, real sockets, tools and log; only the model's words come from a script
-(`demo_play`). It answers the approval and steers by itself, where one can see it.
+Daemon, sockets, tools and log are real; only the model's responses come from a script
+(`demo_play`). The demo itself approves a command and steers the turn, visibly.
 """
 
 import contextlib
@@ -38,12 +38,12 @@ from tiller_protocol.places import CONFIG_FILE, find_places
 NAME = "tiller demo"
 
 PAUSE_S = 1.2
-"""How long a question stands on the screen before the demo answers it."""
+"""How long a question is on the screen before the demo answers it."""
 
 BAR_CELLS = 30
 LABEL_CELLS = 34
 INHERITED_VARIABLES = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "PYTHONPATH")
-"""No keys and no settings of the user's reach the demo's daemon."""
+"""The demo's daemon gets none of the user's keys and settings."""
 
 
 def run(arguments: Namespace) -> int:
@@ -62,7 +62,7 @@ def run(arguments: Namespace) -> int:
 
 
 class _Demo:
-    """One play of the demo, in `root`: the project, the daemon's home, what is shown of both."""
+    """One run of the demo in the directory `root`: the project and the daemon's home."""
 
     def __init__(self, root: Path, *, json: bool) -> None:
         self._project = root / "project"
@@ -116,7 +116,7 @@ class _Demo:
         self._git(*who, "commit", "--quiet", "--message", "Add a discount")
 
     def _git(self, *arguments: str) -> str:
-        """Run git in the project, whatever the user's own git is told to do."""
+        """Run git in the project, without the user's configuration of git."""
         isolated = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
         try:
             done = subprocess.run(
@@ -135,7 +135,7 @@ class _Demo:
 
     @contextlib.contextmanager
     def _daemon(self) -> Generator[DaemonConnection]:
-        """A daemon of the demo's own, stopped at the end."""
+        """Run a separate daemon for the demo, and stop it at the end."""
         environment = _environment() | {"TILLER_HOME": str(self._home)}
         places = find_places(environment, sys.platform, os.getuid())
         scripts = self._home / "scripts"
@@ -152,7 +152,7 @@ class _Demo:
         process.wait()
 
     def _run_turn(self, connection: DaemonConnection, session_id: str) -> TurnEnded | None:
-        """Run the turn to its end; `None` when the user had enough of it."""
+        """Run the turn to its end; `None` if the user pressed Ctrl-C."""
         with (
             Signals("the demo was stopped") as signals,
             Watch(connection, session_id, signals) as watch,
@@ -173,7 +173,7 @@ class _Demo:
                 self._console.bottom(self._renderer.moving_line(time.time()) if at_rest else "")
 
     def _take_part(self, connection: DaemonConnection, session_id: str, event: Event) -> None:
-        """Be the user: answer what is asked, and steer when the tests run for the first time."""
+        """Act as the user: answer requests, and steer when the tests run for the first time."""
         match event.body:
             case RequestOpened(request):
                 prompt = prompt_for(request, rejecting=False)
@@ -203,7 +203,7 @@ class _Demo:
             self._console.line(diff_lines(diff, self._console.paint, self._console.width, UNCUT))
 
     def _show_times(self, calls: list[ToolCall]) -> None:
-        """Each call as a bar from its begin to its end."""
+        """Show each call as a bar from its start to its end."""
         ran = [(call.started_at, call) for call in calls if call.started_at is not None]
         if not ran or self._json:
             return
@@ -232,7 +232,7 @@ def _bar(since_s: float, duration_s: float, whole_s: float) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """What the demo's processes need: this Python comes first as `python3`."""
+    """Environment of the demo's processes, in which `python3` is this Python."""
     inherited = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
     return inherited | {"PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}

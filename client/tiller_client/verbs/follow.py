@@ -1,4 +1,4 @@
-"""`attach` and `log`: a session's events from a given one on, live or as far as they go."""
+"""`attach` and `log`: a session's events from a given one on, live or so far."""
 
 from argparse import Namespace
 
@@ -47,7 +47,7 @@ def _log(connection: DaemonConnection, session: SessionSummary, arguments: Names
 
 
 def _attach(connection: DaemonConnection, session: SessionSummary, arguments: Namespace) -> int:
-    """Follow until Ctrl-C, the end of input, or with `--until-idle` until nothing runs."""
+    """Follow until Ctrl-C, the end of input, or with `--until-idle` the end of the turn."""
     console = Console(json=arguments.json)
     with (
         Signals("detached") as signals,

@@ -1,4 +1,4 @@
-"""`compact`, `revert`, `unrevert`, `diff` and `shell`: a session's history, and its files."""
+"""`compact`, `revert`, `unrevert`, `diff` and `shell`: a session's history and its files."""
 
 from argparse import Namespace
 
@@ -19,7 +19,7 @@ DIFF_LINES_MAX = 10_000
 
 
 def run(arguments: Namespace) -> int:
-    """Run one of the verbs of history."""
+    """Run one of the verbs."""
     with DaemonConnection(my_places(), f"tiller {arguments.verb}") as connection:
         if arguments.verb == "shell":
             session_id, after = join(connection, arguments.session)
@@ -59,20 +59,20 @@ def _last_turn(connection: DaemonConnection, session_id: str) -> str:
 
 
 def _print_reverted_files(result: RevertResult) -> None:
-    """What became of the files; the daemon's warning says the same to who watches the session."""
+    """Print what became of the files. Frontends that follow the session get it as a warning."""
     for path in result.files:
         say(f"put back: {one_line(path)}")
     for path in result.conflicts:
-        complain(f"left as it is, as somebody else had a hand in it: {one_line(path)}")
+        complain(f"left as it is, as something else has changed it: {one_line(path)}")
     if result.partial:
-        complain("there may be more that was changed: no snapshot tells of it")
+        complain("more files may have changed: there is no snapshot of them")
 
 
 def _diff(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:
-    """Print what snapshots tell; where there are none, the calls that edited files."""
+    """Print the diff between snapshots; without snapshots, the calls that edited files."""
     turn_id = arguments.turn
     if arguments.step and turn_id is None:
-        raise UsageError("a step is one of a turn: name the turn as well, or say `last`")
+        raise UsageError("--step needs a turn: give its id, or `last`")
     if turn_id == choose.LAST:
         turn_id = _last_turn(connection, session_id)
     op = SessionDiff(session_id, turn_id, arguments.step)
@@ -89,15 +89,15 @@ def _diff(connection: DaemonConnection, session_id: str, arguments: Namespace) -
     if result.diff:
         say(diff_lines(result.diff, paint, width, DIFF_LINES_MAX))
     if result.cut:
-        complain("the end of the diff is left out, as it is too long")
+        complain("the diff is too long; its end is missing")
     if result.partial:
-        complain("there may be more that was changed: no snapshot tells of it")
+        complain("more files may have changed: there is no snapshot of them")
     if not result.files:
         say("no file was changed")
 
 
 def _print_edits(connection: DaemonConnection, session_id: str) -> None:
-    """Print the calls that edited files; what a command changed is not known."""
+    """Print the calls that edited files; what commands changed is not known."""
     items = connection.ask(SessionGet(session_id), SessionResult).snapshot.items
     calls = [item for item in items if isinstance(item, ToolCall) and item.diff]
     paint, width = stdout_paint(), stdout_width()
@@ -105,4 +105,4 @@ def _print_edits(connection: DaemonConnection, session_id: str) -> None:
         say(paint.bold(call_label(call)))
         say(diff_lines(call.diff, paint, width, DIFF_LINES_MAX))
     if not calls:
-        say("no call of this session changed a file by an edit")
+        say("no call of this session has edited a file")

@@ -14,12 +14,12 @@ from tiller_protocol.answers import AnyResult, Queued, SessionResult, Started, S
 from tiller_protocol.ops import Interrupt, QueueEdit, SessionGet, UserInput
 
 NOTHING_TO_STEER = (
-    "no turn runs in this session, so there is nothing to steer; begin one with: tiller send"
+    "no turn is running in this session, so there is nothing to steer; start one with: tiller send"
 )
 
 
 def run(arguments: Namespace) -> int:
-    """Run one of the verbs of input."""
+    """Run one of the verbs."""
     with_input = arguments.verb in ("send", "steer")
     text = read_text(arguments.text) if with_input else ""
     images = read_images(arguments.image) if with_input else ()
@@ -65,7 +65,7 @@ def _outcome(result: AnyResult | None) -> str:
         case Queued(input_id, position):
             return f"queued at {position} as {input_id}"
         case _:
-            return "taken"
+            return "added to history"
 
 
 def _queue(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:
@@ -92,6 +92,6 @@ def _queue_edit(session_id: str, arguments: Namespace) -> QueueEdit | None:
     if arguments.move:
         input_id, position = arguments.move
         if not position.isdecimal():
-            raise UsageError(f"{position!r} is no position; 0 is next")
+            raise UsageError(f"{position!r} is not a position; 0 is next")
         return QueueEdit(session_id, input_id, "move", position=int(position))
     return None

@@ -1,4 +1,4 @@
-"""`requests` and `answer`: what the daemon wants to know, and the user's word on it."""
+"""`requests` and `answer`: open requests, and the user's answers."""
 
 from argparse import Namespace
 
@@ -15,7 +15,7 @@ from tiller_protocol.ops import Answer
 
 
 class OpenRequest(msgspec.Struct, frozen=True):
-    """An open request and the session that it belongs to, as `requests --json` prints it."""
+    """An open request with its session, as `requests --json` prints it."""
 
     session_id: str
     request: Request
@@ -47,4 +47,4 @@ def _list(connection: DaemonConnection, arguments: Namespace) -> None:
             say(f"{one.request.id}  {paint.dim(f'session {one.session_id}')}")
             say(request_block(one.request, paint, width))
     if not open_requests and not arguments.json:
-        say("nothing waits for an answer")
+        say("there are no open requests")

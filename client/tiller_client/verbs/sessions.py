@@ -30,7 +30,7 @@ AGE_COLUMNS, STATUS_COLUMNS, WORKSPACE_COLUMNS = 6, 7, 28
 
 
 def run(arguments: Namespace) -> int:
-    """Run one of the verbs of sessions."""
+    """Run one of the verbs."""
     with DaemonConnection(my_places(), f"tiller {arguments.verb}") as connection:
         match arguments.verb:
             case "new":
@@ -55,7 +55,7 @@ def run(arguments: Namespace) -> int:
 
 
 def table_line(session: SessionSummary, now: float, paint: Paint, width: int) -> str:
-    """A session in one line of `width` columns: id, age, status, workspace, title, cost."""
+    """A session in a line of `width` columns: id, age, status, workspace, title, cost."""
     home = str(Path.home())
     workspace = one_line(session.workspace)
     if workspace == home or workspace.startswith(home + "/"):
@@ -113,12 +113,14 @@ def _list(connection: DaemonConnection, arguments: Namespace) -> None:
     shown = 0
     for session in sessions:
         if limit is not None and shown == arguments.limit:
-            say(paint.dim(f"only the newest {arguments.limit} are shown; all: tiller ls --all"))
+            say(
+                paint.dim(f"only the newest {arguments.limit} are listed; for all: tiller ls --all")
+            )
             return
         say(table_line(session, now, paint, width))
         shown += 1
     if not shown:
-        say("no sessions; begin one with: tiller exec PROMPT")
+        say("no sessions; start one with: tiller exec PROMPT")
 
 
 def _show(connection: DaemonConnection, arguments: Namespace) -> None:
@@ -130,7 +132,7 @@ def _show(connection: DaemonConnection, arguments: Namespace) -> None:
 
 
 def _show_prompt(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:
-    """Print the system prompt of a turn as it was sent, and the names of the tools after it."""
+    """Print the system prompt of a turn as it was sent, then the names of its tools."""
     starts = _turn_starts(connection, session_id)
     started = starts[choose.turn_id(list(starts), arguments.prompt)]
     if arguments.json:
@@ -142,7 +144,7 @@ def _show_prompt(connection: DaemonConnection, session_id: str, arguments: Names
 
 
 def _turn_starts(connection: DaemonConnection, session_id: str) -> dict[str, TurnStarted]:
-    """The beginnings of all turns by id, the oldest first."""
+    """The `turn_started` of all turns, by turn id, oldest first."""
     starts: dict[str, TurnStarted] = {}
     follower = Follower(connection.hello.log_id, 0)
     while (after := follower.wanted) is not None:

@@ -1,4 +1,4 @@
-"""Submitting an op whose answer says little: what is printed for it. No verb of its own."""
+"""Submits ops for verbs that print little more than the answer."""
 
 from tiller_client.connection import DaemonConnection
 from tiller_client.console import print_json, say
@@ -7,9 +7,9 @@ from tiller_protocol.ops import AnyOp
 
 
 def submit(connection: DaemonConnection, op: AnyOp, *, json: bool, done: str = "") -> Accepted:
-    """Submit `op` and print what it gave: its result, or the ack when it has none, as JSON.
+    """Submit `op`. As JSON, print its result, or the whole answer if it has none.
 
-    For people `done` is printed, if given: what is plain from the exit status is not said again.
+    As text, print `done`, if given; otherwise the exit status is enough.
     """
     accepted = connection.submit(op)
     if json:

@@ -1,4 +1,4 @@
-"""`exec`: one turn from its input to its end, in a new session or an old one."""
+"""`exec`: runs one turn to its end, in a new session or an existing one."""
 
 import contextlib
 from argparse import Namespace
@@ -28,7 +28,7 @@ NAME = "tiller exec"
 
 
 def run(arguments: Namespace) -> int:
-    """Run one turn; the exit status says how it ended."""
+    """Run one turn; the exit status tells how it ended."""
     text = read_text(arguments.prompt)
     images, files = read_images(arguments.image), name_files(arguments.file)
     schema = read_schema(arguments.output_schema) if arguments.output_schema else None
@@ -61,11 +61,14 @@ def run(arguments: Namespace) -> int:
 def follow_turn(
     connection: DaemonConnection, op: UserInput | Shell, after: int, *, json: bool
 ) -> int:
-    """Submit what starts a turn and show the session until that turn has ended.
+    """Submit an op that starts a turn, and show the session until the turn has ended.
 
-    Ctrl-C interrupts the turn and waits for its end; twice raises `Detached`. Returns the status.
+    Ctrl-C interrupts the turn and waits for its end; a second one raises `Detached`. Returns the
+    exit status.
     """
-    detached = f"detached; the turn may still run; see it with: tiller attach {op.session_id}"
+    detached = (
+        f"detached; the turn may still be running; follow it with: tiller attach {op.session_id}"
+    )
     console = Console(separate_answers=True, json=json)
     with (
         Signals(detached) as signals,
@@ -95,13 +98,13 @@ def follow_turn(
 
 
 def join(connection: DaemonConnection, reference: str) -> tuple[str, int]:
-    """The session that is meant and the `seq` of its last event."""
+    """The id of a session, and the `seq` of its last event."""
     session_id = choose.session_id(connection, reference)
     return session_id, connection.ask(Replay(session_id, limit=1), ReplayResult).head
 
 
 def status_of(outcome: Outcome) -> int:
-    """The exit status that stands for an outcome."""
+    """The exit status for an outcome."""
     match outcome:
         case "completed":
             return 0
@@ -121,14 +124,14 @@ def _until_ended(
     connection: DaemonConnection, interactive: InteractiveSession, signals: Signals, turn_id: str
 ) -> TurnEnded:
     def interrupt() -> None:
-        with contextlib.suppress(RejectedError):  # it may have ended by itself just now
+        with contextlib.suppress(RejectedError):  # it may have ended just now
             connection.submit(Interrupt(interactive.session_id, turn_id))
 
     while True:
         try:
             update = interactive.advance()
         except BrokenPipeError:
-            if signals.interrupted:  # whoever read stdout went by the same Ctrl-C
+            if signals.interrupted:  # the same Ctrl-C has ended the reader of stdout
                 interrupt()
             raise
         if interactive.ended:
