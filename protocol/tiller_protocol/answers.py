@@ -32,29 +32,29 @@ class Limits(Struct, frozen=True):
 class HelloResult(Result, frozen=True, tag="hello"):
     """Identifies the daemon."""
 
-    daemon_version: str
-    protocol_version: int
+    daemon_version: Annotated[str, doc("Such as `1.2.0`.")]
+    protocol_version: Annotated[int, doc("The version that the daemon speaks.")]
     log_id: Annotated[str, doc("Changes when the log is a new one: every known `seq` is void.")]
-    limits: Limits
+    limits: Annotated[Limits, doc("Sizes that the daemon accepts.")]
 
 
 class Created(Result, frozen=True, tag="created"):
     """The new session, after `session_create` or `session_fork`."""
 
-    session_id: str
+    session_id: Annotated[str, doc("The new session.")]
 
 
 class SessionSummary(Struct, frozen=True, omit_defaults=True):
     """One entry of a list of sessions."""
 
-    session_id: str
+    session_id: Annotated[str, doc("The session.")]
     workspace: Annotated[str, doc("Absolute path.")]
     created_at: Annotated[float, doc("Unix seconds.")]
     updated_at: Annotated[float, doc("Unix seconds of the last event.")]
     head: Annotated[int, doc("`seq` of the last event.")]
-    status: StatusName = "idle"
+    status: Annotated[StatusName, doc("What it is doing now.")] = "idle"
     title: Annotated[str, doc("One line; empty if it has none yet.")] = ""
-    archived: bool = False
+    archived: Annotated[bool, doc("Whether it is archived.")] = False
     turns: Annotated[int, doc("Number of turns so far.")] = 0
     cost: UsdCost = None
     requests: Annotated[tuple[Request, ...], doc("Open requests, oldest first.")] = ()
@@ -63,7 +63,7 @@ class SessionSummary(Struct, frozen=True, omit_defaults=True):
 class SessionListResult(Result, frozen=True, tag="session_list"):
     """A page of sessions."""
 
-    sessions: tuple[SessionSummary, ...]
+    sessions: Annotated[tuple[SessionSummary, ...], doc("Newest activity first.")]
     next: Annotated[str | None, doc("`after` for the next page; absent if this is the last.")] = (
         None
     )
@@ -108,7 +108,7 @@ class RevertResult(Result, frozen=True, tag="revert"):
 class Started(Result, frozen=True, tag="started"):
     """The input began this turn."""
 
-    turn_id: str
+    turn_id: Annotated[str, doc("The new turn.")]
 
 
 class Steered(Result, frozen=True, tag="steered"):
@@ -145,8 +145,8 @@ class ModelSummary(Struct, frozen=True, omit_defaults=True):
 class ToolSummary(Struct, frozen=True, omit_defaults=True):
     """A tool."""
 
-    name: str
-    effect: Annotated[str, doc("What a call can do: `read`, `write` or `agent`.")]
+    name: Annotated[str, doc("As the model calls it.")]
+    effect: Annotated[str, doc("What a call does: `read`, `write`, `command` or `agent`.")]
     description: Annotated[str, doc("As the model gets it.")]
     server: Annotated[str, doc("The MCP server that provides it; empty: built in.")] = ""
 
@@ -154,7 +154,7 @@ class ToolSummary(Struct, frozen=True, omit_defaults=True):
 class ServerSummary(Struct, frozen=True, omit_defaults=True):
     """An MCP server."""
 
-    name: str
+    name: Annotated[str, doc("Its name in the configuration.")]
     state: Annotated[
         ServerState,
         doc(
@@ -169,8 +169,8 @@ class ServerSummary(Struct, frozen=True, omit_defaults=True):
 class LanguageServerSummary(Struct, frozen=True, omit_defaults=True):
     """A language server that may be started."""
 
-    name: str
-    languages: tuple[str, ...]
+    name: Annotated[str, doc("Its name in the configuration.")]
+    languages: Annotated[tuple[str, ...], doc("Languages that it checks.")]
     program: Annotated[str, doc("Path; empty if it is not installed.")] = ""
     chosen: Annotated[
         bool, doc("The configuration names it. Else the first installed of a language is used.")
@@ -182,10 +182,10 @@ class LanguageServerSummary(Struct, frozen=True, omit_defaults=True):
 class AgentSummary(Struct, frozen=True, omit_defaults=True):
     """An agent: a prompt, permissions and a model under one name."""
 
-    name: str
-    description: str = ""
+    name: Annotated[str, doc("As it is chosen.")]
+    description: Annotated[str, doc("One line; may be empty.")] = ""
     model: Annotated[str | None, doc("Absent: the session's model.")] = None
-    read_only: Annotated[bool, doc("It has no tool that writes.")] = False
+    read_only: Annotated[bool, doc("Nothing that it does can write.")] = False
     problem: Problem = ""
 
 
@@ -193,7 +193,7 @@ class CommandSummary(Struct, frozen=True, omit_defaults=True):
     """A custom command."""
 
     name: Annotated[str, doc("Typed as `/name`.")]
-    description: str = ""
+    description: Annotated[str, doc("One line; may be empty.")] = ""
     agent: Annotated[str | None, doc("The agent of its turn; absent: the session's.")] = None
     model: Annotated[str | None, doc("The model of its turn; absent: the session's.")] = None
     problem: Problem = ""
@@ -218,11 +218,13 @@ class CatalogResult(Result, frozen=True, tag="catalog"):
     """What there is to choose from."""
 
     models: Annotated[tuple[ModelSummary, ...], doc("The default one first.")]
-    tools: tuple[ToolSummary, ...]
-    agents: tuple[AgentSummary, ...]
+    tools: Annotated[tuple[ToolSummary, ...], doc("Tools that models are offered.")]
+    agents: Annotated[tuple[AgentSummary, ...], doc("Agents that can be chosen.")]
     commands: Annotated[tuple[CommandSummary, ...], doc("Custom commands.")] = ()
     servers: Annotated[tuple[ServerSummary, ...], doc("MCP servers.")] = ()
-    language_servers: tuple[LanguageServerSummary, ...] = ()
+    language_servers: Annotated[
+        tuple[LanguageServerSummary, ...], doc("Language servers that may be started.")
+    ] = ()
     sandbox: Annotated[SandboxSummary | None, doc("The sandbox of commands.")] = None
 
 
@@ -249,13 +251,13 @@ class ProjectResult(Result, frozen=True, tag="project"):
 class DaemonStatusResult(Result, frozen=True, tag="daemon_status"):
     """Figures about the process."""
 
-    daemon_version: str
-    pid: int
+    daemon_version: Annotated[str, doc("Such as `1.2.0`.")]
+    pid: Annotated[int, doc("Its process id.")]
     uptime_s: Annotated[float, doc("Seconds.")]
     log_path: Annotated[str, doc("The database with all sessions.")]
     sessions: Annotated[int, doc("Sessions in the log.")]
     sessions_loaded: Annotated[int, doc("Sessions in memory.")]
-    turns_running: int
+    turns_running: Annotated[int, doc("Turns that are running now.")]
     rss_bytes: Annotated[int, doc("Resident memory; 0 where the system does not report it.")] = 0
     draining: Annotated[bool, doc("Whether the daemon is about to end.")] = False
 
@@ -280,15 +282,15 @@ AnyResult = (
 class Accepted(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="accepted"):
     """The op took effect and is in the log."""
 
-    submission_id: str
+    submission_id: Annotated[str, doc("The submission that this answers.")]
     result: Annotated[AnyResult | None, doc("Absent for ops without a result.")] = None
 
 
 class Rejected(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="rejected"):
     """The op had no effect."""
 
-    submission_id: str
-    code: RejectionCode
+    submission_id: Annotated[str, doc("The submission that this answers; empty if unreadable.")]
+    code: Annotated[RejectionCode, doc("The reason, for programs.")]
     message: Annotated[str, doc("Sentences for people.")]
     data: Annotated[dict[str, Any], doc("Details of the code, such as the refused input.")] = {}
 

@@ -41,7 +41,7 @@ class SessionCreated(Body, frozen=True, tag="session_created"):
     """The first event of a session."""
 
     workspace: Annotated[str, doc("Absolute path.")]
-    settings: Settings
+    settings: Annotated[Settings, doc("Settings to begin with.")]
     parent_id: Annotated[str | None, doc("Of a fork: the session that it branches from.")] = None
     parent_seq: Annotated[int | None, doc("Of a fork: the last `seq` shared with it.")] = None
     owner_id: Annotated[str | None, doc("Of a sub-agent: the session that it works for.")] = None
@@ -71,11 +71,13 @@ class SessionArchived(Body, frozen=True, tag="session_archived"):
 class StatusChanged(Body, frozen=True, tag="status_changed"):
     """The session became idle or busy, retries a model request, or waits for an answer."""
 
-    status: StatusName
+    status: Annotated[StatusName, doc("What the session is doing now.")]
     attempt: Annotated[int | None, doc("For `retry`: which attempt comes next.")] = None
-    limit: Annotated[int | None, doc("For `retry`: the last attempt; absent: no limit.")] = None
+    limit: Annotated[int | None, doc("For `retry`: the number of attempts.")] = None
     delay_s: Annotated[float | None, doc("For `retry`: seconds until that attempt.")] = None
-    cause: Annotated[str, doc("Why; empty if it goes without saying.")] = ""
+    cause: Annotated[
+        str, doc("For `retry`: why the last attempt failed; else what it is busy with.")
+    ] = ""
     request_id: Annotated[str | None, doc("For `waiting`: the open request.")] = None
 
 
@@ -89,21 +91,21 @@ class TurnContextShown(Struct, frozen=True, omit_defaults=True):
     """The context of a turn as frontends see it: everything except secrets."""
 
     workspace: Annotated[str, doc("Absolute path.")]
-    agent: str
+    agent: Annotated[str, doc("Name of the agent.")]
     model: Annotated[str, doc("`provider/model`.")]
     variant: Annotated[str, doc("Empty: none.")]
-    approve: Approve
-    max_steps: int
+    approve: Annotated[Approve, doc("What happens where no rule decides about a call.")]
+    max_steps: Annotated[int, doc("Most model requests in the turn.")]
     tools: Annotated[tuple[str, ...], doc("Names of the tools that the model is offered.")]
     context_window: Annotated[int, doc("Tokens.")]
-    turn_budget: Budget = Budget()
-    session_budget: Budget = Budget()
+    turn_budget: Annotated[Budget, doc("Limit for this turn.")] = Budget()
+    session_budget: Annotated[Budget, doc("Limit for the whole session.")] = Budget()
     output_schema: Annotated[
         dict[str, Any] | None, doc("JSON Schema of the final message, if any.")
     ] = None
     system_prompt: Annotated[str, doc("As it is sent to the model.")] = ""
-    sandbox: SandboxMode = "full_access"
-    follow_ups: FollowUps = "one_at_a_time"
+    sandbox: Annotated[SandboxMode, doc("What commands may do.")] = "full_access"
+    follow_ups: Annotated[FollowUps, doc("How queued input is taken.")] = "one_at_a_time"
 
 
 class TurnStarted(Body, frozen=True, tag="turn_started"):
@@ -115,10 +117,10 @@ class TurnStarted(Body, frozen=True, tag="turn_started"):
 class TurnEnded(Body, frozen=True, tag="turn_ended"):
     """The last event of a turn: none of its processes, tasks or requests is left."""
 
-    outcome: Outcome
+    outcome: Annotated[Outcome, doc("How it ended.")]
     steps: Annotated[int, doc("Model requests of the turn, without sub-agents.")]
     usage: Annotated[Usage, doc("Tokens of the turn, sub-agents included.")]
-    duration_s: Annotated[float, doc("Seconds.")]
+    duration_s: Annotated[float, doc("Seconds, without those in which no daemon ran.")]
     last_message: Annotated[str, doc("The model's final message; empty if there is none.")] = ""
     cost: UsdCost = None
     error: Annotated[ErrorInfo | None, doc("Present if `outcome` needs an explanation.")] = None
@@ -166,7 +168,7 @@ class ToolCallUpdated(Body, frozen=True, tag="tool_call_updated"):
     """A call changed its state; sent before `item_completed` when the state is final."""
 
     item_id: Annotated[str, doc("The tool call.")]
-    state: ToolCallState
+    state: Annotated[ToolCallState, doc("The new state.")]
     error_kind: Annotated[ToolErrorKind | None, doc("Present exactly when `state` is `error`.")] = (
         None
     )
@@ -180,7 +182,7 @@ class ToolCallUpdated(Body, frozen=True, tag="tool_call_updated"):
 class RequestOpened(Body, frozen=True, tag="request_opened"):
     """The turn, or one of its calls, waits for an answer of the user."""
 
-    request: Request
+    request: Annotated[Request, doc("What is asked.")]
 
 
 class RequestResolved(Body, frozen=True, tag="request_resolved"):

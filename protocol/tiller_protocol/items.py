@@ -70,7 +70,7 @@ class Usage(Struct, frozen=True, omit_defaults=True):
 class UserMessage(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="user_message"):
     """Input of the user: at the start of a turn, as steering, or as a follow-up."""
 
-    id: ItemId
+    id: Annotated[ItemId, doc("Of the item.")]
     text: Annotated[str, doc("What the user wrote.")]
     delivery: Annotated[
         Delivery, doc("Whether it started a turn, steered one, or came from the queue.")
@@ -85,7 +85,7 @@ class AssistantMessage(
 ):
     """Text of the model."""
 
-    id: ItemId
+    id: Annotated[ItemId, doc("Of the item.")]
     text: Annotated[str, doc("The text so far; whole in `item_completed`.")]
     state: Annotated[
         MessageState,
@@ -96,7 +96,7 @@ class AssistantMessage(
 class Reasoning(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="reasoning"):
     """Reasoning of the model."""
 
-    id: ItemId
+    id: Annotated[ItemId, doc("Of the item.")]
     text: Annotated[str, doc("A readable form; empty if the provider sends none.")]
     state: Annotated[
         MessageState,
@@ -120,11 +120,11 @@ class SubAgent(Struct, frozen=True, omit_defaults=True):
 class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_call"):
     """One call of a tool and, once it has ended, its result."""
 
-    id: ItemId
+    id: Annotated[ItemId, doc("Of the item.")]
     call_id: Annotated[CallId, doc("The provider's id of the call.")]
     name: Annotated[str, doc("Name of the tool.")]
     arguments: Annotated[str, doc("JSON text, exactly as the model wrote it; may be invalid.")]
-    state: ToolCallState
+    state: Annotated[ToolCallState, doc("`completed` and `error` are final.")]
     effect: Annotated[Effect, doc("Whether the call may change anything.")] = "write"
     title: Annotated[str, doc("One line about the call; empty until it is known.")] = ""
     output: Annotated[str, doc("The result as the model gets it; may be truncated.")] = ""
@@ -165,7 +165,7 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
 class Compaction(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="compaction"):
     """A summary that stands for every item up to and including `replaces_upto`."""
 
-    id: ItemId
+    id: Annotated[ItemId, doc("Of the item.")]
     summary: Annotated[str, doc("The text that the model gets instead of those items.")]
     replaces_upto: Annotated[ItemId, doc("The last item that the summary replaces.")]
     kept: Annotated[
@@ -176,7 +176,7 @@ class Compaction(Struct, frozen=True, omit_defaults=True, tag_field="type", tag=
 class Notice(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="notice"):
     """Something the daemon tells the model, such as that the last turn was interrupted."""
 
-    id: ItemId
+    id: Annotated[ItemId, doc("Of the item.")]
     code: Annotated[str, doc("What happened, for programs.")]
     text: Annotated[str, doc("The sentence that the model gets.")]
 
@@ -185,7 +185,7 @@ class FileChange(Struct, frozen=True, omit_defaults=True):
     """A file that was changed."""
 
     path: Annotated[str, doc("Relative to the workspace.")]
-    kind: Literal["added", "removed", "modified"]
+    kind: Annotated[Literal["added", "removed", "modified"], doc("What happened to it.")]
     added_lines: Annotated[int | None, doc("Absent for a file that is not text.")] = None
     removed_lines: Annotated[int | None, doc("Absent for a file that is not text.")] = None
 
@@ -196,7 +196,7 @@ class Patch(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="patc
     Without trees it is not known what the step changed.
     """
 
-    id: ItemId
+    id: Annotated[ItemId, doc("Of the item.")]
     files: Annotated[tuple[str, ...], doc("Paths relative to the workspace.")]
     tree_before: Annotated[str, doc("Git tree before the step; empty if unknown.")] = ""
     tree_after: Annotated[str, doc("Git tree after the step; empty if unknown.")] = ""
@@ -223,8 +223,8 @@ class QueuedInput(Struct, frozen=True, omit_defaults=True):
 class PlanEntry(Struct, frozen=True, omit_defaults=True):
     """One line of the plan."""
 
-    text: str
-    state: Literal["pending", "in_progress", "completed"]
+    text: Annotated[str, doc("What is to be done.")]
+    state: Annotated[Literal["pending", "in_progress", "completed"], doc("How far it is.")]
 
 
 BackgroundState = Literal["running", "exited", "killed", "lost"]

@@ -37,6 +37,7 @@ class Price(Struct, frozen=True, omit_defaults=True):
     cache_write: Annotated[
         Dollars | None, doc("Tokens written to a cache; absent: as `input`.")
     ] = None
+    # Not `Annotated`: the check of the configuration looks at this type, to check each tier.
     tiers: tuple[PriceTier, ...] = ()
     """The highest tier that a request reaches applies to all of its tokens."""
 

@@ -21,7 +21,7 @@ ModelChoice = Annotated[str | None, doc("`provider/model`.")]
 VariantChoice = Annotated[str | None, doc("Name of a variant of the model.")]
 ApproveChoice = Annotated[
     Approve | None,
-    doc("If no rule decides about a call: `ask` the user, `always` allow, `never` allow."),
+    doc("If no rule decides about a call: `ask` the user, `always` allow, or `never`: deny."),
 ]
 SandboxChoice = Annotated[
     SandboxMode | None,
@@ -36,13 +36,14 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
 
     permission: Annotated[str, doc("Such as `bash`, or a glob over permissions.")]
     pattern: Annotated[str, doc("A glob over the subject, such as a command or a path.")]
+    # Not `Annotated`: the check of the configuration looks at this type, to list the choices.
     action: Action
 
 
 class Budget(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Limits on what may be spent; absent means no limit.
 
-    The step that uses up a budget is followed by a last one without tools.
+    The step that would use up a budget is the last one, and gets no tools.
     """
 
     steps: Annotated[Annotated[int, Meta(ge=1)] | None, doc("Model requests.")] = None
@@ -90,7 +91,8 @@ class TurnOverrides(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     max_steps: StepsChoice = None
     turn_budget: TurnBudgetChoice = None
     tools: Annotated[
-        tuple[str, ...] | None, doc("Names or globs of the tools to offer; absent: all.")
+        tuple[str, ...] | None,
+        doc("Names of the tools to offer, or patterns for MCP tools; absent: all."),
     ] = None
     output_schema: Annotated[dict[str, Any] | None, doc("JSON Schema of the final message.")] = None
     options: Annotated[

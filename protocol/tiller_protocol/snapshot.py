@@ -57,7 +57,7 @@ from tiller_protocol.turns import RESUMED, OpenTurn, add_cost
 class Mark(Struct, frozen=True, omit_defaults=True):
     """A point to which history can be reverted: before a turn, or before one of its steps."""
 
-    turn_id: str
+    turn_id: Annotated[str, doc("The turn.")]
     seq: Annotated[int, doc("The last event before this point.")]
     items: Annotated[int, doc("Number of items before this point.")]
     step: Annotated[int, doc("0: before the turn, else before this step.")] = 0
@@ -75,15 +75,15 @@ class Reverted(Struct, frozen=True, omit_defaults=True):
 class Snapshot(Struct, omit_defaults=True):
     """A session at `seq`. Mutable: `fold` applies the next event in place."""
 
-    session_id: str
+    session_id: Annotated[str, doc("The session.")]
     seq: Annotated[int, doc("The last event that is included; 0: none.")] = 0
     workspace: Annotated[str, doc("Absolute path.")] = ""
-    settings: Settings = Settings()
+    settings: Annotated[Settings, doc("Settings of the next turn.")] = Settings()
     title: Annotated[str, doc("One line; empty if it has none yet.")] = ""
-    archived: bool = False
+    archived: Annotated[bool, doc("Whether it is archived.")] = False
     created_at: Annotated[float, doc("Unix seconds.")] = 0.0
     updated_at: Annotated[float, doc("Unix seconds of the last event.")] = 0.0
-    status: StatusName = "idle"
+    status: Annotated[StatusName, doc("What it is doing now.")] = "idle"
     items: Annotated[list[Item], doc("History, in the order in which items started.")] = []
     open_items: Annotated[list[str], doc("Ids of items that have not completed.")] = []
     requests: Annotated[list[Request], doc("Open requests, oldest first.")] = []

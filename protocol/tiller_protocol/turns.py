@@ -15,9 +15,9 @@ RESUMED = "resumed"
 class OpenTurn(Struct, omit_defaults=True):
     """The turn that is running, or that was running when the log ended."""
 
-    turn_id: str
+    turn_id: Annotated[str, doc("The turn.")]
     started_at: Annotated[float, doc("Unix seconds.")]
-    context: TurnContextShown
+    context: Annotated[TurnContextShown, doc("As in `turn_started`.")]
     step: Annotated[int, doc("The latest step, from 1; 0 before the first.")] = 0
     step_open: Annotated[bool, doc("Whether that step has not ended.")] = False
     steps_ended: Annotated[int, doc("Number of steps that have ended.")] = 0
