@@ -93,17 +93,17 @@ class _Demo:
         return status_of(ended.outcome)
 
     def print_location(self, *, keeps_files: bool) -> None:
-        self._head("Where it is")
+        self._head("Files")
         if keeps_files:
             self._note(f"project  {self._project}")
             self._note(f"log      {self._home / 'state'}")
             home = shlex.quote(str(self._home))
             program = "tiller" if shutil.which("tiller") else Path(sys.executable).parent / "tiller"
-            self._note(f"look at the session:  TILLER_HOME={home} {program} show last")
-            self._note(f"remove all of it:     rm -r {shlex.quote(str(self._home.parent))}")
+            self._note(f"view the session:     TILLER_HOME={home} {program} show last")
+            self._note(f"remove everything:    rm -r {shlex.quote(str(self._home.parent))}")
         else:
-            self._note("removed, as asked")
-        self._note("with a model of your own:  tiller doctor")
+            self._note("all files of the demo were removed")
+        self._note("to use your own model:  tiller doctor")
 
     def _make_project(self) -> None:
         for name, text in PROJECT.items():

@@ -150,9 +150,8 @@ def _sandbox(sandbox: SandboxSummary) -> Finding:
     enforced = f"{sandbox.mode}, {network}, by {sandbox.name}"
     if sandbox.limits:
         limits, instead = one_line(sandbox.limits), one_line(sandbox.instead)
-        return Finding(
-            "warn", "sandbox", f"{enforced}, as {instead}. Less than it could be: {limits}"
-        )
+        text = f"{enforced}, as {instead}. Limits: {limits}"
+        return Finding("warn", "sandbox", text)
     return Finding("ok", "sandbox", enforced)
 
 
