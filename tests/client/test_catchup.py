@@ -1,4 +1,4 @@
-"""Whatever becomes of live events on the way, each is delivered once and in order (G2)."""
+"""Each event is delivered once and in order, whatever happens to live events (G2)."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ def replay(log: list[Event], after: int, page: int) -> ReplayResult:
 
 
 def settle(follower: Follower, log: list[Event], page: int, log_id: str = "log") -> list[int]:
-    """Do what the follower wants until it wants nothing, as a frontend does."""
+    """Ask for replays until the follower wants none, as a frontend does."""
     seqs: list[int] = []
     rounds = 0
     while (after := follower.wanted) is not None:
@@ -30,7 +30,7 @@ def settle(follower: Follower, log: list[Event], page: int, log_id: str = "log")
 
 @st.composite
 def bursts(draw: st.DrawFn) -> list[tuple[int, list[int]]]:
-    """How the log grows, and which of its events arrive live: dropped, doubled, in any order."""
+    """How the log grows, and which events arrive live: lost, duplicated, in any order."""
     head, steps = 0, []
     for grown in draw(st.lists(st.integers(0, 12), max_size=8)):
         head += grown

@@ -1,4 +1,4 @@
-"""The line to the daemon: whom it trusts, what it sends again, and how it starts a daemon."""
+"""The connection: which daemon it trusts, what it resends, and how it starts a daemon."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ from tiller_protocol.places import TOKEN_FILE, Places
 
 @pytest.fixture
 def fake_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the text of a stand-in for `python -m tiller_daemon` is put."""
+    """Path for the code of a replacement for `python -m tiller_daemon`."""
     package = tmp_path / "path" / "tiller_daemon"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -100,7 +100,7 @@ def test_g3_a_restarted_daemon_gets_the_same_submission_with_its_own_token(place
 def test_g3_an_op_without_an_answer_is_sent_again_under_its_own_id(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first daemon takes the op and dies before it answers."""
+    """The first daemon receives the op and dies before it answers."""
     monkeypatch.setattr(connection_module, "start_daemon", wait_for_daemon)
     with FakeDaemon(places.runtime) as first:
         connection = DaemonConnection(places, "test")
@@ -116,14 +116,14 @@ def test_g3_an_op_without_an_answer_is_sent_again_under_its_own_id(
 
 
 def wait_for_daemon(places: Places, _environ: object) -> None:
-    """In place of starting one: another frontend does."""
+    """Instead of starting a daemon: another frontend starts one."""
     deadline = time.monotonic() + 10
     while not is_listening(places.runtime) and time.monotonic() < deadline:
         pass
 
 
 def submissions(daemon: FakeDaemon) -> list[str]:
-    """The ids under which sessions were created."""
+    """The submission ids that created sessions."""
     return [name for name, op in daemon.seen.items() if isinstance(op, SessionCreate)]
 
 
@@ -195,7 +195,7 @@ def test_a_daemon_that_ends_at_once_is_reported_with_its_last_words(
 
 
 def test_only_what_this_start_printed_is_reported(places: Places, fake_module: Path) -> None:
-    """The texts differ in length, as Python takes a module of the same size and second for old."""
+    """The texts differ in length: Python reuses bytecode if size and second are the same."""
     fake_module.write_text("raise SystemExit('the old reason')")
     with pytest.raises(StartFailed):
         DaemonConnection(places, "test")
@@ -215,7 +215,7 @@ def test_a_daemon_that_comes_up_too_slowly_is_reported(
 
 
 def test_the_loser_of_a_race_to_start_finds_the_winner(places: Places, fake_module: Path) -> None:
-    """Its own daemon ends with status 0 at once; another one comes up a little later."""
+    """Its own daemon exits with status 0 at once; another one starts a little later."""
     fake_module.write_text("raise SystemExit(0)")
     winner = FakeDaemon(places.runtime)
     timer = threading.Timer(0.3, winner.__enter__)

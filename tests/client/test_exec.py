@@ -1,4 +1,4 @@
-"""`tiller exec` over real sockets: what it prints, how it ends, and that it loses nothing."""
+"""`tiller exec` over real sockets: its output, its exit status, and that it loses nothing."""
 
 import io
 import json
@@ -177,7 +177,7 @@ def test_a_request_without_a_terminal_says_how_to_answer_it_from_elsewhere(
 
 
 def answer_when_asked(daemon: FakeDaemon, request_id: str) -> None:
-    """Answer over a connection of its own, as another frontend does."""
+    """Answer over a separate connection, like another frontend."""
     assert daemon.asked.wait(10)
     places = Places(daemon.runtime, daemon.runtime, daemon.runtime)
     with DaemonConnection(places, "other", may_start=False) as connection:
@@ -313,6 +313,6 @@ def test_misuse_ends_with_2_and_a_sentence(tiller: Tiller, command_line: tuple[s
 
 
 def ops(daemon: FakeDaemon, kind: type[Op]) -> Any:
-    """The one op of this kind that the daemon took."""
+    """The only op of this kind that the daemon received."""
     (found,) = [op for op in daemon.seen.values() if isinstance(op, kind)]
     return found

@@ -1,4 +1,4 @@
-"""Events become text that reads well, in any width, with or without colours."""
+"""Events are rendered as readable text, in any width, with or without colours."""
 
 from collections.abc import Sequence
 

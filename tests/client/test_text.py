@@ -1,4 +1,4 @@
-"""Nothing that a model or a tool wrote can steer the terminal, and widths are those of cells."""
+"""No text of a model or a tool can control the terminal, and widths are in cells."""
 
 import json
 import re

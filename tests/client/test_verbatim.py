@@ -1,4 +1,4 @@
-"""What a person approves is what runs: every command is read back from the screen, exactly."""
+"""What a user approves is what runs: every command can be read back exactly from the screen."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ COUNT = 2500
 TITLE = "Run it"
 SESSION = "01K0AAAAAAAAAAAAAAAAAASES1"
 ASKS = "\x1b[2m  y once"
-"""As only tiller itself writes it: a command shows no escape."""
+"""Only tiller itself can write this: commands can't contain escapes."""
 
 COMMANDS = list(commands(COUNT))
 
@@ -43,7 +43,7 @@ def asked(command: str, number: int = 0) -> Request:
 
 
 def said_by(rows: Sequence[str]) -> list[str]:
-    """The commands that stand in rows, each between its title and what is tiller's own again."""
+    """The commands in rows, each between its title and the next line of tiller itself."""
     return [
         read_back(list(takewhile(lambda row: row[:4].strip() in ("", "↳"), rows[at + 1 :])))
         for at, row in enumerate(rows)
@@ -80,7 +80,7 @@ def test_a_hostile_command_is_read_back_from_the_screen_of_a_terminal(columns: i
 
 
 def composed(texts: Sequence[str]) -> list[str]:
-    """As the emulator keeps marks: with the character that they stand on."""
+    """Normalize like the emulator: marks are composed with their character."""
     return [unicodedata.normalize("NFC", text) for text in texts]
 
 

@@ -1,4 +1,4 @@
-"""Every verb of the command line: what reaches the daemon, what is printed, that JSON parses."""
+"""Every verb: what the daemon gets, what is printed, and that JSON is valid."""
 
 import json
 import re
@@ -48,7 +48,7 @@ REQUEST = Request("01K0REQ00000000000000000R1", "approval", "bash: ls", subjects
 
 @pytest.fixture
 def daemon(places: Places) -> Any:
-    """A daemon with a session that has history, a request, something queued, and a second one."""
+    """A daemon with two sessions; one has history, a request and queued input."""
     with FakeDaemon(places.runtime) as fake:
         bodies = [
             SessionCreated("/work/shop", Settings()),

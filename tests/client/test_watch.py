@@ -1,4 +1,4 @@
-"""A watch finds what live events did not bring: after a silence, a reconnection, a stop."""
+"""A watch fetches lost events: after a silence, a reconnection or a stop."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ PATIENCE_S = 10.0
 
 
 def wait_for(watch: Watch, seq: int, *, busy: bool = True) -> list[int]:
-    """Let the watch go on until event `seq` came; what came."""
+    """Wait until event `seq` has arrived; return all events."""
     seqs: list[int] = []
     deadline = time.monotonic() + PATIENCE_S
     while seq not in seqs:
@@ -85,6 +85,6 @@ def test_b53_what_was_missed_comes_at_once_after_a_stop(places: Places) -> None:
 
 
 def settle(watch: Watch) -> None:
-    """Let the doubt that comes with the first connection pass."""
+    """Wait for the replay after the first connection."""
     for _ in range(5):
         assert not watch.wait(busy=True).events
