@@ -145,7 +145,9 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     started_at: Annotated[
         float | None, doc("Unix seconds when the call began to run; absent before.")
     ] = None
-    duration_s: Annotated[float | None, doc("Seconds; absent until the call has ended.")] = None
+    duration_s: Annotated[
+        float | None, doc("Seconds; absent until it has ended, or if it is lost.")
+    ] = None
     discarded: Annotated[
         bool, doc("The response failed and was retried; this call is not part of history.")
     ] = False
