@@ -46,7 +46,7 @@ LARGE_BUNDLES = {
 }
 
 LARGE_CLASSES = {
-    "client/tiller_client/conversation.py:Conversation": 17,
+    "client/tiller_client/interactive.py:InteractiveSession": 17,
 }
 
 

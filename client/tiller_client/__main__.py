@@ -1,6 +1,6 @@
-"""`tiller`: reads the command line, runs the verb, and turns failures into a sentence and a status.
+"""`tiller`: parses the command line, runs the verb, and reports failures in a sentence.
 
-A thin start: each family of verbs is imported when one of its verbs is used.
+To start quickly, it imports only the module of the verb that is used.
 """
 
 import os
@@ -16,9 +16,9 @@ STATUS_BROKEN_PIPE = 128 + signal.SIGPIPE
 
 
 def main(command_line: Sequence[str] | None = None) -> int:
-    """Run one verb, by default the one of `sys.argv`; returns the exit status.
+    """Run one verb, by default from `sys.argv`; returns the exit status.
 
-    Never shows a traceback unless TILLER_DEBUG is set.
+    Tracebacks are shown only if TILLER_DEBUG is set.
     """
     arguments = parse(command_line)
     _prepare(sys.stdout)
@@ -41,9 +41,9 @@ def main(command_line: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return STATUS_INTERRUPTED
     except BrokenPipeError:
-        from tiller_client.console import give_up_stdout
+        from tiller_client.console import discard_stdout
 
-        give_up_stdout()
+        discard_stdout()
         return STATUS_BROKEN_PIPE
     except OSError as error:
         _complain(f"{error.filename or 'the system'}: {error.strerror or error}")
@@ -90,7 +90,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _prepare(stream: TextIO) -> None:
-    """UTF-8 whatever the locale says, as JSON must be; a character that fails is replaced."""
+    """Use UTF-8 in every locale, as JSON requires it; replace what can't be encoded."""
     stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[attr-defined]
 
 
@@ -109,7 +109,7 @@ def _report_bug(error: Exception) -> int:
     place = traceback.extract_tb(error.__traceback__)[-1]
     _complain(
         f"this is a bug: {type(error).__name__}: {error} ({place.filename}:{place.lineno}); "
-        "set TILLER_DEBUG=1 to see all of it"
+        "set TILLER_DEBUG=1 to see the traceback"
     )
     return 1
 

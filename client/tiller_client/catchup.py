@@ -1,8 +1,8 @@
-"""Following a session without a gap, as a state machine: no socket, no clock (G2).
+"""Follows a session's events without a gap, as a state machine without socket or clock.
 
-Live events may be lost, doubled or late. What is not newer than the last event delivered is
-dropped; a jump, a reconnection or a silence asks for a replay; a replay is taken as it comes. The
-caller subscribes first, then does what `wanted` says until it says nothing.
+Live events may be lost, duplicated or late. Events that were delivered before are dropped; a gap, a
+reconnection or a silence requires a replay. The caller subscribes first, then asks for the replay
+that `wanted` names, until it is `None`.
 """
 
 from collections.abc import Iterable
@@ -12,37 +12,37 @@ from tiller_protocol.answers import ReplayResult
 from tiller_protocol.events import Event
 
 
-class Delivery(NamedTuple):
-    """Events that are next, in order. `started_over`: the log is another one; begin anew."""
+class ReplayedEvents(NamedTuple):
+    """The next events, in order; with `started_over` the log is new and followed from its start."""
 
     events: list[Event]
     started_over: bool = False
 
 
 class Follower:
-    """Where one frontend is in one session's log.
+    """The position of one frontend in one session's log.
 
-    `last` is the `seq` up to which everything was delivered, `head` the highest one known of.
+    Everything up to the `seq` `last` was delivered; `head` is the highest `seq` that is known.
     """
 
     def __init__(self, log_id: str, after: int = 0) -> None:
-        """Begin after the event `after`; 0 begins with the first."""
+        """Start after the event `after`; 0 starts with the first event."""
         self.last = after
         self.head = after
         self._log_id = log_id
-        self._doubtful = True
+        self._gap_suspected = True
 
     @property
     def wanted(self) -> int | None:
-        """The `after` of the replay to ask for now, or `None` when live events are enough."""
-        return self.last if self._doubtful or self.head > self.last else None
+        """`after` of the replay to ask for now; `None` if live events are enough."""
+        return self.last if self._gap_suspected or self.head > self.last else None
 
-    def doubt(self) -> None:
-        """Something may have been missed: after a silence, a reconnection, a stop."""
-        self._doubtful = True
+    def suspect_gap(self) -> None:
+        """Require a replay: events may be lost after a silence, a reconnection or a stop."""
+        self._gap_suspected = True
 
-    def live(self, events: Iterable[Event]) -> list[Event]:
-        """Take published events; returns those that are next."""
+    def take_live(self, events: Iterable[Event]) -> list[Event]:
+        """Process published events; returns those to deliver next."""
         next_ones: list[Event] = []
         for event in events:
             if event.seq == self.last + 1:
@@ -51,21 +51,21 @@ class Follower:
             self.head = max(self.head, event.seq)
         return next_ones
 
-    def replayed(self, result: ReplayResult, log_id: str) -> Delivery:
-        """Take the answer to a replay of `wanted`, given by the daemon whose log is `log_id`.
+    def take_replay(self, result: ReplayResult, log_id: str) -> ReplayedEvents:
+        """Process the answer to a replay of `wanted` by the daemon whose log is `log_id`.
 
-        A replay may leave out deltas of items long completed, so it is `upto` that says how far it
-        reaches. One that does not get on is not asked for again before the next doubt or jump. A
-        log that is another one, or that ends before `last`, is followed from its start.
+        A replay may omit deltas of items completed long ago, so `upto` defines how far it reaches.
+        After a replay without progress, the next one waits for another gap or `suspect_gap`. A
+        different log, or one that ends before `last`, is followed from its start.
         """
         if log_id != self._log_id or result.head < self.last:
             self._log_id = log_id
             self.last = self.head = 0
-            self._doubtful = True
-            return Delivery([], started_over=True)
+            self._gap_suspected = True
+            return ReplayedEvents([], started_over=True)
         next_ones = [event for event in result.events if event.seq > self.last]
-        got_on = result.upto > self.last
+        progressed = result.upto > self.last
         self.last = max(self.last, result.upto)
-        self.head = result.head if got_on else self.last
-        self._doubtful = False
-        return Delivery(next_ones)
+        self.head = result.head if progressed else self.last
+        self._gap_suspected = False
+        return ReplayedEvents(next_ones)

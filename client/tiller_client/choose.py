@@ -1,8 +1,8 @@
-"""Which session or request a word on the command line means."""
+"""Finds the session, request or turn that a word on the command line refers to."""
 
 from collections.abc import Iterator
 
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_client.errors import UsageError
 from tiller_client.text import one_line
 from tiller_protocol.answers import SessionListResult, SessionSummary
@@ -10,21 +10,21 @@ from tiller_protocol.ids import ULID_CHARS
 from tiller_protocol.ops import LIST_LIMIT_MAX, SessionList
 
 PIECE_CHARS_MIN = 4
-"""Fewer characters of an id would soon mean several sessions."""
+"""Fewer characters of an id would soon match several sessions."""
 
 LAST = "last"
 SHOWN_MAX = 4
 
 SUGGESTED_MAX = 2
 LIKENESS_MIN = 0.75
-"""One character of four may be wrong."""
+"""One character in four may be wrong."""
 
 SHORT_ID_CHARS = 8
-"""The end of a ULID is its random part: 40 bits tell sessions apart where the begin does not."""
+"""These 40 bits are random, and so tell sessions apart; a ULID begins with the time."""
 
 
 def list_sessions(
-    connection: Connection,
+    connection: DaemonConnection,
     *,
     workspace: str | None = None,
     archived: bool = False,
@@ -32,9 +32,9 @@ def list_sessions(
     sub_agents: bool = False,
     limit: int | None = None,
 ) -> Iterator[SessionSummary]:
-    """Sessions, newest activity first, page by page as they are consumed.
+    """Yield sessions, newest activity first; pages are fetched as they are consumed.
 
-    Those that the user began, or the sub-agents of `owner_id`, or with `sub_agents` all.
+    Sub-agents are left out, unless `owner_id` asks for those of a session, or `sub_agents` for all.
     """
     after: str | None = None
     left = limit
@@ -49,78 +49,78 @@ def list_sessions(
             return
 
 
-def session_id(connection: Connection, reference: str) -> str:
-    """The id that `reference` means: an id, `last`, or a piece as for `session`."""
+def session_id(connection: DaemonConnection, reference: str) -> str:
+    """The session id that `reference` means, as for `session`."""
     if len(reference) == ULID_CHARS:
         return reference.upper()
     return session(connection, reference).session_id
 
 
-def session(connection: Connection, reference: str) -> SessionSummary:
-    """The session that `reference` means; archived ones count too.
+def session(connection: DaemonConnection, reference: str) -> SessionSummary:
+    """The session that `reference` means, archived ones included.
 
-    `reference` is `last` (newest activity), an id, or the unique begin or end of one, in at least
-    `PIECE_CHARS_MIN` characters. Raises `UsageError` when that is none or several.
+    `reference` is `last` (newest activity), an id, or a unique beginning or end of one with at
+    least `PIECE_CHARS_MIN` characters. Raises `UsageError` if none or several match.
     """
     if reference == LAST:
         for newest in list_sessions(connection, limit=1):
             return newest
-        raise UsageError("there is no session yet; begin one with: tiller exec PROMPT")
+        raise UsageError("there is no session yet; start one with: tiller exec PROMPT")
     if len(reference) < PIECE_CHARS_MIN:
         raise UsageError(
             f"{one_line(reference)!r} is too short to name a session: give at least "
             f"{PIECE_CHARS_MIN} characters of its id, or the word {LAST}"
         )
-    known = {s.session_id: s for s in _everything(connection)}
-    return known[_only(list(known), reference, "session", "tiller ls --all")]
+    known = {s.session_id: s for s in _all_sessions(connection)}
+    return known[_unique(list(known), reference, "session", "tiller ls --all")]
 
 
-def request_id(connection: Connection, reference: str) -> str:
-    """The open request that `reference` means, by the same rules but for `last`.
+def request_id(connection: DaemonConnection, reference: str) -> str:
+    """The open request that `reference` means, by the same rules without `last`.
 
-    A whole id is taken as it is, so that the daemon can say who answered it already.
+    A whole id is not looked up: the daemon can then report who has answered the request already.
     """
     if len(reference) >= ULID_CHARS:
         return reference.upper() if len(reference) == ULID_CHARS else reference
     known = [r.id for s in list_sessions(connection) for r in s.requests]
-    return _only(known, reference, "open request", "tiller requests")
+    return _unique(known, reference, "open request", "tiller requests")
 
 
 def turn_id(turns: list[str], reference: str) -> str:
-    """The turn of a session that `reference` means, by the same rules; `turns` are in order."""
+    """The turn that `reference` means, by the same rules; `turns` are in order."""
     if not turns:
         raise UsageError("this session has no turn yet")
     if reference == LAST:
         return turns[-1]
-    return _only(turns, reference, "turn of this session", "tiller log --json")
+    return _unique(turns, reference, "turn of this session", "tiller log --json")
 
 
-def _everything(connection: Connection) -> Iterator[SessionSummary]:
+def _all_sessions(connection: DaemonConnection) -> Iterator[SessionSummary]:
     yield from list_sessions(connection, sub_agents=True)
     yield from list_sessions(connection, archived=True, sub_agents=True)
 
 
-def _fits(identifier: str, reference: str) -> bool:
+def _matches(identifier: str, reference: str) -> bool:
     piece = reference.upper()
     return identifier.upper().startswith(piece) or identifier.upper().endswith(piece)
 
 
-def _only(known: list[str], reference: str, kind: str, verb: str) -> str:
-    found = [one for one in known if _fits(one, reference)]
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        close = " or ".join(_close(known, reference))
-        hint = f"did you mean {close}? see" if close else "see"
+def _unique(known: list[str], reference: str, kind: str, verb: str) -> str:
+    matches = [one for one in known if _matches(one, reference)]
+    if len(matches) == 1:
+        return matches[0]
+    if not matches:
+        similar = " or ".join(_similar(known, reference))
+        hint = f"did you mean {similar}? see" if similar else "see"
         raise UsageError(f"no {kind} begins or ends with {one_line(reference)!r}; {hint}: {verb}")
-    shown = ", ".join(found[:SHOWN_MAX]) + (" …" if len(found) > SHOWN_MAX else "")
-    raise UsageError(f"{one_line(reference)!r} means {len(found)} {kind}s: {shown}")
+    shown = ", ".join(matches[:SHOWN_MAX]) + (" …" if len(matches) > SHOWN_MAX else "")
+    raise UsageError(f"{one_line(reference)!r} means {len(matches)} {kind}s: {shown}")
 
 
-def _close(known: list[str], reference: str) -> list[str]:
-    """Ids whose end, which is what lists show, differs from `reference` in little."""
+def _similar(known: list[str], reference: str) -> list[str]:
+    """Ids whose end, as lists show it, is similar to `reference`."""
     import difflib
 
     ends = {one.upper()[-len(reference) :]: one for one in known}
-    found = difflib.get_close_matches(reference.upper(), ends, SUGGESTED_MAX, LIKENESS_MIN)
-    return [ends[end][-max(len(reference), SHORT_ID_CHARS) :] for end in found]
+    matches = difflib.get_close_matches(reference.upper(), ends, SUGGESTED_MAX, LIKENESS_MIN)
+    return [ends[end][-max(len(reference), SHORT_ID_CHARS) :] for end in matches]

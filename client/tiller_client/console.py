@@ -1,9 +1,8 @@
-"""Where text goes: terminal or pipe, stdout or stderr, and the one line at the bottom that moves.
+"""Writes text to stdout and stderr, and maintains the status line at the bottom of a terminal.
 
-What the text says is made elsewhere. Nothing else writes to stdout and stderr, and what is written
-here is harmless whoever wrote it first, on a terminal or not. A terminal gets everything in the
-order in which it happened. When stdout is a pipe and the verb keeps answers apart, stdout carries
-the final message alone.
+Nothing else writes to stdout and stderr. All text is sanitized here, on a terminal or not. A
+terminal gets everything in the order in which it happened. If stdout is a pipe and the verb
+separates answers, only the final message goes to stdout.
 """
 
 import os
@@ -17,7 +16,7 @@ from tiller_client.render import Piece
 from tiller_client.text import Paint, cells, cut, json_line, on_screen, pad
 
 WIDTH_PIPED = 100
-"""Columns for what does not go to a terminal."""
+"""Columns if the output is not a terminal."""
 
 _ERASE_LINE = "\r\x1b[K"
 _SAVE_CURSOR, _RESTORE_CURSOR = "\x1b7", "\x1b8"
@@ -29,25 +28,25 @@ def print_json(struct: object) -> None:
     sys.stdout.flush()
 
 
-def give_up_stdout() -> None:
-    """Let what is still to be written to a stdout that nobody reads go nowhere."""
+def discard_stdout() -> None:
+    """Redirect stdout to /dev/null, after its reader has gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def say(text: str = "", *, end: str = "\n") -> None:
-    """Write a line for people to stdout."""
+    """Write a line of text to stdout."""
     _write(sys.stdout, text + end)
 
 
 def complain(text: str) -> None:
-    """Write a sentence to stderr, after the program's name."""
+    """Write a sentence to stderr, prefixed with the name of the program."""
     sys.stdout.flush()
     _write(sys.stderr, f"tiller: {text}\n")
     sys.stderr.flush()
 
 
 def stdout_paint() -> Paint:
-    """Colours if stdout is a terminal that wants them."""
+    """Colours, if stdout is a terminal and NO_COLOR is not set."""
     return Paint(colour=_wants_colour(terminal=_is_terminal(sys.stdout.fileno())))
 
 
@@ -59,31 +58,31 @@ def stdout_width() -> int:
 class Console:
     """The screen of a verb that follows a session."""
 
-    def __init__(self, *, answers_apart: bool = False, json: bool = False) -> None:
-        """`answers_apart` when stdout is the answer's alone; `json` when it is the events'."""
+    def __init__(self, *, separate_answers: bool = False, json: bool = False) -> None:
+        """`separate_answers`: a pipe gets only the answer; `json`: stdout gets only events."""
         piped = not _is_terminal(sys.stdout.fileno())
-        self.holds_answers = answers_apart and piped and not json
-        self._out = sys.stderr if json or self.holds_answers else sys.stdout
+        self.separates_answers = separate_answers and piped and not json
+        self._out = sys.stderr if json or self.separates_answers else sys.stdout
         self.terminal = _is_terminal(self._out.fileno())
         self.paint = Paint(colour=_wants_colour(terminal=self.terminal))
         self.keyboard = 0 if self.terminal and _is_terminal(0) else None
-        self._held = ""
+        self._pending_answer = ""
         self._bottom = ""
 
     @property
     def width(self) -> int:
-        """Columns, as they are now: a window can be resized at any time."""
+        """Columns now; a window can be resized at any time."""
         return _width(self._out.fileno())
 
     def show(self, pieces: Iterable[Piece]) -> None:
-        """Write pieces; an answer that is held goes before the next progress."""
+        """Write pieces. An answer is delayed: it is progress if more follows, else it is final."""
         text = ""
         for piece in pieces:
-            if piece.kind == "answer" and self.holds_answers:
-                self._held += piece.text
+            if piece.kind == "answer" and self.separates_answers:
+                self._pending_answer += piece.text
             else:
-                text += self._held + piece.text
-                self._held = ""
+                text += self._pending_answer + piece.text
+                self._pending_answer = ""
         if text:
             self._write(text)
 
@@ -92,13 +91,13 @@ class Console:
         self._write(text + "\n")
 
     def final(self, message: str, *, interrupted: bool) -> None:
-        """Write the last message of a turn to stdout, if answers are kept apart.
+        """Write the last message of a turn to stdout, if answers are separate.
 
-        The Ctrl-C that `interrupted` the turn has ended a `| tee` as well: the message is then
-        shown with the progress, instead of to nobody.
+        The Ctrl-C that `interrupted` the turn has also ended a reader such as `| tee`: then the
+        message is shown with the progress.
         """
-        self._held = ""
-        if not self.holds_answers or not message:
+        self._pending_answer = ""
+        if not self.separates_answers or not message:
             return
         text = message + ("" if message.endswith("\n") else "\n")
         try:
@@ -107,13 +106,13 @@ class Console:
         except BrokenPipeError:
             if not interrupted:
                 raise
-            give_up_stdout()
+            discard_stdout()
             self._write(text)
 
     def bottom(self, text: str) -> None:
-        """Show `text` as the line at the bottom, or take that line away; on a terminal only.
+        """Show `text` as the line at the bottom; empty removes the line. Only on a terminal.
 
-        What the user has typed behind it stays on the screen as long as the line's width allows.
+        What the user has typed after it stays on the screen, unless the new line is longer.
         """
         text = cut(text, self.width - 1)
         if not self.terminal or text == self._bottom:
@@ -127,33 +126,33 @@ class Console:
         self._bottom = text
 
     def entered(self) -> None:
-        """The user ended a line: the terminal went on to the next by itself."""
+        """Note that the user pressed Enter, so that the cursor is on a new line."""
         self._bottom = ""
 
     def _write(self, text: str) -> None:
-        """Write in place of the line at the bottom."""
+        """Write text in place of the line at the bottom."""
         _write(self._out, text, _ERASE_LINE if self._bottom else "")
         self._out.flush()
         self._bottom = ""
 
 
 def _write(stream: TextIO, text: str, before: str = "", after: str = "") -> None:
-    """The one place where text for people goes out; `before` and `after` move the cursor."""
+    """Write sanitized text; `before` and `after` are control sequences that move the cursor."""
     stream.write(f"{before}{on_screen(text)}{after}")
 
 
 def _is_terminal(descriptor: int) -> bool:
-    """Whether it is a terminal that can be steered; a dumb one is written to like a pipe."""
+    """Whether it is a terminal with control sequences; a dumb one is treated like a pipe."""
     return os.isatty(descriptor) and os.environ.get("TERM") != "dumb"
 
 
 def _wants_colour(*, terminal: bool) -> bool:
-    """NO_COLOR (https://no-color.org) turns colours off when it is set and not empty."""
+    """NO_COLOR (https://no-color.org) turns colours off if it is set and not empty."""
     return terminal and not os.environ.get("NO_COLOR")
 
 
 def _width(descriptor: int) -> int:
-    """The columns of a terminal, of which one without a size has as many as a pipe."""
+    """Columns of a terminal; `WIDTH_PIPED` for a pipe and for a terminal without a size."""
     if not os.isatty(descriptor):
         return WIDTH_PIPED
     return os.get_terminal_size(descriptor).columns or WIDTH_PIPED

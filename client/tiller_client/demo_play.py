@@ -1,11 +1,11 @@
-"""What the demo plays: a small project with a real fault, and the model's part as a script.
+"""Data of the demo: a small project with a real bug, and a script of the model's responses.
 
-Data only. The tools, the daemon and the failing test are real; the model's words are not.
+The tools, the daemon and the failing test are real; only the model is not.
 """
 
 from typing import Any
 
-PROMPT = "A test fails since the discount came in. Find out why and repair it."
+PROMPT = "A test has failed since we added the discount. Find out why and fix it."
 STEERING = "Whole numbers only, please: no floats for money."
 ANSWER = "once"
 
@@ -21,7 +21,7 @@ def total(cents: list[int], discount_percent: int = 0) -> int:
     return subtotal - subtotal * discount_percent // 100
 ''',
     "shop/cart.py": '''\
-"""What a customer is about to buy."""
+"""The shopping cart."""
 
 from shop.prices import total
 
@@ -45,7 +45,7 @@ from shop.prices import total
 
 
 def setUpModule() -> None:
-    time.sleep(1.2)  # stands for a suite that takes a moment
+    time.sleep(1.2)  # a suite that takes a moment
 
 
 class TestTotal(unittest.TestCase):
@@ -63,7 +63,7 @@ NEW_LINE = "    return (subtotal * (100 - discount_percent) + 50) // 100\n"
 
 
 def configuration(scripts: str) -> str:
-    """The daemon's configuration: the scripted model, and leave to run the tests."""
+    """The daemon's configuration: the scripted model, and permission to run the tests."""
     return f"""\
 model = "demo/repair"
 
@@ -79,42 +79,45 @@ action = "allow"
 
 
 def script() -> dict[str, Any]:
-    """The model's part, in the format of the `scripted` provider: one step for each request."""
+    """The model's responses in the format of the `scripted` provider, one step per request."""
     return {
         "title": {"parts": [_say("Round discounts to the nearest cent")]},
         "steps": [
             _step(
                 {
                     "type": "reasoning",
-                    "text": "The code, its test, and who else calls it: three reads, no order.",
+                    "text": "The code, its test and its callers: three reads, in any order.",
                     "pieces": 6,
                 },
-                _say("I read the code, its test and its callers, all at once."),
+                _say("I'll read the code, its test and its callers at the same time."),
                 _call("read", path="shop/prices.py"),
                 _call("read", path="tests/test_prices.py"),
                 _call("grep", pattern=r"total\(", path="."),
             ),
             _step(
-                _say("The discount is rounded down before it is taken off. I watch it fail first."),
+                _say(
+                    "The discount is rounded down before it is subtracted. "
+                    "First I'll watch the test fail."
+                ),
                 _call("bash", command="python3 -m unittest"),
             ),
             _step(
                 _say(
-                    "849 was wanted and 850 came. I was about to use round(); "
-                    "as you want whole numbers, I add half a cent before I divide."
+                    "Expected 849, got 850. I was about to use round(); since you want whole "
+                    "numbers, I'll add half a cent before the division."
                 ),
                 _call("edit", path="shop/prices.py", old=OLD_LINE, new=NEW_LINE),
                 expects=STEERING,
             ),
             _step(
-                _say("Now the tests again."),
+                _say("Now I'll run the tests again."),
                 _call("bash", command="python3 -m unittest"),
             ),
             _step(
                 _say(
-                    "Repaired: `total` rounded the discount down, so that 15 % off 9.99 cost one "
-                    "cent too much. It now rounds the result to the nearest cent, in whole "
-                    "numbers. Both tests pass; `Cart.to_pay` needs no change."
+                    "Fixed: `total` rounded the discount down, so 15 % off 9.99 was one cent too "
+                    "expensive. It now rounds the result to the nearest cent, in whole numbers. "
+                    "Both tests pass; `Cart.to_pay` needs no change."
                 ),
             ),
         ],
@@ -122,9 +125,9 @@ def script() -> dict[str, Any]:
 
 
 def _step(*parts: dict[str, Any], expects: str = "") -> dict[str, Any]:
-    """One response, after a moment of silence as from a real model.
+    """One response, after a short silence like that of a real model.
 
-    It fails unless what was said to the model since its last words holds `expects`.
+    It fails unless what the model got since its last response contains `expects`.
     """
     usage = {"input_tokens": 1800, "cached_input_tokens": 1500, "output_tokens": 90}
     pause = {"type": "wait", "seconds": 0.4}
@@ -140,5 +143,5 @@ def _call(name: str, **arguments: str) -> dict[str, Any]:
 
 
 def _quoted(text: str) -> str:
-    """A basic string of TOML."""
+    """`text` as a basic string of TOML."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,6 +1,6 @@
-"""Failures that the person at the keyboard can do something about, and the exit status of each.
+"""Failures that the user can do something about, with their exit status.
 
-Everything else is a bug, and is reported as one by `__main__`.
+`__main__` reports any other exception as a bug.
 """
 
 from tiller_protocol.answers import Rejected
@@ -9,7 +9,7 @@ from tiller_protocol.errors import RejectionCode
 STATUS_FAILED = 1
 STATUS_USAGE = 2
 STATUS_INTERRUPTED = 130
-"""128 + SIGINT, as shells have it."""
+"""128 + SIGINT, as in shells."""
 
 
 class TillerError(Exception):
@@ -19,13 +19,13 @@ class TillerError(Exception):
 
 
 class UsageError(TillerError):
-    """The command line, or what was read because of it, can't be used."""
+    """The command line, or a file that it names, can't be used."""
 
     status = STATUS_USAGE
 
 
 class NoDaemon(TillerError):
-    """No daemon lives, and this verb does not start one."""
+    """No daemon is running, and this verb does not start one."""
 
 
 class StartFailed(TillerError):
@@ -33,21 +33,21 @@ class StartFailed(TillerError):
 
 
 class NoAnswer(TillerError):
-    """A daemon is there and does not answer in time."""
+    """The daemon is running but did not answer in time."""
 
 
 class NotPrivate(TillerError):
-    """The runtime directory or the token could be somebody else's, so they are not used."""
+    """Other users can access the runtime directory or the token, so they are not used."""
 
 
 class Detached(TillerError):
-    """The user let go of a running turn, which goes on without this frontend."""
+    """The user left a running turn, which goes on without this frontend."""
 
     status = STATUS_INTERRUPTED
 
 
 class RejectedError(TillerError):
-    """The daemon refused an op; `answer` is its own word, with a code and the data of the code."""
+    """The daemon refused an op; `answer` has the code and its data."""
 
     def __init__(self, answer: Rejected, message: str = "") -> None:
         super().__init__(message or answer.message)
@@ -55,5 +55,5 @@ class RejectedError(TillerError):
 
     @property
     def code(self) -> RejectionCode:
-        """What programs go by."""
+        """The reason, for programs."""
         return self.answer.code

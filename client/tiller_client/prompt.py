@@ -1,4 +1,4 @@
-"""Text and files that the user hands over on the command line, checked before anything is sent."""
+"""Reads text and files that the command line names, and checks them before anything is sent."""
 
 import json
 import os
@@ -15,9 +15,9 @@ FROM_STDIN = "-"
 
 
 def read_text(argument: str) -> str:
-    """The text that `argument` is, or that stdin has when it is `-`.
+    """Return `argument`, or the content of stdin if it is `-`.
 
-    Raises `UsageError` when it is empty, longer than `INPUT_BYTES_MAX` or not UTF-8.
+    Raises `UsageError` if the text is empty, longer than `INPUT_BYTES_MAX` or not UTF-8.
     """
     if argument == FROM_STDIN:
         data = sys.stdin.buffer.read(INPUT_BYTES_MAX + 1)
@@ -26,30 +26,30 @@ def read_text(argument: str) -> str:
     if len(data) > INPUT_BYTES_MAX:
         raise UsageError(
             f"the text is longer than {INPUT_BYTES_MAX // 1024 // 1024} MiB; put it into a file "
-            "of the workspace and say its name"
+            "in the workspace and give its name"
         )
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise UsageError(f"the text is not UTF-8: byte {error.start + 1} does not fit") from None
+        raise UsageError(f"the text is not UTF-8: byte {error.start + 1} is invalid") from None
     if not text.strip():
-        raise UsageError("the text is empty; say what to do")
+        raise UsageError("the text is empty; give the task")
     return text
 
 
 def read_images(arguments: Sequence[str]) -> tuple[Image, ...]:
-    """The images in these files; what they are is the daemon's to find out. Raises `UsageError`."""
+    """Read image files, without checking their content; raises `UsageError`."""
     images = tuple(_read_image(argument) for argument in arguments)
     if sum(len(image.data) for image in images) > INPUT_BYTES_MAX:
         raise UsageError(
             f"the images are larger than {INPUT_BYTES_MAX // 1024 // 1024} MiB together; "
-            "let the model look at them by itself: --file PATH"
+            "let the model read them itself: --file PATH"
         )
     return images
 
 
 def name_files(arguments: Sequence[str]) -> tuple[str, ...]:
-    """The absolute paths of files that are named relative to where the user is."""
+    """Absolute paths of files; relative ones are resolved against the current directory."""
     return tuple(os.path.abspath(argument) for argument in arguments)  # noqa: PTH100 - no link is followed
 
 
@@ -57,12 +57,13 @@ def read_workspace(argument: str) -> str:
     """The absolute path of an existing directory; raises `UsageError`."""
     path = Path(argument)
     if not path.is_dir():
-        raise UsageError(f"{argument} is no directory; name the workspace with -C DIR")
+        raise UsageError(f"{argument} is not a directory; name the workspace with -C DIR")
     try:
         return str(path.resolve())
     except FileNotFoundError:
         raise UsageError(
-            "the current directory is gone; go to another one, or name the workspace with -C DIR"
+            "the current directory no longer exists; change to another one, or name the workspace "
+            "with -C DIR"
         ) from None
 
 
@@ -73,9 +74,9 @@ def read_schema(argument: str) -> dict[str, Any]:
     except OSError as error:
         raise UsageError(f"{argument} can't be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{argument} is no JSON: {error}") from None
+        raise UsageError(f"{argument} is not JSON: {error}") from None
     if not isinstance(schema, dict):
-        raise UsageError(f"{argument} is no JSON Schema: it has to be a JSON object")
+        raise UsageError(f"{argument} is not a JSON Schema: it must contain a JSON object")
     return cast("dict[str, Any]", schema)
 
 

@@ -1,8 +1,7 @@
-"""Events as text that a person reads while it happens; pure.
+"""Renders events as text, as they happen; pure.
 
-A `Renderer` takes events in order and gives pieces: `answer` is the model's own text, `progress`
-everything else. Where they go, and the moving line at the bottom, is `console`'s. One item by
-itself is written by `render_item`.
+A `Renderer` processes events in order and returns pieces of text: `answer` is the model's own text,
+`progress` everything else. `console` writes them. `render_item` renders single items.
 """
 
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from tiller_client.render_item import (
     item_block,
 )
 from tiller_client.render_request import request_block
-from tiller_client.text import Paint, count, cut, dollars, harmless, one_line, seconds
+from tiller_client.text import Paint, count, cut, dollars, one_line, sanitized, seconds
 from tiller_client.wrap import Wrap
 from tiller_protocol.events import (
     AnyBody,
@@ -63,16 +62,16 @@ FIELDS = Settings.__struct_fields__
 QUEUED_COLUMNS = 60
 
 MODEL_PATIENCE_S = 1.0
-"""Silence of the model after which the moving line says that it is waited for."""
+"""Silence of the model after which the bottom line says that it is waiting for the model."""
 
 _WAITING = (("steer", "before the next step"), ("queue", "queued"), ("start", "queued"))
-"""What is said of input that waits, by its delivery."""
+"""Labels of queued input, by its delivery."""
 
 Kind = Literal["answer", "progress"]
 
 
 class Piece(NamedTuple):
-    """Text to be written next, painted."""
+    """Text to write next, with its colours."""
 
     kind: Kind
     text: str
@@ -80,7 +79,7 @@ class Piece(NamedTuple):
 
 @dataclass
 class _Message:
-    """A message that streams: what kind it is, and how many characters of it were written."""
+    """A streaming message: its kind, and the number of its characters that were written."""
 
     kind: Kind
     shown: int = 0
@@ -88,40 +87,39 @@ class _Message:
 
 
 class Renderer:
-    """What one frontend shows of one session; not a fold over all of it, only of what is open."""
+    """Renders one session; keeps state only of what is open."""
 
     def __init__(
         self, paint: Paint, width: int, *, prompts: bool = True, wraps: bool = False
     ) -> None:
-        """`prompts` says whether input that began a turn is shown: not when it was just typed.
+        """`prompts`: show input that starts a turn, unless the user has just typed it.
 
-        `width`, in columns, may be set anew at any time; `wraps` says whether lines of text that
-        are longer are broken between words.
+        `width`, in columns, may be set at any time. `wraps`: break longer lines between words.
         """
         self._paint = paint
         self.width = width
         self._prompts = prompts
         self._wraps = wraps
-        self._seen_background: dict[str, str] = {}
+        self._background_states: dict[str, str] = {}
         self._settings: Settings | None = None
         self._calls: dict[str, tuple[ToolCall, float | None]] = {}
         self._messages: dict[str, _Message] = {}
         self._stream: _Message | None = None
         self._retry: tuple[str, float] | None = None
         self._model_since: float | None = None
-        self._diffs_asked: set[str] = set()
+        self._details_shown: set[str] = set()
 
     def feed(self, event: Event) -> list[Piece]:
-        """What to write for the next event; often nothing."""
+        """Render the next event; often nothing."""
         return list(self._body(event.body, event))
 
     def ask(self, request: Request) -> list[Piece]:
-        """What to write for a request that is to be answered now, be it again."""
+        """Render a request that is to be answered now."""
         return list(self._line(request_block(request, self._paint, self.width)))
 
     def end_line(self) -> list[Piece]:
-        """What to write so that the next piece begins a line."""
-        return list(self._leave_stream())
+        """End an unfinished line, so that the next piece begins a new one."""
+        return list(self._end_stream())
 
     @property
     def at_line_start(self) -> bool:
@@ -129,7 +127,7 @@ class Renderer:
         return self._stream is None or self._stream.wrap.at_line_start
 
     def moving_line(self, now: float) -> str:
-        """The one line that says what goes on at `now` (Unix seconds), unpainted; often empty."""
+        """One line about what is going on at `now` (Unix seconds), without colours; often empty."""
         if self._retry:
             text, until = self._retry
             return cut(f"{text}{seconds(max(0.0, until - now))}", self.width - 1)
@@ -164,7 +162,7 @@ class Renderer:
             case TurnEnded():
                 yield from self._turn_ended(body)
             case RequestOpened():
-                self._diffs_asked.add(body.request.detail)
+                self._details_shown.add(body.request.detail)
                 yield from self.ask(body.request)
             case RequestResolved():
                 yield from self._resolved(body)
@@ -195,7 +193,7 @@ class Renderer:
     ) -> Iterator[Piece]:
         match body:
             case SessionTitled():
-                if self._prompts:  # else it repeats what was just typed
+                if self._prompts:  # else it would repeat what was just typed
                     yield from self._line(self._paint.dim(f"title: {one_line(body.title)}"))
             case SessionConfigured():
                 yield from self._configured(body.settings)
@@ -214,23 +212,23 @@ class Renderer:
             case SessionArchived() | StepStarted() | HistoryCompacted():
                 pass
             case StepEnded():
-                yield from self._leave_stream()
+                yield from self._end_stream()
             case _:
                 assert_never(body)
 
     def _configured(self, settings: Settings) -> Iterator[Piece]:
-        """Say which settings are new; what `always` allowed was said with the answer."""
+        """Render which settings changed; grants by `always` were shown with the answer."""
         old, self._settings = self._settings, settings
         names = [name for name in FIELDS if getattr(old, name, None) != getattr(settings, name)]
         if names != ["permissions"]:
-            said = ", ".join(name.replace("_", " ") for name in names)
-            yield from self._line(self._paint.dim(f"new settings from the next turn on: {said}"))
+            changed = ", ".join(name.replace("_", " ") for name in names)
+            yield from self._line(self._paint.dim(f"new settings from the next turn on: {changed}"))
 
     def _background(self, body: BackgroundChanged) -> Iterator[Piece]:
-        """Show what is new in the list of background commands."""
+        """Render what changed in the list of background commands."""
         for one in body.background:
-            if self._seen_background.get(one.id) != one.state:
-                self._seen_background[one.id] = one.state
+            if self._background_states.get(one.id) != one.state:
+                self._background_states[one.id] = one.state
                 yield from self._line(self._paint.dim(background_line(one)))
 
     def _item_started(self, item: Item) -> Iterator[Piece]:
@@ -258,7 +256,7 @@ class Renderer:
         match item:
             case ToolCall():
                 self._calls.pop(item.id, None)
-                if item.diff in self._diffs_asked:
+                if item.diff in self._details_shown:
                     item = structs.replace(item, diff="")
                 if not item.discarded:
                     yield from self._line(call_lines(item, self._paint, self.width))
@@ -270,14 +268,14 @@ class Renderer:
                 yield from self._line(item_block(item, self._paint, self.width))
 
     def _message_completed(self, item: AssistantMessage | Reasoning) -> Iterator[Piece]:
-        """Write what no delta brought, as when deltas of an old item are gone from the log."""
+        """Render text that came without deltas, which the log drops for old items."""
         message = self._message(item)
         del self._messages[item.id]
         if item.state != "discarded":
             yield from self._text(message, item.text[message.shown :])
-        yield from self._leave_stream()
+        yield from self._end_stream()
         if item.state == "discarded" and message.shown:
-            yield from self._line(self._paint.dim("(the stream broke: the text above is void)"))
+            yield from self._line(self._paint.dim("(the stream failed: ignore the text above)"))
         elif item.state == "interrupted" and (item.text or isinstance(item, AssistantMessage)):
             yield from self._line(self._paint.dim("(interrupted)"))
 
@@ -288,7 +286,7 @@ class Renderer:
             self._calls[body.item_id] = (titled, time if body.state == "running" else since)
 
     def _note_model(self, body: AnyBody, time: float) -> None:
-        """Since when nothing has come of the model, while it is asked."""
+        """Track since when a model request has been silent."""
         match body:
             case StepStarted() | StatusChanged(status="busy"):
                 self._model_since = time
@@ -324,7 +322,7 @@ class Renderer:
     def _turn_ended(self, body: TurnEnded) -> Iterator[Piece]:
         self._calls.clear()
         self._messages.clear()
-        self._diffs_asked.clear()
+        self._details_shown.clear()
         self._retry = None
         if body.error:
             yield from self._line(self._paint.bad(f"✗ {one_line(body.error.message)}"))
@@ -340,16 +338,16 @@ class Renderer:
         yield from self._line(painted(f"■ {outcome}") + self._paint.dim(rest))
 
     def _text(self, message: _Message, text: str) -> Iterator[Piece]:
-        """The next piece of a message; a mark before it tells thinking from the answer."""
+        """Render the next piece of a message; a mark distinguishes reasoning from the answer."""
         if not text:
             return
         mark = ""
         if self._stream is not message:
-            yield from self._leave_stream()
+            yield from self._end_stream()
             self._stream = message
             mark = "∴ " if message.kind == "progress" else ""
         message.shown += len(text)
-        yield from self._written(message, message.wrap.feed(mark + harmless(text), self._columns))
+        yield from self._written(message, message.wrap.feed(mark + sanitized(text), self._columns))
 
     def _written(self, message: _Message, text: str) -> Iterator[Piece]:
         if text:
@@ -361,11 +359,11 @@ class Renderer:
         return self.width - 1 if self._wraps else UNCUT
 
     def _line(self, text: str) -> Iterator[Piece]:
-        yield from self._leave_stream()
+        yield from self._end_stream()
         yield Piece("progress", text + "\n")
 
-    def _leave_stream(self) -> Iterator[Piece]:
-        """End the line that a stream left open; the newline is part of that stream."""
+    def _end_stream(self) -> Iterator[Piece]:
+        """End the line that a message left unfinished; the newline is part of the message."""
         message, self._stream = self._stream, None
         if message:
             yield from self._written(message, message.wrap.rest(self._columns))

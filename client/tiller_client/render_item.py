@@ -1,4 +1,4 @@
-"""One item, call or diff as text; pure. The order of events is `render`'s."""
+"""Renders single items, calls and diffs as text; pure."""
 
 import sys
 from collections.abc import Iterable
@@ -13,9 +13,9 @@ from tiller_client.text import (
     count,
     cut,
     dollars,
-    harmless,
     indent,
     one_line,
+    sanitized,
     seconds,
 )
 from tiller_protocol.items import (
@@ -37,13 +37,13 @@ from tiller_protocol.snapshot import Snapshot
 
 DIFF_LINES_SHOWN = 24
 OUTPUT_LINES_SHOWN = 10
-"""Of a call that failed or is the user's own; else the output is for the model."""
+"""Of failed calls and the user's own commands; other output is only for the model."""
 
 UNCUT = sys.maxsize
-"""As a width or a number of lines: all of it."""
+"""A width or number of lines without a limit."""
 
 ARGUMENTS_SHOWN = ("command", "path", "pattern", "url", "query", "text", "prompt", "id")
-"""Arguments that say what a call is about, the best first; used while it has no title."""
+"""Arguments that describe a call, the best first; used until it has a title."""
 
 _DELIVERY = {"start": "", "steer": " (steering)", "queue": " (queued)"}
 
@@ -68,7 +68,7 @@ def call_label(call: ToolCall) -> str:
 
 
 def call_title(call: ToolCall) -> str:
-    """What a call is about: its title, or the argument that tells most."""
+    """The title of a call, or else its most descriptive argument."""
     if call.title:
         return one_line(call.title)
     try:
@@ -85,7 +85,7 @@ def call_title(call: ToolCall) -> str:
 
 
 def call_state(call: ToolCall) -> str:
-    """How a call stands in two or three words: `ok 1.2 s`, `exit 1 80 ms`, `denied`."""
+    """State and duration of a call: `ok 1.2 s`, `exit 1 80 ms`, `denied`."""
     if call.state == "completed":
         word = f"exit {call.exit_status}" if call.exit_status else "ok"
     elif call.state == "error":
@@ -100,8 +100,8 @@ def call_state(call: ToolCall) -> str:
 def call_lines(call: ToolCall, paint: Paint, width: int) -> str:
     """A call that has ended: a line with its state, then its diff or its output.
 
-    The output of a call is shown if it failed, and if it is the user's own; of a change, the errors
-    that it made.
+    Output is shown if the call failed or is the user's own command; after an edit, only the
+    problems that the edit caused.
     """
     failed = call.state == "error" or bool(call.exit_status)
     state = call_state(call)
@@ -113,17 +113,17 @@ def call_lines(call: ToolCall, paint: Paint, width: int) -> str:
     below.extend(paint.dim(f"    {label}") for label in attached((), call.images))
     if call.diff:
         below.append(diff_lines(call.diff, paint, width, DIFF_LINES_SHOWN))
-        # Behind the first blank line stands what is wrong with the files now.
-        if found := call.output.partition("\n\n")[2]:
-            below.append(paint.dim(_tail(found, width, call.spill_path)))
+        # Problems that the edit caused follow the first blank line.
+        if problems := call.output.partition("\n\n")[2]:
+            below.append(paint.dim(_tail(problems, width, call.spill_path)))
     elif (failed or call.by_user) and call.output.strip():
         below.append(paint.dim(_tail(call.output, width, call.spill_path)))
     return "\n".join(below)
 
 
 def diff_lines(diff: str, paint: Paint, width: int, lines_max: int) -> str:
-    """The hunks of a unified diff, added and removed lines painted; file names if several."""
-    lines = _without_headers(harmless(diff).rstrip("\n").split("\n"))
+    """The hunks of a unified diff in colours; with file names if there are several files."""
+    lines = _without_headers(sanitized(diff).rstrip("\n").split("\n"))
     shown = [_diff_line(line, paint, width) for line in lines[:lines_max]]
     if len(lines) > lines_max:
         shown.append(paint.dim(f"    … {_lines(len(lines) - lines_max, 'more ')}"))
@@ -131,23 +131,25 @@ def diff_lines(diff: str, paint: Paint, width: int, lines_max: int) -> str:
 
 
 def item_block(item: Item, paint: Paint, width: int) -> str:
-    """An item of history, whole."""
+    """A whole item of history."""
     match item:
         case UserMessage():
-            text = " ".join([harmless(item.text), *attached(item.files, item.images)]).lstrip(" ")
+            text = " ".join([sanitized(item.text), *attached(item.files, item.images)]).lstrip(" ")
             first, *rest = text.rstrip("\n").split("\n")
             head = f"{paint.bold('» ' + first)}{paint.dim(_DELIVERY[item.delivery])}"
             return "\n".join([head, *(paint.bold("  " + line) for line in rest)])
         case AssistantMessage():
-            note = {"discarded": " (void)", "interrupted": " (interrupted)"}.get(item.state, "")
-            return harmless(item.text).rstrip("\n") + paint.dim(note)
+            note = {"discarded": " (discarded)", "interrupted": " (interrupted)"}.get(
+                item.state, ""
+            )
+            return sanitized(item.text).rstrip("\n") + paint.dim(note)
         case Reasoning():
-            return paint.dim("∴ " + harmless(item.text).rstrip("\n"))
+            return paint.dim("∴ " + sanitized(item.text).rstrip("\n"))
         case ToolCall():
             return call_lines(item, paint, width)
         case Compaction():
             return paint.dim("≡ history up to here was summarised:\n") + paint.dim(
-                indent(harmless(item.summary), "    ")
+                indent(sanitized(item.summary), "    ")
             )
         case Notice():
             return paint.dim(cut(f"▪ {one_line(item.text)}", width - 1))
@@ -158,7 +160,7 @@ def item_block(item: Item, paint: Paint, width: int) -> str:
 
 
 def change_line(change: FileChange, paint: Paint) -> str:
-    """A file that was changed, in one line."""
+    """One line about a changed file."""
     mark = {"added": "A", "removed": "D", "modified": "M"}[change.kind]
     counts = ""
     if change.added_lines is not None and change.removed_lines is not None:
@@ -168,26 +170,26 @@ def change_line(change: FileChange, paint: Paint) -> str:
 
 def _changed(patch: Patch) -> str:
     if not patch.tree_after:
-        return "what this step changed in files is not known"
+        return "it is not known what this step changed in files"
     more = f" and {patch.more} more" if patch.more else ""
     return ", ".join(map(one_line, patch.files)) + more
 
 
 def input_line(queued: QueuedInput) -> str:
-    """Input that waits, in one line."""
+    """One line about a queued input."""
     labels = attached(queued.files, queued.images)
     return " ".join([one_line(queued.text), *labels]).strip()
 
 
 def attached(files: Iterable[str], images: Iterable[Image]) -> list[str]:
-    """A label for each file that is pointed to and each image that is shown."""
+    """A label for each attached file and image."""
     labels = [f"[{file}]" for file in files]
     labels += [f"[{image.media_type}, {count(len(image.data))}B]" for image in images]
     return [one_line(label) for label in labels]
 
 
 def transcript(snapshot: Snapshot, paint: Paint, width: int) -> str:
-    """A whole session for reading, with what is open at its end."""
+    """A whole session, with open requests and queued input at its end."""
     model = f" · {snapshot.settings.model}" if snapshot.settings.model else ""
     lines = [
         paint.bold(one_line(snapshot.title) or "(no title)"),
@@ -195,7 +197,7 @@ def transcript(snapshot: Snapshot, paint: Paint, width: int) -> str:
     ]
     for item in snapshot.items:
         if isinstance(item, Reasoning) and not item.text:
-            continue  # It holds what only the provider reads.
+            continue  # it has only opaque data for the provider
         before = "\n" if isinstance(item, UserMessage) else ""
         lines.append(before + item_block(item, paint, width))
     lines.extend(request_block(request, paint, width) for request in snapshot.requests)
@@ -214,7 +216,7 @@ def transcript(snapshot: Snapshot, paint: Paint, width: int) -> str:
 
 
 def _cost(snapshot: Snapshot) -> str:
-    """What is known of a session's cost, and that not all of it is."""
+    """The cost of a session, and how much of it is unknown."""
     if snapshot.cost is None:
         return "cost unknown"
     if not snapshot.unpriced:
@@ -224,8 +226,8 @@ def _cost(snapshot: Snapshot) -> str:
 
 
 def _tail(output: str, width: int, spill_path: str) -> str:
-    """The last lines; of an output that was cut already, the file that holds all of it."""
-    lines = harmless(output).rstrip("\n").split("\n")
+    """The last lines, after the name of the file with the whole output if it was truncated."""
+    lines = sanitized(output).rstrip("\n").split("\n")
     lines = [line.expandtabs(4).rstrip() for line in lines]
     shown = [f"    {cut(line, width - 5)}".rstrip() for line in lines[-OUTPUT_LINES_SHOWN:]]
     if len(lines) > OUTPUT_LINES_SHOWN:
@@ -239,7 +241,7 @@ def _lines(count: int, which: str = "") -> str:
 
 
 def _without_headers(lines: list[str]) -> list[str]:
-    """The lines without the two that begin each file; those that only look so are kept."""
+    """Remove the two header lines of each file, but not content that looks like headers."""
     starts = [
         at
         for at in range(len(lines) - 2)
@@ -249,13 +251,13 @@ def _without_headers(lines: list[str]) -> list[str]:
     ]
     names = {at: lines[at + 1][4:].removeprefix("b/") for at in starts} if len(starts) > 1 else {}
     headers = {*starts, *(at + 1 for at in starts)}
-    kept: list[str] = []
+    result: list[str] = []
     for at, line in enumerate(lines):
         if at in names:
-            kept.append(names[at])
+            result.append(names[at])
         if at not in headers and not line.startswith(("diff --git ", "index ")):
-            kept.append(line)
-    return kept
+            result.append(line)
+    return result
 
 
 def _diff_line(line: str, paint: Paint, width: int) -> str:

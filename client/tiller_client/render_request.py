@@ -1,31 +1,31 @@
-"""A request as text, for whoever is to answer it; pure.
+"""Renders requests as text; pure.
 
-What is asked about is shown whole and verbatim. Each row of it stands behind a margin, so that none
-can pass for a line of tiller's own.
+What is asked about is shown completely and verbatim. Each row has a margin, so that none can
+pretend to be a line of tiller's own.
 """
 
 from collections.abc import Callable
 from functools import partial
 
-from tiller_client.text import Paint, harmless, rows, verbatim
+from tiller_client.text import Paint, rows, sanitized, verbatim
 from tiller_client.wrap import Wrap
 from tiller_protocol.items import DetailKind, Request
 
 MARGIN = "    "
 MARGIN_GOES_ON = "  ↳ "
-"""Before a row that goes on with the line above: a new line of a command is another command."""
+"""Marks a row that continues the line above; a new line of a command is another command."""
 
 MARGIN_SUBJECT = "  · "
 
-ROOM_MIN = 8
-"""Columns of a row behind the margin, however narrow the terminal is."""
+TEXT_COLUMNS_MIN = 8
+"""Columns of a row after the margin, however narrow the terminal is."""
 
 ROWS_AT_ONCE = 20
-"""What a terminal of 24 lines shows of a request above the line that asks."""
+"""Rows of a request that a terminal of 24 lines shows above the prompt."""
 
 
 def request_block(request: Request, paint: Paint, width: int) -> str:
-    """A request, never cut: what is hidden here could be what is allowed."""
+    """A whole request. Nothing is cut: the user might allow what is hidden."""
     shown = partial(_prose, width=width) if request.kind == "question" else verbatim
     title = _row(verbatim(request.title)) or request.kind
     parts = [paint.asking(_marked("? ", title, width))]
@@ -34,8 +34,8 @@ def request_block(request: Request, paint: Paint, width: int) -> str:
         parts.append(_detail(request.detail, request.detail_kind, shown, paint, width))
     if request.always:
         patterns = ", ".join(_row(verbatim(one)) for one in request.always)
-        said = f"always would allow {_row(verbatim(request.permission))}: {patterns}"
-        parts.append(paint.dim(block(said, width)))
+        grant = f"always would allow {_row(verbatim(request.permission))}: {patterns}"
+        parts.append(paint.dim(block(grant, width)))
     parts += [
         block(f"{number}. {_row(verbatim(choice))}", width)
         for number, choice in enumerate(request.choices, 1)
@@ -43,21 +43,21 @@ def request_block(request: Request, paint: Paint, width: int) -> str:
     text = "\n".join(parts)
     count = text.count("\n") + 1
     if count > ROWS_AT_ONCE:
-        text += "\n" + paint.asking(f"  ↑ {count} lines: the first may be out of sight")
+        text += "\n" + paint.asking(f"  ↑ {count} lines: scroll up to see all of them")
     return text
 
 
 def block(text: str, width: int) -> str:
-    """A harmless text behind a margin, in rows that `width` columns are enough for."""
+    """A sanitized text with a margin, in rows of at most `width` columns."""
     shown: list[str] = []
     for line in text.split("\n"):
-        first, *rest = rows(line, _room(width))
+        first, *rest = rows(line, _text_columns(width))
         shown += [MARGIN + first, *(MARGIN_GOES_ON + row for row in rest)]
     return "\n".join(shown)
 
 
 def _subjects(request: Request) -> list[str]:
-    """Those that neither the title ends with nor the detail is, as they are."""
+    """The subjects that neither the title nor the detail shows already."""
     return [
         subject
         for subject in request.subjects
@@ -92,14 +92,16 @@ def _marked(mark: str, text: str, width: int) -> str:
     return mark + block(text, width).removeprefix(MARGIN)
 
 
-def _room(width: int) -> int:
-    return max(width - 1 - len(MARGIN), ROOM_MIN)
+def _text_columns(width: int) -> int:
+    return max(width - 1 - len(MARGIN), TEXT_COLUMNS_MIN)
 
 
 def _prose(text: str, width: int) -> str:
-    """What a model asks in its own words, broken between them."""
+    """A question of the model, wrapped between words."""
     wrap = Wrap()
-    return wrap.feed(harmless(text).expandtabs(4), _room(width)) + wrap.rest(_room(width))
+    return wrap.feed(sanitized(text).expandtabs(4), _text_columns(width)) + wrap.rest(
+        _text_columns(width)
+    )
 
 
 def _row(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a frontend sees of the runtime directory: whose it is, the token, whether a daemon lives.
+"""Checks the runtime directory: its owner and mode, the token, whether a daemon is running.
 
 Nothing here opens an nng socket or starts a process.
 """
@@ -15,52 +15,54 @@ from tiller_client.errors import NoDaemon, NotPrivate
 from tiller_protocol.places import LOCK_FILE, OPS_SOCKET, TOKEN_FILE, Places, find_places
 
 TOKEN_BYTES_MAX = 4096
-"""Far more than a token has; a larger file is something else."""
+"""Far more than a token needs."""
 
 _FOR_OTHERS = 0o077
 
 
 def my_places() -> Places:
-    """The directories of this user, by the environment of this process."""
+    """This user's directories, according to the environment of this process."""
     return find_places(os.environ, sys.platform, os.getuid())
 
 
 def check_runtime(directory: Path) -> None:
-    """Raise `NotPrivate` unless `directory` is ours alone, `NoDaemon` when it is not there."""
+    """Raise `NotPrivate` if other users can access `directory`, `NoDaemon` if it is missing."""
     try:
-        found = directory.lstat()
+        status = directory.lstat()
     except FileNotFoundError:
         raise NoDaemon("no daemon has run here yet; start one with: tiller daemon start") from None
-    if not stat.S_ISDIR(found.st_mode):
-        raise NotPrivate(f"{directory} is no directory; move it away and try again")
-    if found.st_uid != os.getuid():
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotPrivate(f"{directory} is not a directory; move it away and try again")
+    if status.st_uid != os.getuid():
         raise NotPrivate(
-            f"{directory} belongs to uid {found.st_uid}, not to you; set TILLER_HOME to a "
+            f"{directory} belongs to uid {status.st_uid}, not to you; set TILLER_HOME to a "
             "directory of your own"
         )
-    if found.st_mode & _FOR_OTHERS:
-        raise NotPrivate(f"others can reach {directory}; close it with: chmod 700 {directory}")
+    if status.st_mode & _FOR_OTHERS:
+        raise NotPrivate(f"other users can access {directory}; fix it with: chmod 700 {directory}")
 
 
 def read_token(runtime: Path) -> str:
-    """The token of the daemon that runs now; raises `NoDaemon` or `NotPrivate`."""
+    """Read the token of the running daemon; raises `NoDaemon` or `NotPrivate`."""
     check_runtime(runtime)
     path = runtime / TOKEN_FILE
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise NoDaemon("no daemon runs; start one with: tiller daemon start") from None
+        raise NoDaemon("no daemon is running; start one with: tiller daemon start") from None
     except OSError as error:
         raise NotPrivate(f"{path} can't be read: {os.strerror(error.errno or 0)}") from None
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(file.fileno())
-        if found.st_uid != os.getuid() or found.st_mode & _FOR_OTHERS:
-            raise NotPrivate(f"others can read {path}; restart the daemon: tiller daemon restart")
+        status = os.fstat(file.fileno())
+        if status.st_uid != os.getuid() or status.st_mode & _FOR_OTHERS:
+            raise NotPrivate(
+                f"other users can read {path}; restart the daemon: tiller daemon restart"
+            )
         return file.read(TOKEN_BYTES_MAX).decode("ascii", errors="replace").strip()
 
 
-def somebody_listens(runtime: Path) -> bool:
-    """Whether a process accepts on the ops socket; it may still be too busy to answer."""
+def is_listening(runtime: Path) -> bool:
+    """Whether a process accepts connections on the ops socket; it may be too busy to answer."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(0)
         try:
@@ -71,7 +73,7 @@ def somebody_listens(runtime: Path) -> bool:
 
 
 def lock_is_held(runtime: Path) -> bool:
-    """Whether a daemon holds the lock; it does so until its last socket is closed."""
+    """Whether a daemon holds the lock, as it does until its last socket is closed."""
     try:
         descriptor = os.open(runtime / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

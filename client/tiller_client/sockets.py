@@ -1,8 +1,8 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false
-"""The two nng sockets of a frontend; the only file that imports pynng, which has no types.
+"""The two nng sockets of a frontend; the only module that imports pynng, which has no types.
 
-Nothing here blocks longer than it is told to, and no wait is inside nng: Ctrl-C works at once.
+All waits have a timeout and use `select` instead of nng, so that Ctrl-C works at once.
 """
 
 import contextlib
@@ -22,27 +22,27 @@ from tiller_protocol.events import Event
 from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET
 
 RESEND_MS = 10_000
-"""nng sends an unanswered request again after this, and at once on a new connection."""
+"""After this, nng resends an unanswered request; on a new connection it does so at once."""
 
 RECONNECT_MIN_MS = 20
 RECONNECT_MAX_MS = 200
 
 BUFFER_MESSAGES = 8_192
-"""Events kept by nng while this process is busy or stopped; nng takes no more than this."""
+"""Events that nng buffers while this process is busy or stopped; the most it supports."""
 
 DRAIN_EVENTS_MAX = 512
-"""Events taken at once, so that a burst can't keep the keyboard waiting."""
+"""Most events to process at once, so that a burst can't block the keyboard."""
 
 JOIN_DEADLINE_S = 1.0
-"""Longest wait for the first connection; without it events come late, by replay."""
+"""Longest wait for the first connection; without one, events come late, by replay."""
 
 
 class RequestSocket:
-    """REQ to the ops socket. One request at a time: a new one takes the old one's place."""
+    """REQ socket for ops. One request at a time: a new one replaces the previous one."""
 
     def __init__(self, runtime: Path) -> None:
-        """Begin to connect, and go on trying."""
-        with _sentences():
+        """Connect in the background, again after each failure."""
+        with _explained_errors():
             self._socket = pynng.Req0(
                 resend_time=RESEND_MS,
                 recv_max_size=MESSAGE_BYTES_MAX,
@@ -52,7 +52,7 @@ class RequestSocket:
         self._socket.dial(f"ipc://{runtime / OPS_SOCKET}", block=False)
 
     def send(self, frame: bytes, timeout_s: float) -> bool:
-        """Hand a request over once the connection stands; false when it does not in time."""
+        """Send a request once there is a connection; false if there is none in time."""
         if not select.select([self._socket.send_fd], [], [], timeout_s)[0]:
             return False
         try:
@@ -62,7 +62,7 @@ class RequestSocket:
         return True
 
     def receive(self, timeout_s: float) -> bytes | None:
-        """The answer, or `None` when there is none in time."""
+        """Return the answer, or `None` if there is none in time."""
         if not select.select([self._socket.recv_fd], [], [], timeout_s)[0]:
             return None
         try:
@@ -71,15 +71,15 @@ class RequestSocket:
             return None
 
     def close(self) -> None:
-        """Close the socket; an answer that is still due is dropped."""
+        """Close the socket; a pending answer is dropped."""
         self._socket.close()
 
 
 class EventSocket:
-    """SUB to the events of one topic; a context manager. What it misses it does not know.
+    """SUB socket for the events of one topic; a context manager. It does not detect lost events.
 
-    `event_fd` is readable when `drain` has something. `joined_fd` is readable after each time that
-    the daemon was (re)connected: what was published before may be missing.
+    `event_fd` is readable if `drain` has events. `joined_fd` is readable after each (re)connection:
+    events that were published before may be missing.
     """
 
     def __init__(self, runtime: Path, topic: str) -> None:
@@ -87,7 +87,7 @@ class EventSocket:
         self.joined_fd, self._joined_write = os.pipe()
         os.set_blocking(self.joined_fd, False)
         os.set_blocking(self._joined_write, False)
-        with _sentences():
+        with _explained_errors():
             self._socket = pynng.Sub0(
                 recv_max_size=MESSAGE_BYTES_MAX,
                 recv_buffer_size=BUFFER_MESSAGES,
@@ -119,9 +119,9 @@ class EventSocket:
         os.close(self._joined_write)
 
     def drain(self) -> list[Event]:
-        """The events that are here now, at most `DRAIN_EVENTS_MAX`; never blocks.
+        """Return the events received so far, at most `DRAIN_EVENTS_MAX`; never blocks.
 
-        One that can't be read is left out; the gap it leaves is filled by a replay.
+        An event that can't be decoded is dropped; a replay fills the gap.
         """
         events: list[Event] = []
         while len(events) < DRAIN_EVENTS_MAX:
@@ -134,24 +134,24 @@ class EventSocket:
         return events
 
     def take_joined(self) -> bool:
-        """Whether the daemon was (re)connected since this was last asked."""
+        """Whether there was a (re)connection since the last call."""
         try:
             return bool(os.read(self.joined_fd, 64))
         except BlockingIOError:
             return False
 
     def _note_joined(self, _pipe: object) -> None:
-        """Runs on a thread of nng's."""
+        """Runs in a thread of nng."""
         with contextlib.suppress(OSError):
             os.write(self._joined_write, b"j")
 
 
 @contextlib.contextmanager
-def _sentences() -> Generator[None]:
-    """Say it in a sentence when the system refuses nng its threads or descriptors."""
+def _explained_errors() -> Generator[None]:
+    """Explain failures to get threads or descriptors in a sentence."""
     try:
         yield
     except (pynng.NoMemory, pynng.OutOfFiles) as error:
         raise TillerError(
-            f"the system gives no more threads or files ({error}); end some programs first"
+            f"the system allows no more threads or open files ({error}); end some programs first"
         ) from None

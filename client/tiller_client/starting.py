@@ -1,7 +1,7 @@
-"""Starting the daemon from a frontend: detached, with its output kept, and waited for.
+"""Starts the daemon in the background, with its output in a file, and waits until it listens.
 
-Several frontends may start one at the same moment: the daemon's lock lets one win, the others'
-daemons end at once, and every frontend finds the winner.
+If several frontends start one at the same time, the daemon's lock lets one win. The other daemons
+exit at once, and every frontend connects to the winner.
 """
 
 import os
@@ -12,49 +12,49 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tiller_client.errors import StartFailed
-from tiller_client.runtime import somebody_listens
+from tiller_client.runtime import is_listening
 from tiller_protocol.places import DAEMON_OUTPUT_FILE, Places
 
 START_DEADLINE_S = 15.0
-"""Longest wait for a daemon that was started; a healthy one takes about half a second."""
+"""Longest wait for a new daemon; it usually takes about half a second."""
 
 POLL_S = 0.02
 SPAWN_AGAIN_S = 1.0
-"""A loser of the race ends with status 0; if nobody listens after this, there was no winner."""
+"""The loser of a race exits with status 0. If no daemon listens after this, start another."""
 
 OUTPUT_LINES_SHOWN = 8
 OUTPUT_TAIL_BYTES = 16 * 1024
 
 DAEMON_COMMAND = (sys.executable, "-P", "-m", "tiller_daemon")
-"""`-P`: a folder named like the daemon in the current directory must not be run in its place."""
+"""`-P` keeps Python from running a directory of that name in the current directory instead."""
 
 _children: list[subprocess.Popen[bytes]] = []
-"""Every daemon that this process started: kept, as Python warns of a handle that is dropped while
-its process runs, which is what a daemon is meant to do."""
+"""The daemons that this process started. Python warns if a handle is dropped while its process is
+running, as a daemon is meant to be."""
 
 
 def start_daemon(places: Places, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a daemon and return once somebody listens on its socket.
+    """Start a daemon and return once one listens on its socket.
 
-    Raises `StartFailed` with the last lines that it printed. The process is in a session of its
-    own and outlives this one; nobody has to wait for it.
+    Raises `StartFailed` with the last lines of its output. The process has its own process session
+    and outlives this one; it need not be waited for.
     """
     output = places.state / DAEMON_OUTPUT_FILE
     for directory in (*reversed(places.state.parents), places.state):
         directory.mkdir(exist_ok=True, mode=0o700)
-    begun = output.stat().st_size if output.exists() else 0
+    offset = output.stat().st_size if output.exists() else 0
     deadline = time.monotonic() + START_DEADLINE_S
     process = _spawn(output, environ)
     ended_at: float | None = None
-    while not somebody_listens(places.runtime):
+    while not is_listening(places.runtime):
         now = time.monotonic()
         if now > deadline:
             raise StartFailed(
-                f"the daemon did not come up within {START_DEADLINE_S:g} s; "
-                f"it says in {output}:\n{_tail(output, begun)}"
+                f"the daemon did not start within {START_DEADLINE_S:g} s; "
+                f"the end of {output}:\n{_tail(output, offset)}"
             )
         if process.poll():
-            raise StartFailed(f"the daemon could not start; it says:\n{_tail(output, begun)}")
+            raise StartFailed(f"the daemon could not start; its output:\n{_tail(output, offset)}")
         if process.returncode == 0:
             ended_at = ended_at or now
             if now - ended_at > SPAWN_AGAIN_S:
@@ -63,12 +63,12 @@ def start_daemon(places: Places, environ: Mapping[str, str]) -> subprocess.Popen
     return process
 
 
-def last_lines(path: Path, count: int, begin: int = 0) -> str:
-    """The last `count` lines of a file after byte `begin`, or an empty text."""
+def last_lines(path: Path, count: int, offset: int = 0) -> str:
+    """The last `count` lines of a file after byte `offset`; empty if there is no file."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(begin, size - OUTPUT_TAIL_BYTES))
+            file.seek(max(offset, size - OUTPUT_TAIL_BYTES))
             text = file.read().decode(errors="replace")
     except FileNotFoundError:
         return ""
@@ -96,5 +96,5 @@ def _spawn(output: Path, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
     return process
 
 
-def _tail(output: Path, begin: int) -> str:
-    return last_lines(output, OUTPUT_LINES_SHOWN, begin) or "(nothing)"
+def _tail(output: Path, offset: int) -> str:
+    return last_lines(output, OUTPUT_LINES_SHOWN, offset) or "(nothing)"

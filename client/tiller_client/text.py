@@ -1,7 +1,7 @@
-"""Text for terminals, pure: making it harmless, measuring it in cells, cutting it, painting it.
+"""Sanitizes, measures, truncates and colours text for terminals; pure.
 
-Which characters are shown as they are is decided by their Unicode properties. The others are made
-visible: a control of C0 by its picture (`␛`), any other by its number (`⟨U+202E⟩`).
+Unicode properties decide which characters are shown as they are. Others are escaped: C0 controls
+as pictures (`␛`), the rest as code points (`⟨U+202E⟩`).
 """
 
 import re
@@ -12,22 +12,22 @@ _IGNORABLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0"
     "\U000e0100-\U000e01ef]"
 )
-"""What Unicode calls `Default_Ignorable_Code_Point` among letters and marks: it leaves no trace.
+"""Invisible letters and marks: those with the Unicode property `Default_Ignorable_Code_Point`.
 
-The rest of that property shows in the category already, new characters included.
+Other characters with this property are recognised by their category, future ones included.
 """
 
 _JOINERS = "\u200c\u200d\ufe0e\ufe0f"
-"""`Join_Control` and the two selectors of emoji: prose is misspelt without them."""
+"""`Join_Control` and the two emoji selectors, which correct spelling needs in prose."""
 
 _BLANK_SYMBOLS = "\u2800\U00016fe4\U0001d159"
-"""Symbols and a mark without ink that are not ignorable; patterns in Braille begin with one."""
+"""Symbols and a mark without ink that are not ignorable, such as the blank Braille pattern."""
 
 _NOTATION = frozenset("⟨" + "".join(map(chr, range(0x2400, 0x2422))))
-"""What stands for something else in a verbatim text, and hence never for itself."""
+"""Characters of the notation of verbatim text, so that they never stand for themselves."""
 
 _JOINING_LETTERS = re.compile("[\u1160-\u11ff\ud7b0-\ud7ff]")
-"""Vowels and finals of Hangul that a terminal puts onto the letter before, or drops if it can't."""
+"""Hangul vowels and finals, which terminals combine with the letter before, or drop."""
 
 _SPACE = re.compile(r"\s+")
 _TRAILING_BLANKS = re.compile(r" +$", re.MULTILINE)
@@ -36,32 +36,31 @@ ELLIPSIS = "…"
 BLANK_SHOWN = "␠"
 
 MARKS_MAX = 2
-"""Marks on one character that a verbatim text shows as they are; terminals drop some of a flood."""
+"""Most marks on one character in verbatim text; terminals drop some if there are many."""
 
 DOLLARS_SHOWN_MIN = 0.0001
 
 
-def harmless(text: str) -> str:
-    """`text` with every character that could steer a terminal, or hides, made visible instead.
+def sanitized(text: str) -> str:
+    """Escape all characters that are invisible or control a terminal.
 
-    Tab and newline stay, a carriage return before a newline goes. Pieces give what the whole gives,
-    unless cut between those two. What is harmless already stays as it is.
+    Tab and newline stay; a carriage return before a newline is removed. A text can be sanitized in
+    pieces, unless one ends between these two. Sanitized text does not change.
     """
     return text.replace("\r\n", "\n").translate(_PROSE)
 
 
 def one_line(text: str) -> str:
-    """`harmless`, with every run of white space made one space."""
-    return harmless(_SPACE.sub(" ", text)).strip()
+    """`sanitized`, with every run of white space replaced by one space."""
+    return sanitized(_SPACE.sub(" ", text)).strip()
 
 
 def verbatim(text: str) -> str:
-    """`text` so that it can be read back character by character; lines stay lines.
+    """Show `text` unambiguously, character by character; lines stay lines.
 
-    For what somebody allows: nothing hides, and nothing stands for something else. A tab is `␉`, a
-    blank at the end of a line `␠`, any other kind of blank its number, and so are marks that do not
-    stand on a character or are too many on it. A character that this notation needs is shown by
-    its number.
+    For text that the user approves: nothing is invisible or ambiguous. A tab becomes `␉`, a space
+    at the end of a line `␠`. Other kinds of space become code points, and so do marks without a
+    character, too many marks on one, and the characters of this notation.
     """
     if not text.isascii():
         return _TRAILING_BLANKS.sub(_shown_blanks, "".join(_with_few_marks(text)))
@@ -69,61 +68,61 @@ def verbatim(text: str) -> str:
 
 
 def rows(text: str, width: int) -> list[str]:
-    """A verbatim line in pieces of at most `width` columns; a blank at the end of one shows."""
-    found: list[str] = []
+    """Split a verbatim line into rows of at most `width` columns, with trailing spaces visible."""
+    pieces: list[str] = []
     begin = column = 0
     for at, character in enumerate(text):
         needed = _cell(character)
         if column + needed > width and at > begin:
-            found.append(_TRAILING_BLANKS.sub(_shown_blanks, text[begin:at]))
+            pieces.append(_TRAILING_BLANKS.sub(_shown_blanks, text[begin:at]))
             begin, column = at, 0
         column += needed
-    return [*found, text[begin:]]
+    return [*pieces, text[begin:]]
 
 
 def json_line(encoded: bytes) -> str:
-    """Encoded JSON as text that is one line to every reader and harmless on a terminal.
+    """Encoded JSON as text that is one line to every reader and safe on a terminal.
 
-    What hides or steers, and JSON allows in strings, is escaped; the value stays the same.
+    Invisible and control characters in strings are escaped, which does not change the value.
     """
     return encoded.decode().translate(_JSON)
 
 
 def on_screen(text: str) -> str:
-    """What is written to a stream for people: `harmless`, with the marks of `Paint` as colours.
+    """Sanitize text and turn the marks of `Paint` into colours, just before it is written.
 
-    Everything passes here, so that what was not made harmless before does no harm either.
+    All text passes through here, so that text which was not sanitized before is safe as well.
     """
     return text.translate(_SCREEN)
 
 
 def cells(text: str) -> int:
-    """How many columns a terminal uses for a harmless text of one line."""
+    """Number of columns that a terminal uses for a sanitized line."""
     return sum(_cell(character) for character in text)
 
 
 def cut(text: str, width: int) -> str:
-    """`text` of one line in at most `width` columns, with an ellipsis where it was cut."""
+    """Truncate a line to at most `width` columns, with an ellipsis at its end."""
     if cells(text) <= width:
         return text
-    kept: list[str] = []
+    fitting: list[str] = []
     left = width - 1
     for character in text:
         left -= _cell(character)
         if left < 0:
             break
-        kept.append(character)
-    return "".join(kept) + ELLIPSIS if width > 0 else ""
+        fitting.append(character)
+    return "".join(fitting) + ELLIPSIS if width > 0 else ""
 
 
 def pad(text: str, width: int) -> str:
-    """`text` cut or filled with blanks to exactly `width` columns."""
+    """Truncate a line, or pad it with spaces, to exactly `width` columns."""
     text = cut(text, width)
     return text + " " * (width - cells(text))
 
 
 def indent(text: str, margin: str) -> str:
-    """Every line of `text` behind `margin`, without a newline at the end."""
+    """Put `margin` before every line of `text`, without a newline at the end."""
     return "\n".join(margin + line for line in text.rstrip("\n").split("\n"))
 
 
@@ -142,7 +141,7 @@ def seconds(duration_s: float) -> str:
 
 
 def age(elapsed_s: float) -> str:
-    """How long ago something was, in one unit: `17 s`, `3 min`, `2 h`, `4 d`."""
+    """Elapsed time in one unit: `17 s`, `3 min`, `2 h`, `4 d`."""
     whole = max(0, int(elapsed_s))
     for unit_s, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if whole >= unit_s:
@@ -151,7 +150,7 @@ def age(elapsed_s: float) -> str:
 
 
 def dollars(cost: float) -> str:
-    """An amount of money: `$12.30`, `$0.0042`, and `<$0.0001` for what is less but not nothing."""
+    """An amount of money: `$12.30`, `$0.0042`; `<$0.0001` for less that is not zero."""
     if cost >= 10:
         return f"${cost:,.2f}"
     if 0 < cost < DOLLARS_SHOWN_MIN:
@@ -170,22 +169,22 @@ def count(number: int) -> str:
 
 
 _PLAIN, _BOLD, _DIM, _RED, _GREEN, _YELLOW = "\ud800\ud801\ud802\ud803\ud804\ud805"
-"""Marks of colours: halves of surrogate pairs, which no text decoded from bytes holds."""
+"""Marks for colours: lone surrogates, which decoded text never contains."""
 
 _COLOURS = {_PLAIN: "0", _BOLD: "1", _DIM: "2", _RED: "31", _GREEN: "32", _YELLOW: "33"}
 
 
 class Paint:
-    """Colours, or none: every method returns its text, marked if `colour` is true.
+    """Adds colours to text if `colour` is true, else returns it unchanged.
 
-    A mark becomes a colour when it is written (`on_screen`).
+    It adds marks, which become colours when the text is written (`on_screen`).
     """
 
     def __init__(self, *, colour: bool) -> None:
         self.colour = colour
 
     def dim(self, text: str) -> str:
-        """For what matters less."""
+        """For less important text."""
         return self._painted(_DIM, text)
 
     def bold(self, text: str) -> str:
@@ -193,26 +192,26 @@ class Paint:
         return self._painted(_BOLD, text)
 
     def good(self, text: str) -> str:
-        """For what succeeded, and for added lines."""
+        """For success, and for added lines."""
         return self._painted(_GREEN, text)
 
     def bad(self, text: str) -> str:
-        """For what failed, and for removed lines."""
+        """For failure, and for removed lines."""
         return self._painted(_RED, text)
 
     def asking(self, text: str) -> str:
-        """For what waits or wants an answer."""
+        """For warnings and questions."""
         return self._painted(_YELLOW, text)
 
     def _painted(self, mark: str, text: str) -> str:
-        """Each line is painted by itself, so that a cut output leaves no colour behind."""
+        """Mark each line separately, so that truncated output does not leave a colour on."""
         if not self.colour or not text:
             return text
         return "\n".join(f"{mark}{line}{_PLAIN}" if line else "" for line in text.split("\n"))
 
 
 class _Table(dict[int, str]):
-    """How each character is shown, for `str.translate`; found out when it comes first."""
+    """How each character is shown, for `str.translate`; computed on first use."""
 
     def __init__(self, show: Callable[[str], str], given: Mapping[str, str]) -> None:
         super().__init__({ord(character): shown for character, shown in given.items()})
@@ -223,29 +222,29 @@ class _Table(dict[int, str]):
         return shown
 
 
-def _leaves_a_trace(character: str) -> bool:
-    """Whether it is seen: neither a control, format, private, unassigned nor ignorable character.
+def _is_visible(character: str) -> bool:
+    """Whether it is not a control, format, private-use, unassigned or ignorable character.
 
-    A blank other than the usual one counts as seen: it takes room.
+    Unusual spaces count as visible, as they take up columns.
     """
     printable = character.isprintable() or unicodedata.category(character) == "Zs"
     return printable and not _IGNORABLE.match(character)
 
 
 def _in_prose(character: str) -> str:
-    seen = _leaves_a_trace(character) or character in _JOINERS
-    return character if seen else _visible(character)
+    visible = _is_visible(character) or character in _JOINERS
+    return character if visible else _visible(character)
 
 
 def _in_verbatim(character: str) -> str:
-    seen = character.isprintable() and not _IGNORABLE.match(character)
-    doubtful = character in _NOTATION or character in _BLANK_SYMBOLS
-    doubtful = doubtful or _JOINING_LETTERS.match(character)
-    return character if seen and not doubtful else _visible(character)
+    visible = character.isprintable() and not _IGNORABLE.match(character)
+    ambiguous = character in _NOTATION or character in _BLANK_SYMBOLS
+    ambiguous = ambiguous or _JOINING_LETTERS.match(character)
+    return character if visible and not ambiguous else _visible(character)
 
 
 def _in_json(character: str) -> str:
-    if _leaves_a_trace(character):
+    if _is_visible(character):
         return character
     units = character.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
@@ -266,23 +265,23 @@ _SCREEN = _Table(_in_prose, _AS_IT_IS | {mark: f"\x1b[{code}m" for mark, code in
 
 
 def _with_few_marks(text: str) -> Iterator[str]:
-    """Each character as it is shown; a mark by its number unless it is one of few on another."""
-    room = 0
+    """Show each character; escape a mark unless it is one of few on a character."""
+    marks_left = 0
     for character in text:
         shown = _VERBATIM[ord(character)]
         if shown != character or character.isspace():
-            room = 0
+            marks_left = 0
         elif not _is_mark(character):
-            room = MARKS_MAX
-        elif room:
-            room -= 1
+            marks_left = MARKS_MAX
+        elif marks_left:
+            marks_left -= 1
         else:
             shown = _visible(character)
         yield shown
 
 
-def _shown_blanks(found: re.Match[str]) -> str:
-    return BLANK_SHOWN * len(found.group())
+def _shown_blanks(match: re.Match[str]) -> str:
+    return BLANK_SHOWN * len(match.group())
 
 
 def _is_mark(character: str) -> bool:

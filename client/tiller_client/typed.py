@@ -1,4 +1,4 @@
-"""What a typed line means while a request is open; pure."""
+"""Interprets lines that the user types while a request is open; pure."""
 
 from typing import NamedTuple
 
@@ -10,19 +10,19 @@ _REJECT = ("n", "no", "reject")
 
 
 class Reply(NamedTuple):
-    """An answer to a request, ready to be submitted."""
+    """An answer to a request, ready to submit."""
 
     decision: Decision
     text: str = ""
 
 
 def is_reply(line: str) -> bool:
-    """Whether a line is a bare word that answers an approval, and hardly anything else."""
+    """Whether a line is just a word that answers an approval."""
     return line.strip().lower() in (*_ONCE, *_ALWAYS, *_REJECT)
 
 
 def prompt_for(request: Request, *, rejecting: bool) -> str:
-    """The line that asks; with `rejecting` for the reason of a rejection that was typed."""
+    """The prompt for a request; with `rejecting`, for the reason of a rejection."""
     if rejecting:
         return "  why not? (Enter: no reason) »"
     if request.kind == "question":
@@ -31,7 +31,7 @@ def prompt_for(request: Request, *, rejecting: bool) -> str:
 
 
 def read_reply(request: Request, line: str, *, rejecting: bool) -> Reply | str:
-    """The reply that `line` is; `"reject"` when its reason is still to be asked, else a hint."""
+    """Return the reply; or `"reject"` if the reason is still to be asked; or a hint to show."""
     line = line.strip()
     if rejecting:
         return Reply("reject", line)
@@ -46,7 +46,7 @@ def read_reply(request: Request, line: str, *, rejecting: bool) -> Reply | str:
         case word if word in _REJECT:
             return Reply("reject", rest.strip()) if rest else "reject"
         case _:
-            return "type y, a or n; a reason may stand behind n"
+            return "type y, a or n; a reason may follow n"
 
 
 def _answer(request: Request, line: str) -> Reply | str:

@@ -1,6 +1,6 @@
-"""Watching a session: live events, replays, the keyboard and signals in one `select`.
+"""Watches a session: live events, replays, the keyboard and signals in one `select`.
 
-`Watch.wait` returns what happened next; what it means is the verb's business.
+`Watch.wait` returns the next update; the verbs decide what to do with it.
 """
 
 import os
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from types import FrameType, TracebackType
 from typing import NamedTuple, Self
 
-from tiller_client.catchup import Delivery, Follower
-from tiller_client.connection import Connection
+from tiller_client.catchup import Follower, ReplayedEvents
+from tiller_client.connection import DaemonConnection
 from tiller_client.errors import Detached, RejectedError
 from tiller_client.sockets import EventSocket
 from tiller_protocol.answers import ReplayResult
@@ -20,42 +20,47 @@ from tiller_protocol.events import Event
 from tiller_protocol.ops import Replay
 
 SILENCE_BUSY_S = 1.0
-"""Silence in a turn after which a replay looks for a lost last event."""
+"""Silence during a turn after which a replay looks for a lost last event."""
 
 SILENCE_IDLE_S = 5.0
-"""The same when no turn runs: the first event of the next turn may be the lost one."""
+"""The same while no turn is running: the first event of the next turn may be lost."""
 
 SHUTDOWN_PATIENCE_S = 30.0
-"""How long a daemon that is shutting down is asked again before its refusal is reported."""
+"""Longest time to retry with a daemon that is shutting down."""
 
 SHUTDOWN_RETRY_S = 0.2
 TICK_BUSY_S = 0.1
-"""How often a running clock on the screen moves."""
+"""Interval at which a running clock on the screen advances."""
 
 TICK_IDLE_S = 1.0
 
 LINE_BYTES_MAX = 4096
-"""A terminal in line mode hands over no longer line (`MAX_CANON` of Linux)."""
+"""Longest line of a terminal in canonical mode (Linux)."""
 
 
-class Happening(NamedTuple):
-    """What came: events that are next, a typed line (`None`: none), the end of input, Ctrl-C."""
+class WatchUpdate(NamedTuple):
+    """What has happened since the last wait; everything empty if nothing has."""
 
     events: Sequence[Event] = ()
+    """The next events, in order."""
     started_over: bool = False
+    """The daemon has a new log; its events follow from the first one on."""
     line: str | None = None
+    """A typed line with its newline."""
     input_ended: bool = False
+    """The keyboard's input has ended."""
     interrupted: bool = False
+    """Ctrl-C was pressed."""
 
 
 class Signals:
-    """While entered, Ctrl-C once is reported by `take`, and twice raises `Detached` at once.
+    """Handles signals while entered: `take` reports a first Ctrl-C, a second raises `Detached`.
 
-    `fd` is readable when a signal came. SIGCONT is caught too: after a stop events may be missing.
+    `fd` is readable after a signal. SIGCONT is handled too, as a stopped process may lose events.
     """
 
     def __init__(self, detached: str) -> None:
-        """`detached` is the sentence for the user who pressed Ctrl-C twice."""
+        """`detached` is the message after a second Ctrl-C."""
         self._detached = detached
         self._count = 0
         self.fd, self._write = os.pipe()
@@ -86,7 +91,7 @@ class Signals:
         return self._count > 0
 
     def take(self) -> bytes:
-        """The numbers of the signals that came since last time."""
+        """Return the numbers of the signals since the last call."""
         try:
             return os.read(self.fd, 64)
         except BlockingIOError:
@@ -99,18 +104,18 @@ class Signals:
 
 
 class Watch:
-    """One session as one frontend sees it; a context manager. Every event comes once, in order."""
+    """The updates of one session; a context manager. Every event comes once, in order."""
 
     def __init__(
-        self, connection: Connection, session_id: str, signals: Signals, after: int = 0
+        self, connection: DaemonConnection, session_id: str, signals: Signals, after: int = 0
     ) -> None:
-        """Subscribe; events from `after` + 1 come by `wait`."""
+        """Subscribe; `wait` returns the events from `after` + 1 on."""
         self._connection = connection
         self._session_id = session_id
         self._signals = signals
         self._follower = Follower(connection.hello.log_id, after)
         self._socket = EventSocket(connection.places.runtime, session_id)
-        self._heard_at = time.monotonic()
+        self._last_event_at = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -133,24 +138,24 @@ class Watch:
         """The `seq` of the last event delivered."""
         return self._follower.last
 
-    def wait(self, *, busy: bool, keyboard: int | None = None) -> Happening:
-        """Wait for the next thing for a short while; nothing may have happened.
+    def wait(self, *, busy: bool, keyboard: int | None = None) -> WatchUpdate:
+        """Wait a short time for an update, which may be empty.
 
-        `busy` says whether a turn runs; `keyboard` is the descriptor to read lines from. Raises as
-        `Connection.submit` when a replay fails, and `Detached` by the second Ctrl-C.
+        `busy`: a turn is running; `keyboard`: descriptor to read lines from. Raises as
+        `DaemonConnection.submit` if a replay fails, and `Detached` after a second Ctrl-C.
         """
         if (after := self._follower.wanted) is not None:
             delivery = self._replay(after)
-            return Happening(
+            return WatchUpdate(
                 delivery.events, delivery.started_over, interrupted=self._interrupted()
             )
         ready = self._select(TICK_BUSY_S if busy else TICK_IDLE_S, keyboard)
-        events = self._follower.live(self._socket.drain())
-        self._judge_silence(busy=busy, heard=bool(events))
+        events = self._follower.take_live(self._socket.drain())
+        self._check_silence(busy=busy, received=bool(events))
         if self._socket.take_joined():
-            self._follower.doubt()
+            self._follower.suspect_gap()
         line = _read_line(keyboard) if keyboard is not None and keyboard in ready else None
-        return Happening(
+        return WatchUpdate(
             events,
             line=line or None,
             input_ended=line == "",
@@ -158,7 +163,7 @@ class Watch:
         )
 
     def typed_ahead(self, keyboard: int) -> list[str]:
-        """The lines that were typed and not read yet; an end of input among them is dropped."""
+        """Return lines that were typed but not read yet; drops an end of input among them."""
         lines: list[str] = []
         while keyboard in self._select(0, keyboard):
             if line := _read_line(keyboard):
@@ -174,27 +179,27 @@ class Watch:
         return select.select(sources, [], [], timeout_s)[0]
 
     def _interrupted(self) -> bool:
-        """Take the signals that came: whether Ctrl-C is among them; a stop is a doubt."""
+        """Whether Ctrl-C was pressed; after SIGCONT, also ask for a replay."""
         numbers = self._signals.take()
         if signal.SIGCONT in numbers:
-            self._follower.doubt()
+            self._follower.suspect_gap()
         return signal.SIGINT in numbers
 
-    def _judge_silence(self, *, busy: bool, heard: bool) -> None:
+    def _check_silence(self, *, busy: bool, received: bool) -> None:
         now = time.monotonic()
-        if heard:
-            self._heard_at = now
-        elif now - self._heard_at > (SILENCE_BUSY_S if busy else SILENCE_IDLE_S):
-            self._heard_at = now
-            self._follower.doubt()
+        if received:
+            self._last_event_at = now
+        elif now - self._last_event_at > (SILENCE_BUSY_S if busy else SILENCE_IDLE_S):
+            self._last_event_at = now
+            self._follower.suspect_gap()
 
-    def _replay(self, after: int) -> Delivery:
+    def _replay(self, after: int) -> ReplayedEvents:
         result = self._ask_replay(after)
-        self._heard_at = time.monotonic()
-        return self._follower.replayed(result, self._connection.hello.log_id)
+        self._last_event_at = time.monotonic()
+        return self._follower.take_replay(result, self._connection.hello.log_id)
 
     def _ask_replay(self, after: int) -> ReplayResult:
-        """Ask; a daemon that is going down answers no more, and the next one will."""
+        """Ask for a replay; retry while the daemon is shutting down: the next one will answer."""
         deadline = time.monotonic() + SHUTDOWN_PATIENCE_S
         while True:
             try:
@@ -206,7 +211,7 @@ class Watch:
 
 
 def _in_foreground(terminal: int) -> bool:
-    """Whether this process may read the terminal; a background job that does is stopped."""
+    """Whether this process may read the terminal; the system stops background jobs that do."""
     try:
         return os.tcgetpgrp(terminal) == os.getpgrp()
     except OSError:
@@ -214,7 +219,7 @@ def _in_foreground(terminal: int) -> bool:
 
 
 def _read_line(descriptor: int) -> str:
-    """One line with its end; an empty text at the end of input."""
+    """One line with its newline; empty at the end of input."""
     try:
         return os.read(descriptor, LINE_BYTES_MAX).decode(errors="replace")
     except (BlockingIOError, InterruptedError):

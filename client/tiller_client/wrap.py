@@ -1,20 +1,20 @@
-"""Breaking streamed text between words, where a terminal would break it in their midst; pure."""
+"""Wraps streamed text between words, where a terminal would break it within one; pure."""
 
 import re
 
 from tiller_client.text import cells
 
 _TOKEN = re.compile(r"\n|[^\S\n]+|[\u1100-\u115f\u2e80-\uffdc]|[^\s\u1100-\u115f\u2e80-\uffdc]+")
-"""A line end, blanks, a sign of a script that is broken without blanks, or a piece of a word."""
+"""A newline, spaces, a character of a script that wraps anywhere, or a piece of a word."""
 
 _FENCES = ("```", "~~~")
 
 
 class Wrap:
-    """The lines of one message, as wide as they are so far; its pieces come in any size.
+    """Wraps one message, which arrives in pieces of any size.
 
-    A word is held until it is known to be whole. Code between fences is left as it is: a line of it
-    that the terminal breaks can still be copied whole.
+    A word is buffered until it is complete. Code between fences is not wrapped: a line that the
+    terminal itself breaks can still be copied as one line.
     """
 
     def __init__(self) -> None:
@@ -26,11 +26,11 @@ class Wrap:
 
     @property
     def at_line_start(self) -> bool:
-        """Whether nothing stands in the line, and nothing is held for it."""
+        """Whether the line is empty, with nothing buffered for it."""
         return not (self._column or self._blanks or self._word)
 
     def feed(self, text: str, width: int) -> str:
-        """Take the next piece, harmless; return what can be written now."""
+        """Add the next sanitized piece; return what can be written now."""
         out: list[str] = []
         for piece in _TOKEN.findall(text):
             if piece == "\n":
@@ -47,7 +47,7 @@ class Wrap:
         return "".join(out)
 
     def rest(self, width: int) -> str:
-        """Return what is held: the message is over, or something else comes in between."""
+        """Return what is buffered, before other text or at the end of the message."""
         blanks, word = self._blanks, self._word
         self._blanks = self._word = ""
         if self._first and word:
@@ -63,5 +63,5 @@ class Wrap:
         return "\n" + word
 
     def start_line(self) -> None:
-        """The line was ended by somebody else."""
+        """Note that other code has ended the line."""
         self._column = 0

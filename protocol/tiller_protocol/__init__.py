@@ -1,8 +1,8 @@
-"""The tiller wire: ops, events, items and the rules that tie them together.
+"""The wire protocol of tiller: ops, events, items, and the rules that connect them.
 
-Needs msgspec and the standard library only, so that a frontend can depend on it alone. Import
+It needs only msgspec and the standard library, so that a frontend can depend on it alone. Import
 from the modules; this package re-exports nothing.
 """
 
 PROTOCOL_VERSION = 1
-"""The version a frontend states in `hello`; it changes only when a name of the wire changes."""
+"""The version that a frontend sends in `hello`; changes only with incompatible changes."""

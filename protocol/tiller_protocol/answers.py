@@ -1,267 +1,265 @@
-"""Answers: what the daemon says to a submission, at once and exactly once per submission id."""
+"""Answers: the daemon's reply to a submission, exactly one per submission id."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Struct
 
+from tiller_protocol.doc import doc
 from tiller_protocol.errors import RejectionCode
 from tiller_protocol.events import Event, StatusName
-from tiller_protocol.items import FileChange, Request
+from tiller_protocol.items import FileChange, Request, UsdCost
 from tiller_protocol.prices import Price
 from tiller_protocol.settings import SandboxMode
 from tiller_protocol.snapshot import Snapshot
 
 ServerState = Literal["disabled", "idle", "starting", "up", "failed", "ended"]
 
+Problem = Annotated[str, doc("Why it can't be used now; empty if it can.")]
+
 
 class Result(Struct, frozen=True, omit_defaults=True, tag_field="type"):
-    """Base of the results; the tag is the field `type`."""
+    """Base of all results; the tag is the field `type`."""
 
 
 class Limits(Struct, frozen=True):
-    """Bounds of this daemon, in bytes unless the name says otherwise."""
+    """Limits of this daemon, in bytes."""
 
-    message_bytes_max: int
-    replay_bytes_max: int
-    input_bytes_max: int
+    message_bytes_max: Annotated[int, doc("Largest message, either way.")]
+    replay_bytes_max: Annotated[int, doc("A `replay` answer stops before it exceeds this.")]
+    input_bytes_max: Annotated[int, doc("Largest input: text and images together.")]
 
 
 class HelloResult(Result, frozen=True, tag="hello"):
-    """Who answers. `log_id` changes when the log is a new one: known `seq` are then void."""
+    """Identifies the daemon."""
 
-    daemon_version: str
-    protocol_version: int
-    log_id: str
-    limits: Limits
+    daemon_version: Annotated[str, doc("Such as `1.2.0`.")]
+    protocol_version: Annotated[int, doc("The version that the daemon speaks.")]
+    log_id: Annotated[str, doc("Changes when the log is a new one: every known `seq` is void.")]
+    limits: Annotated[Limits, doc("Sizes that the daemon accepts.")]
 
 
 class Created(Result, frozen=True, tag="created"):
-    """The new session, by `session_create` or `session_fork`."""
+    """The new session, after `session_create` or `session_fork`."""
 
-    session_id: str
+    session_id: Annotated[str, doc("The new session.")]
 
 
 class SessionSummary(Struct, frozen=True, omit_defaults=True):
-    """One line of a list of sessions; `head` is the `seq` of its last event."""
+    """One entry of a list of sessions."""
 
-    session_id: str
-    workspace: str
-    created_at: float
-    updated_at: float
-    head: int
-    status: StatusName = "idle"
-    title: str = ""
-    archived: bool = False
-    turns: int = 0
-    cost: float | None = None
-    requests: tuple[Request, ...] = ()
+    session_id: Annotated[str, doc("The session.")]
+    workspace: Annotated[str, doc("Absolute path.")]
+    created_at: Annotated[float, doc("Unix seconds.")]
+    updated_at: Annotated[float, doc("Unix seconds of the last event.")]
+    head: Annotated[int, doc("`seq` of the last event.")]
+    status: Annotated[StatusName, doc("What it is doing now.")] = "idle"
+    title: Annotated[str, doc("One line; empty if it has none yet.")] = ""
+    archived: Annotated[bool, doc("Whether it is archived.")] = False
+    turns: Annotated[int, doc("Number of turns so far.")] = 0
+    cost: UsdCost = None
+    requests: Annotated[tuple[Request, ...], doc("Open requests, oldest first.")] = ()
 
 
 class SessionListResult(Result, frozen=True, tag="session_list"):
-    """A page of sessions; `next` is given when there are more."""
+    """A page of sessions."""
 
-    sessions: tuple[SessionSummary, ...]
-    next: str | None = None
+    sessions: Annotated[tuple[SessionSummary, ...], doc("Newest activity first.")]
+    next: Annotated[str | None, doc("`after` for the next page; absent if this is the last.")] = (
+        None
+    )
 
 
 class SessionResult(Result, frozen=True, tag="session"):
-    """The session at `snapshot.seq`; later events come by `replay`."""
+    """A session as it is now."""
 
-    snapshot: Snapshot
+    snapshot: Annotated[Snapshot, doc("For later events: `replay` after `snapshot.seq`.")]
 
 
 class ReplayResult(Result, frozen=True, tag="replay"):
-    """Events `after` + 1 … `upto` without a gap; `head` is the last one there is."""
+    """Events of a session, from `after` + 1 to `upto`."""
 
-    events: tuple[Event, ...]
-    upto: int
-    head: int
+    events: Annotated[
+        tuple[Event, ...],
+        doc("In order. Deltas of items completed long ago may be missing."),
+    ]
+    upto: Annotated[int, doc("Every event up to this `seq` is covered; go on after it.")]
+    head: Annotated[int, doc("`seq` of the last event in the log.")]
 
 
 class SessionDiffResult(Result, frozen=True, tag="session_diff"):
-    """The files that differ, and `diff`, a unified diff of them; with `cut` its end is missing.
+    """What changed in files."""
 
-    With `partial` more was changed, of which no snapshot tells.
-    """
-
-    files: tuple[FileChange, ...]
-    diff: str
-    cut: bool = False
-    partial: bool = False
+    files: Annotated[tuple[FileChange, ...], doc("The files that differ.")]
+    diff: Annotated[str, doc("Unified diff; omits the content of files that may not be read.")]
+    cut: Annotated[bool, doc("The list or the diff was too long; its end is missing.")] = False
+    partial: Annotated[bool, doc("More may have changed, without a snapshot of it.")] = False
 
 
 class RevertResult(Result, frozen=True, tag="revert"):
-    """What became of files, relative to the workspace: those put back, and those left as they are.
+    """What became of files; paths are relative to the workspace."""
 
-    With `partial` there may be more that are left, as no snapshot tells of them.
-    """
-
-    files: tuple[str, ...] = ()
-    conflicts: tuple[str, ...] = ()
-    partial: bool = False
+    files: Annotated[tuple[str, ...], doc("Files that were put back.")] = ()
+    conflicts: Annotated[
+        tuple[str, ...], doc("Files that something else has changed; left as they are.")
+    ] = ()
+    partial: Annotated[bool, doc("More may have changed, without a snapshot of it.")] = False
 
 
 class Started(Result, frozen=True, tag="started"):
     """The input began this turn."""
 
-    turn_id: str
+    turn_id: Annotated[str, doc("The new turn.")]
 
 
 class Steered(Result, frozen=True, tag="steered"):
-    """The input goes to the running turn before its next model request, or is handed back."""
+    """The input goes to the running turn before its next model request.
 
-    turn_id: str
-    input_id: str
+    If the turn ends before that, the input is queued.
+    """
+
+    turn_id: Annotated[str, doc("The running turn.")]
+    input_id: Annotated[str, doc("The input, as long as it waits.")]
 
 
 class Queued(Result, frozen=True, tag="queued"):
-    """The input waits until the turn would rest; `position` 0 is next."""
+    """The input waits until the running turn ends."""
 
-    input_id: str
-    position: int
+    input_id: Annotated[str, doc("The queued input.")]
+    position: Annotated[int, doc("0 is next.")]
 
 
 class ModelSummary(Struct, frozen=True, omit_defaults=True):
-    """A model that the configuration names, or with `listed` only its provider.
+    """A model."""
 
-    `problem` says why it can't be used now. `context_window` and `max_output` are in tokens; what
-    nobody knows is `None`. `variants` are the names that a turn can choose.
-    """
-
-    name: str
-    api: str
-    default: bool = False
-    context_window: int | None = None
-    problem: str = ""
-    max_output: int | None = None
-    price: Price | None = None
-    variants: tuple[str, ...] = ()
-    listed: bool = False
+    name: Annotated[str, doc("`provider/model`.")]
+    api: Annotated[str, doc("The API of its provider.")]
+    default: Annotated[bool, doc("Used where no model is chosen.")] = False
+    context_window: Annotated[int | None, doc("Tokens; absent if unknown.")] = None
+    problem: Problem = ""
+    max_output: Annotated[int | None, doc("Tokens; absent if unknown.")] = None
+    price: Annotated[Price | None, doc("Absent if unknown.")] = None
+    variants: Annotated[tuple[str, ...], doc("Names that a turn can choose.")] = ()
+    listed: Annotated[bool, doc("Not in the configuration; only its provider lists it.")] = False
 
 
 class ToolSummary(Struct, frozen=True, omit_defaults=True):
-    """A tool as the model sees it; `server` names the MCP server that it is of."""
+    """A tool."""
 
-    name: str
-    effect: str
-    description: str
-    server: str = ""
+    name: Annotated[str, doc("As the model calls it.")]
+    effect: Annotated[str, doc("What a call does: `read`, `write`, `command` or `agent`.")]
+    description: Annotated[str, doc("As the model gets it.")]
+    server: Annotated[str, doc("The MCP server that provides it; empty: built in.")] = ""
 
 
 class ServerSummary(Struct, frozen=True, omit_defaults=True):
-    """An MCP server, and how it is; `problem` says why it is not `up`.
+    """An MCP server."""
 
-    `idle` is one that was not needed yet, `ended` one that has gone and is started again for the
-    next call, `failed` one that could not be started.
-    """
-
-    name: str
-    state: ServerState
-    tools: int = 0
-    problem: str = ""
+    name: Annotated[str, doc("Its name in the configuration.")]
+    state: Annotated[
+        ServerState,
+        doc(
+            "`idle`: not needed yet. `ended`: gone, and started again for the next call. "
+            "`failed`: could not be started."
+        ),
+    ]
+    tools: Annotated[int, doc("Number of its tools.")] = 0
+    problem: Annotated[str, doc("Why it is not `up`; empty if there is no problem.")] = ""
 
 
 class LanguageServerSummary(Struct, frozen=True, omit_defaults=True):
-    """A language server that may be started; `program` is empty when it is not installed.
+    """A language server that may be started."""
 
-    It is `chosen` when the configuration names it, else used if it is the first of its language
-    that is there. `running` counts directories; `problem` says why one has ended.
-    """
-
-    name: str
-    languages: tuple[str, ...]
-    program: str = ""
-    chosen: bool = False
-    running: int = 0
-    problem: str = ""
+    name: Annotated[str, doc("Its name in the configuration.")]
+    languages: Annotated[tuple[str, ...], doc("Languages that it checks.")]
+    program: Annotated[str, doc("Path; empty if it is not installed.")] = ""
+    chosen: Annotated[
+        bool, doc("The configuration names it. Else the first installed of a language is used.")
+    ] = False
+    running: Annotated[int, doc("Number of directories in which it runs.")] = 0
+    problem: Annotated[str, doc("Why one has ended; empty if none has failed.")] = ""
 
 
 class AgentSummary(Struct, frozen=True, omit_defaults=True):
-    """An agent: a prompt, permissions and a model under one name.
+    """An agent: a prompt, permissions and a model under one name."""
 
-    A `read_only` one does nothing that writes; `problem` says why it can't be used.
-    """
-
-    name: str
-    description: str = ""
-    model: str | None = None
-    read_only: bool = False
-    problem: str = ""
+    name: Annotated[str, doc("As it is chosen.")]
+    description: Annotated[str, doc("One line; may be empty.")] = ""
+    model: Annotated[str | None, doc("Absent: the session's model.")] = None
+    read_only: Annotated[bool, doc("Nothing that it does can write.")] = False
+    problem: Problem = ""
 
 
 class CommandSummary(Struct, frozen=True, omit_defaults=True):
-    """A custom command, typed as `/name`; `problem` says why it can't be used."""
+    """A custom command."""
 
-    name: str
-    description: str = ""
-    agent: str | None = None
-    model: str | None = None
-    problem: str = ""
+    name: Annotated[str, doc("Typed as `/name`.")]
+    description: Annotated[str, doc("One line; may be empty.")] = ""
+    agent: Annotated[str | None, doc("The agent of its turn; absent: the session's.")] = None
+    model: Annotated[str | None, doc("The model of its turn; absent: the session's.")] = None
+    problem: Problem = ""
 
 
 class SandboxSummary(Struct, frozen=True, omit_defaults=True):
-    """What commands may do unless a session says otherwise, and by what they are held to it.
+    """The sandbox of commands."""
 
-    With a `problem` by nothing: then each command is asked about. `limits` is what is less than it
-    should be, and `instead` why nothing better works here.
-    """
-
-    mode: SandboxMode
-    network: bool = False
-    name: str = ""
-    problem: str = ""
-    limits: str = ""
-    instead: str = ""
+    mode: Annotated[SandboxMode, doc("What commands may do unless a session says otherwise.")]
+    network: Annotated[bool, doc("Whether commands may use the network.")] = False
+    name: Annotated[str, doc("The mechanism, such as `bubblewrap`; empty if none works.")] = ""
+    problem: Annotated[
+        str, doc("Why no mechanism works, so that every command needs approval; else empty.")
+    ] = ""
+    limits: Annotated[str, doc("What this mechanism can't enforce; empty if nothing.")] = ""
+    instead: Annotated[str, doc("Why no better mechanism works here; empty if it is the best.")] = (
+        ""
+    )
 
 
 class CatalogResult(Result, frozen=True, tag="catalog"):
     """What there is to choose from."""
 
-    models: tuple[ModelSummary, ...]
-    tools: tuple[ToolSummary, ...]
-    agents: tuple[AgentSummary, ...]
-    commands: tuple[CommandSummary, ...] = ()
-    servers: tuple[ServerSummary, ...] = ()
-    language_servers: tuple[LanguageServerSummary, ...] = ()
-    sandbox: SandboxSummary | None = None
+    models: Annotated[tuple[ModelSummary, ...], doc("The default one first.")]
+    tools: Annotated[tuple[ToolSummary, ...], doc("Tools that models are offered.")]
+    agents: Annotated[tuple[AgentSummary, ...], doc("Agents that can be chosen.")]
+    commands: Annotated[tuple[CommandSummary, ...], doc("Custom commands.")] = ()
+    servers: Annotated[tuple[ServerSummary, ...], doc("MCP servers.")] = ()
+    language_servers: Annotated[
+        tuple[LanguageServerSummary, ...], doc("Language servers that may be started.")
+    ] = ()
+    sandbox: Annotated[SandboxSummary | None, doc("The sandbox of commands.")] = None
 
 
 class HookSummary(Struct, frozen=True, omit_defaults=True):
-    """A hook: a `command` that runs at a moment of a turn; `tool` is a pattern of tools' names."""
+    """A hook: a command that runs at a moment of a turn."""
 
-    on: str
-    command: str
-    tool: str = "*"
-    name: str = ""
+    on: Annotated[str, doc("The moment of a turn at which it runs.")]
+    command: Annotated[str, doc("A command line for the shell.")]
+    tool: Annotated[str, doc("Pattern of tool names, for moments of tool calls.")] = "*"
+    name: Annotated[str, doc("For messages; may be empty.")] = ""
 
 
 class ProjectResult(Result, frozen=True, tag="project"):
-    """What a workspace brings: `files`, relative to it, that count only if it is `trusted`.
+    """What a workspace's `.tiller` defines; it has no effect unless it is trusted."""
 
-    `digest` is of their content; it is empty when there are none. With a `problem` they can't be
-    trusted. `hooks` are in these files.
-    """
-
-    workspace: str
-    digest: str
-    files: tuple[str, ...]
-    trusted: bool
-    problem: str = ""
-    hooks: tuple[HookSummary, ...] = ()
+    workspace: Annotated[str, doc("Absolute path.")]
+    digest: Annotated[str, doc("Of the content of `files`; empty if there are none.")]
+    files: Annotated[tuple[str, ...], doc("Relative to the workspace.")]
+    trusted: Annotated[bool, doc("Whether the user trusts this digest.")]
+    problem: Annotated[str, doc("Why the files can't be trusted; empty if they can.")] = ""
+    hooks: Annotated[tuple[HookSummary, ...], doc("Hooks that the files define.")] = ()
 
 
 class DaemonStatusResult(Result, frozen=True, tag="daemon_status"):
-    """Figures about the process. `rss_bytes` is 0 where the system does not tell."""
+    """Figures about the process."""
 
-    daemon_version: str
-    pid: int
-    uptime_s: float
-    log_path: str
-    sessions: int
-    sessions_loaded: int
-    turns_running: int
-    rss_bytes: int = 0
-    draining: bool = False
+    daemon_version: Annotated[str, doc("Such as `1.2.0`.")]
+    pid: Annotated[int, doc("Its process id.")]
+    uptime_s: Annotated[float, doc("Seconds.")]
+    log_path: Annotated[str, doc("The database with all sessions.")]
+    sessions: Annotated[int, doc("Sessions in the log.")]
+    sessions_loaded: Annotated[int, doc("Sessions in memory.")]
+    turns_running: Annotated[int, doc("Turns that are running now.")]
+    rss_bytes: Annotated[int, doc("Resident memory; 0 where the system does not report it.")] = 0
+    draining: Annotated[bool, doc("Whether the daemon is about to end.")] = False
 
 
 AnyResult = (
@@ -282,19 +280,19 @@ AnyResult = (
 
 
 class Accepted(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="accepted"):
-    """The op took effect and is in the log. `result` is there for the ops that answer more."""
+    """The op took effect and is in the log."""
 
-    submission_id: str
-    result: AnyResult | None = None
+    submission_id: Annotated[str, doc("The submission that this answers.")]
+    result: Annotated[AnyResult | None, doc("Absent for ops without a result.")] = None
 
 
 class Rejected(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="rejected"):
-    """The op had no effect. `message` is for a person, `data` holds what the code needs."""
+    """The op had no effect."""
 
-    submission_id: str
-    code: RejectionCode
-    message: str
-    data: dict[str, Any] = {}
+    submission_id: Annotated[str, doc("The submission that this answers; empty if unreadable.")]
+    code: Annotated[RejectionCode, doc("The reason, for programs.")]
+    message: Annotated[str, doc("Sentences for people.")]
+    data: Annotated[dict[str, Any], doc("Details of the code, such as the refused input.")] = {}
 
 
 AnyAnswer = Accepted | Rejected

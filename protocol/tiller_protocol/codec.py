@@ -1,7 +1,7 @@
-"""The one codec: messages to bytes and back, for bytes that nobody vouches for.
+"""Encodes and decodes messages; input may be hostile.
 
-msgpack on the wire; the ops socket also takes JSON and is answered in kind. Every way in which
-decoding can fail ends as `BadMessage`. The size of a message is limited by the transport.
+The wire format is msgpack. The ops socket also accepts JSON, and answers JSON in JSON. Every
+failure to decode raises `BadMessage`. The transport limits the size of messages.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -15,13 +15,13 @@ from tiller_protocol.ids import IdText
 from tiller_protocol.ops import AnyOp, Submission, UserInput
 
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
-"""Largest message either side takes; the transport refuses a longer one before it is read."""
+"""Largest message that either side accepts; the transport refuses larger ones unread."""
 
 REPLAY_BYTES_MAX = 1024 * 1024
 """A `replay` answer stays under this unless a single event is larger."""
 
 INPUT_BYTES_MAX = 8 * 1024 * 1024
-"""Largest user input: half a message, so that it fits into one with everything around it."""
+"""Largest user input: half a message, which leaves enough for everything around it."""
 
 TOPIC_END = b"\0"
 
@@ -32,7 +32,7 @@ _to_json = msgspec.json.Encoder().encode
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """A submission whose op is still bytes, so that the token is checked before anything else."""
+    """A submission whose op is not decoded yet, so that the token is checked first."""
 
     id: IdText
     op: msgspec.Raw
@@ -61,7 +61,7 @@ _answer_of = {
 }
 _event_of = msgspec.msgpack.Decoder(Event).decode
 
-_DECODING_FAILS = (
+_DECODE_ERRORS = (
     msgspec.DecodeError,
     UnicodeDecodeError,
     RecursionError,
@@ -70,11 +70,11 @@ _DECODING_FAILS = (
     TypeError,
     ValueError,
 )
-"""What msgspec raises for hostile input besides its own errors (measured: nesting, bad UTF-8)."""
+"""msgspec's own error, and what else it raises for hostile input (deep nesting, bad UTF-8, …)."""
 
 
 def encoding_of(data: bytes | memoryview) -> Encoding:
-    """Tell JSON, which begins with `{` or a blank, from msgpack."""
+    """Distinguish JSON, which begins with `{` or white space, from msgpack."""
     return "json" if data[:1] in (b"{", b" ", b"\n", b"\t", b"\r") else "msgpack"
 
 
@@ -84,22 +84,22 @@ def encode_submission(submission: Submission, encoding: Encoding = "msgpack") ->
 
 
 def decode_envelope(data: bytes | memoryview) -> Frame:
-    """Open a submission as far as its token; its op stays in `data`. Raises `BadMessage`."""
+    """Decode a submission without its op, which remains a view of `data`; raises `BadMessage`."""
     encoding = encoding_of(data)
     try:
         return Frame(_envelope_of[encoding](data), encoding)
-    except _DECODING_FAILS as error:
+    except _DECODE_ERRORS as error:
         raise BadMessage(f"not a submission: {_reason(error)}") from None
 
 
 def decode_op(frame: Frame) -> AnyOp:
-    """Decode the op of an envelope; raises `BadMessage` that carries the submission id."""
+    """Decode the op of an envelope; raises `BadMessage` with the submission id."""
     try:
         op = _op_of[frame.encoding](frame.envelope.op)
         if isinstance(op, UserInput) and op.overrides.output_schema is not None:
             _check_is_json(op.overrides.output_schema)
         return op
-    except _DECODING_FAILS as error:
+    except _DECODE_ERRORS as error:
         raise BadMessage(f"not an op: {_reason(error)}", frame.envelope.id) from None
 
 
@@ -112,20 +112,20 @@ def decode_answer(data: bytes) -> AnyAnswer:
     """Decode an answer in either encoding; raises `BadMessage`."""
     try:
         return _answer_of[encoding_of(data)](data)
-    except _DECODING_FAILS as error:
+    except _DECODE_ERRORS as error:
         raise BadMessage(f"not an answer: {_reason(error)}") from None
 
 
 def encode_event(event: Event) -> bytes:
-    """The msgpack bytes of an event: what the log keeps and what is published."""
+    """The msgpack bytes of an event, as stored in the log and published."""
     return _to_msgpack(event)
 
 
 def decode_event(data: bytes) -> Event:
-    """Decode the msgpack bytes of one event; raises `BadMessage`."""
+    """Decode one event; raises `BadMessage`."""
     try:
         return _event_of(data)
-    except _DECODING_FAILS as error:
+    except _DECODE_ERRORS as error:
         raise BadMessage(f"not an event: {_reason(error)}") from None
 
 
@@ -135,7 +135,7 @@ def encode_publication(topic: str, event: bytes) -> bytes:
 
 
 def decode_publication(data: bytes) -> tuple[str, Event]:
-    """Split a publication into its topic and event; raises `BadMessage`."""
+    """Return the topic and the event of a publication; raises `BadMessage`."""
     topic, end, body = data.partition(TOPIC_END)
     if not end:
         raise BadMessage("not a publication: no NUL byte after the topic")
@@ -143,13 +143,13 @@ def decode_publication(data: bytes) -> tuple[str, Event]:
 
 
 def _check_is_json(value: dict[str, Any]) -> None:
-    """Refuse what one encoding can say and the other can't: huge integers, NaN, bytes, odd keys.
+    """Refuse values that only one of the encodings supports: huge integers, NaN, bytes, odd keys.
 
-    It goes into an event; one that could not be encoded would be the end of the session.
+    The value becomes part of an event, and a session can't go on if its event can't be encoded.
     """
     _to_msgpack(value)
     if msgspec.json.decode(_to_json(value)) != value:
-        raise ValueError("`output_schema` holds what JSON can't say")
+        raise ValueError("`output_schema` contains a value that JSON can't represent")
 
 
 def _reason(error: BaseException) -> str:

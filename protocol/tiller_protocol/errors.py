@@ -1,8 +1,10 @@
 """Rejection codes, and the error that a turn or a step ends with."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from msgspec import Struct
+
+from tiller_protocol.doc import doc
 
 RejectionCode = Literal[
     "bad_message",
@@ -25,14 +27,14 @@ RejectionCode = Literal[
 
 
 class ErrorInfo(Struct, frozen=True, omit_defaults=True):
-    """Why something failed: a stable `code`, and a sentence that says what to do."""
+    """Why something failed."""
 
-    code: str
-    message: str
+    code: Annotated[str, doc("Stable, for programs.")]
+    message: Annotated[str, doc("What happened and what to do, for people.")]
 
 
 class BadMessage(ValueError):
-    """Bytes that are no message of this protocol. `submission_id` is set when it could be read."""
+    """Bytes that are not a message of this protocol; `submission_id` is empty if unreadable."""
 
     def __init__(self, message: str, submission_id: str = "") -> None:
         super().__init__(message)

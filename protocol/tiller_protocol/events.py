@@ -1,13 +1,14 @@
 """Events: everything that happened in a session, numbered 1, 2, 3 … by `seq`.
 
-An event is published after it is in the log. `lifecycle` says which may follow which, `snapshot`
-what they add up to.
+An event is published after it is in the log. `lifecycle` defines their order, `fold` the state
+that they add up to.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Struct
 
+from tiller_protocol.doc import doc
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.items import (
     BackgroundCommand,
@@ -20,6 +21,7 @@ from tiller_protocol.items import (
     ToolCallState,
     ToolErrorKind,
     Usage,
+    UsdCost,
 )
 from tiller_protocol.settings import Approve, Budget, FollowUps, SandboxMode, Settings
 
@@ -36,215 +38,215 @@ class Body(Struct, frozen=True, omit_defaults=True, tag_field="type"):
 
 
 class SessionCreated(Body, frozen=True, tag="session_created"):
-    """The first event of a session. A fork names its parent and the `seq` it shares up to.
+    """The first event of a session."""
 
-    A sub-agent's session names the session it works for, and the call that asked for it.
-    """
-
-    workspace: str
-    settings: Settings
-    parent_id: str | None = None
-    parent_seq: int | None = None
-    owner_id: str | None = None
-    owner_item_id: str | None = None
+    workspace: Annotated[str, doc("Absolute path.")]
+    settings: Annotated[Settings, doc("Settings to begin with.")]
+    parent_id: Annotated[str | None, doc("Of a fork: the session that it branches from.")] = None
+    parent_seq: Annotated[int | None, doc("Of a fork: the last `seq` shared with it.")] = None
+    owner_id: Annotated[str | None, doc("Of a sub-agent: the session that it works for.")] = None
+    owner_item_id: Annotated[str | None, doc("Of a sub-agent: the call that started it.")] = None
 
 
 class SessionConfigured(Body, frozen=True, tag="session_configured"):
-    """The settings as they are from the next turn on, whole."""
+    """The settings have changed."""
 
-    settings: Settings
+    settings: Annotated[Settings, doc("All settings, from the next turn on.")]
 
 
 class SessionTitled(Body, frozen=True, tag="session_titled"):
-    """The session has a new title; `usage` is what a model took to find it, `cost` in dollars."""
+    """The session has a new title."""
 
-    title: str
-    usage: Usage = Usage()
-    cost: float | None = None
+    title: Annotated[str, doc("One line.")]
+    usage: Annotated[Usage, doc("What a model used to write the title.")] = Usage()
+    cost: UsdCost = None
 
 
 class SessionArchived(Body, frozen=True, tag="session_archived"):
-    """The session was put away, or taken back."""
+    """The session was archived, or taken out of the archive."""
 
-    archived: bool
+    archived: Annotated[bool, doc("False: it was taken out of the archive.")]
 
 
 class StatusChanged(Body, frozen=True, tag="status_changed"):
-    """`retry` says which attempt of how many comes after `delay_s`; `waiting` names the request."""
+    """The session became idle or busy, retries a model request, or waits for an answer."""
 
-    status: StatusName
-    attempt: int | None = None
-    limit: int | None = None
-    delay_s: float | None = None
-    cause: str = ""
-    request_id: str | None = None
+    status: Annotated[StatusName, doc("What the session is doing now.")]
+    attempt: Annotated[int | None, doc("For `retry`: which attempt comes next.")] = None
+    limit: Annotated[int | None, doc("For `retry`: the number of attempts.")] = None
+    delay_s: Annotated[float | None, doc("For `retry`: seconds until that attempt.")] = None
+    cause: Annotated[
+        str, doc("For `retry`: why the last attempt failed; else what it is busy with.")
+    ] = ""
+    request_id: Annotated[str | None, doc("For `waiting`: the open request.")] = None
 
 
 class QueueChanged(Body, frozen=True, tag="queue_changed"):
-    """The queued inputs, whole, next one first."""
+    """The queue has changed."""
 
-    queue: tuple[QueuedInput, ...]
+    queue: Annotated[tuple[QueuedInput, ...], doc("All queued inputs, next one first.")]
 
 
 class TurnContextShown(Struct, frozen=True, omit_defaults=True):
-    """The frozen context of a turn as frontends see it: everything but secrets.
+    """The context of a turn as frontends see it: everything except secrets."""
 
-    `system_prompt` and `tools` are what the model is sent beside history.
-    """
-
-    workspace: str
-    agent: str
-    model: str
-    variant: str
-    approve: Approve
-    max_steps: int
-    tools: tuple[str, ...]
-    context_window: int
-    turn_budget: Budget = Budget()
-    session_budget: Budget = Budget()
-    output_schema: dict[str, Any] | None = None
-    system_prompt: str = ""
-    sandbox: SandboxMode = "full_access"
-    follow_ups: FollowUps = "one_at_a_time"
+    workspace: Annotated[str, doc("Absolute path.")]
+    agent: Annotated[str, doc("Name of the agent.")]
+    model: Annotated[str, doc("`provider/model`.")]
+    variant: Annotated[str, doc("Empty: none.")]
+    approve: Annotated[Approve, doc("What happens where no rule decides about a call.")]
+    max_steps: Annotated[int, doc("Most model requests in the turn.")]
+    tools: Annotated[tuple[str, ...], doc("Names of the tools that the model is offered.")]
+    context_window: Annotated[int, doc("Tokens.")]
+    turn_budget: Annotated[Budget, doc("Limit for this turn.")] = Budget()
+    session_budget: Annotated[Budget, doc("Limit for the whole session.")] = Budget()
+    output_schema: Annotated[
+        dict[str, Any] | None, doc("JSON Schema of the final message, if any.")
+    ] = None
+    system_prompt: Annotated[str, doc("As it is sent to the model.")] = ""
+    sandbox: Annotated[SandboxMode, doc("What commands may do.")] = "full_access"
+    follow_ups: Annotated[FollowUps, doc("How queued input is taken.")] = "one_at_a_time"
 
 
 class TurnStarted(Body, frozen=True, tag="turn_started"):
-    """A turn begins; nothing in `context` changes until it ends."""
+    """A turn begins."""
 
-    context: TurnContextShown
+    context: Annotated[TurnContextShown, doc("Does not change until the turn ends.")]
 
 
 class TurnEnded(Body, frozen=True, tag="turn_ended"):
-    """The last event of a turn: no process, task or request of it is alive any more."""
+    """The last event of a turn: none of its processes, tasks or requests is left."""
 
-    outcome: Outcome
-    steps: int
-    usage: Usage
-    duration_s: float
-    last_message: str = ""
-    cost: float | None = None
-    error: ErrorInfo | None = None
+    outcome: Annotated[Outcome, doc("How it ended.")]
+    steps: Annotated[int, doc("Model requests of the turn, without sub-agents.")]
+    usage: Annotated[Usage, doc("Tokens of the turn, sub-agents included.")]
+    duration_s: Annotated[float, doc("Seconds, without those in which no daemon ran.")]
+    last_message: Annotated[str, doc("The model's final message; empty if there is none.")] = ""
+    cost: UsdCost = None
+    error: Annotated[ErrorInfo | None, doc("Present if `outcome` needs an explanation.")] = None
 
 
 class StepStarted(Body, frozen=True, tag="step_started"):
-    """One model request goes out. `step` counts from 1 within the turn."""
+    """A model request goes out."""
 
-    step: int
+    step: Annotated[int, doc("Counts from 1 within the turn.")]
 
 
 class StepEnded(Body, frozen=True, tag="step_ended"):
     """The step's response and its tool calls are over."""
 
-    step: int
-    finish_reason: FinishReason
-    usage: Usage
-    cost: float | None = None
-    time_to_first_token_s: float | None = None
+    step: Annotated[int, doc("Counts from 1 within the turn.")]
+    finish_reason: Annotated[FinishReason, doc("Why the response ended.")]
+    usage: Annotated[Usage, doc("Tokens of the request and its response.")]
+    cost: UsdCost = None
+    time_to_first_token_s: Annotated[
+        float | None, doc("Seconds; absent if the model sent nothing.")
+    ] = None
 
 
 class ItemStarted(Body, frozen=True, tag="item_started"):
-    """An item enters history; its place there is this event's place."""
+    """An item enters history, in the order of these events."""
 
-    item: Item
+    item: Annotated[Item, doc("Its content so far.")]
 
 
 class ItemDelta(Body, frozen=True, tag="item_delta"):
-    """The next piece of an item's text, arguments or output. Pieces may be joined on the way."""
+    """The next piece of an item's text, arguments or output."""
 
-    item_id: str
-    channel: Channel
-    delta: str
+    item_id: Annotated[str, doc("An open item.")]
+    channel: Annotated[Channel, doc("What the delta is appended to.")]
+    delta: Annotated[str, doc("The next piece; the log may join several into one.")]
 
 
 class ItemCompleted(Body, frozen=True, tag="item_completed"):
-    """The item, whole. Tool calls complete in the order in which they finish."""
+    """An item is complete. Tool calls complete in the order in which they finish."""
 
-    item: Item
+    item: Annotated[Item, doc("The whole item; replaces what deltas added up to.")]
 
 
 class ToolCallUpdated(Body, frozen=True, tag="tool_call_updated"):
-    """A call's state; sent before `item_completed` when the state is final.
+    """A call changed its state; sent before `item_completed` when the state is final."""
 
-    `sub_agent` comes when a sub-agent has begun and after each of its steps, with its sums.
-    """
-
-    item_id: str
-    state: ToolCallState
-    error_kind: ToolErrorKind | None = None
-    title: str = ""
-    sub_agent: SubAgent | None = None
+    item_id: Annotated[str, doc("The tool call.")]
+    state: Annotated[ToolCallState, doc("The new state.")]
+    error_kind: Annotated[ToolErrorKind | None, doc("Present exactly when `state` is `error`.")] = (
+        None
+    )
+    title: Annotated[str, doc("New title; empty: unchanged.")] = ""
+    sub_agent: Annotated[
+        SubAgent | None,
+        doc("Present when a sub-agent has begun, and after each of its steps, with its totals."),
+    ] = None
 
 
 class RequestOpened(Body, frozen=True, tag="request_opened"):
-    """The turn, or one call of it, waits for an answer of the user."""
+    """The turn, or one of its calls, waits for an answer of the user."""
 
-    request: Request
+    request: Annotated[Request, doc("What is asked.")]
 
 
 class RequestResolved(Body, frozen=True, tag="request_resolved"):
-    """Somebody answered (`by` is the frontend's name), a rule did (`by` empty), or it ended."""
+    """A request was answered, or is no longer open for another reason."""
 
-    request_id: str
-    resolution: Resolution
-    by: str = ""
-    text: str = ""
+    request_id: Annotated[str, doc("The request.")]
+    resolution: Annotated[Resolution, doc("`cancelled`: it is no longer asked.")]
+    by: Annotated[str, doc("Name of the frontend that answered; empty: a rule did.")] = ""
+    text: Annotated[str, doc("The reply, or feedback for the model.")] = ""
 
 
 class PlanUpdated(Body, frozen=True, tag="plan_updated"):
-    """The plan, whole."""
+    """The model changed its plan."""
 
-    plan: tuple[PlanEntry, ...]
+    plan: Annotated[tuple[PlanEntry, ...], doc("The whole plan.")]
 
 
 class BackgroundChanged(Body, frozen=True, tag="background_changed"):
-    """The background commands of the session, whole: those that run and the last that ended."""
+    """The background commands of the session have changed."""
 
-    background: tuple[BackgroundCommand, ...]
+    background: Annotated[
+        tuple[BackgroundCommand, ...], doc("All that run, and the latest that have ended.")
+    ]
 
 
 class HistoryCompacted(Body, frozen=True, tag="history_compacted"):
-    """History got shorter for the model; the log keeps all of it.
+    """The history that the model gets is shorter now; the log keeps all of it."""
 
-    Either the compaction item `item_id` stands for what came before it, or the output of the calls
-    in `pruned` is not sent any more. `usage` is what the summary took, `cost` in US dollars.
-    """
-
-    tokens_before: int
-    tokens_after: int
-    item_id: str | None = None
-    pruned: tuple[str, ...] = ()
-    usage: Usage = Usage()
-    cost: float | None = None
+    tokens_before: Annotated[int, doc("Size of history before, in tokens (estimated).")]
+    tokens_after: Annotated[int, doc("Size of history after, in tokens (estimated).")]
+    item_id: Annotated[
+        str | None, doc("The compaction item that replaces earlier history; absent if pruned.")
+    ] = None
+    pruned: Annotated[tuple[str, ...], doc("Calls whose output is no longer sent.")] = ()
+    usage: Annotated[Usage, doc("What the summary used.")] = Usage()
+    cost: UsdCost = None
 
 
 class HistoryReverted(Body, frozen=True, tag="history_reverted"):
-    """History is as it was at event `to_seq`, before a turn or before a step of it.
+    """History and files went back to before a turn or a step, or a revert was undone."""
 
-    With `undone` the last such event is taken back. `conflicts` are files that were left as they
-    are.
-    """
-
-    to_seq: int
-    undone: bool = False
-    conflicts: tuple[str, ...] = ()
-    before_turn: str = ""
-    before_step: int = 0
+    to_seq: Annotated[int, doc("Of a revert: history is as it was at this event.")]
+    undone: Annotated[bool, doc("The last revert was undone: its history is back.")] = False
+    conflicts: Annotated[
+        tuple[str, ...], doc("Files that something else has changed; left as they are.")
+    ] = ()
+    before_turn: Annotated[str, doc("The turn that was undone; empty if `undone`.")] = ""
+    before_step: Annotated[int, doc("The first step that was undone; 0: the whole turn.")] = 0
 
 
 class WarningRaised(Body, frozen=True, tag="warning"):
-    """Something the user should know; the work goes on."""
+    """Something that the user should know; work goes on."""
 
-    code: str
-    message: str
-    fatal: bool = False
+    code: Annotated[str, doc("What happened, for programs.")]
+    message: Annotated[str, doc("Sentences for people.")]
+    fatal: Annotated[bool, doc("Always false.")] = False
 
 
 class ErrorRaised(Body, frozen=True, tag="error"):
-    """Something failed. `fatal` means that the session can't go on by itself."""
+    """Something failed."""
 
-    code: str
-    message: str
-    fatal: bool = False
+    code: Annotated[str, doc("What happened, for programs.")]
+    message: Annotated[str, doc("Sentences for people.")]
+    fatal: Annotated[bool, doc("The session can't go on without help.")] = False
 
 
 AnyBody = (
@@ -274,18 +276,18 @@ AnyBody = (
 
 
 class Event(Struct, frozen=True, omit_defaults=True):
-    """One numbered event. `submission_id` names the cause, `time` is Unix seconds."""
+    """One numbered event of a session."""
 
-    seq: int
-    session_id: str
-    time: float
-    body: AnyBody
-    turn_id: str | None = None
-    submission_id: str | None = None
+    seq: Annotated[int, doc("Counts from 1 within the session, without gaps.")]
+    session_id: Annotated[str, doc("The session.")]
+    time: Annotated[float, doc("Unix seconds.")]
+    body: Annotated[AnyBody, doc("What happened.")]
+    turn_id: Annotated[str | None, doc("The turn it belongs to, if any.")] = None
+    submission_id: Annotated[str | None, doc("The submission that caused it, if any.")] = None
 
 
 LIFECYCLE_TOPIC = "daemon"
-"""Topic under which the life-cycle events of every session are published as well."""
+"""Topic under which the life-cycle events of all sessions are published as well."""
 
 LIFECYCLE_BODIES = (
     SessionCreated,

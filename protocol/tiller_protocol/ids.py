@@ -1,6 +1,6 @@
-"""Identifiers: their types, their shape, and how a ULID is made from a time and randomness.
+"""Types and format of identifiers, and the making of ULIDs.
 
-Nothing here reads a clock or a random source; callers hand both in.
+Nothing here reads a clock or a random source; callers pass both in.
 """
 
 from typing import Annotated, NewType
@@ -28,7 +28,7 @@ _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 def ulid(time_ms: int, randomness: bytes) -> str:
     """Return the 26-character ULID for Unix milliseconds and 10 random bytes.
 
-    Sorts by time as text. Shape: https://github.com/ulid/spec.
+    ULIDs sort by time as text. Format: https://github.com/ulid/spec.
     """
     if len(randomness) != ULID_RANDOM_BYTES:
         raise ValueError(f"a ULID needs {ULID_RANDOM_BYTES} random bytes, got {len(randomness)}")

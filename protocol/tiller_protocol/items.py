@@ -1,13 +1,14 @@
 """Items: the units of a session's history, and the small structs they are made of.
 
-Each item is a frozen struct with an `id`; the union `Item` is tagged by `type`. What a tool call
-answered lives in the call itself, so that a call without a result can't be stored.
+Each item is a frozen struct with an `id`; the union `Item` is tagged by `type`. A tool call
+contains its result, so that history can't contain a call without one.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from msgspec import Struct
 
+from tiller_protocol.doc import doc
 from tiller_protocol.ids import CallId, ItemId
 
 Delivery = Literal["start", "steer", "queue"]
@@ -16,26 +17,29 @@ ToolCallState = Literal["pending", "running", "completed", "error"]
 ToolErrorKind = Literal["failed", "invalid", "denied", "skipped", "aborted", "lost"]
 Effect = Literal["read", "write"]
 
+UsdCost = Annotated[float | None, doc("US dollars; absent: the price is unknown.")]
+InputFiles = Annotated[tuple[str, ...], doc("Paths of files that the user pointed to.")]
+ClientName = Annotated[str, doc("Name of the frontend that sent it; empty if unknown.")]
+
 
 class Image(Struct, frozen=True, omit_defaults=True):
-    """An image given by the user or shown by a tool; `data` is the encoded file."""
+    """An image given by the user or shown by a tool."""
 
-    media_type: str
-    data: bytes
+    media_type: Annotated[str, doc("Such as `image/png`; ignored in input.")]
+    data: Annotated[bytes, doc("The encoded file; base64 in JSON.")]
+
+
+InputImages = Annotated[tuple[Image, ...], doc("Images that the user attached.")]
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):
-    """Tokens as the provider counted them.
+    """Tokens as the provider counted them; all 0 if it did not."""
 
-    `cached_input_tokens`, read from its cache, and `cache_write_tokens`, written there, are part of
-    `input_tokens`; `reasoning_tokens` are part of `output_tokens`.
-    """
-
-    input_tokens: int = 0
-    cached_input_tokens: int = 0
-    output_tokens: int = 0
-    reasoning_tokens: int = 0
-    cache_write_tokens: int = 0
+    input_tokens: Annotated[int, doc("Tokens sent, cached ones included.")] = 0
+    cached_input_tokens: Annotated[int, doc("Part of `input_tokens`: read from the cache.")] = 0
+    output_tokens: Annotated[int, doc("Tokens received, reasoning included.")] = 0
+    reasoning_tokens: Annotated[int, doc("Part of `output_tokens`: reasoning.")] = 0
+    cache_write_tokens: Annotated[int, doc("Part of `input_tokens`: written to the cache.")] = 0
 
     @property
     def tokens(self) -> int:
@@ -64,162 +68,183 @@ class Usage(Struct, frozen=True, omit_defaults=True):
 
 
 class UserMessage(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="user_message"):
-    """What a person said: at the start of a turn, as steering, or as a follow-up."""
+    """Input of the user: at the start of a turn, as steering, or as a follow-up."""
 
-    id: ItemId
-    text: str
-    delivery: Delivery
-    images: tuple[Image, ...] = ()
-    files: tuple[str, ...] = ()
-    client: str = ""
+    id: Annotated[ItemId, doc("Of the item.")]
+    text: Annotated[str, doc("What the user wrote.")]
+    delivery: Annotated[
+        Delivery, doc("Whether it started a turn, steered one, or came from the queue.")
+    ]
+    images: InputImages = ()
+    files: InputFiles = ()
+    client: ClientName = ""
 
 
 class AssistantMessage(
     Struct, frozen=True, omit_defaults=True, tag_field="type", tag="assistant_message"
 ):
-    """Text of the model. A `discarded` one belongs to a stream that failed and was retried."""
+    """Text of the model."""
 
-    id: ItemId
-    text: str
-    state: MessageState
+    id: Annotated[ItemId, doc("Of the item.")]
+    text: Annotated[str, doc("The text so far; whole in `item_completed`.")]
+    state: Annotated[
+        MessageState,
+        doc("`discarded`: the stream failed and the request was retried; ignore the text."),
+    ]
 
 
 class Reasoning(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="reasoning"):
-    """Thinking of the model; `opaque` is what its provider wants back unchanged."""
+    """Reasoning of the model."""
 
-    id: ItemId
-    text: str
-    state: MessageState
-    opaque: str = ""
+    id: Annotated[ItemId, doc("Of the item.")]
+    text: Annotated[str, doc("A readable form; empty if the provider sends none.")]
+    state: Annotated[
+        MessageState,
+        doc("`discarded`: the stream failed and the request was retried; ignore the text."),
+    ]
+    opaque: Annotated[
+        str, doc("What the provider wants to get back unchanged; of no use to anyone else.")
+    ] = ""
 
 
 class SubAgent(Struct, frozen=True, omit_defaults=True):
-    """The session that a call of `task` started, and what it has spent for that call so far.
+    """The session that a call of `task` started, and what it has spent for that call so far."""
 
-    `cost` is in US dollars; `None` means that the price is unknown.
-    """
-
-    session_id: str
-    agent: str
-    steps: int = 0
-    usage: Usage = Usage()
-    cost: float | None = None
+    session_id: Annotated[str, doc("The sub-agent's session.")]
+    agent: Annotated[str, doc("Name of the agent.")]
+    steps: Annotated[int, doc("Model requests so far.")] = 0
+    usage: Annotated[Usage, doc("Tokens so far.")] = Usage()
+    cost: UsdCost = None
 
 
 class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_call"):
-    """One call of a tool and, once it has ended, its result.
+    """One call of a tool and, once it has ended, its result."""
 
-    `arguments` is the JSON text as the model wrote it. `output` is what the model sees; the whole
-    of a cut output is in the file `spill_path`. `started_at` is Unix seconds, set when the call
-    begins to run. `error_kind` is set exactly when `state` is `error`. `ordinal` counts the model
-    requests of the session from 0: calls of one response share it, and only they go back to the
-    model as one message. With `by_user` the user made the call by the op `shell`, and the model is
-    told of it as of something that was said. `sub_agent` names the session that does the work.
-    """
-
-    id: ItemId
-    call_id: CallId
-    name: str
-    arguments: str
-    state: ToolCallState
-    effect: Effect = "write"
-    title: str = ""
-    output: str = ""
-    error_kind: ToolErrorKind | None = None
-    images: tuple[Image, ...] = ()
-    diff: str = ""
-    spill_path: str = ""
-    exit_status: int | None = None
-    started_at: float | None = None
-    duration_s: float | None = None
-    discarded: bool = False
-    ordinal: int = 0
-    by_user: bool = False
-    sub_agent: SubAgent | None = None
+    id: Annotated[ItemId, doc("Of the item.")]
+    call_id: Annotated[CallId, doc("The provider's id of the call.")]
+    name: Annotated[str, doc("Name of the tool.")]
+    arguments: Annotated[str, doc("JSON text, exactly as the model wrote it; may be invalid.")]
+    state: Annotated[ToolCallState, doc("`completed` and `error` are final.")]
+    effect: Annotated[Effect, doc("Whether the call may change anything.")] = "write"
+    title: Annotated[str, doc("One line about the call; empty until it is known.")] = ""
+    output: Annotated[str, doc("The result as the model gets it; may be truncated.")] = ""
+    error_kind: Annotated[
+        ToolErrorKind | None,
+        doc(
+            "Present exactly when `state` is `error`. `invalid`: bad arguments. `denied`: no "
+            "permission. `skipped`: never began. `aborted`: interrupted. `lost`: the daemon died "
+            "during the call."
+        ),
+    ] = None
+    images: Annotated[tuple[Image, ...], doc("Images in the result.")] = ()
+    diff: Annotated[str, doc("Unified diff of an edit.")] = ""
+    spill_path: Annotated[str, doc("File with the whole output, if `output` is truncated.")] = ""
+    exit_status: Annotated[
+        int | None, doc("Of a command that ended; absent for other tools and at a timeout.")
+    ] = None
+    started_at: Annotated[
+        float | None, doc("Unix seconds when the call began to run; absent before.")
+    ] = None
+    duration_s: Annotated[
+        float | None, doc("Seconds; absent until it has ended, or if it is lost.")
+    ] = None
+    discarded: Annotated[
+        bool, doc("The response failed and was retried; this call is not part of history.")
+    ] = False
+    ordinal: Annotated[
+        int,
+        doc(
+            "Number of the session's model request that made the call, from 0. Calls of one "
+            "response share it, and go back to the model as one message."
+        ),
+    ] = 0
+    by_user: Annotated[bool, doc("The user made the call, by the op `shell`.")] = False
+    sub_agent: Annotated[
+        SubAgent | None, doc("The session that does the work of a `task` call.")
+    ] = None
 
 
 class Compaction(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="compaction"):
-    """A summary that stands for every item up to and including `replaces_upto`.
+    """A summary that stands for every item up to and including `replaces_upto`."""
 
-    The user messages in `kept` are still sent word for word, before the summary.
-    """
-
-    id: ItemId
-    summary: str
-    replaces_upto: ItemId
-    kept: tuple[str, ...] = ()
+    id: Annotated[ItemId, doc("Of the item.")]
+    summary: Annotated[str, doc("The text that the model gets instead of those items.")]
+    replaces_upto: Annotated[ItemId, doc("The last item that the summary replaces.")]
+    kept: Annotated[
+        tuple[str, ...], doc("User messages that are still sent verbatim, before the summary.")
+    ] = ()
 
 
 class Notice(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="notice"):
     """Something the daemon tells the model, such as that the last turn was interrupted."""
 
-    id: ItemId
-    code: str
-    text: str
+    id: Annotated[ItemId, doc("Of the item.")]
+    code: Annotated[str, doc("What happened, for programs.")]
+    text: Annotated[str, doc("The sentence that the model gets.")]
 
 
 class FileChange(Struct, frozen=True, omit_defaults=True):
-    """A file that was changed. The counts of lines are `None` for what is not text."""
+    """A file that was changed."""
 
-    path: str
-    kind: Literal["added", "removed", "modified"]
-    added_lines: int | None = None
-    removed_lines: int | None = None
+    path: Annotated[str, doc("Relative to the workspace.")]
+    kind: Annotated[Literal["added", "removed", "modified"], doc("What happened to it.")]
+    added_lines: Annotated[int | None, doc("Absent for a file that is not text.")] = None
+    removed_lines: Annotated[int | None, doc("Absent for a file that is not text.")] = None
 
 
 class Patch(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="patch"):
-    """Files that one step changed, and the snapshot trees before and after.
+    """Files that one step changed.
 
-    `files` are relative to the workspace, `changes` say more of each; `more` are changed as well
-    and not named. Without trees it is not known what the step changed.
+    Without trees it is not known what the step changed.
     """
 
-    id: ItemId
-    files: tuple[str, ...]
-    tree_before: str = ""
-    tree_after: str = ""
-    changes: tuple[FileChange, ...] = ()
-    more: int = 0
+    id: Annotated[ItemId, doc("Of the item.")]
+    files: Annotated[tuple[str, ...], doc("Paths relative to the workspace.")]
+    tree_before: Annotated[str, doc("Git tree before the step; empty if unknown.")] = ""
+    tree_after: Annotated[str, doc("Git tree after the step; empty if unknown.")] = ""
+    changes: Annotated[tuple[FileChange, ...], doc("The same files, with details.")] = ()
+    more: Annotated[int, doc("Number of changed files that are not listed.")] = 0
 
 
 Item = UserMessage | AssistantMessage | Reasoning | ToolCall | Compaction | Notice | Patch
 
 
 class QueuedInput(Struct, frozen=True, omit_defaults=True):
-    """Input that was accepted and is not yet in history: steering on its way, or a follow-up."""
+    """Input that was accepted and is not in history yet: steering on its way, or a follow-up."""
 
-    id: str
-    text: str
-    delivery: Delivery
-    images: tuple[Image, ...] = ()
-    files: tuple[str, ...] = ()
-    client: str = ""
+    id: Annotated[str, doc("`input_id` in ops and answers.")]
+    text: Annotated[str, doc("What the user wrote.")]
+    delivery: Annotated[
+        Delivery, doc("`steer` goes to the running turn before its next step, `queue` waits.")
+    ]
+    images: InputImages = ()
+    files: InputFiles = ()
+    client: ClientName = ""
 
 
 class PlanEntry(Struct, frozen=True, omit_defaults=True):
     """One line of the plan."""
 
-    text: str
-    state: Literal["pending", "in_progress", "completed"]
+    text: Annotated[str, doc("What is to be done.")]
+    state: Annotated[Literal["pending", "in_progress", "completed"], doc("How far it is.")]
 
 
 BackgroundState = Literal["running", "exited", "killed", "lost"]
 
 
 class BackgroundCommand(Struct, frozen=True, omit_defaults=True):
-    """A command that outlives its call. Times are Unix seconds; `output_path` is a file.
+    """A command that outlives its tool call."""
 
-    It is `lost` when the daemon was killed while it ran; what was left of it was ended then.
-    """
-
-    id: str
-    command: str
-    state: BackgroundState
-    started_at: float
-    item_id: str = ""
-    output_path: str = ""
-    ended_at: float | None = None
-    exit_status: int | None = None
+    id: Annotated[str, doc("`background_id` in `interrupt`.")]
+    command: Annotated[str, doc("The command line.")]
+    state: Annotated[
+        BackgroundState, doc("`lost`: the daemon died while it ran; its processes were ended.")
+    ]
+    started_at: Annotated[float, doc("Unix seconds.")]
+    item_id: Annotated[str, doc("The tool call that started it.")] = ""
+    output_path: Annotated[str, doc("File that gets the output.")] = ""
+    ended_at: Annotated[float | None, doc("Unix seconds; absent while it runs.")] = None
+    exit_status: Annotated[int | None, doc("Absent unless it exited on its own.")] = None
 
 
 RequestKind = Literal["approval", "doom_loop", "question"]
@@ -229,21 +254,28 @@ DetailKind = Literal["text", "command", "diff"]
 
 
 class Request(Struct, frozen=True, omit_defaults=True):
-    """A question of the daemon to the user; answered once, by any frontend.
+    """A question to the user; answered once, by any frontend."""
 
-    `subjects` are what the permission rules are matched against (a command, a path); `always` are
-    the patterns that the answer `always` would allow for the rest of the session. `title` is a
-    summary in one line; `detail` is all of what is asked about, and `detail_kind` says what it is:
-    nobody guesses that from its text.
-    """
-
-    id: str
-    kind: RequestKind
-    title: str
-    item_id: str = ""
-    permission: str = ""
-    subjects: tuple[str, ...] = ()
-    always: tuple[str, ...] = ()
-    detail: str = ""
-    choices: tuple[str, ...] = ()
-    detail_kind: DetailKind = "text"
+    id: Annotated[str, doc("`request_id` in ops and events.")]
+    kind: Annotated[
+        RequestKind,
+        doc(
+            "`approval`: may this call run? `doom_loop`: a call repeats itself, go on? "
+            "`question`: the model asks."
+        ),
+    ]
+    title: Annotated[str, doc("Summary in one line.")]
+    item_id: Annotated[str, doc("The tool call that waits, if any.")] = ""
+    permission: Annotated[str, doc("The permission that the call needs, such as `bash`.")] = ""
+    subjects: Annotated[
+        tuple[str, ...], doc("What permission rules are matched against: commands, paths, …")
+    ] = ()
+    always: Annotated[
+        tuple[str, ...],
+        doc("Patterns that `always` would allow for the rest of the session."),
+    ] = ()
+    detail: Annotated[str, doc("All that is asked about; empty if the title is all.")] = ""
+    choices: Annotated[tuple[str, ...], doc("Suggested replies to a `question`.")] = ()
+    detail_kind: Annotated[
+        DetailKind, doc("What `detail` contains; never inferred from its text.")
+    ] = "text"

@@ -1,15 +1,14 @@
 """Which event may follow which, within one session.
 
-Theory of operation. A session's log is one sequence that begins with `session_created`. At most
-one turn is open at a time; `turn_started` opens it and `turn_ended` closes it. A step is open
-inside a turn only, and no two at once. An item starts once and completes once; deltas and call
-updates come in between. A tool call that fails or ends says so by `tool_call_updated` and then
-completes. A request opens once and is resolved once, inside its turn. When a turn ends, no step,
-item or request of it is open any more. Events of the session itself (`queue_changed`,
-`session_titled` …) may come at any time and belong to no turn's order.
+A session's log is one sequence that begins with `session_created`. At most one turn is open at a
+time: `turn_started` opens it, `turn_ended` closes it. Steps are open only inside a turn, one at a
+time. An item starts once and completes once, with its deltas and call updates in between. A tool
+call reports its final state by `tool_call_updated` and then completes. A request opens once and is
+resolved once, inside its turn. When a turn ends, none of its steps, items or requests is open.
+Events of the session itself (`queue_changed`, `session_titled` …) may come at any time.
 
-The table `NEEDS` says what must hold before an event; `advance` applies one. The daemon checks its
-own output with it in tests and simulation, a frontend may do so at any time.
+`PRECONDITIONS` lists what must be true before each event; `advance` checks and applies one event.
+The daemon's tests and simulation check its log this way; a frontend can do so at any time.
 """
 
 from dataclasses import dataclass, field
@@ -34,23 +33,30 @@ from tiller_protocol.events import (
 
 
 class LifecycleViolation(ValueError):
-    """An event that may not come where it came."""
+    """An event came where the life cycle does not allow it."""
 
 
 @dataclass
 class LifecycleState:
-    """What is open in a session after the events so far, and every id that was ever used."""
+    """What is open in a session after the events so far."""
 
     seq: int = 0
+    """Of the last event; 0 before the first."""
     turn_id: str | None = None
+    """The open turn, if any."""
     step: int = 0
+    """The latest step of the turn, counted from 1; 0 before its first."""
     step_open: bool = False
+    """Whether that step has not ended yet."""
     open_items: set[str] = field(default_factory=set[str])
+    """Ids of items that have started and not completed."""
     open_requests: set[str] = field(default_factory=set[str])
+    """Ids of requests that wait for an answer."""
     used_ids: set[str] = field(default_factory=set[str])
+    """Every id of a turn, item or request so far; none may be used twice."""
 
 
-NEEDS: dict[type[AnyBody], tuple[str, ...]] = {
+PRECONDITIONS: dict[type[AnyBody], tuple[str, ...]] = {
     SessionCreated: ("is_first",),
     TurnStarted: ("no_turn", "new_turn_id"),
     TurnEnded: ("in_turn", "no_step", "no_open_items", "no_open_requests"),
@@ -65,26 +71,26 @@ NEEDS: dict[type[AnyBody], tuple[str, ...]] = {
     HistoryCompacted: (),
     HistoryReverted: ("no_turn",),
 }
-"""What each event needs; an event that is not listed may come at any time after the first."""
+"""Conditions by event; an event not listed here may come at any time after the first one."""
 
 
 def advance(state: LifecycleState, event: Event) -> None:
-    """Check one event against the table and move `state` on; raises `LifecycleViolation`."""
+    """Check one event, then update `state` in place; raises `LifecycleViolation`."""
     if event.seq != state.seq + 1:
         raise LifecycleViolation(f"seq {event.seq} after {state.seq}")
     if event.seq == 1 and not isinstance(event.body, SessionCreated):
         raise LifecycleViolation("the first event is not session_created")
-    for need in NEEDS.get(type(event.body), ()):
-        if not _holds(need, state, event):
+    for condition in PRECONDITIONS.get(type(event.body), ()):
+        if not _is_met(condition, state, event):
             name = type(event.body).__name__
-            raise LifecycleViolation(f"event {event.seq} ({name}) needs {need}: {state}")
+            raise LifecycleViolation(f"event {event.seq} ({name}) violates {condition}: {state}")
     _move(state, event)
     state.seq = event.seq
 
 
-def _holds(need: str, state: LifecycleState, event: Event) -> bool:
+def _is_met(condition: str, state: LifecycleState, event: Event) -> bool:
     subject = _subject(event.body)
-    match need:
+    match condition:
         case "is_first":
             return event.seq == 1
         case "no_turn":
@@ -112,11 +118,11 @@ def _holds(need: str, state: LifecycleState, event: Event) -> bool:
         case "open_request":
             return subject in state.open_requests
         case _:
-            raise AssertionError(f"unknown need {need}")
+            raise AssertionError(f"unknown precondition {condition}")
 
 
 def _subject(body: AnyBody) -> str:
-    """The id of the item or request that an event is about."""
+    """Id of the item or request that an event is about; empty for other events."""
     match body:
         case ItemStarted() | ItemCompleted():
             return body.item.id

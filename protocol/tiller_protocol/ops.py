@@ -1,13 +1,14 @@
-"""Ops: everything a frontend can ask of the daemon, and the results of those that answer more.
+"""Ops: everything that a frontend can ask of the daemon.
 
-A frontend sends a `Submission`; the daemon answers `Accepted` or `Rejected` (`answers`). An op
-refuses fields that it does not know, so that a misspelt one can't change its meaning.
+A frontend sends a `Submission`; the daemon answers `Accepted` or `Rejected` (`answers`). An op with
+an unknown field is refused, so that a misspelt field can't change what the op means.
 """
 
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from tiller_protocol.doc import doc
 from tiller_protocol.ids import IdText
 from tiller_protocol.items import Decision, Image
 from tiller_protocol.settings import Settings, TurnOverrides
@@ -20,6 +21,11 @@ LIST_LIMIT_MAX = 1_000
 REPLAY_LIMIT_MAX = 100_000
 """Most events that one `replay` may ask for; the answer's size is limited as well."""
 
+SessionRef = Annotated[IdText, doc("The session.")]
+StepOfTurn = Annotated[
+    Annotated[int, Meta(ge=1)] | None, doc("A step of the turn, from 1; absent: the whole turn.")
+]
+
 
 class Op(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"):
     """Base of all ops; the tag is the field `type`."""
@@ -28,202 +34,248 @@ class Op(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, ta
 class Hello(Op, frozen=True, tag="hello"):
     """Introduces a frontend. Answered by `HelloResult`, or rejected `unsupported_protocol`."""
 
-    protocol_version: int
-    name: str
+    protocol_version: Annotated[int, doc("The version that the frontend speaks.")]
+    name: Annotated[str, doc("The frontend's name, for people.")]
 
 
 class SessionCreate(Op, frozen=True, tag="session_create"):
-    """Makes a session bound to the directory `workspace` (absolute). Answered by `Created`."""
+    """Creates a session bound to a directory. Answered by `Created`."""
 
-    workspace: str
-    agent: str | None = None
-    model: str | None = None
-    settings: Settings = Settings()
+    workspace: Annotated[str, doc("Absolute path of an existing, readable directory.")]
+    agent: Annotated[str | None, doc("Short for `settings.agent`, which it overrides.")] = None
+    model: Annotated[str | None, doc("Short for `settings.model`, which it overrides.")] = None
+    settings: Annotated[Settings, doc("Settings to begin with.")] = Settings()
 
 
 class SessionList(Op, frozen=True, tag="session_list"):
-    """Sessions, newest activity first. `after` is `next` of the page before.
+    """Lists sessions, newest activity first. Answered by `SessionListResult`.
 
-    Those that no other session owns; with `owner_id` the sub-agents of that session instead, with
-    `sub_agents` all.
+    Sub-agents' sessions are left out unless `owner_id` or `sub_agents` asks for them.
     """
 
-    workspace: str | None = None
-    archived: bool = False
-    limit: Annotated[int, Meta(ge=1, le=LIST_LIMIT_MAX)] = 100
-    after: str | None = None
-    owner_id: IdText | None = None
-    sub_agents: bool = False
+    workspace: Annotated[str | None, doc("Only sessions of this directory; absent: all.")] = None
+    archived: Annotated[bool, doc("The archived sessions instead of the others.")] = False
+    limit: Annotated[int, Meta(ge=1, le=LIST_LIMIT_MAX), doc("Most sessions in the answer.")] = 100
+    after: Annotated[str | None, doc("`next` of the previous page; absent: the first page.")] = None
+    owner_id: Annotated[IdText | None, doc("Only the sub-agents that work for this session.")] = (
+        None
+    )
+    sub_agents: Annotated[bool, doc("Include the sessions of all sub-agents.")] = False
 
 
 class SessionGet(Op, frozen=True, tag="session_get"):
-    """One session as a snapshot at a `seq`. Answered by `SessionResult`."""
+    """Returns one session as a snapshot at a `seq`. Answered by `SessionResult`."""
 
-    session_id: IdText
+    session_id: SessionRef
 
 
 class SessionDiff(Op, frozen=True, tag="session_diff"):
-    """What a session changed in files, all of it or in one turn or step.
+    """Returns what a session changed in files. Answered by `SessionDiffResult`."""
 
-    Answered by `SessionDiffResult`.
-    """
-
-    session_id: IdText
-    turn_id: IdText | None = None
-    step: Annotated[int, Meta(ge=1)] | None = None
+    session_id: SessionRef
+    turn_id: Annotated[IdText | None, doc("Only this turn; absent: all turns.")] = None
+    step: StepOfTurn = None
 
 
 class SessionConfigure(Op, frozen=True, tag="session_configure"):
-    """Changes settings from the next turn on; fields that are `None` stay as they are."""
+    """Changes settings from the next turn on."""
 
-    session_id: IdText
-    settings: Settings
+    session_id: SessionRef
+    settings: Annotated[Settings, doc("The new settings; absent fields stay as they are.")]
 
 
 class SessionFork(Op, frozen=True, tag="session_fork"):
-    """A new session that shares this one's log up to `at` (default: now)."""
+    """Creates a session that shares this one's log up to an event. Answered by `Created`."""
 
-    session_id: IdText
-    at: Seq | None = None
+    session_id: SessionRef
+    at: Annotated[Seq | None, doc("`seq` of the last shared event; absent: the latest.")] = None
 
 
 class SessionArchive(Op, frozen=True, tag="session_archive"):
-    """Puts a session away, or with `archived` false takes it back."""
+    """Archives a session, or takes it out of the archive."""
 
-    session_id: IdText
-    archived: bool = True
+    session_id: SessionRef
+    archived: Annotated[bool, doc("False takes it out of the archive.")] = True
 
 
 class SessionDelete(Op, frozen=True, tag="session_delete"):
     """Removes a session, its log and its files for good. Rejected `busy` while a turn runs."""
 
-    session_id: IdText
+    session_id: SessionRef
 
 
 class Replay(Op, frozen=True, tag="replay"):
-    """Events with a `seq` above `after`, oldest first. Answered by `ReplayResult`."""
+    """Returns events from the log, oldest first. Answered by `ReplayResult`."""
 
-    session_id: IdText
-    after: Seq = 0
-    limit: Annotated[int, Meta(ge=1, le=REPLAY_LIMIT_MAX)] = REPLAY_LIMIT_MAX
+    session_id: SessionRef
+    after: Annotated[Seq, doc("Return events with a higher `seq` than this.")] = 0
+    limit: Annotated[
+        int,
+        Meta(ge=1, le=REPLAY_LIMIT_MAX),
+        doc("Most events in the answer; it is also limited in bytes (`replay_bytes_max`)."),
+    ] = REPLAY_LIMIT_MAX
 
 
 class UserInput(Op, frozen=True, tag="user_input"):
-    """What the user says. `delivery` decides between a new turn, steering and the queue.
+    """Input of the user: text, images, files, or any of them.
 
-    `images` are judged by their content, whatever their `media_type` says, and made as small as
-    providers take. `files` are paths, relative to the workspace or absolute: the model is told them
-    as they are found, and reads what it needs. Input with one that can't be used is rejected whole.
-
-    Answered by `Started`, `Steered` or `Queued`. `no_active_turn` and `overloaded` hand the input
-    back in `data`. With `no_reply` the message enters history and starts no turn, answered without
-    a result; `overrides` then have no effect. It steers a turn that runs, and can't be queued.
+    Answered by `Started`, `Steered` or `Queued`. If an image or file can't be used, the input is
+    rejected as a whole. `no_active_turn` and `overloaded` return the input in `data`.
     """
 
-    session_id: IdText
-    text: str = ""
-    images: tuple[Image, ...] = ()
-    files: tuple[str, ...] = ()
-    delivery: Literal["auto", "start", "steer", "queue"] = "auto"
-    expected_turn_id: IdText | None = None
-    overrides: TurnOverrides = TurnOverrides()
-    no_reply: bool = False
+    session_id: SessionRef
+    text: Annotated[str, doc("What the user wrote; may be empty if something is attached.")] = ""
+    images: Annotated[
+        tuple[Image, ...],
+        doc("Identified by their content, and scaled down to what providers accept."),
+    ] = ()
+    files: Annotated[
+        tuple[str, ...],
+        doc(
+            "Paths, absolute or relative to the workspace. The model gets the paths, not the "
+            "content, and reads what it needs."
+        ),
+    ] = ()
+    delivery: Annotated[
+        Literal["auto", "start", "steer", "queue"],
+        doc(
+            "`start` begins a turn, `steer` joins the running one, `queue` waits until it ends; "
+            "`auto` steers if a turn runs and starts one if not."
+        ),
+    ] = "auto"
+    expected_turn_id: Annotated[
+        IdText | None, doc("Reject the input unless this turn is running; absent: no check.")
+    ] = None
+    overrides: Annotated[
+        TurnOverrides, doc("Choices for the turn that this input starts; else they have no effect.")
+    ] = TurnOverrides()
+    no_reply: Annotated[
+        bool,
+        doc(
+            "Add the message to history without starting a turn; the answer has no result. A "
+            "running turn is steered with it. Can't be combined with `queue`."
+        ),
+    ] = False
 
 
 class QueueEdit(Op, frozen=True, tag="queue_edit"):
-    """Changes one queued input. `move` puts it at `position` (0 is next); `promote` steers it."""
+    """Changes one queued input."""
 
-    session_id: IdText
-    input_id: IdText
-    action: Literal["edit", "remove", "promote", "move"]
-    text: str = ""
-    position: Annotated[int, Meta(ge=0)] = 0
+    session_id: SessionRef
+    input_id: Annotated[IdText, doc("The queued input.")]
+    action: Annotated[
+        Literal["edit", "remove", "promote", "move"],
+        doc(
+            "`edit` replaces the text, `remove` drops the input, `promote` steers the running turn "
+            "with it, `move` changes its position."
+        ),
+    ]
+    text: Annotated[str, doc("The new text, for `edit`.")] = ""
+    position: Annotated[int, Meta(ge=0), doc("The new position, for `move`; 0 is next.")] = 0
 
 
 class Interrupt(Op, frozen=True, tag="interrupt"):
-    """Cancels the active turn at once; with `turn_id` only if it is that one.
+    """Cancels the running turn at once, or ends a background command."""
 
-    With `background_id` it ends that background command instead, and leaves the turn alone.
-    """
-
-    session_id: IdText
-    turn_id: IdText | None = None
-    background_id: IdText | None = None
+    session_id: SessionRef
+    turn_id: Annotated[IdText | None, doc("Only if this turn is running; absent: any.")] = None
+    background_id: Annotated[
+        IdText | None, doc("End this background command instead; the turn goes on.")
+    ] = None
 
 
 class Answer(Op, frozen=True, tag="answer"):
-    """Resolves a request. `text` is feedback to the model, or with `answer` what was asked for."""
+    """Resolves an open request."""
 
-    request_id: IdText
-    decision: Decision
-    text: str = ""
+    request_id: Annotated[IdText, doc("The request.")]
+    decision: Annotated[
+        Decision,
+        doc(
+            "`once` and `always` approve, `reject` refuses, `answer` replies to a question. "
+            "`always` also allows the request's `always` patterns for the rest of the session."
+        ),
+    ]
+    text: Annotated[
+        str, doc("The reply, for `answer`; else feedback to the model, such as a reason.")
+    ] = ""
 
 
 class Compact(Op, frozen=True, tag="compact"):
-    """Summarises history now."""
+    """Summarises history now. Answered by `Started`, or rejected `busy`."""
 
-    session_id: IdText
+    session_id: SessionRef
 
 
 class Revert(Op, frozen=True, tag="revert"):
-    """Puts files and history back to before a turn, or before a step of it.
+    """Puts files and history back to before a turn, or before one of its steps.
 
-    A file that somebody else has changed since is left as it is. Answered by `RevertResult`.
+    A file that was changed by anything else since then stays as it is. Answered by `RevertResult`.
     """
 
-    session_id: IdText
-    turn_id: IdText
-    step: Annotated[int, Meta(ge=1)] | None = None
+    session_id: SessionRef
+    turn_id: Annotated[IdText, doc("The turn to undo, with everything after it.")]
+    step: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        doc("Undo this step of the turn and all later ones; absent: the whole turn."),
+    ] = None
 
 
 class Unrevert(Op, frozen=True, tag="unrevert"):
     """Undoes the last revert, as long as no turn has begun since. Answered by `RevertResult`."""
 
-    session_id: IdText
+    session_id: SessionRef
 
 
 class Shell(Op, frozen=True, tag="shell"):
     """Runs the user's own command in the workspace; its output enters history.
 
-    It is a turn without a step, whose one item is a call of `bash` made `by_user`. No rule is
-    asked; it can be interrupted and not be steered. Answered by `Started`, or rejected `busy`.
+    It runs as a turn without a step whose only item is a call of `bash` with `by_user`. No
+    permission rule applies. It can be interrupted but not steered. Answered by `Started`, or
+    rejected `busy`.
     """
 
-    session_id: IdText
-    command: str
+    session_id: SessionRef
+    command: Annotated[str, doc("A command line for the shell.")]
 
 
 class Catalog(Op, frozen=True, tag="catalog"):
-    """What there is: models, agents, tools, commands, servers. Answered by `CatalogResult`.
+    """Lists models, agents, tools, commands and servers. Answered by `CatalogResult`."""
 
-    With `start_servers` every MCP server that is not up is started, and waited for. With `ask` the
-    providers are asked which models they have, which may take some seconds.
-    """
-
-    workspace: str | None = None
-    start_servers: bool = False
-    ask: bool = False
+    workspace: Annotated[
+        str | None, doc("Include what this directory defines; absent: only the user's own.")
+    ] = None
+    start_servers: Annotated[
+        bool, doc("Start every MCP server that is not up, and wait until all have started.")
+    ] = False
+    ask: Annotated[
+        bool, doc("Ask the providers which models they have, which may take some seconds.")
+    ] = False
 
 
 class Project(Op, frozen=True, tag="project"):
-    """What a workspace's `.tiller` brings. Answered by `ProjectResult`.
+    """Shows what a workspace's `.tiller` defines, or changes its trust. By `ProjectResult`."""
 
-    With `trust` true what has this `digest` counts from the next turn on, with false nothing does.
-    """
-
-    workspace: str
-    trust: bool | None = None
-    digest: str = ""
+    workspace: Annotated[str, doc("Absolute path of the directory.")]
+    trust: Annotated[
+        bool | None,
+        doc(
+            "True: trust the content that has this `digest`, from the next turn on. False: trust "
+            "nothing. Absent: change nothing."
+        ),
+    ] = None
+    digest: Annotated[str, doc("`digest` of the `ProjectResult` that the user agreed to.")] = ""
 
 
 class DaemonStatus(Op, frozen=True, tag="daemon_status"):
-    """Figures about the process. Answered by `DaemonStatusResult`."""
+    """Returns figures about the process. Answered by `DaemonStatusResult`."""
 
 
 class Shutdown(Op, frozen=True, tag="shutdown"):
-    """Ends the daemon: `drain` lets turns finish, `now` interrupts them."""
+    """Ends the daemon."""
 
-    mode: Literal["drain", "now"] = "now"
+    mode: Annotated[
+        Literal["drain", "now"], doc("`drain` lets turns finish first, `now` interrupts them.")
+    ] = "now"
 
 
 AnyOp = (
@@ -253,9 +305,11 @@ AnyOp = (
 
 
 class Submission(Struct, frozen=True, omit_defaults=True):
-    """What a frontend sends. `id` is its choice and makes the send idempotent."""
+    """An op as a frontend sends it."""
 
-    id: IdText
-    op: AnyOp
-    client: str = ""
-    token: str = ""
+    id: Annotated[
+        IdText, doc("Chosen by the frontend. The same id sent again gets the same answer.")
+    ]
+    op: Annotated[AnyOp, doc("What to do.")]
+    client: Annotated[str, doc("The frontend's name; shown with its inputs and answers.")] = ""
+    token: Annotated[str, doc("Content of the token file in the runtime directory.")] = ""

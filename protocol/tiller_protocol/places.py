@@ -1,6 +1,6 @@
-"""Where tiller keeps things: one rule for the daemon and its frontends.
+"""The directories and file names of tiller, for the daemon and its frontends.
 
-Pure: the environment, platform name and uid are handed in; no directory is made or looked at here.
+Pure: callers pass in the environment, platform and uid; no directory is created or read.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 SOCKET_PATH_BYTES_MAX = 100
-"""Longest socket path used; nng refuses more than 107 bytes (size of `sun_path`)."""
+"""Longest path of a socket; nng refuses more than 107 bytes (the size of `sun_path`)."""
 
 OPS_SOCKET = "ops.sock"
 EVENTS_SOCKET = "events.sock"
@@ -21,7 +21,7 @@ DAEMON_OUTPUT_FILE = "daemon.log"
 
 
 class Places(NamedTuple):
-    """The three directories; `runtime` holds sockets, token and lock."""
+    """The three directories; `runtime` contains sockets, token and lock."""
 
     config: Path
     state: Path
@@ -36,24 +36,27 @@ def find_places(
     state: Path | None = None,
     runtime: Path | None = None,
 ) -> Places:
-    """Directories by `TILLER_HOME`, else by the XDG variables or macOS's custom.
+    """Find the directories: by `TILLER_HOME`, else by the platform's convention (XDG on Linux).
 
-    `platform` is `sys.platform`. `state` and `runtime` override what the environment says.
+    `platform` is `sys.platform`. `state` and `runtime` override the environment. A `runtime` whose
+    sockets would have too long a path is replaced by a short one below `/tmp`.
     """
     home = Path(environ.get("HOME") or "/")
-    if given := environ.get("TILLER_HOME"):
-        root = Path(given).absolute()
-        found = Places(Path(root, "config"), Path(root, "state"), Path(root, "runtime"))
+    if tiller_home := environ.get("TILLER_HOME"):
+        root = Path(tiller_home).absolute()
+        defaults = Places(Path(root, "config"), Path(root, "state"), Path(root, "runtime"))
     elif platform == "darwin":
         support = home / "Library" / "Application Support" / "tiller"
-        found = Places(support, support / "state", support / "runtime")
+        defaults = Places(support, support / "state", support / "runtime")
     else:
-        configured = _base(environ, "XDG_CONFIG_HOME", home / ".config")
-        kept = _base(environ, "XDG_STATE_HOME", home / ".local" / "state")
-        running = _base(environ, "XDG_RUNTIME_DIR", kept / "tiller")
-        found = Places(configured / "tiller", kept / "tiller", running / "tiller")
-    chosen = runtime or found.runtime
-    return Places(found.config, (state or found.state).absolute(), _short(chosen.absolute(), uid))
+        config_base = _base(environ, "XDG_CONFIG_HOME", home / ".config")
+        state_base = _base(environ, "XDG_STATE_HOME", home / ".local" / "state")
+        runtime_base = _base(environ, "XDG_RUNTIME_DIR", state_base / "tiller")
+        defaults = Places(config_base / "tiller", state_base / "tiller", runtime_base / "tiller")
+    chosen = runtime or defaults.runtime
+    return Places(
+        defaults.config, (state or defaults.state).absolute(), _short_enough(chosen.absolute(), uid)
+    )
 
 
 def _base(environ: Mapping[str, str], name: str, otherwise: Path) -> Path:
@@ -61,7 +64,7 @@ def _base(environ: Mapping[str, str], name: str, otherwise: Path) -> Path:
     return Path(value) if value.startswith("/") else otherwise
 
 
-def _short(runtime: Path, uid: int) -> Path:
+def _short_enough(runtime: Path, uid: int) -> Path:
     if len(bytes(runtime / EVENTS_SOCKET)) <= SOCKET_PATH_BYTES_MAX:
         return runtime
     digest = hashlib.sha256(bytes(runtime)).hexdigest()[:16]

@@ -1,9 +1,10 @@
-"""What models cost: prices in US dollars per million tokens, and what some usage comes to. Pure."""
+"""Prices of models in US dollars per million tokens, and the cost of usage. Pure."""
 
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from tiller_protocol.doc import doc
 from tiller_protocol.items import Usage
 
 TOKENS_PER_PRICE = 1_000_000
@@ -12,29 +13,36 @@ Dollars = Annotated[float, Meta(ge=0)]
 
 
 class PriceTier(Struct, frozen=True, omit_defaults=True):
-    """Prices of a whole request whose input has more than `above` tokens."""
+    """Prices of a whole request with long input, in US dollars per million tokens."""
 
-    above: Annotated[int, Meta(ge=1)]
-    input: Dollars
-    output: Dollars
-    cached_input: Dollars | None = None
-    cache_write: Dollars | None = None
+    above: Annotated[int, Meta(ge=1), doc("Applies if the request has more input tokens.")]
+    input: Annotated[Dollars, doc("Input tokens.")]
+    output: Annotated[Dollars, doc("Output tokens, reasoning included.")]
+    cached_input: Annotated[
+        Dollars | None, doc("Tokens read from a cache; absent: as `input`.")
+    ] = None
+    cache_write: Annotated[
+        Dollars | None, doc("Tokens written to a cache; absent: as `input`.")
+    ] = None
 
 
 class Price(Struct, frozen=True, omit_defaults=True):
-    """Prices of one model; what is read from or written to a cache costs as input by default.
+    """Prices of one model in US dollars per million tokens."""
 
-    Tokens of reasoning are output. The last tier that a request reaches is that of all its tokens.
-    """
-
-    input: Dollars
-    output: Dollars
-    cached_input: Dollars | None = None
-    cache_write: Dollars | None = None
+    input: Annotated[Dollars, doc("Input tokens.")]
+    output: Annotated[Dollars, doc("Output tokens, reasoning included.")]
+    cached_input: Annotated[
+        Dollars | None, doc("Tokens read from a cache; absent: as `input`.")
+    ] = None
+    cache_write: Annotated[
+        Dollars | None, doc("Tokens written to a cache; absent: as `input`.")
+    ] = None
+    # Not `Annotated`: the check of the configuration looks at this type, to check each tier.
     tiers: tuple[PriceTier, ...] = ()
+    """The highest tier that a request reaches applies to all of its tokens."""
 
     def cost(self, usage: Usage) -> float | None:
-        """What a request cost in US dollars; `None` when nobody counted its tokens."""
+        """Cost of a request in US dollars; `None` if its tokens were not counted."""
         if usage == Usage():
             return None
         reached = [tier for tier in self.tiers if usage.input_tokens > tier.above]

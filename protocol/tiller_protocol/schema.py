@@ -1,4 +1,4 @@
-"""The protocol as JSON Schema: one document with every message under `$defs`."""
+"""Exports the protocol as JSON Schema: one document with every message under `$defs`."""
 
 from typing import Any
 

@@ -4,6 +4,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from tiller_protocol.doc import doc
+
 Approve = Literal["ask", "always", "never"]
 SandboxMode = Literal["read_only", "workspace_write", "full_access"]
 FollowUps = Literal["one_at_a_time", "all"]
@@ -14,61 +16,86 @@ MAX_STEPS_LIMIT = 10_000
 
 Steps = Annotated[int, Meta(ge=1, le=MAX_STEPS_LIMIT)]
 
+AgentChoice = Annotated[str | None, doc("Name of an agent.")]
+ModelChoice = Annotated[str | None, doc("`provider/model`.")]
+VariantChoice = Annotated[str | None, doc("Name of a variant of the model.")]
+ApproveChoice = Annotated[
+    Approve | None,
+    doc("If no rule decides about a call: `ask` the user, `always` allow, or `never`: deny."),
+]
+SandboxChoice = Annotated[
+    SandboxMode | None,
+    doc("What commands may do: only read, write in the workspace, or whatever the user may."),
+]
+StepsChoice = Annotated[Steps | None, doc("Most model requests in one turn.")]
+TurnBudgetChoice = Annotated["Budget | None", doc("Limit for each turn.")]
+
 
 class Rule(Struct, frozen=True, forbid_unknown_fields=True):
-    """A permission rule. `pattern` is a glob over the subject; the last rule that matches wins."""
+    """A permission rule; the last rule that matches wins."""
 
-    permission: str
-    pattern: str
+    permission: Annotated[str, doc("Such as `bash`, or a glob over permissions.")]
+    pattern: Annotated[str, doc("A glob over the subject, such as a command or a path.")]
+    # Not `Annotated`: the check of the configuration looks at this type, to list the choices.
     action: Action
 
 
 class Budget(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Most that may be spent: model requests, tokens in and out, US dollars, seconds of work.
+    """Limits on what may be spent; absent means no limit.
 
-    `None` is no limit. The step after which one is used up is the last and gets no tools. A model
-    without a known price spends no dollars that could be counted.
+    The step that would use up a budget is the last one, and gets no tools.
     """
 
-    steps: Annotated[int, Meta(ge=1)] | None = None
-    tokens: Annotated[int, Meta(ge=1)] | None = None
-    cost: Annotated[float, Meta(gt=0)] | None = None
-    time_s: Annotated[float, Meta(gt=0)] | None = None
+    steps: Annotated[Annotated[int, Meta(ge=1)] | None, doc("Model requests.")] = None
+    tokens: Annotated[Annotated[int, Meta(ge=1)] | None, doc("Tokens in and out.")] = None
+    cost: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        doc("US dollars; requests without a known price don't count."),
+    ] = None
+    time_s: Annotated[Annotated[float, Meta(gt=0)] | None, doc("Seconds of work.")] = None
 
 
 class Settings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What may be chosen for a session. `None` leaves the choice to the layer below.
+    """Settings of a session.
 
-    `approve` says what becomes of a question that no rule answers: `ask` opens a request, `always`
-    allows, `never` denies. `sandbox` is what commands may do: nothing but look, write in the
-    workspace, or whatever the user may.
+    An absent field leaves the choice to the agent or the configuration.
     """
 
-    agent: str | None = None
-    model: str | None = None
-    variant: str | None = None
-    approve: Approve | None = None
-    sandbox: SandboxMode | None = None
-    follow_ups: FollowUps | None = None
-    max_steps: Steps | None = None
-    turn_budget: Budget | None = None
-    session_budget: Budget | None = None
-    permissions: tuple[Rule, ...] | None = None
+    agent: AgentChoice = None
+    model: ModelChoice = None
+    variant: VariantChoice = None
+    approve: ApproveChoice = None
+    sandbox: SandboxChoice = None
+    follow_ups: Annotated[
+        FollowUps | None, doc("How queued input is taken: one per turn, or all at once.")
+    ] = None
+    max_steps: StepsChoice = None
+    turn_budget: TurnBudgetChoice = None
+    session_budget: Annotated[Budget | None, doc("Limit for the whole session.")] = None
+    permissions: Annotated[
+        tuple[Rule, ...] | None, doc("Rules of the session; stronger than configured ones.")
+    ] = None
 
 
 class TurnOverrides(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What one input may choose for its own turn only. `tools` names the tools to offer.
+    """Choices for the turn that one input starts.
 
-    `options` are fields of the provider's own request, over those that are configured.
+    An absent field leaves the choice to the session.
     """
 
-    agent: str | None = None
-    model: str | None = None
-    variant: str | None = None
-    approve: Approve | None = None
-    sandbox: SandboxMode | None = None
-    max_steps: Steps | None = None
-    turn_budget: Budget | None = None
-    tools: tuple[str, ...] | None = None
-    output_schema: dict[str, Any] | None = None
-    options: dict[str, Any] | None = None
+    agent: AgentChoice = None
+    model: ModelChoice = None
+    variant: VariantChoice = None
+    approve: ApproveChoice = None
+    sandbox: SandboxChoice = None
+    max_steps: StepsChoice = None
+    turn_budget: TurnBudgetChoice = None
+    tools: Annotated[
+        tuple[str, ...] | None,
+        doc("Names of the tools to offer, or patterns for MCP tools; absent: all."),
+    ] = None
+    output_schema: Annotated[dict[str, Any] | None, doc("JSON Schema of the final message.")] = None
+    options: Annotated[
+        dict[str, Any] | None,
+        doc("Fields of the provider's own request; they override configured ones."),
+    ] = None

@@ -1,13 +1,14 @@
-"""What a session's events add up to: `Snapshot`, and the one `fold` that makes it.
+"""The state of a session: `Snapshot`, and `fold`, the only interpretation of events.
 
-The daemon folds while it writes, a frontend while it reads; both get the same. History is
-`items`, in the order in which they started. Nothing here does I/O or reads a clock.
+The daemon folds while it writes, a frontend while it reads; both get the same result. Nothing here
+does I/O or reads a clock.
 """
 
-from typing import assert_never
+from typing import Annotated, assert_never
 
 from msgspec import Struct, structs
 
+from tiller_protocol.doc import doc
 from tiller_protocol.events import (
     AnyBody,
     BackgroundChanged,
@@ -54,79 +55,78 @@ from tiller_protocol.turns import RESUMED, OpenTurn, add_cost
 
 
 class Mark(Struct, frozen=True, omit_defaults=True):
-    """Where history can be cut: before step `step` of a turn, or with 0 before the turn.
+    """A point to which history can be reverted: before a turn, or before one of its steps."""
 
-    `seq` is the last event before it, `items` the number of items.
-    """
-
-    turn_id: str
-    seq: int
-    items: int
-    step: int = 0
+    turn_id: Annotated[str, doc("The turn.")]
+    seq: Annotated[int, doc("The last event before this point.")]
+    items: Annotated[int, doc("Number of items before this point.")]
+    step: Annotated[int, doc("0: before the turn, else before this step.")] = 0
 
 
 class Reverted(Struct, frozen=True, omit_defaults=True):
-    """What a revert took away, after the first `position` items.
+    """What a revert removed from history."""
 
-    `conflicts` are files that it left as they were.
-    """
-
-    position: int
-    items: tuple[Item, ...]
-    marks: tuple[Mark, ...]
-    conflicts: tuple[str, ...] = ()
+    position: Annotated[int, doc("Number of items that were left.")]
+    items: Annotated[tuple[Item, ...], doc("What was removed after them.")]
+    marks: Annotated[tuple[Mark, ...], doc("The marks in what was removed.")]
+    conflicts: Annotated[tuple[str, ...], doc("Files that were left as they were.")] = ()
 
 
 class Snapshot(Struct, omit_defaults=True):
-    """A session at `seq`. Mutable: `fold` moves it on by one event.
+    """A session at `seq`. Mutable: `fold` applies the next event in place."""
 
-    `open_items` are the ids of items that have started and not completed; `steps` counts the model
-    requests of the whole session. The provider counted `context_tokens` for the first
-    `context_items` items; 0 when it has not counted since history got shorter. The output of the
-    calls in `pruned` is not sent any more. `worked_s` is the time of all turns that ended. `usage`
-    and `cost` count titles, summaries and sub-agents too; `unpriced` are requests of the session
-    itself whose price was not known, `delegated_steps` the model requests of sub-agents. `marks`
-    say where turns and steps began, `reverted` is what was taken away since the last turn, the last
-    one last.
-    """
-
-    session_id: str
-    seq: int = 0
-    workspace: str = ""
-    settings: Settings = Settings()
-    title: str = ""
-    archived: bool = False
-    created_at: float = 0.0
-    updated_at: float = 0.0
-    status: StatusName = "idle"
-    items: list[Item] = []
-    open_items: list[str] = []
-    requests: list[Request] = []
-    queue: tuple[QueuedInput, ...] = ()
-    plan: tuple[PlanEntry, ...] = ()
-    background: tuple[BackgroundCommand, ...] = ()
-    pruned: list[str] = []
-    marks: list[Mark] = []
-    reverted: list[Reverted] = []
-    context_tokens: int = 0
-    context_items: int = 0
-    turn: OpenTurn | None = None
-    turns: int = 0
-    steps: int = 0
-    usage: Usage = Usage()
-    cost: float | None = None
-    unpriced: int = 0
-    worked_s: float = 0.0
-    delegated_steps: int = 0
-    parent_id: str | None = None
-    owner_id: str | None = None
-    owner_item_id: str | None = None
+    session_id: Annotated[str, doc("The session.")]
+    seq: Annotated[int, doc("The last event that is included; 0: none.")] = 0
+    workspace: Annotated[str, doc("Absolute path.")] = ""
+    settings: Annotated[Settings, doc("Settings of the next turn.")] = Settings()
+    title: Annotated[str, doc("One line; empty if it has none yet.")] = ""
+    archived: Annotated[bool, doc("Whether it is archived.")] = False
+    created_at: Annotated[float, doc("Unix seconds.")] = 0.0
+    updated_at: Annotated[float, doc("Unix seconds of the last event.")] = 0.0
+    status: Annotated[StatusName, doc("What it is doing now.")] = "idle"
+    items: Annotated[list[Item], doc("History, in the order in which items started.")] = []
+    open_items: Annotated[list[str], doc("Ids of items that have not completed.")] = []
+    requests: Annotated[list[Request], doc("Open requests, oldest first.")] = []
+    queue: Annotated[tuple[QueuedInput, ...], doc("Queued inputs, next one first.")] = ()
+    plan: Annotated[tuple[PlanEntry, ...], doc("The model's plan.")] = ()
+    background: Annotated[
+        tuple[BackgroundCommand, ...], doc("Background commands: running, and latest ended ones.")
+    ] = ()
+    pruned: Annotated[list[str], doc("Ids of calls whose output is no longer sent.")] = []
+    marks: Annotated[list[Mark], doc("Where turns and steps began, oldest first.")] = []
+    reverted: Annotated[
+        list[Reverted], doc("Reverts since the last turn, which can be undone; latest last.")
+    ] = []
+    context_tokens: Annotated[
+        int,
+        doc(
+            "Size of the first `context_items` items, as the provider counted it; 0 if it has not "
+            "counted since history got shorter."
+        ),
+    ] = 0
+    context_items: Annotated[int, doc("Number of items in `context_tokens`.")] = 0
+    turn: Annotated[OpenTurn | None, doc("The running turn, if any.")] = None
+    turns: Annotated[int, doc("Number of turns so far.")] = 0
+    steps: Annotated[int, doc("Model requests of all turns, without sub-agents.")] = 0
+    usage: Annotated[Usage, doc("Tokens of all turns, with titles, summaries and sub-agents.")] = (
+        Usage()
+    )
+    cost: Annotated[
+        float | None,
+        doc("US dollars for `usage`, as far as prices are known; absent: none is known."),
+    ] = None
+    unpriced: Annotated[int, doc("Requests that `cost` lacks, without sub-agents.")] = 0
+    worked_s: Annotated[float, doc("Seconds of all turns that have ended.")] = 0.0
+    delegated_steps: Annotated[int, doc("Model requests of sub-agents.")] = 0
+    parent_id: Annotated[str | None, doc("Of a fork: the session that it branches from.")] = None
+    owner_id: Annotated[str | None, doc("Of a sub-agent: the session that it works for.")] = None
+    owner_item_id: Annotated[str | None, doc("Of a sub-agent: the call that started it.")] = None
 
 
 def fork_base(parent: Snapshot, session_id: str) -> Snapshot:
-    """What a fork shares with `parent` as it was: history, settings and title, but nothing open.
+    """Return what a fork shares with `parent`: history, settings and title, but nothing open.
 
-    The events of the fork, from its `session_created` on, are folded onto it.
+    The events of the fork, beginning with its `session_created`, are folded onto it.
     """
     items = [_closed(item) if item.id in parent.open_items else item for item in parent.items]
     return Snapshot(
@@ -154,11 +154,11 @@ def _closed(item: Item) -> Item:
 
 
 class SequenceGap(ValueError):
-    """An event that does not follow the snapshot: events in between are missing."""
+    """An event does not follow the snapshot: events in between are missing."""
 
 
 def fold(snapshot: Snapshot, event: Event) -> None:
-    """Move `snapshot` on by `event`, in place; raises `SequenceGap` when one is missing."""
+    """Apply the next event to `snapshot`, in place; raises `SequenceGap` if one is missing."""
     if event.seq != snapshot.seq + 1:
         raise SequenceGap(f"event {event.seq} does not follow {snapshot.seq}")
     _apply(snapshot, event.body, event)
@@ -173,11 +173,11 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
         case ItemStarted():
             snapshot.items.append(body.item)
             snapshot.open_items.append(body.item.id)
-            _note_resumption(snapshot, body.item, event.time)
+            _record_resumption(snapshot, body.item, event.time)
         case ItemCompleted():
             snapshot.items[_position(snapshot, body.item.id)] = body.item
             snapshot.open_items.remove(body.item.id)
-            _note_last_message(snapshot, body.item)
+            _record_last_message(snapshot, body.item)
         case ToolCallUpdated():
             _update_call(snapshot, body, event.time)
         case StatusChanged():
@@ -210,15 +210,15 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
             snapshot.settings = body.settings
         case SessionTitled():
             snapshot.title = body.title
-            _spend(snapshot, body.usage, body.cost)
+            _add_usage(snapshot, body.usage, body.cost)
         case SessionArchived():
             snapshot.archived = body.archived
         case HistoryCompacted():
             snapshot.pruned.extend(body.pruned)
             snapshot.context_tokens = snapshot.context_items = 0
-            _spend(snapshot, body.usage, body.cost)
+            _add_usage(snapshot, body.usage, body.cost)
         case HistoryReverted():
-            _take_back(snapshot) if body.undone else _revert(snapshot, body)
+            _unrevert(snapshot) if body.undone else _revert(snapshot, body)
         case WarningRaised() | ErrorRaised():
             pass
         case _:
@@ -241,19 +241,19 @@ def _mark(snapshot: Snapshot, step: int) -> None:
 
 
 def _revert(snapshot: Snapshot, body: HistoryReverted) -> None:
-    found = find_mark(snapshot, body.before_turn, body.before_step)
-    if found is None:
+    index = find_mark(snapshot, body.before_turn, body.before_step)
+    if index is None:
         raise KeyError(f"turn {body.before_turn} is not in history")
-    position = snapshot.marks[found].items
-    items, marks = tuple(snapshot.items[position:]), tuple(snapshot.marks[found:])
-    del snapshot.items[position:], snapshot.marks[found:]
+    position = snapshot.marks[index].items
+    items, marks = tuple(snapshot.items[position:]), tuple(snapshot.marks[index:])
+    del snapshot.items[position:], snapshot.marks[index:]
     snapshot.reverted = [*snapshot.reverted, Reverted(position, items, marks, body.conflicts)]
     snapshot.context_tokens = snapshot.context_items = 0
 
 
-def _take_back(snapshot: Snapshot) -> None:
+def _unrevert(snapshot: Snapshot) -> None:
     *snapshot.reverted, last = snapshot.reverted
-    # What was said since then stands behind what comes back.
+    # Items that came after the revert (messages without a reply) stay, after the restored ones.
     snapshot.items[last.position : last.position] = last.items
     snapshot.marks += last.marks
     snapshot.context_tokens = snapshot.context_items = 0
@@ -268,7 +268,7 @@ def find_mark(snapshot: Snapshot, turn_id: str, step: int) -> int | None:
 
 
 def _position(snapshot: Snapshot, item_id: str) -> int:
-    """Index of an item; looked for from the end, where open items are."""
+    """Index of an item; searches from the end, where open items are."""
     for index in range(len(snapshot.items) - 1, -1, -1):
         if snapshot.items[index].id == item_id:
             return index
@@ -304,7 +304,7 @@ def _update_call(snapshot: Snapshot, body: ToolCallUpdated, time: float) -> None
 
 
 def _count_sub_agent(snapshot: Snapshot, before: SubAgent | None, now: SubAgent) -> None:
-    """Count what a sub-agent has spent since it was last heard of."""
+    """Add what a sub-agent has spent since its previous update, which had totals as well."""
     before = before or SubAgent(now.session_id, now.agent)
     usage = now.usage.minus(before.usage)
     cost = None if now.cost is None else now.cost - (before.cost or 0.0)
@@ -318,12 +318,12 @@ def _count_sub_agent(snapshot: Snapshot, before: SubAgent | None, now: SubAgent)
         snapshot.turn.delegated_steps += steps
 
 
-def _note_last_message(snapshot: Snapshot, item: Item) -> None:
+def _record_last_message(snapshot: Snapshot, item: Item) -> None:
     if snapshot.turn and isinstance(item, AssistantMessage) and item.state != "discarded":
         snapshot.turn.last_message = item.text
 
 
-def _note_resumption(snapshot: Snapshot, item: Item, time: float) -> None:
+def _record_resumption(snapshot: Snapshot, item: Item, time: float) -> None:
     if snapshot.turn and isinstance(item, Notice) and item.code == RESUMED:
         snapshot.turn.resumed += 1
         snapshot.turn.away_s += max(0.0, time - snapshot.updated_at)
@@ -337,14 +337,14 @@ def _begin_step(snapshot: Snapshot, body: StepStarted) -> None:
         snapshot.turn.step_open = True
 
 
-def _spend(snapshot: Snapshot, usage: Usage, cost: float | None) -> None:
+def _add_usage(snapshot: Snapshot, usage: Usage, cost: float | None) -> None:
     snapshot.usage = snapshot.usage.plus(usage)
     snapshot.cost = add_cost(snapshot.cost, cost)
     snapshot.unpriced += cost is None and usage != Usage()
 
 
 def _end_step(snapshot: Snapshot, body: StepEnded) -> None:
-    _spend(snapshot, body.usage, body.cost)
+    _add_usage(snapshot, body.usage, body.cost)
     if body.usage.input_tokens:
         snapshot.context_tokens = body.usage.input_tokens + body.usage.output_tokens
         snapshot.context_items = _first_call_of_last_step(snapshot)
@@ -356,10 +356,13 @@ def _end_step(snapshot: Snapshot, body: StepEnded) -> None:
 
 
 def _first_call_of_last_step(snapshot: Snapshot) -> int:
-    """Where the calls of the last response begin: when it was counted they had no output."""
+    """Index of the first call of the last response.
+
+    The provider counted the response without the output of its calls, so they count separately.
+    """
     position = len(snapshot.items)
     if position and isinstance(snapshot.items[position - 1], Patch):
-        position -= 1  # no model is sent it
+        position -= 1  # models never get a patch
     while position and _is_call_of(snapshot.items[position - 1], snapshot.steps - 1):
         position -= 1
     return position

@@ -1,38 +1,38 @@
-"""What a session keeps of the turn that is open, and what turns cost."""
+"""The state of the running turn in a snapshot."""
+
+from typing import Annotated
 
 from msgspec import Struct
 
+from tiller_protocol.doc import doc
 from tiller_protocol.events import TurnContextShown
-from tiller_protocol.items import Usage
+from tiller_protocol.items import Usage, UsdCost
 
 RESUMED = "resumed"
-"""Code of the notice that a turn goes on after the daemon had stopped in it."""
+"""Code of the notice that a turn goes on after a restart of the daemon."""
 
 
 class OpenTurn(Struct, omit_defaults=True):
-    """The turn that runs, or that was running when the log ended. `step` is 0 before the first.
+    """The turn that is running, or that was running when the log ended."""
 
-    It was `resumed` so many times, after `away_s` seconds in all in which no daemon ran it.
-    """
-
-    turn_id: str
-    started_at: float
-    context: TurnContextShown
-    step: int = 0
-    step_open: bool = False
-    steps_ended: int = 0
-    delegated_steps: int = 0
-    usage: Usage = Usage()
-    cost: float | None = None
-    last_message: str = ""
-    resumed: int = 0
-    away_s: float = 0.0
+    turn_id: Annotated[str, doc("The turn.")]
+    started_at: Annotated[float, doc("Unix seconds.")]
+    context: Annotated[TurnContextShown, doc("As in `turn_started`.")]
+    step: Annotated[int, doc("The latest step, from 1; 0 before the first.")] = 0
+    step_open: Annotated[bool, doc("Whether that step has not ended.")] = False
+    steps_ended: Annotated[int, doc("Number of steps that have ended.")] = 0
+    delegated_steps: Annotated[int, doc("Model requests of sub-agents.")] = 0
+    usage: Annotated[Usage, doc("Tokens so far, sub-agents included.")] = Usage()
+    cost: UsdCost = None
+    last_message: Annotated[str, doc("The model's latest message.")] = ""
+    resumed: Annotated[int, doc("How often a restarted daemon resumed the turn.")] = 0
+    away_s: Annotated[float, doc("Seconds in which no daemon ran the turn.")] = 0.0
 
     def worked_s(self, now: float) -> float:
-        """How long it has run until `now`, in Unix seconds."""
+        """Seconds of work until `now` (Unix seconds)."""
         return max(0.0, now - self.started_at - self.away_s)
 
 
 def add_cost(total: float | None, more: float | None) -> float | None:
-    """Sum of two costs in US dollars, where `None` means that the price is unknown."""
+    """Add two costs in US dollars; `None` means that the price is unknown and counts as 0."""
     return total if more is None else more + (total or 0.0)

@@ -1,4 +1,4 @@
-"""A runtime directory of its own for each test, and `tiller` run in this process."""
+"""A separate runtime directory for each test, and `tiller` run in this process."""
 
 from pathlib import Path
 

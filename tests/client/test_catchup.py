@@ -1,4 +1,4 @@
-"""Whatever becomes of live events on the way, each is delivered once and in order (G2)."""
+"""Each event is delivered once and in order, whatever happens to live events (G2)."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,11 +18,11 @@ def replay(log: list[Event], after: int, page: int) -> ReplayResult:
 
 
 def settle(follower: Follower, log: list[Event], page: int, log_id: str = "log") -> list[int]:
-    """Do what the follower wants until it wants nothing, as a frontend does."""
+    """Ask for replays until the follower wants none, as a frontend does."""
     seqs: list[int] = []
     rounds = 0
     while (after := follower.wanted) is not None:
-        seqs += [e.seq for e in follower.replayed(replay(log, after, page), log_id).events]
+        seqs += [e.seq for e in follower.take_replay(replay(log, after, page), log_id).events]
         rounds += 1
         assert rounds <= len(log) // page + 3, "the follower asks for ever"
     return seqs
@@ -30,7 +30,7 @@ def settle(follower: Follower, log: list[Event], page: int, log_id: str = "log")
 
 @st.composite
 def bursts(draw: st.DrawFn) -> list[tuple[int, list[int]]]:
-    """How the log grows, and which of its events arrive live: dropped, doubled, in any order."""
+    """How the log grows, and which events arrive live: lost, duplicated, in any order."""
     head, steps = 0, []
     for grown in draw(st.lists(st.integers(0, 12), max_size=8)):
         head += grown
@@ -47,12 +47,12 @@ def test_g2_b53_b54_drops_doubles_and_reorderings_still_give_every_event_once_in
     after = min(after, total)
     follower = Follower("log", after)
     delivered: list[int] = []
-    for head, live in steps:
+    for head, published in steps:
         log = [event(seq) for seq in range(1, head + 1)]
-        delivered += [e.seq for e in follower.live(log[seq - 1] for seq in live)]
+        delivered += [e.seq for e in follower.take_live(log[seq - 1] for seq in published)]
         if head >= after:
             delivered += settle(follower, log, page)
-    follower.doubt()
+    follower.suspect_gap()
     delivered += settle(follower, [event(seq) for seq in range(1, total + 1)], page)
     assert delivered == list(range(after + 1, total + 1))
 
@@ -64,14 +64,14 @@ def test_the_first_thing_wanted_is_a_replay_from_where_one_was() -> None:
 def test_live_events_in_order_need_no_replay() -> None:
     follower = Follower("log")
     settle(follower, [event(1)], 5)
-    assert [e.seq for e in follower.live([event(2), event(3)])] == [2, 3]
+    assert [e.seq for e in follower.take_live([event(2), event(3)])] == [2, 3]
     assert follower.wanted is None
 
 
 def test_a_jump_asks_for_a_replay_from_the_last_event_delivered() -> None:
     follower = Follower("log")
     settle(follower, [event(1)], 5)
-    assert follower.live([event(4)]) == []
+    assert follower.take_live([event(4)]) == []
     assert follower.wanted == 1
 
 
@@ -80,46 +80,46 @@ def test_the_lost_last_event_of_a_burst_comes_after_a_doubt() -> None:
     log = [event(1), event(2)]
     settle(follower, log[:1], 5)
     assert follower.wanted is None
-    follower.doubt()
+    follower.suspect_gap()
     assert settle(follower, log, 5) == [2]
 
 
 def test_a_replay_that_leaves_out_old_deltas_counts_as_far_as_it_says() -> None:
     follower = Follower("log")
-    delivery = follower.replayed(ReplayResult((event(1), event(9)), 9, 9), "log")
+    delivery = follower.take_replay(ReplayResult((event(1), event(9)), 9, 9), "log")
     assert [e.seq for e in delivery.events] == [1, 9]
     assert (follower.last, follower.wanted) == (9, None)
 
 
 def test_what_came_live_while_a_replay_was_on_its_way_is_not_delivered_again() -> None:
     follower = Follower("log")
-    assert [e.seq for e in follower.live([event(1), event(2)])] == [1, 2]
+    assert [e.seq for e in follower.take_live([event(1), event(2)])] == [1, 2]
     late = ReplayResult((event(1), event(2), event(3)), 3, 3)
-    assert [e.seq for e in follower.replayed(late, "log").events] == [3]
+    assert [e.seq for e in follower.take_replay(late, "log").events] == [3]
 
 
 def test_another_log_is_followed_from_its_start_and_says_so() -> None:
     follower = Follower("old")
     settle(follower, [event(seq) for seq in range(1, 9)], 5, "old")
-    follower.doubt()
+    follower.suspect_gap()
     new = [event(1, "new"), event(2, "new")]
-    assert follower.replayed(replay(new, 8, 5), "new").started_over
+    assert follower.take_replay(replay(new, 8, 5), "new").started_over
     assert settle(follower, new, 5, "new") == [1, 2]
 
 
 def test_a_log_that_ends_before_what_was_seen_is_another_one() -> None:
     follower = Follower("log", 8)
-    assert follower.replayed(ReplayResult((), 3, 3), "log").started_over
+    assert follower.take_replay(ReplayResult((), 3, 3), "log").started_over
     assert follower.wanted == 0
 
 
 def test_stale_events_of_another_log_do_not_make_it_ask_for_ever() -> None:
     follower = Follower("log")
-    follower.live([event(900)])
+    follower.take_live([event(900)])
     assert settle(follower, [event(1), event(2)], 5) == [1, 2]
 
 
 def test_a_replay_that_does_not_get_on_is_not_asked_for_again_at_once() -> None:
     follower = Follower("log")
-    assert follower.replayed(ReplayResult((), 0, 5), "log").events == []
+    assert follower.take_replay(ReplayResult((), 0, 5), "log").events == []
     assert follower.wanted is None

@@ -1,4 +1,4 @@
-"""The line to the daemon: whom it trusts, what it sends again, and how it starts a daemon."""
+"""The connection: which daemon it trusts, what it resends, and how it starts a daemon."""
 
 import subprocess
 import sys
@@ -12,9 +12,9 @@ from support.fake_daemon import FakeDaemon, Refusal
 from support.said import Tiller
 from tiller_client import connection as connection_module
 from tiller_client import starting
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_client.errors import NoAnswer, NoDaemon, NotPrivate, RejectedError, StartFailed
-from tiller_client.runtime import lock_is_held, somebody_listens
+from tiller_client.runtime import is_listening, lock_is_held
 from tiller_client.sockets import EventSocket, RequestSocket
 from tiller_protocol.answers import Created, DaemonStatusResult
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
@@ -24,7 +24,7 @@ from tiller_protocol.places import TOKEN_FILE, Places
 
 @pytest.fixture
 def fake_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the text of a stand-in for `python -m tiller_daemon` is put."""
+    """Path for the code of a replacement for `python -m tiller_daemon`."""
     package = tmp_path / "path" / "tiller_daemon"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -33,8 +33,8 @@ def fake_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return package / "__main__.py"
 
 
-def connect(places: Places) -> Connection:
-    return Connection(places, "test", may_start=False)
+def connect(places: Places) -> DaemonConnection:
+    return DaemonConnection(places, "test", may_start=False)
 
 
 def test_hello_says_who_answers_and_comes_first(places: Places) -> None:
@@ -72,7 +72,7 @@ def test_g14_a_token_that_others_can_read_or_that_is_a_link_is_not_used(places: 
     with FakeDaemon(places.runtime):
         token = places.runtime / TOKEN_FILE
         token.chmod(0o640)
-        with pytest.raises(NotPrivate, match="others can read"):
+        with pytest.raises(NotPrivate, match="other users can read"):
             connect(places)
         token.rename(places.runtime / "elsewhere")
         token.symlink_to(places.runtime / "elsewhere")
@@ -84,7 +84,7 @@ def test_g14_a_runtime_directory_that_is_a_link_is_not_used(places: Places) -> N
     real = places.runtime.with_name("real")
     with FakeDaemon(real):
         places.runtime.symlink_to(real)
-        with pytest.raises(NotPrivate, match="no directory"):
+        with pytest.raises(NotPrivate, match="not a directory"):
             connect(places)
 
 
@@ -100,10 +100,10 @@ def test_g3_a_restarted_daemon_gets_the_same_submission_with_its_own_token(place
 def test_g3_an_op_without_an_answer_is_sent_again_under_its_own_id(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first daemon takes the op and dies before it answers."""
+    """The first daemon receives the op and dies before it answers."""
     monkeypatch.setattr(connection_module, "start_daemon", wait_for_daemon)
     with FakeDaemon(places.runtime) as first:
-        connection = Connection(places, "test")
+        connection = DaemonConnection(places, "test")
         first.mute.set()
         asked = threading.Thread(target=connection.ask, args=(SessionCreate("/w"), Created))
         asked.start()
@@ -116,14 +116,14 @@ def test_g3_an_op_without_an_answer_is_sent_again_under_its_own_id(
 
 
 def wait_for_daemon(places: Places, _environ: object) -> None:
-    """In place of starting one: another frontend does."""
+    """Instead of starting a daemon: another frontend starts one."""
     deadline = time.monotonic() + 10
-    while not somebody_listens(places.runtime) and time.monotonic() < deadline:
+    while not is_listening(places.runtime) and time.monotonic() < deadline:
         pass
 
 
 def submissions(daemon: FakeDaemon) -> list[str]:
-    """The ids under which sessions were created."""
+    """The submission ids that created sessions."""
     return [name for name, op in daemon.seen.items() if isinstance(op, SessionCreate)]
 
 
@@ -132,7 +132,7 @@ def test_a_daemon_that_is_found_dead_is_started_again(
 ) -> None:
     second = FakeDaemon(places.runtime, token="new")
     with FakeDaemon(places.runtime, token="old"):
-        connection = Connection(places, "test")
+        connection = DaemonConnection(places, "test")
     monkeypatch.setattr(
         connection_module, "start_daemon", lambda _places, _environ: second.__enter__()
     )
@@ -176,8 +176,8 @@ def test_a_daemon_is_started_when_none_lives(
         "with FakeDaemon(pathlib.Path(os.environ['TILLER_HOME'], 'runtime')) as daemon:\n"
         "    daemon._ended.wait(20)\n"
     )
-    assert not somebody_listens(places.runtime)
-    with Connection(places, "test") as connection:
+    assert not is_listening(places.runtime)
+    with DaemonConnection(places, "test") as connection:
         assert connection.hello.daemon_version == "0.0.fake"
         process = starting._children[-1]
         assert lock_is_held(places.runtime)
@@ -191,17 +191,17 @@ def test_a_daemon_that_ends_at_once_is_reported_with_its_last_words(
 ) -> None:
     fake_module.write_text("raise SystemExit('tillerd: config.toml, line 3: no such key')")
     with pytest.raises(StartFailed, match="line 3: no such key"):
-        Connection(places, "test")
+        DaemonConnection(places, "test")
 
 
 def test_only_what_this_start_printed_is_reported(places: Places, fake_module: Path) -> None:
-    """The texts differ in length, as Python takes a module of the same size and second for old."""
+    """The texts differ in length: Python reuses bytecode if size and second are the same."""
     fake_module.write_text("raise SystemExit('the old reason')")
     with pytest.raises(StartFailed):
-        Connection(places, "test")
+        DaemonConnection(places, "test")
     fake_module.write_text("raise SystemExit('the other reason')")
     with pytest.raises(StartFailed) as raised:
-        Connection(places, "test")
+        DaemonConnection(places, "test")
     assert "the old reason" not in str(raised.value)
 
 
@@ -211,16 +211,16 @@ def test_a_daemon_that_comes_up_too_slowly_is_reported(
     monkeypatch.setattr(starting, "START_DEADLINE_S", 0.5)
     fake_module.write_text("print('reading the log', flush=True)\nraise SystemExit(0)")
     with pytest.raises(StartFailed, match="reading the log"):
-        Connection(places, "test")
+        DaemonConnection(places, "test")
 
 
 def test_the_loser_of_a_race_to_start_finds_the_winner(places: Places, fake_module: Path) -> None:
-    """Its own daemon ends with status 0 at once; another one comes up a little later."""
+    """Its own daemon exits with status 0 at once; another one starts a little later."""
     fake_module.write_text("raise SystemExit(0)")
     winner = FakeDaemon(places.runtime)
     timer = threading.Timer(0.3, winner.__enter__)
     timer.start()
-    with Connection(places, "test") as connection:
+    with DaemonConnection(places, "test") as connection:
         assert connection.hello.daemon_version == "0.0.fake"
     timer.join()
     winner.__exit__()

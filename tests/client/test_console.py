@@ -1,4 +1,4 @@
-"""What leaves the program leaves it in one place, and is harmless there, terminal or not."""
+"""All output is written in one place and sanitized there, on a terminal or not."""
 
 import ast
 import json
@@ -33,7 +33,7 @@ def is_harmless(text: str) -> bool:
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A directory whose name steers a terminal and poses as lines of tiller's."""
+    """A directory whose name controls a terminal and imitates lines of tiller."""
     path = tmp_path / f"w{EVIL}\n? Run ls"
     path.mkdir()
     return path
@@ -108,7 +108,7 @@ def test_a_session_in_a_place_with_an_odd_name_is_one_line_of_the_list(
 
 
 def test_only_the_console_writes() -> None:
-    """Besides what is the standard library's own: the version, before anything is imported."""
+    """Except in the standard library, and for the version, before anything is imported."""
     root = Path(tiller_client.__file__).parent
     found = {
         (str(path.relative_to(root)), node.lineno)

@@ -17,7 +17,7 @@ MODULE = "tiller_client.verbs.demo"
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the demo makes its directory; its pause is for people."""
+    """The parent of the demo's directory, without the pauses, which are for people."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.setattr(f"{MODULE}.PAUSE_S", 0.0)

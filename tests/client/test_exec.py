@@ -1,4 +1,4 @@
-"""`tiller exec` over real sockets: what it prints, how it ends, and that it loses nothing."""
+"""`tiller exec` over real sockets: its output, its exit status, and that it loses nothing."""
 
 import io
 import json
@@ -13,7 +13,7 @@ import pytest
 
 from support.fake_daemon import FakeDaemon, Refusal
 from support.said import Tiller, ended, started, text_item, tool_call
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.events import RequestOpened, SessionCreated, StatusChanged
 from tiller_protocol.items import Request
@@ -177,10 +177,10 @@ def test_a_request_without_a_terminal_says_how_to_answer_it_from_elsewhere(
 
 
 def answer_when_asked(daemon: FakeDaemon, request_id: str) -> None:
-    """Answer over a connection of its own, as another frontend does."""
+    """Answer over a separate connection, like another frontend."""
     assert daemon.asked.wait(10)
     places = Places(daemon.runtime, daemon.runtime, daemon.runtime)
-    with Connection(places, "other", may_start=False) as connection:
+    with DaemonConnection(places, "other", may_start=False) as connection:
         connection.submit(Answer(request_id, "once"))
 
 
@@ -248,8 +248,8 @@ def test_a_current_directory_that_is_gone_is_said(
     gone.rmdir()
     assert tiller("exec", "x")[0::2] == (
         2,
-        "tiller: the current directory is gone; go to another one, or name the workspace with -C "
-        "DIR\n",
+        "tiller: the current directory no longer exists; change to another one, "
+        "or name the workspace with -C DIR\n",
     )
 
 
@@ -261,7 +261,7 @@ def test_images_beyond_the_limit_are_misuse_and_nothing_is_sent(
     images = [word for name in ("a.png", "b.png") for word in ("--image", str(tmp_path / name))]
     status, out, err = tiller("exec", *images, "look")
     assert (status, out) == (2, "")
-    assert "larger than 8 MiB together; let the model look at them by itself: --file PATH" in err
+    assert "larger than 8 MiB together; let the model read them itself: --file PATH" in err
 
 
 @pytest.mark.parametrize(
@@ -313,6 +313,6 @@ def test_misuse_ends_with_2_and_a_sentence(tiller: Tiller, command_line: tuple[s
 
 
 def ops(daemon: FakeDaemon, kind: type[Op]) -> Any:
-    """The one op of this kind that the daemon took."""
+    """The only op of this kind that the daemon received."""
     (found,) = [op for op in daemon.seen.values() if isinstance(op, kind)]
     return found

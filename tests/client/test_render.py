@@ -1,4 +1,4 @@
-"""Events become text that reads well, in any width, with or without colours."""
+"""Events are rendered as readable text, in any width, with or without colours."""
 
 from collections.abc import Sequence
 
@@ -166,7 +166,7 @@ def test_b47_a_discarded_piece_is_told_from_the_good_one() -> None:
         ItemCompleted(AssistantMessage(ItemId("i1"), "half", "discarded")),
         *text_item("i2", "whole"),
     ]
-    assert rendered(bodies) == "half\n(the stream broke: the text above is void)\nwhole\n"
+    assert rendered(bodies) == "half\n(the stream failed: ignore the text above)\nwhole\n"
 
 
 def test_text_whose_deltas_are_gone_from_the_log_is_written_whole_once() -> None:

@@ -84,7 +84,7 @@ def test_a_question_shows_its_choices_and_takes_a_number_or_any_text(
 def test_what_was_typed_before_a_request_stood_on_the_screen_is_not_its_answer(
     places: Places,
 ) -> None:
-    """Who strikes `y` twice has allowed one thing, and has not steered with the other."""
+    """A double `y` allows one request; the second one is not sent as steering."""
     second = Request("01K0REQ00000000000000000R2", "approval", "Run rm -r /", subjects=("rm -r /",))
 
     def asks_twice(daemon: FakeDaemon, session_id: str) -> None:
@@ -119,7 +119,7 @@ def test_a_line_typed_while_a_turn_runs_goes_to_it(places: Places) -> None:
         terminal.type("look at b.py instead")
         assert daemon.started.wait(PATIENCE_S)
         daemon.add(SESSION, [ended()])
-        terminal.wait_for("say what to do next · Ctrl-C leaves »")
+        terminal.wait_for("type the next task · Ctrl-C leaves »")
         terminal.process.send_signal(signal.SIGINT)
         assert terminal.end() == 0
     sent = [op for op in daemon.seen.values() if isinstance(op, UserInput)]
@@ -181,7 +181,7 @@ def test_no_color_is_respected_on_a_terminal(
 
 
 def test_b53_a_client_that_was_stopped_for_a_while_misses_nothing(places: Places) -> None:
-    """More events come meanwhile than the socket keeps."""
+    """Meanwhile more events arrive than the socket buffers."""
     with FakeDaemon(places.runtime) as daemon:
         daemon.add(SESSION, [SessionCreated("/w", Settings()), started()])
         command = [*TILLER, "attach", "--json", "--until-idle", SESSION]
@@ -199,7 +199,7 @@ def test_b53_a_client_that_was_stopped_for_a_while_misses_nothing(places: Places
 
 
 def interrupted_after(daemon: FakeDaemon, session_id: str) -> None:
-    """A turn that says something when it is interrupted."""
+    """A turn with a last message after an interrupt."""
     daemon.add(session_id, [started()])
     assert daemon.interrupted.wait(PATIENCE_S)
     daemon.add(session_id, [*text_item("i1", "So far."), ended("So far.", "interrupted")])
@@ -209,7 +209,7 @@ def interrupted_after(daemon: FakeDaemon, session_id: str) -> None:
 def test_ctrl_c_that_ends_a_tee_as_well_still_interrupts_and_shows_what_was_said(
     places: Places, *, json: bool
 ) -> None:
-    """`tiller exec … | tee log`: both get the signal, and the pipe has no reader any more."""
+    """`tiller exec … | tee log`: both get the signal, so the pipe has lost its reader."""
     with FakeDaemon(places.runtime, interrupted_after) as daemon:
         command = [*TILLER, "exec", "look", *(["--json"] if json else [])]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -248,7 +248,7 @@ def test_a_reader_that_goes_by_itself_is_not_written_to_elsewhere(places: Places
 
 
 def test_attach_until_idle_ends_with_the_word_that_the_session_is_idle(places: Places) -> None:
-    """The end of the turn is not yet all: a daemon may need a moment for what follows it."""
+    """The end of the turn is not the last event: a daemon may need a moment for the rest."""
     with FakeDaemon(places.runtime) as daemon:
         daemon.add(SESSION, [SessionCreated("/w", Settings()), started(), ended("x")])
         command = [*TILLER, "attach", "--json", "--until-idle", SESSION]
@@ -263,7 +263,7 @@ def test_attach_until_idle_ends_with_the_word_that_the_session_is_idle(places: P
 
 @pytest.fixture
 def no_real_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`python -m tiller_daemon` ends at once, as one that lost the race to start."""
+    """`python -m tiller_daemon` exits at once, like one that lost the race to start."""
     package = tmp_path / "path" / "tiller_daemon"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -308,5 +308,5 @@ def test_another_log_under_a_follower_is_said_and_followed_from_its_start(places
         second.add(SESSION, [StatusChanged("idle")])
         out, err = process.communicate(timeout=PATIENCE_S)
     assert [json.loads(line)["seq"] for line in out.splitlines()] == [1, 2, 3, 4]
-    assert b"another log" in err
+    assert b"a new log" in err
     assert process.returncode == 0

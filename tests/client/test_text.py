@@ -1,4 +1,4 @@
-"""Nothing that a model or a tool wrote can steer the terminal, and widths are those of cells."""
+"""No text of a model or a tool can control the terminal, and widths are in cells."""
 
 import json
 import re
@@ -15,11 +15,11 @@ from tiller_client.text import (
     count,
     cut,
     dollars,
-    harmless,
     json_line,
     on_screen,
     one_line,
     pad,
+    sanitized,
     seconds,
     verbatim,
 )
@@ -30,7 +30,7 @@ HIDING = {"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"}
 
 @given(HOSTILE)
 def test_harmless_text_has_no_control_but_tab_and_newline(text: str) -> None:
-    safe = harmless(text)
+    safe = sanitized(text)
     for character in safe:
         code = ord(character)
         assert character in "\t\n" or not (code < 0x20 or 0x7F <= code <= 0x9F)
@@ -54,12 +54,12 @@ def test_harmless_text_has_no_control_but_tab_and_newline(text: str) -> None:
     ],
 )
 def test_what_would_steer_a_terminal_is_made_visible(text: str, safe: str) -> None:
-    assert harmless(text) == safe
+    assert sanitized(text) == safe
 
 
 @given(st.text(st.characters(exclude_categories=())))
 def test_what_was_made_harmless_or_verbatim_stays_as_it_is_on_the_screen(text: str) -> None:
-    assert on_screen(harmless(text)) == harmless(text)
+    assert on_screen(sanitized(text)) == sanitized(text)
     assert on_screen(verbatim(text)) == verbatim(text)
 
 

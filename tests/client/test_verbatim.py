@@ -1,4 +1,4 @@
-"""What a person approves is what runs: every command is read back from the screen, exactly."""
+"""What a user approves is what runs: every command can be read back exactly from the screen."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from support.hostile import POSING_AS_A_DIFF, SEED, commands, read_back
 from support.said import Tiller, ended, started, text_item
 from support.terminal import PATIENCE_S, TILLER, Screen, Terminal
 from tiller_client.render_request import request_block
-from tiller_client.text import Paint, harmless, on_screen, verbatim
+from tiller_client.text import Paint, on_screen, sanitized, verbatim
 from tiller_protocol.events import RequestOpened, SessionCreated
 from tiller_protocol.items import Request
 from tiller_protocol.places import Places
@@ -25,7 +25,7 @@ COUNT = 2500
 TITLE = "Run it"
 SESSION = "01K0AAAAAAAAAAAAAAAAAASES1"
 ASKS = "\x1b[2m  y once"
-"""As only tiller itself writes it: a command shows no escape."""
+"""Only tiller itself can write this: commands can't contain escapes."""
 
 COMMANDS = list(commands(COUNT))
 
@@ -43,7 +43,7 @@ def asked(command: str, number: int = 0) -> Request:
 
 
 def said_by(rows: Sequence[str]) -> list[str]:
-    """The commands that stand in rows, each between its title and what is tiller's own again."""
+    """The commands in rows, each between its title and the next line of tiller itself."""
     return [
         read_back(list(takewhile(lambda row: row[:4].strip() in ("", "↳"), rows[at + 1 :])))
         for at, row in enumerate(rows)
@@ -80,7 +80,7 @@ def test_a_hostile_command_is_read_back_from_the_screen_of_a_terminal(columns: i
 
 
 def composed(texts: Sequence[str]) -> list[str]:
-    """As the emulator keeps marks: with the character that they stand on."""
+    """Normalize like the emulator: marks are composed with their character."""
     return [unicodedata.normalize("NFC", text) for text in texts]
 
 
@@ -104,7 +104,7 @@ def test_whoever_answers_at_the_terminal_has_the_whole_command_above_the_line_th
             daemon.add(SESSION, [SessionCreated("/w", Settings())])
         terminal = Terminal(verb, "x" if verb == "exec" else SESSION, columns=columns)
         if verb == "attach":
-            terminal.wait_for("say what to do"[: columns - 4])
+            terminal.wait_for("type the next task"[: columns - 4])
             terminal.type("do it")
         at = 0
         for _ in chosen:
@@ -211,7 +211,7 @@ def test_a_dumb_terminal_gets_no_control_and_every_command_whole(places: Places)
         assert terminal.end() == 0
     shown = terminal.screen.replace("\r\n", "\n")
     assert all(c in "\n\t" or c.isprintable() for c in shown)
-    assert harmless(evil) in shown
+    assert sanitized(evil) in shown
     said = said_by(shown.split("\n"))
     assert [command for command in chosen if command not in said] == []
 
@@ -227,7 +227,7 @@ def test_a_long_command_says_that_its_beginning_may_be_out_of_sight() -> None:
     def block(command: str) -> str:
         return request_block(asked(command), Paint(colour=False), 80).rpartition("\n")[2]
 
-    assert block("true\n" * 30) == "  ↑ 32 lines: the first may be out of sight"
+    assert block("true\n" * 30) == "  ↑ 32 lines: scroll up to see all of them"
     assert block("true\n" * 5 + "rm") == "    rm"
 
 

@@ -1,4 +1,4 @@
-"""Every verb of the command line: what reaches the daemon, what is printed, that JSON parses."""
+"""Every verb: what the daemon gets, what is printed, and that JSON is valid."""
 
 import json
 import re
@@ -48,7 +48,7 @@ REQUEST = Request("01K0REQ00000000000000000R1", "approval", "bash: ls", subjects
 
 @pytest.fixture
 def daemon(places: Places) -> Any:
-    """A daemon with a session that has history, a request, something queued, and a second one."""
+    """A daemon with two sessions; one has history, a request and queued input."""
     with FakeDaemon(places.runtime) as fake:
         bodies = [
             SessionCreated("/work/shop", Settings()),
@@ -172,7 +172,7 @@ def test_steering_without_a_turn_says_how_to_begin_one(daemon: FakeDaemon, tille
     daemon.refusals[UserInput] = Refusal("no_active_turn", "Your input is in `data`.")
     status, out, err = tiller("steer", SESSION, "hm")
     assert (status, out) == (1, "")
-    assert "begin one with: tiller send" in err
+    assert "start one with: tiller send" in err
 
 
 @pytest.mark.parametrize("reference", [SESSION, SESSION.lower(), "SES1", "ses1", "01K0A"])
@@ -233,7 +233,7 @@ def test_requests_shows_what_to_answer(daemon: FakeDaemon, tiller: Tiller) -> No
     _, out, _ = tiller("requests")
     assert REQUEST.id in out
     assert "bash: ls" in out
-    assert tiller("requests", OTHER)[1] == "nothing waits for an answer\n"
+    assert tiller("requests", OTHER)[1] == "there are no open requests\n"
 
 
 def test_log_begins_after_what_is_known_and_refuses_what_is_not_there_yet(
@@ -302,7 +302,7 @@ def test_status_of_no_daemon_says_so_and_is_1(tiller: Tiller) -> None:
 
 
 def test_stopping_no_daemon_is_no_failure(tiller: Tiller) -> None:
-    assert tiller("daemon", "stop")[:2] == (0, "no daemon runs\n")
+    assert tiller("daemon", "stop")[:2] == (0, "no daemon is running\n")
 
 
 def test_logs_shows_the_end_of_what_the_daemon_printed(places: Places, tiller: Tiller) -> None:
@@ -319,7 +319,7 @@ def test_config_path_needs_no_daemon(places: Places, tiller: Tiller) -> None:
 
 def test_config_show_is_the_file_under_its_name(places: Places, tiller: Tiller) -> None:
     path = places.config / "config.toml"
-    assert "not there" in tiller("config", "show")[1]
+    assert "does not exist" in tiller("config", "show")[1]
     path.parent.mkdir(parents=True)
     path.write_text('model = "p/m"\n')
     assert tiller("config")[1] == f'# {path}\nmodel = "p/m"\n'

@@ -1,4 +1,4 @@
-"""A watch finds what live events did not bring: after a silence, a reconnection, a stop."""
+"""A watch fetches lost events: after a silence, a reconnection or a stop."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ import pytest
 from support.fake_daemon import FakeDaemon
 from support.said import started
 from tiller_client import watch as watch_module
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_client.watch import Signals, Watch
 from tiller_protocol.events import SessionCreated, SessionTitled
 from tiller_protocol.places import Places
@@ -21,7 +21,7 @@ PATIENCE_S = 10.0
 
 
 def wait_for(watch: Watch, seq: int, *, busy: bool = True) -> list[int]:
-    """Let the watch go on until event `seq` came; what came."""
+    """Wait until event `seq` has arrived; return all events."""
     seqs: list[int] = []
     deadline = time.monotonic() + PATIENCE_S
     while seq not in seqs:
@@ -43,7 +43,7 @@ def test_b54_the_lost_last_event_of_a_burst_comes_after_a_silence(
     with FakeDaemon(places.runtime) as daemon:
         daemon.add(SESSION, [SessionCreated("/w", Settings())])
         with (
-            Connection(places, "test", may_start=False) as connection,
+            DaemonConnection(places, "test", may_start=False) as connection,
             Signals("detached") as signals,
             Watch(connection, SESSION, signals) as watch,
         ):
@@ -58,7 +58,7 @@ def test_what_was_missed_comes_at_once_after_a_reconnection(places: Places) -> N
     with contextlib.ExitStack() as stack:
         with FakeDaemon(places.runtime) as first:
             first.add(SESSION, [SessionCreated("/w", Settings())])
-            connection = stack.enter_context(Connection(places, "test", may_start=False))
+            connection = stack.enter_context(DaemonConnection(places, "test", may_start=False))
             signals = stack.enter_context(Signals("detached"))
             watch = stack.enter_context(Watch(connection, SESSION, signals))
             wait_for(watch, 1)
@@ -73,7 +73,7 @@ def test_b53_what_was_missed_comes_at_once_after_a_stop(places: Places) -> None:
     with FakeDaemon(places.runtime) as daemon:
         daemon.add(SESSION, [SessionCreated("/w", Settings())])
         with (
-            Connection(places, "test", may_start=False) as connection,
+            DaemonConnection(places, "test", may_start=False) as connection,
             Signals("detached") as signals,
             Watch(connection, SESSION, signals) as watch,
         ):
@@ -85,6 +85,6 @@ def test_b53_what_was_missed_comes_at_once_after_a_stop(places: Places) -> None:
 
 
 def settle(watch: Watch) -> None:
-    """Let the doubt that comes with the first connection pass."""
+    """Wait for the replay after the first connection."""
     for _ in range(5):
         assert not watch.wait(busy=True).events

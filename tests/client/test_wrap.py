@@ -1,4 +1,4 @@
-"""Lines of streamed text are broken between words, whatever pieces the text comes in."""
+"""Streamed text wraps between words, in whatever pieces it arrives."""
 
 from itertools import pairwise
 

@@ -140,7 +140,7 @@ async def test_doctor_says_once_which_servers_there_are_and_which_are_missing(
     lines = [line.split(None, 2) for line in done.stdout.decode().splitlines() if " lsp " in line]
     said = [(verdict, text) for verdict, _, text in lines]
     assert ("ok", f"ruff for python at {RUFF}") in said
-    assert ("warn", "absent is configured and its program is not found") in said
+    assert ("warn", "absent is configured, but its program was not found") in said
     (without,) = [text for verdict, text in said if "no language server for" in text]
     assert "typescript" in without
     assert "python" not in without

@@ -362,7 +362,7 @@ async def test_without_a_sandbox_each_command_that_acts_is_asked_about_and_it_is
     assert isinstance(catalog, CatalogResult)
     assert catalog.sandbox
     assert "No permissions" in catalog.sandbox.problem
-    assert "warn  sandbox        none, so that each command is asked about" in await doctor(without)
+    assert "warn  sandbox        none, so every command needs approval" in await doctor(without)
 
 
 @needs_sandbox

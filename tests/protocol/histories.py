@@ -1,4 +1,4 @@
-"""Random sessions that keep to the life cycle: lists of events, legal by construction."""
+"""Random sessions: lists of events that obey the life cycle by construction."""
 
 import random
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ USAGE = Usage(3, 1, 2, 0)
 
 @dataclass
 class Teller:
-    """Tells one session, an event at a time."""
+    """Generates one session, event by event."""
 
     choose: random.Random
     events: list[Event] = field(default_factory=list[Event])
@@ -62,7 +62,7 @@ class Teller:
         return f"{kind}{self.names}"
 
     def go_on(self) -> None:
-        """Add one legal event, whichever."""
+        """Add one random legal event."""
         moves = [self.say_aside]
         if self.turn_id is None:
             moves += [self.start_turn, self.start_item]
@@ -135,7 +135,7 @@ class Teller:
 
 
 def tell_session(seed: int, length: int) -> list[Event]:
-    """A session of about `length` events; the same for the same seed."""
+    """A session of about `length` events; deterministic for each seed."""
     teller = Teller(random.Random(seed))
     teller.tell(SessionCreated("/w", Settings()))
     while len(teller.events) < length:

@@ -1,4 +1,4 @@
-"""Messages made from the structs themselves: one full example of each, and random ones.
+"""Messages generated from the structs: one complete example of each, and random ones.
 
 A new op, event, item or field is covered without a line here.
 """
@@ -26,7 +26,7 @@ JSON_VALUES = st.recursive(
 
 
 def examples() -> Iterator[tuple[str, Struct]]:
-    """A name and a message, every field of it filled, for each member of each union."""
+    """Yield a name and a message with all fields present, for each member of each union."""
     for one in get_args(AnyOp):
         yield f"op {tag_of(one)}", Submission("01J", example(one), "tests", "secret")
     for one in get_args(AnyBody):
@@ -48,7 +48,7 @@ def tag_of(struct: type[Struct]) -> str:
 
 
 def example(wanted: Any) -> Any:
-    """A value of the type with every optional field given."""
+    """A value of the type with all optional fields present."""
     wanted, _ = _plain(wanted)
     origin, arguments = get_origin(wanted), get_args(wanted)
     if origin is Literal:
@@ -106,13 +106,14 @@ def random_message(wanted: Any) -> st.SearchStrategy[Any]:
 
 
 def _plain(wanted: Any) -> tuple[Any, Meta | None]:
-    """The type without `Annotated` and `NewType`, and what `Annotated` said."""
+    """Strip `Annotated` and `NewType`; also return the constraints."""
     meta = None
     while get_origin(wanted) is Annotated or isinstance(wanted, NewType):
         if isinstance(wanted, NewType):
             wanted = wanted.__supertype__
         else:
-            wanted, meta = get_args(wanted)
+            wanted, *metas = get_args(wanted)
+            meta = next((one for one in metas if one.description is None), meta)
     return wanted, meta
 
 

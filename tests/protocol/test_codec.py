@@ -1,4 +1,4 @@
-"""The codec against bytes that nobody vouches for: it understands them or raises `BadMessage`."""
+"""The codec with hostile bytes: it decodes them or raises `BadMessage`."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ EXAMPLES = [message for _, message in examples()]
 
 
 def understand(data: bytes) -> None:
-    """Read `data` as everything that it could be; anything but `BadMessage` is a defect."""
+    """Decode `data` as every kind of message; any error but `BadMessage` is a bug."""
     for decode in (lambda d: decode_op(decode_envelope(d)), decode_answer, decode_event):
         try:
             message = decode(data)

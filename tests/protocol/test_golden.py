@@ -1,7 +1,7 @@
-"""The wire, byte by byte: what was encoded once is encoded and understood for ever.
+"""The wire format, byte by byte: old messages are encoded and decoded as before, for ever.
 
-After a wanted change of the wire: `TEST_GOLDEN=write scripts/test tests/protocol/test_golden.py`,
-and read the difference. A removed or changed line breaks other people's frontends.
+After an intended change: `TEST_GOLDEN=write scripts/test tests/protocol/test_golden.py`,
+and read the diff. A removed or changed line breaks other people's frontends.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Identifiers sort by time; places follow the platform, and sockets keep to short paths."""
+"""Identifiers sort by time; directories follow the platform, and paths of sockets are short."""
 
 import re
 from pathlib import Path

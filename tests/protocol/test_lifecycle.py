@@ -1,4 +1,4 @@
-"""The table of what may follow what: legal sessions pass, every single violation is found."""
+"""The life cycle: legal sessions pass, and every violation is detected."""
 
 import pytest
 from hypothesis import given

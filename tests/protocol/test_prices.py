@@ -1,4 +1,4 @@
-"""What requests cost: each kind of token by its own price, tiers for long ones (G12 of money)."""
+"""Costs of requests: a price for each kind of token, tiers for long requests (G12 of money)."""
 
 import pytest
 from hypothesis import given
@@ -50,6 +50,6 @@ counts = st.integers(0, 2**40)
     usage=st.builds(Usage, counts, counts, counts, counts, counts),
 )
 def test_nothing_is_paid_back(price: Price, usage: Usage) -> None:
-    """Also for a provider that counts more cached tokens than there are."""
+    """Even if a provider counts more cached tokens than input tokens."""
     cost = price.cost(usage)
     assert cost is None or cost >= 0

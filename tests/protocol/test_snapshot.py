@@ -1,4 +1,4 @@
-"""The fold: it never stumbles over a legal session, and says when an event is missing."""
+"""The fold: it accepts every legal session, and detects missing events."""
 
 import copy
 

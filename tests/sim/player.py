@@ -285,7 +285,7 @@ class _Player:
         follower = Follower(self.world.log.log_id, after)
         while not self._finished:
             await self._follow_daemon(session_id, buffer, follower, delivered)
-            follower.doubt()
+            follower.suspect_gap()
         await self._catch_up(session_id, follower, delivered)
 
     async def _follow_daemon(
@@ -298,10 +298,10 @@ class _Player:
             with trio.move_on_after(SILENCE_S) as silence:
                 self._silences.append(silence)
                 _, event = decode_publication(await channel.receive())
-                into += follower.live([event])
+                into += follower.take_live([event])
             self._silences.remove(silence)
             if silence.cancelled_caught:
-                follower.doubt()
+                follower.suspect_gap()
 
     async def _catch_up(self, session_id: str, follower: Follower, into: list[Event]) -> None:
         while (after := follower.wanted) is not None:
@@ -310,7 +310,7 @@ class _Player:
                 assert answer.code == "unavailable", answer
                 return
             assert isinstance(answer.result, ReplayResult)
-            delivery = follower.replayed(answer.result, self.world.log.log_id)
+            delivery = follower.take_replay(answer.result, self.world.log.log_id)
             assert not delivery.started_over
             into += delivery.events
 

@@ -117,7 +117,7 @@ class Frontend:
         self.log_id = hello.log_id
         self.daemon.log_ids.add(self.log_id)
         for followed in self._sessions.values():
-            followed.follower.doubt()
+            followed.follower.suspect_gap()
         await self._nursery.start(self._listen)
 
     async def disconnect(self) -> None:
@@ -293,7 +293,7 @@ class Frontend:
                 await trio.lowlevel.wait_readable(events.recv_fd)
             if self._silence.cancelled_caught:
                 for followed in self._sessions.values():
-                    followed.follower.doubt()
+                    followed.follower.suspect_gap()
             self._drain(events)
 
     async def _catch_up(self, session_id: str, followed: Followed) -> None:
@@ -305,7 +305,7 @@ class Frontend:
             if isinstance(answer, Rejected):
                 return
             assert isinstance(answer.result, ReplayResult)
-            delivery = followed.follower.replayed(answer.result, self.log_id)
+            delivery = followed.follower.take_replay(answer.result, self.log_id)
             assert not delivery.started_over
             self._deliver(followed, delivery.events)
 
@@ -321,7 +321,7 @@ class Frontend:
                 event = decode_event(body)
                 assert topic.decode() == event.session_id
                 assert followed.published.setdefault(event.seq, body) == body
-                self._deliver(followed, followed.follower.live([event]))
+                self._deliver(followed, followed.follower.take_live([event]))
 
     def _deliver(self, followed: Followed, events: list[Event]) -> None:
         for event in events:

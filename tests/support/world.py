@@ -50,14 +50,7 @@ from tiller_daemon.tools.question import QUESTION
 from tiller_daemon.tools.task import TASK
 from tiller_daemon.transport.memory import MemoryTransport
 from tiller_daemon.turn.context import CostOf, unpriced
-from tiller_protocol.answers import (
-    Accepted,
-    AnyAnswer,
-    AnyResult,
-    Created,
-    ModelSummary,
-    Rejected,
-)
+from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Created, ModelSummary, Rejected
 from tiller_protocol.codec import (
     decode_answer,
     decode_event,

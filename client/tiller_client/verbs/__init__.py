@@ -1,1 +1,1 @@
-"""The verbs of `tiller`, one module per family; each has `run(arguments)`, the exit status."""
+"""The verbs of `tiller`, one module per family; `run(arguments)` returns the exit status."""

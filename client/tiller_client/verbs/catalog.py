@@ -1,12 +1,12 @@
 """`models`, `agents`, `tools` and `commands`: what there is to choose from.
 
-Behind the tools come the MCP servers, and how each one is; they are started for that.
+`tools` starts the MCP servers and lists them, with their state, after the tools.
 """
 
 from argparse import Namespace
 from collections.abc import Iterable
 
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_client.console import print_json, say, stdout_paint, stdout_width
 from tiller_client.prompt import read_workspace
 from tiller_client.runtime import my_places
@@ -22,22 +22,22 @@ from tiller_protocol.answers import (
 from tiller_protocol.ops import Catalog
 from tiller_protocol.prices import Price
 
-Thing = AgentSummary | ToolSummary | CommandSummary | ServerSummary
+CatalogEntry = AgentSummary | ToolSummary | CommandSummary | ServerSummary
 
 LISTED_SHOWN_MAX = 20
-"""More models of a provider than that are counted, not shown: some have hundreds."""
+"""If a provider lists more models, only their number is shown; some list hundreds."""
 
 
 def run(arguments: Namespace) -> int:
-    """List one kind of thing, one a line."""
+    """List entries of one kind, one per line."""
     workspace = read_workspace(arguments.directory)
-    with Connection(my_places(), f"tiller {arguments.verb}") as connection:
+    with DaemonConnection(my_places(), f"tiller {arguments.verb}") as connection:
         asks = arguments.verb == "models"
         op = Catalog(workspace, start_servers=arguments.verb == "tools", ask=asks)
         catalog = connection.ask(op, CatalogResult)
     if asks:
         return _models(catalog.models, arguments)
-    things: Iterable[Thing] = {
+    things: Iterable[CatalogEntry] = {
         "agents": catalog.agents,
         "tools": (*catalog.tools, *catalog.servers),
         "commands": catalog.commands,
@@ -54,7 +54,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _models(models: tuple[ModelSummary, ...], arguments: Namespace) -> int:
-    """Models that are configured, and of each provider what else it lists, if that is not much."""
+    """Print configured models, and others that providers list, unless there are too many."""
     if arguments.json:
         for model in models:
             print_json(model)
@@ -73,7 +73,7 @@ def _models(models: tuple[ModelSummary, ...], arguments: Namespace) -> int:
         else:
             say(paint.dim(f"{one_line(provider)}/… {len(more)} more: tiller models --all"))
     if not models:
-        say("no model is configured or found; three ways to one: tiller exec PROMPT says them")
+        say("no model is configured or found; for three ways to get one, run: tiller exec PROMPT")
     return 0
 
 
@@ -93,12 +93,12 @@ def _model_line(model: ModelSummary, paint: Paint, width: int) -> str:
 
 
 def _price(price: Price) -> str:
-    """Prices of a million tokens."""
+    """Prices per million tokens."""
     cached = "" if price.cached_input is None else f" (cached {dollars(price.cached_input)})"
     return f"{dollars(price.input)}{cached} in, {dollars(price.output)} out"
 
 
-def _line(thing: Thing, paint: Paint, width: int) -> str:
+def _line(thing: CatalogEntry, paint: Paint, width: int) -> str:
     name = one_line(thing.name)
     match thing:
         case AgentSummary():

@@ -1,4 +1,4 @@
-"""`config path|show|check`: the user's configuration; what it means is the daemon's business."""
+"""`config path|show|check`: the user's configuration file; the daemon interprets it."""
 
 import subprocess
 import sys
@@ -11,20 +11,20 @@ from tiller_client.console import print_json, say
 from tiller_client.errors import TillerError
 from tiller_client.runtime import my_places
 from tiller_client.starting import DAEMON_COMMAND
-from tiller_client.text import harmless, one_line
+from tiller_client.text import one_line, sanitized
 from tiller_protocol.places import CONFIG_FILE
 
 
 class ConfigurationFile(msgspec.Struct, omit_defaults=True):
-    """The file as `--json` prints it; `text` is what stands in it."""
+    """The file as `--json` prints it; `text` is its content."""
 
     path: str
     exists: bool
     text: str = ""
 
 
-class Checked(msgspec.Struct):
-    """What `check --json` says: whether the configuration is good, and the daemon's sentence."""
+class ConfigurationCheck(msgspec.Struct):
+    """Result of `check --json`: whether the configuration is valid, and the daemon's message."""
 
     good: bool
     message: str
@@ -46,13 +46,13 @@ def run(arguments: Namespace) -> int:
             return _check(json=arguments.json)
 
 
-def check() -> Checked:
-    """Have the daemon's own reader judge the configuration, in a process that then ends."""
+def check() -> ConfigurationCheck:
+    """Check the configuration with the daemon's own code, in a separate process."""
     done = subprocess.run(
         [*DAEMON_COMMAND, "--check-config"], capture_output=True, check=False, text=True
     )
-    message = harmless(done.stdout + done.stderr).strip()
-    return Checked(done.returncode == 0, message.removeprefix("tillerd: "))
+    message = sanitized(done.stdout + done.stderr).strip()
+    return ConfigurationCheck(done.returncode == 0, message.removeprefix("tillerd: "))
 
 
 def _show(path: Path, *, json: bool) -> int:
@@ -63,10 +63,10 @@ def _show(path: Path, *, json: bool) -> int:
     if json:
         print_json(ConfigurationFile(str(path), path.exists(), text))
     elif path.exists():
-        say(f"# {one_line(str(path))}\n{harmless(text).rstrip()}")
+        say(f"# {one_line(str(path))}\n{sanitized(text).rstrip()}")
     else:
         shown = one_line(str(path))
-        say(f"# {shown} is not there: nothing is configured, which is fine to begin with")
+        say(f"# {shown} does not exist: nothing is configured, which is fine to begin with")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`daemon run|start|stop|status|restart|logs`: the process itself."""
+"""`daemon run|start|stop|status|restart|logs`: the daemon's process."""
 
 import os
 import sys
@@ -8,12 +8,12 @@ from typing import NoReturn
 
 import msgspec
 
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_client.console import print_json, say
 from tiller_client.errors import NoAnswer, NoDaemon, TillerError
-from tiller_client.runtime import lock_is_held, my_places, somebody_listens
+from tiller_client.runtime import is_listening, lock_is_held, my_places
 from tiller_client.starting import DAEMON_COMMAND, last_lines
-from tiller_client.text import harmless, one_line, seconds
+from tiller_client.text import one_line, sanitized, seconds
 from tiller_protocol.answers import DaemonStatusResult
 from tiller_protocol.ops import DaemonStatus, Shutdown
 from tiller_protocol.places import DAEMON_OUTPUT_FILE, Places
@@ -21,24 +21,24 @@ from tiller_protocol.places import DAEMON_OUTPUT_FILE, Places
 NAME = "tiller daemon"
 
 STOP_DEADLINE_S = 15.0
-"""Longest wait for a daemon that was told to stop now; it gives its turns 5 s."""
+"""Longest wait for a daemon to stop at once; it gives its turns 5 s."""
 
 POLL_S = 0.02
 FOLLOW_S = 0.2
 
 
 class NotRunning(msgspec.Struct, tag_field="type", tag="not_running"):
-    """What `status --json` says when there is no daemon."""
+    """Result of `status --json` if no daemon is running."""
 
 
 class LogLine(msgspec.Struct):
-    """A line that the daemon printed, as `logs --json` prints it."""
+    """A line of the daemon's output, as `logs --json` prints it."""
 
     line: str
 
 
 class Stopped(msgspec.Struct, tag_field="type", tag="stopped"):
-    """What `stop --json` says; `was_running` is false when there was nothing to stop."""
+    """Result of `stop --json`; `was_running` is false if there was no daemon to stop."""
 
     was_running: bool
 
@@ -56,7 +56,7 @@ def run(arguments: Namespace) -> int:
             if arguments.json:
                 print_json(Stopped(was_running))
             else:
-                say("stopped" if was_running else "no daemon runs")
+                say("stopped" if was_running else "no daemon is running")
             return 0
         case "status":
             return _status(places, json=arguments.json, may_start=False)
@@ -70,22 +70,22 @@ def run(arguments: Namespace) -> int:
 
 
 def stop(places: Places, *, drain: bool) -> bool:
-    """Tell the daemon to stop and wait until its lock is free; false when none was running.
+    """Stop the daemon and wait until its lock is free; false if none was running.
 
-    With `drain` the wait has no limit, as turns may take long; Ctrl-C ends the wait only.
+    With `drain` the wait has no limit, as turns may take long; Ctrl-C ends only the wait.
     """
-    if not lock_is_held(places.runtime) and not somebody_listens(places.runtime):
+    if not lock_is_held(places.runtime) and not is_listening(places.runtime):
         return False
     try:
-        with Connection(places, NAME, may_start=False) as connection:
+        with DaemonConnection(places, NAME, may_start=False) as connection:
             connection.submit(Shutdown("drain" if drain else "now"))
     except NoDaemon:
-        pass  # it went before its answer came, or is about to
+        pass  # it has stopped before it answered, or is stopping
     deadline = None if drain else time.monotonic() + STOP_DEADLINE_S
     while lock_is_held(places.runtime):
         if deadline and time.monotonic() > deadline:
             raise NoAnswer(
-                f"the daemon was told to stop and still runs after {STOP_DEADLINE_S:g} s; "
+                f"the daemon is still running {STOP_DEADLINE_S:g} s after it was asked to stop; "
                 "see why: tiller daemon logs"
             )
         time.sleep(POLL_S)
@@ -93,7 +93,7 @@ def stop(places: Places, *, drain: bool) -> bool:
 
 
 def _run(arguments: Namespace) -> NoReturn:
-    """Become the daemon; signals and the exit status are its own."""
+    """Replace this process by the daemon."""
     command = list(DAEMON_COMMAND)
     if arguments.config:
         command += ["--config", arguments.config]
@@ -104,7 +104,7 @@ def _run(arguments: Namespace) -> NoReturn:
 
 def _status(places: Places, *, json: bool, may_start: bool) -> int:
     try:
-        with Connection(places, NAME, may_start=may_start) as connection:
+        with DaemonConnection(places, NAME, may_start=may_start) as connection:
             status = connection.ask(DaemonStatus(), DaemonStatusResult)
     except NoDaemon as error:
         if json:
@@ -133,19 +133,19 @@ def _logs(places: Places, arguments: Namespace) -> int:
     path = places.state / DAEMON_OUTPUT_FILE
     if not path.exists():
         raise TillerError(
-            f"there is no {path}; a daemon run by hand or as a service logs elsewhere"
+            f"{path} does not exist; a daemon run by hand or as a service logs elsewhere"
         )
-    begun = path.stat().st_size
+    offset = path.stat().st_size
     _print_lines(last_lines(path, arguments.lines), json=arguments.json)
     while arguments.follow:
         time.sleep(FOLLOW_S)
         size = path.stat().st_size
-        begun = min(begun, size)
+        offset = min(offset, size)
         with path.open("rb") as file:
-            file.seek(begun)
-            data = file.read(size - begun)
+            file.seek(offset)
+            data = file.read(size - offset)
         whole, end, _ = data.rpartition(b"\n")
-        begun += len(whole + end)
+        offset += len(whole + end)
         _print_lines(whole.decode(errors="replace"), json=arguments.json)
     return 0
 
@@ -155,5 +155,5 @@ def _print_lines(text: str, *, json: bool) -> None:
         if json:
             print_json(LogLine(line))
         else:
-            say(harmless(line))
+            say(sanitized(line))
     sys.stdout.flush()

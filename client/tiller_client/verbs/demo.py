@@ -1,7 +1,7 @@
-"""`demo`: the main job with no key and no network, in a place of its own.
+"""`demo`: a whole turn without a key or a network, in a temporary directory.
 
-A daemon of its own, real sockets, tools and log; only the model's words come from a script
-(`demo_play`). It answers the approval and steers by itself, where one can see it.
+Daemon, sockets, tools and log are real; only the model's responses come from a script
+(`demo_play`). The demo itself approves a command and steers the turn, visibly.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from argparse import Namespace
 from collections.abc import Generator
 from pathlib import Path
 
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_client.console import Console, print_json
 from tiller_client.demo_play import ANSWER, PROJECT, PROMPT, STEERING, configuration, script
 from tiller_client.errors import STATUS_INTERRUPTED, TillerError
@@ -38,31 +38,31 @@ from tiller_protocol.places import CONFIG_FILE, find_places
 NAME = "tiller demo"
 
 PAUSE_S = 1.2
-"""How long a question stands on the screen before the demo answers it."""
+"""How long a question is on the screen before the demo answers it."""
 
 BAR_CELLS = 30
 LABEL_CELLS = 34
-KEPT_VARIABLES = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "PYTHONPATH")
-"""No keys and no settings of the user's reach the demo's daemon."""
+INHERITED_VARIABLES = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "PYTHONPATH")
+"""The demo's daemon gets none of the user's keys and settings."""
 
 
 def run(arguments: Namespace) -> int:
     """Play the demo; 0 when the turn completed and the repaired test passes."""
     root = Path(tempfile.mkdtemp(prefix="tiller-demo-")).resolve()
-    story = _Story(root, json=arguments.json)
-    kept = False
+    demo = _Demo(root, json=arguments.json)
+    keeps_files = False
     try:
-        status = story.tell()
-        kept = not arguments.remove
+        status = demo.play()
+        keeps_files = not arguments.remove
     finally:
-        if not kept:
+        if not keeps_files:
             shutil.rmtree(root, ignore_errors=True)
-    story.say_where(kept=kept)
+    demo.print_location(keeps_files=keeps_files)
     return status
 
 
-class _Story:
-    """One play of the demo, in `root`: the project, the daemon's home, what is shown of both."""
+class _Demo:
+    """One run of the demo in the directory `root`: the project and the daemon's home."""
 
     def __init__(self, root: Path, *, json: bool) -> None:
         self._project = root / "project"
@@ -74,7 +74,7 @@ class _Story:
         )
         self._steered = False
 
-    def tell(self) -> int:
+    def play(self) -> int:
         self._head("A small project with a failing test")
         self._make_project()
         self._note(f"in {self._project}, under git")
@@ -82,7 +82,7 @@ class _Story:
             self._head("One turn of a scripted model: real daemon, sockets, tools and log")
             op = SessionCreate(str(self._project), model="demo/repair")
             session_id = connection.ask(op, Created).session_id
-            ended = self._play(connection, session_id)
+            ended = self._run_turn(connection, session_id)
             if ended is None:
                 return STATUS_INTERRUPTED
             items = connection.ask(SessionGet(session_id), SessionResult).snapshot.items
@@ -92,18 +92,18 @@ class _Story:
         self._show_times([item for item in items if isinstance(item, ToolCall)])
         return status_of(ended.outcome)
 
-    def say_where(self, *, kept: bool) -> None:
-        self._head("Where it is")
-        if kept:
+    def print_location(self, *, keeps_files: bool) -> None:
+        self._head("Files")
+        if keeps_files:
             self._note(f"project  {self._project}")
             self._note(f"log      {self._home / 'state'}")
             home = shlex.quote(str(self._home))
             program = "tiller" if shutil.which("tiller") else Path(sys.executable).parent / "tiller"
-            self._note(f"look at the session:  TILLER_HOME={home} {program} show last")
-            self._note(f"remove all of it:     rm -r {shlex.quote(str(self._home.parent))}")
+            self._note(f"view the session:     TILLER_HOME={home} {program} show last")
+            self._note(f"remove everything:    rm -r {shlex.quote(str(self._home.parent))}")
         else:
-            self._note("removed, as asked")
-        self._note("with a model of your own:  tiller doctor")
+            self._note("all files of the demo were removed")
+        self._note("to use your own model:  tiller doctor")
 
     def _make_project(self) -> None:
         for name, text in PROJECT.items():
@@ -116,7 +116,7 @@ class _Story:
         self._git(*who, "commit", "--quiet", "--message", "Add a discount")
 
     def _git(self, *arguments: str) -> str:
-        """Run git in the project, whatever the user's own git is told to do."""
+        """Run git in the project, without the user's configuration of git."""
         isolated = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
         try:
             done = subprocess.run(
@@ -134,8 +134,8 @@ class _Story:
         return done.stdout
 
     @contextlib.contextmanager
-    def _daemon(self) -> Generator[Connection]:
-        """A daemon of the demo's own, stopped at the end."""
+    def _daemon(self) -> Generator[DaemonConnection]:
+        """Run a separate daemon for the demo, and stop it at the end."""
         environment = _environment() | {"TILLER_HOME": str(self._home)}
         places = find_places(environment, sys.platform, os.getuid())
         scripts = self._home / "scripts"
@@ -145,14 +145,14 @@ class _Story:
         (places.config / CONFIG_FILE).write_text(configuration(str(scripts)))
         try:
             process = start_daemon(places, environment)
-            with Connection(places, NAME, may_start=False) as connection:
+            with DaemonConnection(places, NAME, may_start=False) as connection:
                 yield connection
         finally:
             stop(places, drain=False)
         process.wait()
 
-    def _play(self, connection: Connection, session_id: str) -> TurnEnded | None:
-        """Run the turn to its end; `None` when the user had enough of it."""
+    def _run_turn(self, connection: DaemonConnection, session_id: str) -> TurnEnded | None:
+        """Run the turn to its end; `None` if the user pressed Ctrl-C."""
         with (
             Signals("the demo was stopped") as signals,
             Watch(connection, session_id, signals) as watch,
@@ -160,10 +160,10 @@ class _Story:
             op = UserInput(session_id, PROMPT, delivery="start")
             turn_id = connection.ask(op, Started).turn_id
             while True:
-                happening = watch.wait(busy=True)
-                if happening.interrupted:
+                update = watch.wait(busy=True)
+                if update.interrupted:
                     return None
-                for event in happening.events:
+                for event in update.events:
                     self._show(event)
                     self._take_part(connection, session_id, event)
                     if isinstance(event.body, TurnEnded) and event.turn_id == turn_id:
@@ -172,8 +172,8 @@ class _Story:
                 at_rest = self._renderer.at_line_start and not self._json
                 self._console.bottom(self._renderer.moving_line(time.time()) if at_rest else "")
 
-    def _take_part(self, connection: Connection, session_id: str, event: Event) -> None:
-        """Be the user: answer what is asked, and steer when the tests run for the first time."""
+    def _take_part(self, connection: DaemonConnection, session_id: str, event: Event) -> None:
+        """Act as the user: answer requests, and steer when the tests run for the first time."""
         match event.body:
             case RequestOpened(request):
                 prompt = prompt_for(request, rejecting=False)
@@ -203,7 +203,7 @@ class _Story:
             self._console.line(diff_lines(diff, self._console.paint, self._console.width, UNCUT))
 
     def _show_times(self, calls: list[ToolCall]) -> None:
-        """Each call as a bar from its begin to its end."""
+        """Show each call as a bar from its start to its end."""
         ran = [(call.started_at, call) for call in calls if call.started_at is not None]
         if not ran or self._json:
             return
@@ -232,7 +232,7 @@ def _bar(since_s: float, duration_s: float, whole_s: float) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """What the demo's processes need: this Python comes first as `python3`."""
-    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    """Environment of the demo's processes, in which `python3` is this Python."""
+    inherited = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
-    return kept | {"PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    return inherited | {"PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}

@@ -1,4 +1,4 @@
-"""`doctor`: what a frontend can see of what works and what does not, one line each."""
+"""`doctor`: checks what works and what does not, one line each, as far as a frontend can see."""
 
 import shutil
 import subprocess
@@ -10,10 +10,10 @@ from typing import Literal
 
 import msgspec
 
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_client.console import print_json, say, stdout_paint
 from tiller_client.errors import NoDaemon, TillerError
-from tiller_client.runtime import check_runtime, lock_is_held, my_places, somebody_listens
+from tiller_client.runtime import check_runtime, is_listening, lock_is_held, my_places
 from tiller_client.text import Paint, one_line
 from tiller_client.verbs.config import check
 from tiller_protocol import PROTOCOL_VERSION
@@ -31,7 +31,7 @@ _FOR_OTHERS = 0o077
 
 
 class Finding(msgspec.Struct, omit_defaults=True):
-    """One thing that was looked at; `fail` makes the exit status 1."""
+    """The result of one check; `fail` makes the exit status 1."""
 
     verdict: Literal["ok", "warn", "fail"]
     subject: str
@@ -39,7 +39,7 @@ class Finding(msgspec.Struct, omit_defaults=True):
 
 
 def run(arguments: Namespace) -> int:
-    """Look at everything and say what was found; 1 when something is broken."""
+    """Run all checks and print the results; 1 if one has failed."""
     paint = stdout_paint()
     failed = False
     for finding in _findings(my_places()):
@@ -66,14 +66,14 @@ def _findings(places: Places) -> Iterator[Finding]:
 
 
 def _paths(name: str) -> list[str]:
-    """Where a program of this name is: on the path, or beside this Python."""
+    """Paths of a program: on PATH, or in the directory of this Python."""
     beside_python = str(Path(sys.executable).parent)
-    found = (shutil.which(name), shutil.which(name, path=beside_python))
-    return list(dict.fromkeys(path for path in found if path))
+    candidates = (shutil.which(name), shutil.which(name, path=beside_python))
+    return list(dict.fromkeys(path for path in candidates if path))
 
 
 def _program(name: str, paths: list[str], why: str) -> Finding:
-    """The first one that runs; `why` says what it means when there is none."""
+    """Check that one of `paths` works; `why` explains why it matters."""
     problem = "not found"
     for path in paths:
         try:
@@ -93,11 +93,13 @@ def _program(name: str, paths: list[str], why: str) -> Finding:
 
 def _directory(subject: str, path: Path) -> Finding:
     if not path.exists():
-        return Finding("ok", subject, f"{path} will be made when it is needed")
+        return Finding("ok", subject, f"{path} will be created when it is needed")
     if not path.is_dir():
-        return Finding("fail", subject, f"{path} is no directory; move it away")
+        return Finding("fail", subject, f"{path} is not a directory; move it away")
     if path.stat().st_mode & _FOR_OTHERS and subject == "state":
-        return Finding("warn", subject, f"others can read {path}: chmod 700 {path}")
+        return Finding(
+            "warn", subject, f"other users can read {path}; fix it with: chmod 700 {path}"
+        )
     return Finding("ok", subject, str(path))
 
 
@@ -105,23 +107,23 @@ def _runtime(path: Path) -> Finding:
     try:
         check_runtime(path)
     except NoDaemon:
-        return Finding("ok", "runtime", f"{path} will be made by the daemon")
+        return Finding("ok", "runtime", f"{path} will be created by the daemon")
     except TillerError as error:
         return Finding("fail", "runtime", str(error))
-    return Finding("ok", "runtime", f"{path}, closed to others")
+    return Finding("ok", "runtime", f"{path}, closed to other users")
 
 
 def _daemon(places: Places) -> Iterator[Finding]:
-    """The daemon and its models; it is not started for this."""
-    locked, listens = lock_is_held(places.runtime), somebody_listens(places.runtime)
+    """Check the daemon and what it offers, without starting it."""
+    locked, listens = lock_is_held(places.runtime), is_listening(places.runtime)
     if not locked and not listens:
-        yield Finding("ok", "daemon", "does not run; the first verb that needs it starts it")
+        yield Finding("ok", "daemon", "is not running; the first verb that needs it starts it")
         return
     if locked != listens:
-        seen = "holds the lock but does not listen" if locked else "listens without the lock"
-        yield Finding("warn", "daemon", f"a process {seen}; it may be starting or stopping")
+        state = "holds the lock but does not listen" if locked else "listens without the lock"
+        yield Finding("warn", "daemon", f"a process {state}; it may be starting or stopping")
     try:
-        with Connection(places, "tiller doctor", may_start=False) as connection:
+        with DaemonConnection(places, "tiller doctor", may_start=False) as connection:
             hello = connection.hello
             op = Catalog(start_servers=True, ask=True)
             catalog = connection.ask(op, CatalogResult)
@@ -144,12 +146,13 @@ def _sandbox(sandbox: SandboxSummary) -> Finding:
         return Finding("warn", "sandbox", "none: commands may do what you may (full_access)")
     if sandbox.problem:
         why = one_line(sandbox.problem)
-        return Finding("warn", "sandbox", f"none, so that each command is asked about: {why}")
-    held = f"{sandbox.mode}, {network}, by {sandbox.name}"
+        return Finding("warn", "sandbox", f"none, so every command needs approval: {why}")
+    enforced = f"{sandbox.mode}, {network}, by {sandbox.name}"
     if sandbox.limits:
         limits, instead = one_line(sandbox.limits), one_line(sandbox.instead)
-        return Finding("warn", "sandbox", f"{held}, as {instead}. Less than it could be: {limits}")
-    return Finding("ok", "sandbox", held)
+        text = f"{enforced}, as {instead}. Limits: {limits}"
+        return Finding("warn", "sandbox", text)
+    return Finding("ok", "sandbox", enforced)
 
 
 def _models(catalog: CatalogResult) -> Iterator[Finding]:
@@ -162,7 +165,9 @@ def _models(catalog: CatalogResult) -> Iterator[Finding]:
         verdict = "warn" if problem else "ok"
         yield Finding(verdict, "model", f"{one_line(model.name)}{': ' if problem else ''}{problem}")
     if not usable:
-        yield Finding("fail", "models", "no model can be used now; see it work with: tiller demo")
+        yield Finding(
+            "fail", "models", "no model can be used now; for a demo without one: tiller demo"
+        )
 
 
 def _server(server: ServerSummary) -> Finding:
@@ -171,16 +176,16 @@ def _server(server: ServerSummary) -> Finding:
         case "up":
             return Finding("ok", "mcp", f"{name}: {server.tools} tools")
         case "disabled":
-            return Finding("ok", "mcp", f"{name}: is not enabled")
+            return Finding("ok", "mcp", f"{name} is not enabled")
         case "failed":
             return Finding("fail", "mcp", f"{name} can't be used: {problem}")
         case "idle" | "starting" | "ended":
-            said = f": {problem}" if problem else ""
-            return Finding("warn", "mcp", f"{name}: {server.state}{said}")
+            detail = f": {problem}" if problem else ""
+            return Finding("warn", "mcp", f"{name}: {server.state}{detail}")
 
 
 def _language_servers(servers: tuple[LanguageServerSummary, ...]) -> Iterator[Finding]:
-    """One line for each that is there or should be, and one for all languages without any."""
+    """One line per installed or configured server, and one for all languages without a server."""
     served = {language for one in servers if one.program for language in one.languages}
     for one in servers:
         name, problem = one_line(one.name), one_line(one.problem)
@@ -190,11 +195,13 @@ def _language_servers(servers: tuple[LanguageServerSummary, ...]) -> Iterator[Fi
             languages = ", ".join(map(one_line, one.languages))
             yield Finding("ok", "lsp", f"{name} for {languages} at {one_line(one.program)}")
         elif one.chosen:
-            yield Finding("warn", "lsp", f"{name} is configured and its program is not found")
+            yield Finding("warn", "lsp", f"{name} is configured, but its program was not found")
     without = sorted({language for one in servers for language in one.languages} - served)
     if without:
-        said = f"no language server for {', '.join(map(one_line, without))}: no errors after edits"
-        yield Finding("ok", "lsp", said)
+        detail = (
+            f"no language server for {', '.join(map(one_line, without))}: no errors after edits"
+        )
+        yield Finding("ok", "lsp", detail)
 
 
 def _line(finding: Finding, paint: Paint) -> str:

@@ -1,13 +1,13 @@
-"""`attach` and `log`: a session's events from a given one on, live or as far as they go."""
+"""`attach` and `log`: a session's events from a given one on, live or so far."""
 
 from argparse import Namespace
 
 from tiller_client import choose
 from tiller_client.catchup import Follower
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_client.console import Console, print_json
-from tiller_client.conversation import Conversation
 from tiller_client.errors import UsageError
+from tiller_client.interactive import InteractiveSession
 from tiller_client.render import Renderer
 from tiller_client.runtime import my_places
 from tiller_client.watch import Signals, Watch
@@ -19,7 +19,7 @@ NAME = "tiller attach"
 
 def run(arguments: Namespace) -> int:
     """Run `attach` or `log`."""
-    with Connection(my_places(), NAME) as connection:
+    with DaemonConnection(my_places(), NAME) as connection:
         session = choose.session(connection, arguments.session)
         if arguments.after > session.head:
             raise UsageError(
@@ -31,13 +31,13 @@ def run(arguments: Namespace) -> int:
         return _attach(connection, session, arguments)
 
 
-def _log(connection: Connection, session: SessionSummary, arguments: Namespace) -> int:
+def _log(connection: DaemonConnection, session: SessionSummary, arguments: Namespace) -> int:
     console = Console()
     renderer = Renderer(console.paint, console.width, wraps=console.terminal)
     follower = Follower(connection.hello.log_id, arguments.after)
     while (after := follower.wanted) is not None:
         result = connection.ask(Replay(session.session_id, after), ReplayResult)
-        for event in follower.replayed(result, connection.hello.log_id).events:
+        for event in follower.take_replay(result, connection.hello.log_id).events:
             if arguments.json:
                 print_json(event)
             else:
@@ -46,14 +46,14 @@ def _log(connection: Connection, session: SessionSummary, arguments: Namespace) 
     return 0
 
 
-def _attach(connection: Connection, session: SessionSummary, arguments: Namespace) -> int:
-    """Follow until Ctrl-C, the end of input, or with `--until-idle` until nothing runs."""
+def _attach(connection: DaemonConnection, session: SessionSummary, arguments: Namespace) -> int:
+    """Follow until Ctrl-C, the end of input, or with `--until-idle` the end of the turn."""
     console = Console(json=arguments.json)
     with (
         Signals("detached") as signals,
         Watch(connection, session.session_id, signals, arguments.after) as watch,
     ):
-        conversation = Conversation(
+        interactive = InteractiveSession(
             connection,
             session.session_id,
             watch,
@@ -62,13 +62,13 @@ def _attach(connection: Connection, session: SessionSummary, arguments: Namespac
             prompts=True,
             delivery="auto",
         )
-        conversation.assume(session.requests, busy=session.status != "idle")
+        interactive.start_from(session.requests, busy=session.status != "idle")
         try:
             while True:
-                happening = conversation.go_on()
-                if happening.interrupted or happening.input_ended:
+                update = interactive.advance()
+                if update.interrupted or update.input_ended:
                     return 0
-                if arguments.until_idle and watch.caught_up and conversation.idle:
+                if arguments.until_idle and watch.caught_up and interactive.idle:
                     return 0
         finally:
-            conversation.show_end()
+            interactive.show_end()

@@ -1,15 +1,15 @@
-"""`compact`, `revert`, `unrevert`, `diff` and `shell`: a session's history, and its files."""
+"""`compact`, `revert`, `unrevert`, `diff` and `shell`: a session's history and its files."""
 
 from argparse import Namespace
 
 from tiller_client import choose
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_client.console import complain, print_json, say, stdout_paint, stdout_width
 from tiller_client.errors import UsageError
 from tiller_client.render_item import call_label, change_line, diff_lines
 from tiller_client.runtime import my_places
 from tiller_client.text import one_line
-from tiller_client.verbs.plain import submit
+from tiller_client.verbs.submitting import submit
 from tiller_client.verbs.turns import follow_turn, join
 from tiller_protocol.answers import RevertResult, SessionDiffResult, SessionResult
 from tiller_protocol.items import ToolCall
@@ -19,8 +19,8 @@ DIFF_LINES_MAX = 10_000
 
 
 def run(arguments: Namespace) -> int:
-    """Run one of the verbs of history."""
-    with Connection(my_places(), f"tiller {arguments.verb}") as connection:
+    """Run one of the verbs."""
+    with DaemonConnection(my_places(), f"tiller {arguments.verb}") as connection:
         if arguments.verb == "shell":
             session_id, after = join(connection, arguments.session)
             command = Shell(session_id, arguments.command)
@@ -32,11 +32,11 @@ def run(arguments: Namespace) -> int:
             op = _op(connection, session_id, arguments)
             accepted = submit(connection, op, json=arguments.json)
             if isinstance(accepted.result, RevertResult) and not arguments.json:
-                _tell_of_files(accepted.result)
+                _print_reverted_files(accepted.result)
     return 0
 
 
-def _op(connection: Connection, session_id: str, arguments: Namespace) -> AnyOp:
+def _op(connection: DaemonConnection, session_id: str, arguments: Namespace) -> AnyOp:
     match arguments.verb:
         case "compact":
             return Compact(session_id)
@@ -51,28 +51,28 @@ def _op(connection: Connection, session_id: str, arguments: Namespace) -> AnyOp:
             raise AssertionError(f"{verb} is not of this family")
 
 
-def _last_turn(connection: Connection, session_id: str) -> str:
+def _last_turn(connection: DaemonConnection, session_id: str) -> str:
     marks = connection.ask(SessionGet(session_id), SessionResult).snapshot.marks
     if not marks:
         raise UsageError("there is no turn in this session's history")
     return marks[-1].turn_id
 
 
-def _tell_of_files(result: RevertResult) -> None:
-    """What became of the files; the daemon's warning says the same to who watches the session."""
+def _print_reverted_files(result: RevertResult) -> None:
+    """Print what became of the files. Frontends that follow the session get it as a warning."""
     for path in result.files:
         say(f"put back: {one_line(path)}")
     for path in result.conflicts:
-        complain(f"left as it is, as somebody else had a hand in it: {one_line(path)}")
+        complain(f"left as it is, as something else has changed it: {one_line(path)}")
     if result.partial:
-        complain("there may be more that was changed: no snapshot tells of it")
+        complain("more files may have changed: there is no snapshot of them")
 
 
-def _diff(connection: Connection, session_id: str, arguments: Namespace) -> None:
-    """Print what snapshots tell; where there are none, the calls that edited files."""
+def _diff(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:
+    """Print the diff between snapshots; without snapshots, the calls that edited files."""
     turn_id = arguments.turn
     if arguments.step and turn_id is None:
-        raise UsageError("a step is one of a turn: name the turn as well, or say `last`")
+        raise UsageError("--step needs a turn: give its id, or `last`")
     if turn_id == choose.LAST:
         turn_id = _last_turn(connection, session_id)
     op = SessionDiff(session_id, turn_id, arguments.step)
@@ -89,15 +89,15 @@ def _diff(connection: Connection, session_id: str, arguments: Namespace) -> None
     if result.diff:
         say(diff_lines(result.diff, paint, width, DIFF_LINES_MAX))
     if result.cut:
-        complain("the end of the diff is left out, as it is too long")
+        complain("the diff is too long; its end is missing")
     if result.partial:
-        complain("there may be more that was changed: no snapshot tells of it")
+        complain("more files may have changed: there is no snapshot of them")
     if not result.files:
         say("no file was changed")
 
 
-def _print_edits(connection: Connection, session_id: str) -> None:
-    """Print the calls that edited files; what a command changed is not known."""
+def _print_edits(connection: DaemonConnection, session_id: str) -> None:
+    """Print the calls that edited files; what commands changed is not known."""
     items = connection.ask(SessionGet(session_id), SessionResult).snapshot.items
     calls = [item for item in items if isinstance(item, ToolCall) and item.diff]
     paint, width = stdout_paint(), stdout_width()
@@ -105,4 +105,4 @@ def _print_edits(connection: Connection, session_id: str) -> None:
         say(paint.bold(call_label(call)))
         say(diff_lines(call.diff, paint, width, DIFF_LINES_MAX))
     if not calls:
-        say("no call of this session changed a file by an edit")
+        say("no call of this session has edited a file")

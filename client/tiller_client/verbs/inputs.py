@@ -3,28 +3,28 @@
 from argparse import Namespace
 
 from tiller_client import choose
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_client.console import print_json, say
 from tiller_client.errors import RejectedError, UsageError
 from tiller_client.prompt import name_files, read_images, read_text
 from tiller_client.render_item import input_line
 from tiller_client.runtime import my_places
-from tiller_client.verbs.plain import submit
+from tiller_client.verbs.submitting import submit
 from tiller_protocol.answers import AnyResult, Queued, SessionResult, Started, Steered
 from tiller_protocol.ops import Interrupt, QueueEdit, SessionGet, UserInput
 
 NOTHING_TO_STEER = (
-    "no turn runs in this session, so there is nothing to steer; begin one with: tiller send"
+    "no turn is running in this session, so there is nothing to steer; start one with: tiller send"
 )
 
 
 def run(arguments: Namespace) -> int:
-    """Run one of the verbs of input."""
+    """Run one of the verbs."""
     with_input = arguments.verb in ("send", "steer")
     text = read_text(arguments.text) if with_input else ""
     images = read_images(arguments.image) if with_input else ()
     files = name_files(arguments.file) if with_input else ()
-    with Connection(my_places(), f"tiller {arguments.verb}") as connection:
+    with DaemonConnection(my_places(), f"tiller {arguments.verb}") as connection:
         session_id = choose.session_id(connection, arguments.session)
         match arguments.verb:
             case "send":
@@ -45,7 +45,7 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _send(connection: Connection, op: UserInput, arguments: Namespace) -> None:
+def _send(connection: DaemonConnection, op: UserInput, arguments: Namespace) -> None:
     try:
         accepted = submit(connection, op, json=arguments.json)
     except RejectedError as error:
@@ -53,10 +53,10 @@ def _send(connection: Connection, op: UserInput, arguments: Namespace) -> None:
             raise RejectedError(error.answer, NOTHING_TO_STEER) from None
         raise
     if not arguments.json:
-        say(_what_became(accepted.result))
+        say(_outcome(accepted.result))
 
 
-def _what_became(result: AnyResult | None) -> str:
+def _outcome(result: AnyResult | None) -> str:
     match result:
         case Started(turn_id):
             return f"started turn {turn_id}"
@@ -65,10 +65,10 @@ def _what_became(result: AnyResult | None) -> str:
         case Queued(input_id, position):
             return f"queued at {position} as {input_id}"
         case _:
-            return "taken"
+            return "added to history"
 
 
-def _queue(connection: Connection, session_id: str, arguments: Namespace) -> None:
+def _queue(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:
     if op := _queue_edit(session_id, arguments):
         submit(connection, op, json=arguments.json)
         return
@@ -92,6 +92,6 @@ def _queue_edit(session_id: str, arguments: Namespace) -> QueueEdit | None:
     if arguments.move:
         input_id, position = arguments.move
         if not position.isdecimal():
-            raise UsageError(f"{position!r} is no position; 0 is next")
+            raise UsageError(f"{position!r} is not a position; 0 is next")
         return QueueEdit(session_id, input_id, "move", position=int(position))
     return None

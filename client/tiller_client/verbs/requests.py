@@ -1,21 +1,21 @@
-"""`requests` and `answer`: what the daemon wants to know, and the user's word on it."""
+"""`requests` and `answer`: open requests, and the user's answers."""
 
 from argparse import Namespace
 
 import msgspec
 
 from tiller_client import choose
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_client.console import print_json, say, stdout_paint, stdout_width
 from tiller_client.render_request import request_block
 from tiller_client.runtime import my_places
-from tiller_client.verbs.plain import submit
+from tiller_client.verbs.submitting import submit
 from tiller_protocol.items import Request
 from tiller_protocol.ops import Answer
 
 
 class OpenRequest(msgspec.Struct, frozen=True):
-    """An open request and the session that it belongs to, as `requests --json` prints it."""
+    """An open request with its session, as `requests --json` prints it."""
 
     session_id: str
     request: Request
@@ -23,7 +23,7 @@ class OpenRequest(msgspec.Struct, frozen=True):
 
 def run(arguments: Namespace) -> int:
     """Run `requests` or `answer`."""
-    with Connection(my_places(), f"tiller {arguments.verb}") as connection:
+    with DaemonConnection(my_places(), f"tiller {arguments.verb}") as connection:
         if arguments.verb == "requests":
             _list(connection, arguments)
         else:
@@ -33,18 +33,18 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _list(connection: Connection, arguments: Namespace) -> None:
+def _list(connection: DaemonConnection, arguments: Namespace) -> None:
     if arguments.session:
         sessions = [choose.session(connection, arguments.session)]
     else:
         sessions = list(choose.list_sessions(connection))
-    found = [OpenRequest(s.session_id, request) for s in sessions for request in s.requests]
+    open_requests = [OpenRequest(s.session_id, request) for s in sessions for request in s.requests]
     paint, width = stdout_paint(), stdout_width()
-    for one in found:
+    for one in open_requests:
         if arguments.json:
             print_json(one)
         else:
             say(f"{one.request.id}  {paint.dim(f'session {one.session_id}')}")
             say(request_block(one.request, paint, width))
-    if not found and not arguments.json:
-        say("nothing waits for an answer")
+    if not open_requests and not arguments.json:
+        say("there are no open requests")

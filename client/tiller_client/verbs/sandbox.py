@@ -1,6 +1,6 @@
-"""`sandbox`: one command in the sandbox of a model's commands, or what would hold it.
+"""`sandbox`: runs a command in the sandbox of the model's commands, or describes that sandbox.
 
-The daemon's program does it, and no daemon has to run.
+It runs the daemon's program; no daemon need be running.
 """
 
 import os
@@ -14,30 +14,30 @@ import msgspec
 from tiller_client.console import print_json, say
 from tiller_client.errors import TillerError
 from tiller_client.starting import DAEMON_COMMAND
-from tiller_client.text import harmless
+from tiller_client.text import sanitized
 
 
-class Level(msgspec.Struct):
-    """What `--json` says without a command: whether something holds commands, and what it is."""
+class SandboxReport(msgspec.Struct):
+    """Result of `--json` without a command: whether a sandbox is enforced (`held`), and which."""
 
     held: bool
     message: str
 
 
 def run(arguments: Namespace) -> int:
-    """Become the command in its sandbox, or say what would hold it."""
+    """Replace this process by the command in its sandbox, or describe the sandbox."""
     chosen = ["-c", f"sandbox.mode={arguments.sandbox}"] if arguments.sandbox else []
     program = [*DAEMON_COMMAND, *chosen, "--sandboxed"]
     place = Path(arguments.directory)
     if not place.is_dir():
-        raise TillerError(f"{place} is no directory")
+        raise TillerError(f"{place} is not a directory; choose one with -C DIR")
     if arguments.command:
         os.chdir(place)
         sys.stdout.flush()
         os.execv(program[0], [*program, *arguments.command])  # noqa: S606 - no shell
     done = subprocess.run(program, capture_output=True, check=False, cwd=place, text=True)
-    message = harmless(done.stdout + done.stderr).strip().removeprefix("tillerd: ")
-    level = Level(done.returncode == 0, message)
+    message = sanitized(done.stdout + done.stderr).strip().removeprefix("tillerd: ")
+    level = SandboxReport(done.returncode == 0, message)
     if arguments.json:
         print_json(level)
     elif not level.held:

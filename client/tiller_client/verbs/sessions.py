@@ -7,13 +7,13 @@ from pathlib import Path
 
 from tiller_client import choose
 from tiller_client.catchup import Follower
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_client.console import print_json, say, stdout_paint, stdout_width
 from tiller_client.prompt import read_workspace
 from tiller_client.render_item import transcript
 from tiller_client.runtime import my_places
-from tiller_client.text import Paint, age, cut, dollars, harmless, one_line, pad
-from tiller_client.verbs.plain import submit
+from tiller_client.text import Paint, age, cut, dollars, one_line, pad, sanitized
+from tiller_client.verbs.submitting import submit
 from tiller_protocol.answers import Created, ReplayResult, SessionResult, SessionSummary
 from tiller_protocol.events import TurnStarted
 from tiller_protocol.ops import (
@@ -30,8 +30,8 @@ AGE_COLUMNS, STATUS_COLUMNS, WORKSPACE_COLUMNS = 6, 7, 28
 
 
 def run(arguments: Namespace) -> int:
-    """Run one of the verbs of sessions."""
-    with Connection(my_places(), f"tiller {arguments.verb}") as connection:
+    """Run one of the verbs."""
+    with DaemonConnection(my_places(), f"tiller {arguments.verb}") as connection:
         match arguments.verb:
             case "new":
                 _new(connection, arguments)
@@ -55,7 +55,7 @@ def run(arguments: Namespace) -> int:
 
 
 def table_line(session: SessionSummary, now: float, paint: Paint, width: int) -> str:
-    """A session in one line of `width` columns: id, age, status, workspace, title, cost."""
+    """A session in a line of `width` columns: id, age, status, workspace, title, cost."""
     home = str(Path.home())
     workspace = one_line(session.workspace)
     if workspace == home or workspace.startswith(home + "/"):
@@ -77,11 +77,11 @@ def table_line(session: SessionSummary, now: float, paint: Paint, width: int) ->
     return f"{line}  {title}{paint.dim(cost)}".rstrip()
 
 
-def _id(connection: Connection, arguments: Namespace) -> str:
+def _id(connection: DaemonConnection, arguments: Namespace) -> str:
     return choose.session_id(connection, arguments.session)
 
 
-def _new(connection: Connection, arguments: Namespace) -> None:
+def _new(connection: DaemonConnection, arguments: Namespace) -> None:
     workspace = read_workspace(arguments.directory)
     settings = Settings(approve=arguments.approve, sandbox=arguments.sandbox)
     op = SessionCreate(workspace, arguments.agent, arguments.model, settings)
@@ -95,10 +95,10 @@ def _created(created: Created, *, json: bool) -> None:
         say(created.session_id)
 
 
-def _list(connection: Connection, arguments: Namespace) -> None:
+def _list(connection: DaemonConnection, arguments: Namespace) -> None:
     workspace = read_workspace(arguments.directory) if arguments.directory else None
     limit = None if arguments.all else arguments.limit + 1
-    found = choose.list_sessions(
+    sessions = choose.list_sessions(
         connection,
         workspace=workspace,
         archived=arguments.archived,
@@ -106,22 +106,24 @@ def _list(connection: Connection, arguments: Namespace) -> None:
         limit=limit,
     )
     if arguments.json:
-        for session in islice(found, None if limit is None else limit - 1):
+        for session in islice(sessions, None if limit is None else limit - 1):
             print_json(session)
         return
     paint, width, now = stdout_paint(), stdout_width(), time.time()
     shown = 0
-    for session in found:
+    for session in sessions:
         if limit is not None and shown == arguments.limit:
-            say(paint.dim(f"only the newest {arguments.limit} are shown; all: tiller ls --all"))
+            say(
+                paint.dim(f"only the newest {arguments.limit} are listed; for all: tiller ls --all")
+            )
             return
         say(table_line(session, now, paint, width))
         shown += 1
     if not shown:
-        say("no sessions; begin one with: tiller exec PROMPT")
+        say("no sessions; start one with: tiller exec PROMPT")
 
 
-def _show(connection: Connection, arguments: Namespace) -> None:
+def _show(connection: DaemonConnection, arguments: Namespace) -> None:
     result = connection.ask(SessionGet(_id(connection, arguments)), SessionResult)
     if arguments.json:
         print_json(result)
@@ -129,25 +131,25 @@ def _show(connection: Connection, arguments: Namespace) -> None:
         say(transcript(result.snapshot, stdout_paint(), stdout_width()))
 
 
-def _show_prompt(connection: Connection, session_id: str, arguments: Namespace) -> None:
-    """Print the system prompt of a turn as it was sent, and the names of the tools after it."""
-    begun = _begun_turns(connection, session_id)
-    started = begun[choose.turn_id(list(begun), arguments.prompt)]
+def _show_prompt(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:
+    """Print the system prompt of a turn as it was sent, then the names of its tools."""
+    starts = _turn_starts(connection, session_id)
+    started = starts[choose.turn_id(list(starts), arguments.prompt)]
     if arguments.json:
         print_json(started)
         return
     context = started.context
-    say(harmless(context.system_prompt) or "(the prompt of this turn was not recorded)")
+    say(sanitized(context.system_prompt) or "(the prompt of this turn was not recorded)")
     say(stdout_paint().dim(f"\ntools: {one_line(', '.join(context.tools)) or 'none'}"))
 
 
-def _begun_turns(connection: Connection, session_id: str) -> dict[str, TurnStarted]:
-    """The beginnings of all turns by id, the oldest first."""
-    begun: dict[str, TurnStarted] = {}
+def _turn_starts(connection: DaemonConnection, session_id: str) -> dict[str, TurnStarted]:
+    """The `turn_started` of all turns, by turn id, oldest first."""
+    starts: dict[str, TurnStarted] = {}
     follower = Follower(connection.hello.log_id, 0)
     while (after := follower.wanted) is not None:
         result = connection.ask(Replay(session_id, after), ReplayResult)
-        for event in follower.replayed(result, connection.hello.log_id).events:
+        for event in follower.take_replay(result, connection.hello.log_id).events:
             if isinstance(event.body, TurnStarted):
-                begun[event.turn_id or ""] = event.body
-    return begun
+                starts[event.turn_id or ""] = event.body
+    return starts

@@ -1,69 +1,69 @@
-"""`trust` and `untrust`: whether what a project's `.tiller` brings counts."""
+"""`trust` and `untrust`: whether a project's `.tiller` has any effect."""
 
 import sys
 from argparse import Namespace
 from pathlib import Path
 
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_client.console import print_json, say, stdout_width
 from tiller_client.errors import UsageError
 from tiller_client.prompt import read_workspace
 from tiller_client.render_request import block
 from tiller_client.runtime import my_places
-from tiller_client.text import harmless, one_line, verbatim
+from tiller_client.text import one_line, sanitized, verbatim
 from tiller_protocol.answers import ProjectResult
 from tiller_protocol.ops import Project
 
 SHOWN_CHARS_MAX = 20_000
-"""So much of a file is shown before it is trusted."""
+"""Most characters of a file to show before it is trusted."""
 
 
 def run(arguments: Namespace) -> int:
-    """Show what a project brings and have it trusted, or trust it no more."""
+    """Show what a project defines and ask whether to trust it, or stop trusting it."""
     workspace = read_workspace(arguments.directory)
-    with Connection(my_places(), f"tiller {arguments.verb}") as connection:
+    with DaemonConnection(my_places(), f"tiller {arguments.verb}") as connection:
         if arguments.verb == "untrust":
-            found = connection.ask(Project(workspace, trust=False), ProjectResult)
-            return _say(found, json=arguments.json)
-        found = connection.ask(Project(workspace), ProjectResult)
-        if found.trusted or not found.files or (arguments.json and not arguments.yes):
-            return _say(found, json=arguments.json)
-        if not arguments.yes and not _agreed(found):
-            say("it is not trusted")
+            project = connection.ask(Project(workspace, trust=False), ProjectResult)
+            return _print_project(project, json=arguments.json)
+        project = connection.ask(Project(workspace), ProjectResult)
+        if project.trusted or not project.files or (arguments.json and not arguments.yes):
+            return _print_project(project, json=arguments.json)
+        if not arguments.yes and not _is_agreed(project):
+            say("not trusted")
             return 1
-        op = Project(workspace, trust=True, digest=found.digest)
-        return _say(connection.ask(op, ProjectResult), json=arguments.json)
+        op = Project(workspace, trust=True, digest=project.digest)
+        return _print_project(connection.ask(op, ProjectResult), json=arguments.json)
 
 
-def _agreed(found: ProjectResult) -> bool:
-    """Show all of it and ask; the commands that would run come last, and none is cut."""
-    for name in found.files:
-        path = Path(found.workspace, name)
-        text = path.read_text(errors="replace") if path.is_file() else "(leads nowhere)"
+def _is_agreed(project: ProjectResult) -> bool:
+    """Show the files and ask. Commands of hooks come last and are never truncated."""
+    for name in project.files:
+        path = Path(project.workspace, name)
+        text = path.read_text(errors="replace") if path.is_file() else "(a dangling link)"
         more = " …" if len(text) > SHOWN_CHARS_MAX else ""
-        say(f"--- {one_line(name)}\n{harmless(text[:SHOWN_CHARS_MAX]).rstrip()}{more}\n")
-    if found.hooks:
-        say(
-            "These hooks would run by themselves, in the sandbox that holds the model's commands:\n"
-        )
-    for hook in found.hooks:
+        say(f"--- {one_line(name)}\n{sanitized(text[:SHOWN_CHARS_MAX]).rstrip()}{more}\n")
+    if project.hooks:
+        say("These hooks would run automatically, in the sandbox of the model's commands:\n")
+    for hook in project.hooks:
         tools = f" {one_line(hook.tool)}" if hook.on.startswith("tool_") else ""
         say(f"{one_line(hook.on)}{tools}:\n{block(verbatim(hook.command), stdout_width())}\n")
     if not sys.stdin.isatty():
-        raise UsageError("nobody is there to ask: look at these files, then: tiller trust --yes")
-    say(f"Trust these {len(found.files)} files as they are? [y/N] ", end="")
+        raise UsageError(
+            "stdin is not a terminal: look at these files, then run: tiller trust --yes"
+        )
+    say(f"Trust these {len(project.files)} files as they are? [y/N] ", end="")
     sys.stdout.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _say(found: ProjectResult, *, json: bool) -> int:
+def _print_project(project: ProjectResult, *, json: bool) -> int:
     if json:
-        print_json(found)
-    elif found.problem:
-        say(f"{one_line(found.workspace)} can't be trusted: {one_line(found.problem)}")
-    elif not found.files:
-        say(f"{one_line(found.workspace)} brings nothing that would have to be trusted")
+        print_json(project)
+    elif project.problem:
+        say(f"{one_line(project.workspace)} can't be trusted: {one_line(project.problem)}")
+    elif not project.files:
+        say(f"{one_line(project.workspace)} defines nothing that needs trust")
     else:
-        word = "is trusted" if found.trusted else "is not trusted"
-        say(f"{one_line(found.workspace)} {word}: {', '.join(map(one_line, found.files))}")
-    return 1 if found.problem else 0
+        word = "is trusted" if project.trusted else "is not trusted"
+        say(f"{one_line(project.workspace)} {word}: {', '.join(map(one_line, project.files))}")
+    return 1 if project.problem else 0

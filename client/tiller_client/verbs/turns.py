@@ -1,14 +1,14 @@
-"""`exec`: one turn from its input to its end, in a new session or an old one."""
+"""`exec`: runs one turn to its end, in a new session or an existing one."""
 
 import contextlib
 from argparse import Namespace
 from typing import assert_never
 
 from tiller_client import choose
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_client.console import Console, complain
-from tiller_client.conversation import Conversation
 from tiller_client.errors import STATUS_INTERRUPTED, RejectedError
+from tiller_client.interactive import InteractiveSession
 from tiller_client.prompt import (
     name_files,
     read_images,
@@ -28,12 +28,12 @@ NAME = "tiller exec"
 
 
 def run(arguments: Namespace) -> int:
-    """Run one turn; the exit status says how it ended."""
+    """Run one turn; the exit status tells how it ended."""
     text = read_text(arguments.prompt)
     images, files = read_images(arguments.image), name_files(arguments.file)
     schema = read_schema(arguments.output_schema) if arguments.output_schema else None
     workspace = read_workspace(arguments.directory)
-    with Connection(my_places(), NAME) as connection:
+    with DaemonConnection(my_places(), NAME) as connection:
         if arguments.session:
             session_id, after = join(connection, arguments.session)
             overrides = TurnOverrides(
@@ -58,19 +58,24 @@ def run(arguments: Namespace) -> int:
             raise
 
 
-def follow_turn(connection: Connection, op: UserInput | Shell, after: int, *, json: bool) -> int:
-    """Submit what starts a turn and show the session until that turn has ended.
+def follow_turn(
+    connection: DaemonConnection, op: UserInput | Shell, after: int, *, json: bool
+) -> int:
+    """Submit an op that starts a turn, and show the session until the turn has ended.
 
-    Ctrl-C interrupts the turn and waits for its end; twice raises `Detached`. Returns the status.
+    Ctrl-C interrupts the turn and waits for its end; a second one raises `Detached`. Returns the
+    exit status.
     """
-    detached = f"detached; the turn may still run; see it with: tiller attach {op.session_id}"
-    console = Console(answers_apart=True, json=json)
+    detached = (
+        f"detached; the turn may still be running; follow it with: tiller attach {op.session_id}"
+    )
+    console = Console(separate_answers=True, json=json)
     with (
         Signals(detached) as signals,
         Watch(connection, op.session_id, signals, after) as watch,
     ):
         turn_id = connection.ask(op, Started).turn_id
-        conversation = Conversation(
+        interactive = InteractiveSession(
             connection,
             op.session_id,
             watch,
@@ -79,27 +84,27 @@ def follow_turn(connection: Connection, op: UserInput | Shell, after: int, *, js
             prompts=False,
             delivery="steer",
         )
-        conversation.assume((), busy=True)
-        conversation.ends_with = turn_id
+        interactive.start_from((), busy=True)
+        interactive.ends_with = turn_id
         if not json:
             console.line(console.paint.dim(f"session {op.session_id}"))
         try:
-            ended = _until_ended(connection, conversation, signals, turn_id)
+            ended = _until_ended(connection, interactive, signals, turn_id)
         finally:
-            conversation.show_end()
+            interactive.show_end()
     if json and ended.error:
         complain(one_line(ended.error.message))
     return status_of(ended.outcome)
 
 
-def join(connection: Connection, reference: str) -> tuple[str, int]:
-    """The session that is meant and the `seq` of its last event."""
+def join(connection: DaemonConnection, reference: str) -> tuple[str, int]:
+    """The id of a session, and the `seq` of its last event."""
     session_id = choose.session_id(connection, reference)
     return session_id, connection.ask(Replay(session_id, limit=1), ReplayResult).head
 
 
 def status_of(outcome: Outcome) -> int:
-    """The exit status that stands for an outcome."""
+    """The exit status for an outcome."""
     match outcome:
         case "completed":
             return 0
@@ -116,20 +121,20 @@ def status_of(outcome: Outcome) -> int:
 
 
 def _until_ended(
-    connection: Connection, conversation: Conversation, signals: Signals, turn_id: str
+    connection: DaemonConnection, interactive: InteractiveSession, signals: Signals, turn_id: str
 ) -> TurnEnded:
     def interrupt() -> None:
-        with contextlib.suppress(RejectedError):  # it may have ended by itself just now
-            connection.submit(Interrupt(conversation.session_id, turn_id))
+        with contextlib.suppress(RejectedError):  # it may have ended just now
+            connection.submit(Interrupt(interactive.session_id, turn_id))
 
     while True:
         try:
-            happening = conversation.go_on()
+            update = interactive.advance()
         except BrokenPipeError:
-            if signals.interrupted:  # whoever read stdout went by the same Ctrl-C
+            if signals.interrupted:  # the same Ctrl-C has ended the reader of stdout
                 interrupt()
             raise
-        if conversation.ended:
-            return conversation.ended
-        if happening.interrupted:
+        if interactive.ended:
+            return interactive.ended
+        if update.interrupted:
             interrupt()

@@ -1,19 +1,19 @@
-"""One session followed for people or programs: events shown, requests asked, typed lines sent.
+"""Follows one session: shows its events, asks its requests, sends typed lines.
 
-Shared by every verb that follows; when it ends, and what Ctrl-C means, is the verb's business.
+Shared by all verbs that follow a session; they decide when it ends and what Ctrl-C does.
 """
 
 import time
 from collections.abc import Iterable
 from typing import Literal
 
-from tiller_client.connection import Connection
+from tiller_client.connection import DaemonConnection
 from tiller_client.console import Console, complain, print_json
 from tiller_client.errors import RejectedError
 from tiller_client.render import Renderer
 from tiller_client.text import one_line
 from tiller_client.typed import Reply, is_reply, prompt_for, read_reply
-from tiller_client.watch import Happening, Watch
+from tiller_client.watch import Watch, WatchUpdate
 from tiller_protocol.events import (
     Event,
     RequestOpened,
@@ -25,21 +25,21 @@ from tiller_protocol.events import (
 from tiller_protocol.items import Request
 from tiller_protocol.ops import Answer, UserInput
 
-AT_REST = "say what to do next · Ctrl-C leaves »"
-"""The bottom line where a typed line begins a turn."""
+IDLE_HINT = "type the next task · Ctrl-C leaves »"
+"""The bottom line when a typed line would start a turn."""
 
 
-class Conversation:
-    """A watched session on a console.
+class InteractiveSession:
+    """A session on a console.
 
-    `busy`: a turn runs, as far as was seen; `idle`: the session has said so since, which is the
-    last thing that it says of a turn.
-    `ends_with` may be set to a turn's id: its end is put into `ended`, and is the last event shown.
+    `busy`: a turn is running, according to the events so far. `idle`: the session has become idle,
+    which is the last event after a turn. If `ends_with` is set to the id of a turn, that turn's end
+    is stored in `ended` and is the last event shown.
     """
 
     def __init__(
         self,
-        connection: Connection,
+        connection: DaemonConnection,
         session_id: str,
         watch: Watch,
         console: Console,
@@ -48,7 +48,7 @@ class Conversation:
         prompts: bool,
         delivery: Literal["auto", "steer"],
     ) -> None:
-        """`prompts`: whether input that began a turn is shown; `delivery`: of typed lines."""
+        """`prompts`: show input that starts turns; `delivery`: of typed lines."""
         self._connection = connection
         self.session_id = session_id
         self._watch = watch
@@ -69,35 +69,35 @@ class Conversation:
         self.ends_with: str | None = None
         self.ended: TurnEnded | None = None
 
-    def assume(self, requests: Iterable[Request], *, busy: bool) -> None:
-        """Take what is open in the session from elsewhere; events that come next correct it."""
+    def start_from(self, requests: Iterable[Request], *, busy: bool) -> None:
+        """Set the state to begin with; the events that follow update it."""
         self._requests = {request.id: request for request in requests}
         self.busy, self.idle = busy, not busy
 
-    def go_on(self) -> Happening:
-        """Wait for what comes next, show it, ask what is open, send what was typed."""
-        happening = self._watch.wait(busy=self.busy, keyboard=self._console.keyboard)
+    def advance(self) -> WatchUpdate:
+        """Wait for the next update, show it, ask the next request, send typed lines."""
+        update = self._watch.wait(busy=self.busy, keyboard=self._console.keyboard)
         self._renderer.width = self._console.width
-        if happening.started_over:
+        if update.started_over:
             self._requests.clear()
             self._answered = ""
             self._console.show(self._renderer.end_line())
-            complain("the daemon has another log now; following the session from its start")
-        for event in happening.events:
+            complain("the daemon has a new log; following the session from its start")
+        for event in update.events:
             self._note(event)
             self._show(event)
             if isinstance(event.body, TurnEnded) and event.turn_id == self.ends_with:
                 self.ended = event.body
-                return happening
-        if happening.line is not None:
+                return update
+        if update.line is not None:
             self._console.entered()
-            self._take_line(happening.line.rstrip("\r\n"))
+            self._take_line(update.line.rstrip("\r\n"))
         if self._watch.caught_up:
             self._ask_next()
-        return happening
+        return update
 
     def show_end(self) -> None:
-        """Leave the screen clean."""
+        """Remove the bottom line and end an unfinished line."""
         self._console.bottom("")
         self._console.show(self._renderer.end_line())
 
@@ -134,7 +134,7 @@ class Conversation:
             self._shown = event.body.request.id
 
     def _ask_next(self) -> None:
-        """Put the oldest open request to whoever sits here, or say how to answer elsewhere."""
+        """Ask the oldest open request here, or without a keyboard show how to answer it."""
         if self._console.keyboard is None:
             for request in self._requests.values():
                 if request.id not in self._hinted:
@@ -144,7 +144,7 @@ class Conversation:
             self._console.bottom(self._moving_line())
             return
         request = next(iter(self._requests.values()), None)
-        if request is None or self._answered:  # what became of the last one stands below it
+        if request is None or self._answered:  # its resolution is shown first
             self._console.bottom(self._moving_line())
             return
         if request.id != self._asked:
@@ -156,7 +156,7 @@ class Conversation:
         self._console.bottom(prompt_for(request, rejecting=self._rejecting == request.id))
 
     def _show_whole(self, request: Request) -> None:
-        """See to it that of all requests this one was shown last: it is what gets the answer."""
+        """Show this request unless it was shown last: an answer must not go to another one."""
         if self._shown != request.id:
             self._shown = request.id
             self._console.show(self._renderer.ask(request))
@@ -165,13 +165,13 @@ class Conversation:
         if not self._renderer.at_line_start:
             return ""
         if not self.busy and not self._json and self._delivery == "auto":
-            return AT_REST
+            return IDLE_HINT
         return self._renderer.moving_line(time.time())
 
     def _take_line(self, line: str) -> None:
-        """A typed line answers the request that was asked, or else goes to the session.
+        """Answer the request that was asked with a typed line, or else send it to the session.
 
-        What was typed before a request stood on the screen is never its answer.
+        Lines typed before a request was on the screen never answer it.
         """
         request = self._requests.get(self._asked)
         if request is None:
@@ -198,7 +198,7 @@ class Conversation:
         if not line.strip():
             return
         if self.busy and is_reply(line):
-            self._console.line(f"  nothing was asked yet, so {one_line(line)!r} was not sent")
+            self._console.line(f"  nothing has been asked yet, so {one_line(line)!r} was not sent")
             return
         try:
             self._connection.submit(UserInput(self.session_id, line, delivery=self._delivery))
@@ -208,5 +208,5 @@ class Conversation:
 
 def _how_to_answer(request: Request) -> str:
     if request.kind == "question":
-        return f"a question waits; answer it with: tiller answer {request.id} answer TEXT"
-    return f"an approval waits; answer it with: tiller answer {request.id} once|always|reject"
+        return f"a question is open; answer it with: tiller answer {request.id} answer TEXT"
+    return f"an approval is open; answer it with: tiller answer {request.id} once|always|reject"

@@ -1,0 +1,19 @@
+"""Submits ops for verbs that print little more than the answer."""
+
+from tiller_client.connection import DaemonConnection
+from tiller_client.console import print_json, say
+from tiller_protocol.answers import Accepted
+from tiller_protocol.ops import AnyOp
+
+
+def submit(connection: DaemonConnection, op: AnyOp, *, json: bool, done: str = "") -> Accepted:
+    """Submit `op`. As JSON, print its result, or the whole answer if it has none.
+
+    As text, print `done`, if given; otherwise the exit status is enough.
+    """
+    accepted = connection.submit(op)
+    if json:
+        print_json(accepted.result if accepted.result is not None else accepted)
+    elif done:
+        say(done)
+    return accepted
