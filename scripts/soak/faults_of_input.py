@@ -51,8 +51,8 @@ LOOP = (
     Fault(
         "G4 the request after an overflow is built anew",
         TURN + "loop.py",
-        "    again = replace(frozen.request, items=history.for_request(), attempt=attempt)",
-        "    again = replace(frozen.request, attempt=attempt)",
+        "    again = replace(step_context.request, items=history.for_request(), attempt=attempt)",
+        "    again = replace(step_context.request, attempt=attempt)",
     ),
 )
 
@@ -72,8 +72,8 @@ CALLS = (
     Fault(
         "G9 nothing begins early behind a call that writes",
         TURN + "dispatch.py",
-        '        self._closed = prepared.effect == "write"',
-        "        self._closed = False",
+        '        self._early_closed = prepared.effect == "write"',
+        "        self._early_closed = False",
     ),
     Fault(
         "B16 calls that have not begun are skipped when the user steers",
@@ -84,8 +84,8 @@ CALLS = (
     Fault(
         "G4 a result is in history",
         TURN + "dispatch.py",
-        "            self._history.replace(call)\n        await self._say(calls)",
-        "            pass\n        await self._say(calls)",
+        "            self._history.replace(call)\n        await self._emit_completions(calls)",
+        "            pass\n        await self._emit_completions(calls)",
     ),
     Fault(
         "G11 a call that writes is in the log before it begins",

@@ -128,8 +128,8 @@ RESUMING = (
     Fault(
         "B50 the limits of a resumed turn hold",
         TURN + "loop.py",
-        "    if step and (reached := purse.turn_limit(step)):",
-        "    if step and (reached := purse.session_limit()):",
+        "    if step and (reached := budget.turn_limit(step)):",
+        "    if step and (reached := budget.session_limit()):",
     ),
     Fault(
         "B50 the turn of a sub-agent is closed",
@@ -161,7 +161,7 @@ HISTORY = (
     Fault(
         "B41 the newest input survives a compaction word for word",
         TURN + "history.py",
-        "                self.items = [*(self._said[message] for message in item.kept), item]",
+        "                self.items = [*(self._inputs[message] for message in item.kept), item]",
         "                self.items = [item]",
     ),
     Fault(
@@ -179,8 +179,8 @@ HISTORY = (
     Fault(
         "B18 after a compaction the model's continuation comes first",
         TURN + "loop.py",
-        "            if not await window.make_if_full():\n                await",
-        "            if not await window.make_if_full() or True:\n                await",
+        "            if not await window.compact_if_full():\n                await",
+        "            if not await window.compact_if_full() or True:\n                await",
     ),
     Fault(
         "B44 a reloaded session sends the same bytes",

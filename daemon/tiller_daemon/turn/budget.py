@@ -40,7 +40,7 @@ def spent_by(step: StepEnded) -> Spent:
     return Spent(1, step.usage.tokens, step.cost or 0.0)
 
 
-def used_up(budget: Budget, spent: Spent) -> str | None:
+def reached_limit(budget: Budget, spent: Spent) -> str | None:
     """The sentence about the first limit that is reached, or `None`."""
     limits = (
         (budget.steps, spent.steps, "model requests"),
@@ -54,14 +54,9 @@ def used_up(budget: Budget, spent: Spent) -> str | None:
     return None
 
 
-def used_up_next(budget: Budget, spent: Spent, ahead: Spent) -> str | None:
-    """As `used_up`, when `ahead` will have been spent too: the next step is then the last."""
-    return used_up(budget, spent.plus(ahead))
-
-
-def left_of(budget: Budget, spent: Spent) -> Budget | None:
+def remaining_budget(budget: Budget, spent: Spent) -> Budget | None:
     """What may still be spent; `None` when a limit is reached."""
-    if used_up(budget, spent):
+    if reached_limit(budget, spent):
         return None
     return Budget(
         None if budget.steps is None else budget.steps - spent.steps,
@@ -71,7 +66,7 @@ def left_of(budget: Budget, spent: Spent) -> Budget | None:
     )
 
 
-def least(one: Budget, other: Budget) -> Budget:
+def tighter_budget(one: Budget, other: Budget) -> Budget:
     """The tighter limit of both, field by field."""
     fields = ((value, getattr(other, name)) for name, value in msgspec.structs.asdict(one).items())
     return Budget(*(min((v for v in pair if v is not None), default=None) for pair in fields))

@@ -52,7 +52,7 @@ async def run_stopped_call(prepared: PreparedCall, first: ToolCall, ports: Ports
         return _with_error(first, "failed", str(failure), ports.time())
 
 
-async def note_changes(history: History, ports: Ports) -> None:
+async def record_changes(history: History, ports: Ports) -> None:
     """Put into history what calls changed in files since the last time."""
     if patch := await ports.changes.after():
         history.add(patch)
@@ -64,7 +64,7 @@ def refuse_call(call: ToolCall, refusal: Refusal) -> ToolCall:
     return _with_error(call, refusal.kind, refusal.output, None)
 
 
-def completion(call: ToolCall) -> tuple[AnyBody, AnyBody]:
+def completion_events(call: ToolCall) -> tuple[AnyBody, AnyBody]:
     """Return the events that end a call."""
     return (
         ToolCallUpdated(call.id, call.state, call.error_kind, call.title),

@@ -53,7 +53,7 @@ RESUMED_NOTICE = (
     "background commands were ended. Look before you rely on anything."
 )
 RESUMABLE = ". The sub-agent's session is {session_id}: `resume` it to go on from there"
-OUTPUT_KEPT_CHARS_MAX = 48_000
+PARTIAL_OUTPUT_CHARS_MAX = 48_000
 """How much of the end of an unfinished call's output the model is shown; about 12,000 tokens."""
 
 DAEMON_STOPPED = ErrorInfo(
@@ -67,23 +67,23 @@ def closing_bodies(
     now: float,
     new_id: Callable[[], str],
     *,
-    streamed: Usage = Usage(),  # noqa: B008 - frozen
+    step_usage: Usage = Usage(),  # noqa: B008 - frozen
     cost: float | None = None,
     lost: bool = False,
 ) -> tuple[AnyBody, ...]:
     """Events that end the open turn of `snapshot`, `turn_ended` last; none if no turn is open.
 
     `now` is Unix seconds. `lost` is for a turn found in the log: what became of a running call is
-    then not known. `streamed` is what the response of an open step took, as far as it is known,
+    then not known. `step_usage` is what the response of an open step took, as far as it is known,
     and `cost` what that cost.
     """
     turn = snapshot.turn
     if turn is None:
         return ()
-    bodies = _close_open(snapshot, now, new_id, lost=lost)
+    bodies = _close_requests_and_items(snapshot, now, new_id, lost=lost)
     if turn.step_open:
-        bodies.append(StepEnded(turn.step, _finish_reason(ending), streamed, cost))
-    open_step = (streamed, cost) if turn.step_open else (Usage(), None)
+        bodies.append(StepEnded(turn.step, _finish_reason(ending), step_usage, cost))
+    open_step = (step_usage, cost) if turn.step_open else (Usage(), None)
     if ending.outcome == "interrupted":
         text = STOPPED_NOTICE if lost else INTERRUPTED_NOTICE
         bodies += _notice("interrupted", text, new_id)
@@ -98,7 +98,7 @@ def resuming_bodies(
     The notice comes first, as its time says how long the daemon was away.
     """
     bodies = _notice(RESUMED, RESUMED_NOTICE, new_id)
-    bodies += _close_open(snapshot, now, new_id, lost=True)
+    bodies += _close_requests_and_items(snapshot, now, new_id, lost=True)
     if snapshot.turn and snapshot.turn.step_open:
         bodies.append(StepEnded(snapshot.turn.step, "interrupted", Usage(), None))
     return tuple(bodies)
@@ -109,7 +109,7 @@ def _notice(code: str, text: str, new_id: Callable[[], str]) -> list[AnyBody]:
     return [ItemStarted(notice), ItemCompleted(notice)]
 
 
-def _close_open(
+def _close_requests_and_items(
     snapshot: Snapshot, now: float, new_id: Callable[[], str], *, lost: bool
 ) -> list[AnyBody]:
     """Close requests and items."""
@@ -152,7 +152,7 @@ def _close_call(call: ToolCall, now: float, *, lost: bool) -> list[AnyBody]:
     if call.sub_agent:
         output += RESUMABLE.format(session_id=call.sub_agent.session_id)
     if call.output:
-        output += f"\nThe output so far:\n{call.output[-OUTPUT_KEPT_CHARS_MAX:]}"
+        output += f"\nThe output so far:\n{call.output[-PARTIAL_OUTPUT_CHARS_MAX:]}"
     closed = structs.replace(
         call,
         state="error",
@@ -168,12 +168,12 @@ def _finish_reason(ending: Ending) -> FinishReason:
 
 
 def _turn_ended(
-    turn: OpenTurn, ending: Ending, now: float, streamed: Usage, cost: float | None
+    turn: OpenTurn, ending: Ending, now: float, step_usage: Usage, cost: float | None
 ) -> TurnEnded:
     return TurnEnded(
         outcome=ending.outcome,
         steps=turn.steps_ended + turn.step_open,
-        usage=turn.usage.plus(streamed),
+        usage=turn.usage.plus(step_usage),
         duration_s=turn.worked_s(now),
         last_message=ending.last_message or turn.last_message,
         cost=add_cost(turn.cost, cost),

@@ -14,7 +14,7 @@ import trio
 from msgspec import structs
 
 from tiller_daemon.models.base import ModelError, ModelRequest, TextDelta, UsageReported
-from tiller_daemon.turn.context import AskedModel, TurnContext
+from tiller_daemon.turn.context import TurnContext, TurnModel
 from tiller_daemon.turn.history import PRUNED_OUTPUT, History, for_request
 from tiller_daemon.turn.ports import Ports
 from tiller_daemon.turn.retry import RetryWait, stream_with_retry
@@ -31,8 +31,8 @@ FULL_SHARE = 0.85
 SHRINK_SHARE_MAX = 0.7
 """A compaction that leaves more than this share of what there was has failed."""
 
-KEPT_INPUT_TOKENS_MAX = 20_000
-KEPT_INPUT_SHARE_MAX = 0.2
+PRESERVED_INPUT_TOKENS_MAX = 20_000
+PRESERVED_INPUT_SHARE_MAX = 0.2
 """How much of the newest user input a compaction keeps word for word, and of a small window."""
 
 PRUNE_PROTECT_TOKENS = 40_000
@@ -63,17 +63,17 @@ class ContextFull(Exception):
     """No room could be made; the message says what the user can do."""
 
 
-def is_full(tokens: int, model: AskedModel) -> bool:
+def is_full(tokens: int, model: TurnModel) -> bool:
     """Whether a request of so many tokens is too near to the end of the window."""
     usable = model.context_window - (model.max_output_tokens or 0)
     return tokens >= FULL_SHARE * max(usable, 1)
 
 
-def kept_inputs(items: Sequence[Item], context_window: int) -> tuple[str, ...]:
+def newest_inputs(items: Sequence[Item], context_window: int) -> tuple[str, ...]:
     """The ids of the newest user messages, as many as fit; the newest one in any case."""
     kept: list[str] = []
     tokens = 0
-    tokens_max = min(KEPT_INPUT_TOKENS_MAX, KEPT_INPUT_SHARE_MAX * context_window)
+    tokens_max = min(PRESERVED_INPUT_TOKENS_MAX, PRESERVED_INPUT_SHARE_MAX * context_window)
     for item in reversed(items):
         if isinstance(item, UserMessage):
             tokens += estimate_tokens([item])
@@ -133,26 +133,26 @@ class ContextWindow:
     def _tokens(self) -> int:
         return self._meter.tokens(self._history.items, self._history.for_request)
 
-    async def make_if_full(self) -> bool:
+    async def compact_if_full(self) -> bool:
         """Compact when the context is nearly full; returns whether that was done."""
         full = is_full(self._tokens(), self._context.model)
         if full:
-            await self.make()
+            await self.compact()
         return full
 
-    async def make(self) -> None:
+    async def compact(self) -> None:
         """Compact history, or if that fails prune it; raises `ContextFull` when neither helped.
 
         Cancellation leaves history as it was.
         """
         before = self._tokens()
         await self._ports.emit(StatusChanged("busy", cause="compacting"))
-        if not await self._compact(before):
+        if not await self._replace_by_summary(before):
             self._failures += 1
             oldest = prunable(self._history.for_request(), protect=0, gain=1)[:-1]
             if oldest:
                 await _apply_pruning(oldest, self._history, self._ports)
-                self._meter.forget()
+                self._meter.discard_count()
         await self._ports.emit(StatusChanged("busy"))
         after = self._tokens()
         if after > SHRINK_SHARE_MAX * before or self._failures >= FAILURES_MAX:
@@ -162,7 +162,7 @@ class ContextWindow:
                 "smaller. Start a new session, or choose a model with a larger window."
             )
 
-    async def _compact(self, before: int) -> bool:
+    async def _replace_by_summary(self, before: int) -> bool:
         """Whether a summary was made that shrinks the context enough; only then it counts."""
         history, session_id = self._history, self._context.session_id
         try:
@@ -172,11 +172,11 @@ class ContextWindow:
             log.warning("compaction_failed", session_id=session_id, reason=str(error))
             return False
         items = history.items
-        kept = kept_inputs(items, self._context.model.context_window)
+        kept = newest_inputs(items, self._context.model.context_window)
         compaction = Compaction(ItemId(self._ports.new_id()), summary, ItemId(items[-1].id), kept)
         compacted = History([*items, compaction], history.pruned)
         meter = copy(self._meter)
-        meter.forget()
+        meter.discard_count()
         after = meter.tokens(compacted.items, compacted.for_request)
         if not summary.strip() or after > SHRINK_SHARE_MAX * before:
             log.warning("compaction_too_large", session_id=session_id, tokens=after)

@@ -17,7 +17,7 @@ DEFAULT_CONTEXT_WINDOW_TOKENS = 128_000
 """Assumed for a model whose window neither configuration nor catalogue knows."""
 
 
-class SubAgentOffered(Struct, frozen=True):
+class OfferedSubAgent(Struct, frozen=True):
     """An agent that the model may give a task."""
 
     name: str
@@ -36,7 +36,7 @@ def unpriced(_: Usage) -> float | None:
     return None
 
 
-class AskedModel(Struct, frozen=True):
+class TurnModel(Struct, frozen=True):
     """A model as a turn asks it."""
 
     name: str
@@ -60,7 +60,7 @@ class TurnPrompt(Struct, frozen=True):
 
     system: str
     tools: tuple[ToolSpec, ...]
-    sub_agents: tuple[SubAgentOffered, ...]
+    sub_agents: tuple[OfferedSubAgent, ...]
     output_schema: dict[str, Any] | None
     """A JSON Schema for the last answer."""
 
@@ -89,7 +89,7 @@ class Budgets(Struct, frozen=True):
     """By a resumed turn, until the daemon stopped."""
 
 
-class Before(Struct, frozen=True):
+class PriorTotals(Struct, frozen=True):
     """What the session had come to before the turn."""
 
     steps: int
@@ -108,13 +108,13 @@ class TurnContext(Struct, frozen=True):
     workspace: str
     """Absolute."""
     agent: str
-    model: AskedModel
-    compaction: AskedModel
+    model: TurnModel
+    compaction: TurnModel
     """The model that writes summaries: `model`, unless another one is configured."""
     prompt: TurnPrompt
     permissions: Permissions
     budgets: Budgets
-    before: Before
+    before: PriorTotals
     follow_ups: FollowUps
     depth: int
     """0 for a turn of the user, 1 for its sub-agents, and so on."""

@@ -16,22 +16,22 @@ DOOM_CYCLE_CALLS_MAX = 4
 CALLS_BEFORE_MAX = DOOM_REPEATS * DOOM_CYCLE_CALLS_MAX - 1
 """So many calls before one decide whether it goes in circles."""
 
-MARKS_KEPT_MAX = 256
+CALL_KEYS_CACHED_MAX = 256
 """Calls whose mark is remembered: those of a few turns, as each is looked at a dozen times."""
 
 
 def is_doom_loop(before: Sequence[ToolCall], call: ToolCall) -> bool:
     """Whether `call` completes the third repetition of the same one to four calls in a row."""
-    marks = [_mark(one.name, one.arguments) for one in (*before[-CALLS_BEFORE_MAX:], call)]
+    marks = [_call_key(one.name, one.arguments) for one in (*before[-CALLS_BEFORE_MAX:], call)]
     return any(_repeats(marks, length) for length in range(1, DOOM_CYCLE_CALLS_MAX + 1))
 
 
-def last_said(items: Sequence[Item]) -> str:
+def last_user_text(items: Sequence[Item]) -> str:
     """What the user said last."""
     return next((item.text for item in reversed(items) if isinstance(item, UserMessage)), "")
 
 
-def latest_calls(items: Sequence[Item]) -> list[ToolCall]:
+def recent_calls(items: Sequence[Item]) -> list[ToolCall]:
     """The newest calls, as many as decide about the next one, since the user said something.
 
     What the user says may well ask for a repetition.
@@ -52,8 +52,8 @@ def _repeats(marks: Sequence[tuple[str, bytes]], length: int) -> bool:
     )
 
 
-@lru_cache(MARKS_KEPT_MAX)
-def _mark(name: str, arguments: str) -> tuple[str, bytes]:
+@lru_cache(CALL_KEYS_CACHED_MAX)
+def _call_key(name: str, arguments: str) -> tuple[str, bytes]:
     """What makes two calls the same: the order of keys and blanks does not count."""
     try:
         ordered = msgspec.json.encode(msgspec.json.decode(arguments), order="deterministic")

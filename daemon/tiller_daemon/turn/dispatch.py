@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import trio
 
-from tiller_daemon.turn.call import completion, refuse_call, run_call, run_stopped_call
-from tiller_daemon.turn.decide import is_doom_loop, latest_calls
+from tiller_daemon.turn.call import completion_events, refuse_call, run_call, run_stopped_call
+from tiller_daemon.turn.decide import is_doom_loop, recent_calls
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports, PreparedCall, Refusal
 from tiller_daemon.turn.tasks import Tasks, run_with_tasks
@@ -25,7 +25,7 @@ SKIPPED_BY_REJECTION = "skipped: the user rejected another call of this response
 
 
 @dataclass(frozen=True)
-class _Early:
+class _EarlyCall:
     """A call that began while its response streamed."""
 
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
@@ -40,7 +40,7 @@ class _Candidate(NamedTuple):
     repeats: bool
 
 
-class Calls:
+class CallDispatcher:
     """The calls of one response. While it streams they are offered, then `run` or `refuse` is next.
 
     With `early` calls may begin while they are offered, as tasks of `tasks`. On cancellation calls
@@ -51,13 +51,13 @@ class Calls:
         self._history = history
         self._ports = ports
         self._tasks = tasks
-        self._before = latest_calls(history.items)
-        self._early = early
-        self._closed = not early
+        self._previous_calls = recent_calls(history.items)
+        self._allow_early = early
+        self._early_closed = not early
         self._offered: list[ToolCall] = []
-        self._begun: dict[str, _Early] = {}
-        self._kept: list[ToolCall] | None = []
-        self._forget: Callable[[], None] | None = None
+        self._early_calls: dict[str, _EarlyCall] = {}
+        self._withheld: list[ToolCall] | None = []
+        self._rollback: Callable[[], None] | None = None
         self._stopped: list[tuple[PreparedCall, ToolCall]] = []
 
     def offer(self, call: ToolCall) -> None:
@@ -65,39 +65,39 @@ class Calls:
 
         Nothing begins any more behind a call that may write, nor once steering has arrived.
         """
-        repeats = is_doom_loop((*self._before, *self._offered), call)
+        repeats = is_doom_loop((*self._previous_calls, *self._offered), call)
         self._offered.append(call)
-        self._closed = self._closed or self._ports.mailbox.has_steering
-        if self._closed:
+        self._early_closed = self._early_closed or self._ports.mailbox.has_steering
+        if self._early_closed:
             return
         prepared = self._ports.tools.prepare(call)
         if isinstance(prepared, Refusal):
             return
-        self._closed = prepared.effect == "write"
+        self._early_closed = prepared.effect == "write"
         if not repeats and prepared.may_begin_early:
-            self._forget = self._forget or self._ports.tools.remember()
-            begun = self._begun[call.id] = _Early()
+            self._rollback = self._rollback or self._ports.tools.savepoint()
+            begun = self._early_calls[call.id] = _EarlyCall()
             self._tasks.start_soon(self._run_early, prepared, begun)
 
     async def drop(self) -> frozenset[str]:
         """Stop and forget what has begun, as if it had not; returns the ids of those calls."""
-        begun, self._begun = self._begun, {}
+        begun, self._early_calls = self._early_calls, {}
         for early in begun.values():
             early.scope.cancel()
         for early in begun.values():
             await early.ended.wait()
-        if self._forget:
-            self._forget()
-        self._forget = None
+        if self._rollback:
+            self._rollback()
+        self._rollback = None
         self._stopped.clear()
         self._offered.clear()
-        self._kept = []
-        self._closed = not self._early
+        self._withheld = []
+        self._early_closed = not self._allow_early
         return frozenset(begun)
 
-    async def keep(self) -> None:
+    async def complete_withheld(self) -> None:
         """Say the results there are: the response does not come to its end, and they are real."""
-        await self._say((*(self._kept or ()), *self._leave_stopped()))
+        await self._emit_completions((*(self._withheld or ()), *self._take_stopped_results()))
 
     async def run(self, calls: Sequence[ToolCall]) -> bool:
         """Give each of `calls`, those of the whole response, one result; history ends with them.
@@ -105,12 +105,12 @@ class Calls:
         Returns whether the user rejected one, which ends the turn. What began early may still run:
         it has its result when its task has ended.
         """
-        kept, self._kept = self._kept or [], None
-        await self._complete(kept)
+        withheld, self._withheld = self._withheld or [], None
+        await self._complete(withheld)
         waiting = deque(
-            (call, is_doom_loop((*self._before, *calls[:number]), call))
+            (call, is_doom_loop((*self._previous_calls, *calls[:number]), call))
             for number, call in enumerate(calls)
-            if call.id not in self._begun
+            if call.id not in self._early_calls
         )
         rejected = False
         while waiting:
@@ -122,7 +122,7 @@ class Calls:
                 rejected = await self._run_group(group)
                 await self._run_stopped(asks=not rejected)
             else:
-                await self._early_ended()
+                await self._wait_for_early_calls()
         await self._run_stopped(asks=not rejected)
         return rejected
 
@@ -131,34 +131,34 @@ class Calls:
         for call in calls:
             await self._complete([refuse_call(call, Refusal(kind, output))])
 
-    async def _run_early(self, prepared: PreparedCall, early: _Early) -> None:
+    async def _run_early(self, prepared: PreparedCall, early: _EarlyCall) -> None:
         with early.scope:
             ended = await run_call(prepared, self._ports)
             if prepared.was_stopped:
                 self._stopped.append((prepared, ended))
-            elif self._kept is None:
+            elif self._withheld is None:
                 await self._complete([ended])
             else:
-                self._kept.append(ended)
+                self._withheld.append(ended)
         early.ended.set()
 
     async def _run_stopped(self, *, asks: bool) -> None:
         """Ask about the calls that wanted to write; each of them runs again alone."""
-        await self._early_ended()
+        await self._wait_for_early_calls()
         asks = asks and not self._ports.mailbox.has_steering
         while asks and self._stopped:
             prepared, first = self._stopped.pop(0)
             await self._complete([await run_stopped_call(prepared, first, self._ports)])
-        await self._complete(self._leave_stopped())
+        await self._complete(self._take_stopped_results())
 
-    def _leave_stopped(self) -> list[ToolCall]:
+    def _take_stopped_results(self) -> list[ToolCall]:
         """The calls that wanted to write, with the results they have."""
         left = [ended for _, ended in self._stopped]
         self._stopped.clear()
         return left
 
-    async def _early_ended(self) -> None:
-        for early in self._begun.values():
+    async def _wait_for_early_calls(self) -> None:
+        for early in self._early_calls.values():
             await early.ended.wait()
 
     def _next_group(self, waiting: deque[tuple[ToolCall, bool]]) -> list[_Candidate]:
@@ -168,7 +168,7 @@ class Calls:
         call before it that could change something has ended: what a path leads to is not known
         earlier.
         """
-        busy = any(not early.ended.is_set() for early in self._begun.values())
+        busy = any(not early.ended.is_set() for early in self._early_calls.values())
         group: list[_Candidate] = []
         while waiting:
             call, repeats = waiting[0]
@@ -227,8 +227,8 @@ class Calls:
         """Put results into history and say them."""
         for call in calls:
             self._history.replace(call)
-        await self._say(calls)
+        await self._emit_completions(calls)
 
-    async def _say(self, calls: Sequence[ToolCall]) -> None:
+    async def _emit_completions(self, calls: Sequence[ToolCall]) -> None:
         if calls:
-            await self._ports.emit(*(body for call in calls for body in completion(call)))
+            await self._ports.emit(*(body for call in calls for body in completion_events(call)))

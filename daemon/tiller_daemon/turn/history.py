@@ -39,7 +39,7 @@ class History:
         self._items = list(items)
         self.pruned = frozenset(pruned)
         self.kept: dict[Any, Any] = {}
-        self._sent = _Sent(self.pruned)
+        self._sent = _SentItems(self.pruned)
 
     @property
     def items(self) -> Sequence[Item]:
@@ -54,7 +54,7 @@ class History:
     def prune(self, call_ids: Iterable[str]) -> None:
         """Send the output of these calls no more."""
         self.pruned = self.pruned.union(call_ids)
-        self._sent = _Sent(self.pruned)
+        self._sent = _SentItems(self.pruned)
 
     def add(self, *items: Item) -> None:
         """Append items."""
@@ -66,26 +66,26 @@ class History:
             if self._items[index].id == item.id:
                 self._items[index] = item
                 if index < self._sent.count:
-                    self._sent = _Sent(self.pruned)
+                    self._sent = _SentItems(self.pruned)
                 return
         raise KeyError(f"no item {item.id} in history")
 
 
 def for_request(items: Iterable[Item], pruned: frozenset[str] = frozenset()) -> tuple[Item, ...]:
     """What a model may be sent: nothing discarded or replaced, and a result for every call."""
-    sent = _Sent(pruned)
+    sent = _SentItems(pruned)
     sent.add(items)
     return tuple(sent.items)
 
 
-class _Sent:
+class _SentItems:
     """What of the first `count` items of history is sent: it grows with them."""
 
     def __init__(self, pruned: frozenset[str]) -> None:
         self.items: list[Item] = []
         self.count = 0
         self._pruned = pruned
-        self._said: dict[str, UserMessage] = {}
+        self._inputs: dict[str, UserMessage] = {}
 
     def add(self, items: Iterable[Item]) -> None:
         """Take the next items of history."""
@@ -104,9 +104,9 @@ class _Sent:
                 if not item.discarded:
                     self.items.append(_with_result(item, self._pruned))
             case Compaction():
-                self.items = [*(self._said[message] for message in item.kept), item]
+                self.items = [*(self._inputs[message] for message in item.kept), item]
             case UserMessage():
-                self._said[item.id] = item
+                self._inputs[item.id] = item
                 self.items.append(item)
             case Patch():
                 pass

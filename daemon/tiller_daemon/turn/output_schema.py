@@ -29,7 +29,7 @@ def schema_problem(schema: dict[str, Any]) -> str | None:
         if problem := _mismatch(draft.META_SCHEMA, schema, formats=draft.FORMAT_CHECKER):
             return problem
         for reference in _references(schema):
-            if not _leads_somewhere(schema, reference):
+            if not _resolves(schema, reference):
                 return f"the reference {reference!r} leads nowhere within the schema"
         _mismatch(schema, None)
     except RecursionError:
@@ -42,7 +42,7 @@ def message_problem(schema: dict[str, Any], text: str) -> str | None:
     try:
         return value_problem(schema, msgspec.json.decode(without_fences(text)))
     except (msgspec.DecodeError, UnicodeError) as error:
-        return f"it is no JSON: {_line(str(error))}"
+        return f"it is no JSON: {_one_line(str(error))}"
     except RecursionError:
         return "it is nested too deeply"
 
@@ -76,13 +76,13 @@ def _mismatch(schema: dict[str, Any], value: object, formats: object = None) -> 
     from jsonschema import exceptions
     from referencing import Registry
 
-    nothing_else = cast("Any", Registry)()
-    validator = _draft(schema)(schema, registry=nothing_else, format_checker=formats)
+    empty_registry = cast("Any", Registry)()
+    validator = _draft(schema)(schema, registry=empty_registry, format_checker=formats)
     error = cast("Any", exceptions).best_match(validator.iter_errors(value))
     if error is None:
         return None
     place = f"at {error.json_path}: " if error.json_path != "$" else ""
-    return place + _line(error.message)
+    return place + _one_line(error.message)
 
 
 def _draft(schema: dict[str, Any]) -> Any:  # noqa: ANN401 - the package has no types
@@ -104,7 +104,7 @@ def _references(schema: object) -> Iterator[str]:
             yield from _references(value)
 
 
-def _leads_somewhere(schema: dict[str, Any], reference: str) -> bool:
+def _resolves(schema: dict[str, Any], reference: str) -> bool:
     from referencing import Registry, Resource
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import DRAFT202012
@@ -119,6 +119,6 @@ def _leads_somewhere(schema: dict[str, Any], reference: str) -> bool:
     return True
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     line = " ".join(text.split()).rstrip(".")
     return line if len(line) <= PROBLEM_CHARS_MAX else f"{line[:PROBLEM_CHARS_MAX]}…"

@@ -113,7 +113,7 @@ class ToolRuntime(Protocol):
         """Find the tool and validate the arguments; changes nothing, but looks at paths."""
         ...
 
-    def remember(self) -> Callable[[], None]:
+    def savepoint(self) -> Callable[[], None]:
         """Return a function that forgets what calls note from now on, such as files they read."""
         ...
 
@@ -122,7 +122,7 @@ class ToolRuntime(Protocol):
         ...
 
 
-class Changes(Protocol):
+class ChangeTracker(Protocol):
     """Notices what a step changes in the workspace. A problem with that never ends a turn."""
 
     async def before(self) -> None:
@@ -134,7 +134,7 @@ class Changes(Protocol):
         ...
 
 
-class HookSaid(Struct, frozen=True):
+class HookDecision(Struct, frozen=True):
     """What the user's hooks say at a moment: `denied` is the reason for a no, else empty."""
 
     denied: str = ""
@@ -144,7 +144,7 @@ class HookSaid(Struct, frozen=True):
 class Hooks(Protocol):
     """The user's commands that are told what a turn does."""
 
-    async def turn_started(self, given: str) -> HookSaid:
+    async def turn_started(self, given: str) -> HookDecision:
         """Tell those on the start of a turn what the user said."""
         ...
 
@@ -153,8 +153,8 @@ class Hooks(Protocol):
 class Ports:
     """The turn's hands. `time` is Unix seconds, `committed` waits until all emitted is durable.
 
-    `spent_by_others` is what counts against the turn's budgets beyond its own steps. `streamed` is
-    told what a response took, for a step that does not get to its end.
+    `spent_by_others` is what counts against the turn's budgets beyond its own steps.
+    `report_step_usage` takes the usage of a response, for a step that does not get to its end.
     """
 
     model: ModelClient
@@ -163,10 +163,10 @@ class Ports:
     emit: Emit
     committed: Callable[[], Awaitable[None]]
     mailbox: Mailbox
-    changes: Changes
+    changes: ChangeTracker
     hooks: Hooks
     new_id: Callable[[], str]
     time: Callable[[], float]
     random: Callable[[], float]
     spent_by_others: Callable[[], Spent]
-    streamed: Callable[[Usage], None]
+    report_step_usage: Callable[[Usage], None]

@@ -57,7 +57,7 @@ There are skills: files that say how to do a certain kind of work here. When wha
 description, read that file with `read` before you begin, and follow it."""
 
 
-class PromptInputs(NamedTuple):
+class PromptEnvironment(NamedTuple):
     """Facts about where the turn runs.
 
     `repository` says what is known of the git repository around it and is empty without one;
@@ -71,14 +71,14 @@ class PromptInputs(NamedTuple):
     sandbox: str = ""
 
 
-class Told(NamedTuple):
+class InstructionFile(NamedTuple):
     """A file whose text is part of the prompt."""
 
     path: str
     text: str
 
 
-class Offered(NamedTuple):
+class SkillSummary(NamedTuple):
     """A skill that the model may read; `path` is where."""
 
     name: str
@@ -88,9 +88,9 @@ class Offered(NamedTuple):
 
 def system_prompt(
     agent_prompt: str | None,
-    prompt_inputs: PromptInputs,
-    instructions: Sequence[Told] = (),
-    skills: Sequence[Offered] = (),
+    environment: PromptEnvironment,
+    instructions: Sequence[InstructionFile] = (),
+    skills: Sequence[SkillSummary] = (),
 ) -> str:
     """Join the agent's prompt, or the default one, with the facts and what the files say.
 
@@ -105,18 +105,18 @@ def system_prompt(
     if skills:
         lines = "\n".join(f"- {name}: {text} ({path})" for name, text, path in skills)
         parts.append(f"{SKILLS_INTRODUCTION}\n\n<skills>\n{lines}\n</skills>")
-    parts.append(_environment(prompt_inputs))
+    parts.append(_environment(environment))
     return "\n\n".join(parts)
 
 
-def _environment(prompt_inputs: PromptInputs) -> str:
-    sandbox = f"sandbox of commands: {prompt_inputs.sandbox}\n" if prompt_inputs.sandbox else ""
+def _environment(environment: PromptEnvironment) -> str:
+    sandbox = f"sandbox of commands: {environment.sandbox}\n" if environment.sandbox else ""
     return (
         "<environment>\n"
-        f"workspace: {prompt_inputs.workspace}\n"
-        f"git repository: {prompt_inputs.repository or 'none'}\n"
-        f"platform: {prompt_inputs.platform}\n"
-        f"date: {prompt_inputs.date}\n"
+        f"workspace: {environment.workspace}\n"
+        f"git repository: {environment.repository or 'none'}\n"
+        f"platform: {environment.platform}\n"
+        f"date: {environment.date}\n"
         f"{sandbox}"
         "</environment>"
     )

@@ -69,7 +69,7 @@ async def stream_with_retry(
     failures, refused_since = 0, None
     while True:
         try:
-            async with aclosing(_whole(client, request)) as events:
+            async with aclosing(_complete_stream(client, request)) as events:
                 async for event in events:
                     yield event
             return
@@ -79,12 +79,12 @@ async def stream_with_retry(
             refused_since = time() if refused_since is None else refused_since
             waited_s = max(0.0, time() - refused_since)
             delay_s = refused_delay_s(waited_s)
-            hopeless = waited_s + delay_s > REFUSED_TOTAL_S_MAX
+            give_up = waited_s + delay_s > REFUSED_TOTAL_S_MAX
         else:
             failures += 1
             delay_s = retry_delay_s(failures, failed.retry_after_s, random())
-            hopeless = failures >= ATTEMPTS_MAX or not failed.retryable
-        if hopeless:
+            give_up = failures >= ATTEMPTS_MAX or not failed.retryable
+        if give_up:
             raise failed
         yield RetryWait(failures + 1, ATTEMPTS_MAX, delay_s, failed.kind, failed.message)
         await trio.sleep(delay_s)
@@ -107,7 +107,9 @@ def refused_delay_s(waited_s: float) -> float:
     return min(waited_s + REFUSED_S_FIRST, REFUSED_S_MAX)
 
 
-async def _whole(client: ModelClient, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+async def _complete_stream(
+    client: ModelClient, request: ModelRequest
+) -> AsyncGenerator[ModelEvent]:
     """The client's stream, of which an end without `Finished` is an error."""
     finished = False
     async with aclosing(client.stream(request)) as events:

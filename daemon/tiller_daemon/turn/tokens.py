@@ -61,7 +61,7 @@ class TokenMeter:
             self._factor = min(max(tokens / max(estimated, 1), FACTOR_MIN), FACTOR_MAX)
             self._counted, self._position = tokens, position
 
-    def forget(self) -> None:
+    def discard_count(self) -> None:
         """History got shorter: what was counted is void, what was learned is not."""
         self._position = None
 

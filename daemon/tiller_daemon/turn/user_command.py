@@ -2,7 +2,7 @@
 
 import msgspec
 
-from tiller_daemon.turn.call import completion, note_changes, refuse_call, run_call
+from tiller_daemon.turn.call import completion_events, record_changes, refuse_call, run_call
 from tiller_daemon.turn.context import Ending, TurnContext
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports, Refusal
@@ -19,7 +19,7 @@ NO_REQUEST = -1
 """The ordinal of a call that belongs to no model request."""
 
 
-class OwnCommand:
+class UserCommand:
     """The `Main` of such a turn. It completes whatever the command's exit status is.
 
     The output stands where a turn's last message is, so that every frontend shows it.
@@ -49,6 +49,6 @@ class OwnCommand:
         else:
             ended = await run_call(prepared, ports)
         history.replace(ended)
-        await ports.emit(*completion(ended))
-        await note_changes(history, ports)
+        await ports.emit(*completion_events(ended))
+        await record_changes(history, ports)
         return Ending("completed", last_message=ended.output)
