@@ -1,4 +1,4 @@
-"""One step: a model request, the response to it, and the calls which that response asks for."""
+"""One step: a model request, its response, and the tool calls of that response."""
 
 from functools import partial
 
@@ -16,28 +16,29 @@ CUT_OFF = "not run: the response was cut off at its length limit, so the call ma
 
 
 class StepContext(Struct, frozen=True):
-    """What is fixed for one model request. `step` counts from 1.
-
-    With a `limit` that is reached, a sentence, it is the last one and gets no tools.
-    """
+    """What is fixed for one step."""
 
     step: int
+    """Counts from 1 in each turn."""
     request: ModelRequest
     limit: str | None
+    """A sentence about the limit that makes this the last step, without tools; None if another
+    step may follow."""
 
 
 class StepResult(Struct, frozen=True):
-    """What a step came to; `rejected` means that the user's no to a call ends the turn."""
+    """How a step ended."""
 
     response: Response
     rejected: bool = False
+    """Whether the turn ends because the user rejected a call."""
 
 
 async def take_step(step_context: StepContext, history: History, ports: Ports) -> StepResult:
-    """Stream the response and answer its calls, all in `history` and as events.
+    """Stream the response and run its calls; adds both to `history` and emits their events.
 
-    Raises `ModelError`. Calls may begin before the response has ended, and all have ended when
-    this returns or raises.
+    Raises `ModelError`. Calls may start before the response ends; all have ended when this returns
+    or raises.
     """
     return await run_with_tasks(partial(_take_step, step_context, history, ports))
 
@@ -49,7 +50,7 @@ async def _take_step(
     try:
         response = await stream_response(step_context.request, calls, ports)
     except BaseException:
-        await calls.complete_withheld()
+        await calls.announce_withheld()
         raise
     ports.report_step_usage(response.usage)
     history.add(*response.items)
@@ -57,6 +58,7 @@ async def _take_step(
     if step_context.limit:
         await calls.refuse(response.calls, "skipped", NO_TOOLS_LEFT)
     elif response.finish_reason == "length":
+        # Calls that started early ran with arguments that may be cut off, too.
         await calls.drop()
         await calls.refuse(response.calls, "invalid", CUT_OFF)
     else:
