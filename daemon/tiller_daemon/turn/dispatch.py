@@ -83,7 +83,7 @@ class CallDispatcher:
             self._tasks.start_soon(self._run_early, prepared, begun)
 
     async def drop(self) -> frozenset[str]:
-        """Stop started calls, wait for their end and roll back what they recorded; returns their ids."""
+        """Stop started calls and roll back what they recorded. Returns their ids once all ended."""
         begun, self._early_calls = self._early_calls, {}
         for early in begun.values():
             early.scope.cancel()
