@@ -1,7 +1,7 @@
 """What turns change in files: noticed by snapshots before and after, and told as `Patch` items.
 
-Implements the turn's `ChangeTracker`. How snapshots are taken is in `snapshots.snapshots`; how one gets
-back is in `reverting`.
+Implements the turn's `ChangeTracker`. How snapshots are taken is in `snapshots.snapshots`; how one
+gets back is in `reverting`.
 """
 
 from collections.abc import Callable
@@ -59,7 +59,7 @@ class TurnChanges:
         self._is_open = True
 
     async def after(self) -> Patch | None:
-        """Compare with the snapshot before; see `ChangeTracker`. If cancelled it can be called again."""
+        """Compare with the snapshot before; see `ChangeTracker`. If cancelled, call it again."""
         if self._snapshots is None or not self._is_open:
             return None
         patch = await self._compare(self._snapshots)
