@@ -108,7 +108,7 @@ def system_prompt(
 
 
 def _environment(environment: PromptEnvironment) -> str:
-    sandbox = f"sandbox of commands: {environment.sandbox}\n" if environment.sandbox else ""
+    sandbox = f"command sandbox: {environment.sandbox}\n" if environment.sandbox else ""
     return (
         "<environment>\n"
         f"workspace: {environment.workspace}\n"

@@ -50,6 +50,7 @@ async def _take_step(
     try:
         response = await stream_response(step_context.request, calls, ports)
     except BaseException:
+        # On a cancellation, too: what a call did must not be lost.
         await calls.announce_withheld()
         raise
     ports.report_step_usage(response.usage)
@@ -58,7 +59,7 @@ async def _take_step(
     if step_context.limit:
         await calls.refuse(response.calls, "skipped", NO_TOOLS_LEFT)
     elif response.finish_reason == "length":
-        # Calls that started early ran with arguments that may be cut off, too.
+        # Which calls are complete is unknown, so none counts, even if it has started.
         await calls.drop()
         await calls.refuse(response.calls, "invalid", CUT_OFF)
     else:

@@ -11,6 +11,7 @@ from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import ToolCall
 
 TOOL = "bash"
+"""The only tool of such a turn."""
 
 TIMEOUT_S = 600.0
 """Time limit of the user's command: the most that the tool allows."""
