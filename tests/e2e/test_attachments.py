@@ -170,8 +170,8 @@ async def test_a_refusal_of_a_request_with_an_image_says_what_may_help(
     ended = await frontend.turn_ended(session_id)
     assert ended.error is not None
     assert ended.error.message == (
-        "Can't read that. It was sent images: if the model takes none, set `images = false` for it "
-        "in `config.toml`."
+        "Can't read that. The request contained images. If the model does not accept images, set "
+        "`images = false` for it in `config.toml`."
     )
 
 

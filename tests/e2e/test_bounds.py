@@ -18,7 +18,7 @@ from tiller_daemon.models.scripted import ReasoningPart, ScriptStep, TextPart
 from tiller_daemon.processes.capture import SPILL_BYTES_MAX
 from tiller_daemon.session.mailbox import QUEUED_INPUTS_MAX
 from tiller_daemon.transport.nng import REFUSALS_MAX
-from tiller_daemon.turn.call import LIVE_OUTPUT_BYTES_MAX
+from tiller_daemon.turn.call import LIVE_OUTPUT_CHARS_MAX
 from tiller_protocol.answers import Created, DaemonStatusResult, ReplayResult
 from tiller_protocol.codec import MESSAGE_BYTES_MAX, Encoding
 from tiller_protocol.events import ItemDelta
@@ -165,7 +165,7 @@ async def test_g12_b59_a_flood_of_output_takes_bounded_memory_and_is_cut_and_spi
     assert spilled.st_size == min(SPILL_BYTES_MAX, FLOOD_BYTES // (4 if kind == "binary" else 1))
     shown = [e.body for e in frontend.events(session_id) if isinstance(e.body, ItemDelta)]
     live = sum(len(body.delta.encode()) for body in shown if body.channel == "output")
-    assert live < 4 * LIVE_OUTPUT_BYTES_MAX
+    assert live < 4 * LIVE_OUTPUT_CHARS_MAX
 
 
 async def test_g12_b59_floods_at_the_same_time_take_bounded_memory_each(

@@ -44,10 +44,10 @@ async def test_b10_a_code_fence_around_it_is_taken_off_for_the_frontend(autojump
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        ("forty-two", "it is no JSON"),
+        ("forty-two", "it is not JSON"),
         ('{"answer": "42"}', "at $.answer: '42' is not of type 'integer'"),
         ("{}", "'answer' is a required property"),
-        ("", "it is no JSON"),
+        ("", "it is not JSON"),
     ],
 )
 async def test_b10_a_mismatch_is_told_to_the_model_which_has_one_more_try(
@@ -98,9 +98,9 @@ async def test_b10_what_waits_in_the_queue_is_taken_when_the_answer_fits(autojum
         ({"type": "nonsense"}, "$.type"),
         ({"properties": {"a": {"minimum": "1"}}}, "$.properties.a.minimum"),
         ({"pattern": "("}, "regex"),
-        ({"$ref": "#"}, "without end"),
-        ({"$ref": "#/$defs/missing"}, "leads nowhere"),
-        ({"items": {"$ref": "http://127.0.0.1:9/schema.json"}}, "leads nowhere"),
+        ({"$ref": "#"}, "endless"),
+        ({"$ref": "#/$defs/missing"}, "does not resolve"),
+        ({"items": {"$ref": "http://127.0.0.1:9/schema.json"}}, "does not resolve"),
     ],
 )
 async def test_b10_a_bad_schema_is_rejected_before_anything_happens(

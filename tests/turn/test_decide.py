@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiller_daemon.turn.decide import is_doom_loop, latest_calls
+from tiller_daemon.turn.decide import is_doom_loop, recent_calls
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import ToolCall, UserMessage
 
@@ -30,7 +30,7 @@ def test_broken_arguments_are_compared_as_they_are() -> None:
 
 def test_only_calls_since_the_user_last_spoke_count() -> None:
     said = UserMessage(ItemId("u"), "go", "start")
-    assert latest_calls([called("a"), said, called("b"), called("c")]) == [
+    assert recent_calls([called("a"), said, called("b"), called("c")]) == [
         called("b"),
         called("c"),
     ]

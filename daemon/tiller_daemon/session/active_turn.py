@@ -105,7 +105,7 @@ class ActiveTurn:
         self._scope = trio.CancelScope()
         self._grants: tuple[Rule, ...] = ()
         self._interrupted = Ending("interrupted")
-        self._streamed = Usage()
+        self._step_usage = Usage()
         services, outbox = session.services, session.outbox
         self._changes = TurnChanges(
             services, self.context.workspace, self.context.session_id, outbox.put
@@ -237,8 +237,9 @@ class ActiveTurn:
             self._session.outbox.put(QueueChanged(self._session.queue.queue))
         snapshot = self._session.outbox.settle()
         now, new_id = self._session.services.time(), self._session.services.new_id
-        cost = self.context.model.price(self._streamed)
-        bodies = closing_bodies(snapshot, ending, now, new_id, streamed=self._streamed, cost=cost)
+        usage = self._step_usage
+        cost = self.context.model.price(usage)
+        bodies = closing_bodies(snapshot, ending, now, new_id, step_usage=usage, cost=cost)
         self.put(*bodies)
         self._session.outbox.put(StatusChanged("idle"))
         return next((body for body in bodies if isinstance(body, TurnEnded)), None)
@@ -258,7 +259,7 @@ class ActiveTurn:
             time=services.time,
             random=services.random,
             spent_by_others=self.spent_by_others,
-            streamed=self._note_streamed,
+            report_step_usage=self._note_step_usage,
         )
 
     def _turn_tools(self, hooks: TurnHooks) -> TurnTools:
@@ -306,8 +307,8 @@ class ActiveTurn:
             self._sub_agent_run.saw(*bodies)
         await self._session.outbox.emit(*bodies, turn_id=self.turn_id)
 
-    def _note_streamed(self, usage: Usage) -> None:
-        self._streamed = usage
+    def _note_step_usage(self, usage: Usage) -> None:
+        self._step_usage = usage
 
     def _rules(self) -> tuple[Rule, ...]:
         return (*self.context.permissions.rules, *self.live_rules())

@@ -1,7 +1,7 @@
 """What turns change in files: noticed by snapshots before and after, and told as `Patch` items.
 
-Implements the turn's `Changes`. How snapshots are taken is in `snapshots.snapshots`; how one gets
-back is in `reverting`.
+Implements the turn's `ChangeTracker`. How snapshots are taken is in `snapshots.snapshots`; how one
+gets back is in `reverting`.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,7 @@ class TurnChanges:
         self._before = ""
 
     async def before(self) -> None:
-        """Take a snapshot, unless this step has one; see `Changes`."""
+        """Take a snapshot, unless this step has one; see `ChangeTracker`."""
         if self._snapshots is None or self._is_open:
             return
         # When this is cancelled, the call that it is for does not begin.
@@ -59,7 +59,7 @@ class TurnChanges:
         self._is_open = True
 
     async def after(self) -> Patch | None:
-        """Compare with the snapshot before; see `Changes`. If cancelled it can be called again."""
+        """Compare with the snapshot before; see `ChangeTracker`. If cancelled, call it again."""
         if self._snapshots is None or not self._is_open:
             return None
         patch = await self._compare(self._snapshots)

@@ -22,12 +22,12 @@ from tiller_daemon.tools.base import Tool
 from tiller_daemon.turn.budget import Spent
 from tiller_daemon.turn.context import (
     DEFAULT_CONTEXT_WINDOW_TOKENS,
-    AskedModel,
-    Before,
     Budgets,
+    OfferedSubAgent,
     Permissions,
-    SubAgentOffered,
+    PriorTotals,
     TurnContext,
+    TurnModel,
     TurnPrompt,
 )
 from tiller_daemon.workspace.agents import AgentDefinition
@@ -93,7 +93,7 @@ def freeze_context(
         ),
         permissions=permissions,
         budgets=_budgets(snapshot, configuration, overrides),
-        before=Before(snapshot.steps, snapshot.context_tokens, snapshot.context_items),
+        before=PriorTotals(snapshot.steps, snapshot.context_tokens, snapshot.context_items),
         follow_ups=settings.follow_ups or configuration.follow_ups,
         depth=depth,
     )
@@ -145,10 +145,10 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
 
 def _asked(
     model: ChosenModel, agent: Agent, settings: Settings, overrides: TurnOverrides
-) -> AskedModel:
+) -> TurnModel:
     variant = overrides.variant or settings.variant or ""
     of_variant = model.variants.get(variant, {})
-    return AskedModel(
+    return TurnModel(
         name=model.name,
         provider_model=model.provider_model,
         variant=variant,
@@ -160,9 +160,9 @@ def _asked(
     )
 
 
-def _asked_for_summaries(model: ChosenModel) -> AskedModel:
+def _asked_for_summaries(model: ChosenModel) -> TurnModel:
     """Neither agent nor variant has a say in how summaries are asked for."""
-    return AskedModel(model.name, model.provider_model, options=model.options, price=model.price)
+    return TurnModel(model.name, model.provider_model, options=model.options, price=model.price)
 
 
 def _budgets(snapshot: Snapshot, configuration: Configuration, overrides: TurnOverrides) -> Budgets:
@@ -246,9 +246,9 @@ def _fits(tool: Tool, depth: int, *, read_only: bool) -> bool:
     return not (read_only and tool.effect == "write")
 
 
-def _offered(agents: Mapping[str, AgentDefinition]) -> tuple[SubAgentOffered, ...]:
+def _offered(agents: Mapping[str, AgentDefinition]) -> tuple[OfferedSubAgent, ...]:
     return tuple(
-        SubAgentOffered(name, agent.description, bool(agent.read_only), agent.model is not None)
+        OfferedSubAgent(name, agent.description, bool(agent.read_only), agent.model is not None)
         for name, (agent, problem) in agents.items()
         if not problem
     )

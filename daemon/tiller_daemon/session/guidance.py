@@ -11,7 +11,12 @@ from tiller_daemon.files.paths import printable
 from tiller_daemon.session.reading import may_read
 from tiller_daemon.session.services import Services
 from tiller_daemon.turn.context import Permissions
-from tiller_daemon.turn.prompt import Offered, PromptInputs, Told, system_prompt
+from tiller_daemon.turn.prompt import (
+    InstructionFile,
+    PromptEnvironment,
+    SkillSummary,
+    system_prompt,
+)
 from tiller_daemon.workspace.instructions import read_instructions
 from tiller_daemon.workspace.repository import Repository, find_repository
 from tiller_daemon.workspace.skills import find_skills
@@ -34,7 +39,7 @@ def write_prompt(
     unasked = may_read(place, permissions.rules)
     instructions = read_instructions(place, root, services.user.home, config, unasked)
     skills = find_skills(place, config, unasked)
-    prompt_inputs = PromptInputs(
+    environment = PromptEnvironment(
         workspace,
         _said(repository),
         services.user.platform,
@@ -43,9 +48,9 @@ def write_prompt(
     )
     prompt = system_prompt(
         agent_prompt,
-        prompt_inputs,
-        [Told(one.path, one.text) for one in instructions if not one.problem],
-        [Offered(s.name, s.description, s.path) for s in skills if not s.problem],
+        environment,
+        [InstructionFile(one.path, one.text) for one in instructions if not one.problem],
+        [SkillSummary(s.name, s.description, s.path) for s in skills if not s.problem],
     )
     problems = [(one.path, one.problem) for one in (*instructions, *skills) if one.problem]
     return Guidance(prompt, tuple(f"{path}: {problem}" for path, problem in problems))

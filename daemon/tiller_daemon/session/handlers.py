@@ -24,7 +24,7 @@ from tiller_daemon.session.trust import (
 from tiller_daemon.turn.context import TurnContext
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.loop import run_compaction, run_turn
-from tiller_daemon.turn.own_command import TOOL, OwnCommand
+from tiller_daemon.turn.user_command import TOOL, UserCommand
 from tiller_protocol.answers import AnyResult, Queued, Started, Steered
 from tiller_protocol.events import (
     AnyBody,
@@ -83,7 +83,7 @@ def handle(state: SessionState, pending: Pending) -> AnyResult | None:
         case Unrevert():
             return _unrevert(state, pending)
         case Shell() as op:
-            return _run_own_command(state, op, pending)
+            return _run_user_command(state, op, pending)
         case _ as op:
             raise AssertionError(f"{type(op).__name__} is not for a session's loop")
     return None
@@ -313,14 +313,14 @@ def _start_without_input(
     return Started(frozen.context.turn_id)
 
 
-def _run_own_command(state: SessionState, op: Shell, pending: Pending) -> AnyResult:
+def _run_user_command(state: SessionState, op: Shell, pending: Pending) -> AnyResult:
     check_input(UserInput(op.session_id, op.command))
     if state.turn:
         raise _busy(state.turn)
     snapshot = state.outbox.settle()
     check_workspace(snapshot.workspace)
     frozen = freeze_context(state.services, snapshot, TurnOverrides(tools=(TOOL,)))
-    return _start_without_input(state, frozen, OwnCommand(op.command), pending)
+    return _start_without_input(state, frozen, UserCommand(op.command), pending)
 
 
 def _interrupt(state: SessionState, op: Interrupt) -> None:

@@ -14,7 +14,7 @@ from tiller_daemon.config import Hook, HookMoment, ProjectHook
 from tiller_daemon.policy import globs
 from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.turn.context import TurnContext
-from tiller_daemon.turn.ports import Emit, HookSaid
+from tiller_daemon.turn.ports import Emit, HookDecision
 from tiller_protocol.events import TurnEnded, WarningRaised
 from tiller_protocol.items import Request, ToolCall
 
@@ -114,12 +114,12 @@ class TurnHooks:
         """Whether a call of this tool is told to any hook."""
         return bool(self._on("tool_before", tool) or self._on("tool_after", tool))
 
-    async def turn_started(self, given: str) -> HookSaid:
+    async def turn_started(self, given: str) -> HookDecision:
         """Tell those on the start of a turn; see `turn.ports.Hooks`."""
         if not (hooks := self._on("turn_start")):
-            return HookSaid()
+            return HookDecision()
         heard = await self._ask(hooks, self._told("turn_start", input=given), "")
-        return HookSaid(heard.denied, "\n\n".join(heard.context))
+        return HookDecision(heard.denied, "\n\n".join(heard.context))
 
     async def before(self, call: ToolCall) -> str:
         """Tell those before a call; returns the reason why it may not run, else nothing.

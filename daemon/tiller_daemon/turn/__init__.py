@@ -1,1 +1,1 @@
-"""The turn: one small function over a history, and the pure functions it uses."""
+"""The turn: one small function over a history, and the pure functions that it uses."""

@@ -1,7 +1,7 @@
-"""The stream of one model request becomes items; a failed attempt is discarded and tried again.
+"""Turns the stream of one model request into items; discards failed attempts and retries.
 
-A call whose arguments are complete is offered to `Calls`, which may begin it before the stream has
-ended.
+Each call is offered to `CallDispatcher` as soon as its arguments are complete, so that it can start
+before the stream ends.
 """
 
 from contextlib import aclosing
@@ -20,7 +20,7 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
-from tiller_daemon.turn.dispatch import Calls
+from tiller_daemon.turn.dispatch import CallDispatcher
 from tiller_daemon.turn.ports import Ports
 from tiller_daemon.turn.retry import RetryWait, stream_with_retry
 from tiller_protocol.events import (
@@ -40,12 +40,13 @@ StreamedItem = AssistantMessage | Reasoning | ToolCall
 
 
 class Response(Struct, frozen=True):
-    """A whole response: its items in order, completed but for the calls, and how it ended."""
+    """A whole response: its items in order, all completed except the calls, which run next."""
 
     items: tuple[StreamedItem, ...]
     finish_reason: FinishReason
     usage: Usage
     time_to_first_token_s: float | None
+    """From the request to its first event, failed attempts included; None without any event."""
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -54,12 +55,12 @@ class Response(Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """The text of the last message in it; empty if there is none."""
+        """The text of the last message; empty if there is none."""
         messages = (i.text for i in reversed(self.items) if isinstance(i, AssistantMessage))
         return next(messages, "")
 
     def ended(self, step: int, cost: float | None) -> StepEnded:
-        """The event that ends the step which this response answered; `cost` is in US dollars."""
+        """Return the event that ends the step of this response. `cost` is in US dollars."""
         return StepEnded(
             step,
             self.finish_reason,
@@ -69,14 +70,14 @@ class Response(Struct, frozen=True):
         )
 
 
-async def stream_response(request: ModelRequest, calls: Calls, ports: Ports) -> Response:
+async def stream_response(request: ModelRequest, calls: CallDispatcher, ports: Ports) -> Response:
     """Stream one response into items and return it whole.
 
-    Raises `ModelError` when it can't be had. Then, and when cancelled, the items that were begun
-    stay open: whoever closes the turn closes them. Only a context that overflows leaves none, as
-    the same step may try again.
+    Raises `ModelError` when no attempt succeeded. After an error or a cancellation, started items
+    stay open until the turn is closed. A context overflow discards them instead, because the same
+    step may be retried with a smaller context.
     """
-    response = _Assembly(calls, ports, request.ordinal)
+    response = _ResponseAssembly(calls, ports, request.ordinal)
     try:
         async with aclosing(
             stream_with_retry(ports.model, request, time=ports.time, random=ports.random)
@@ -93,28 +94,29 @@ async def stream_response(request: ModelRequest, calls: Calls, ports: Ports) -> 
     return await response.complete()
 
 
-class _Assembly:
+class _ResponseAssembly:
     """The response so far. Every item stays open until the stream has ended well."""
 
-    def __init__(self, calls: Calls, ports: Ports, ordinal: int) -> None:
+    def __init__(self, calls: CallDispatcher, ports: Ports, ordinal: int) -> None:
         self._calls = calls
         self._ports = ports
         self._ordinal = ordinal
         self._items: dict[str, StreamedItem] = {}
         self._pieces: dict[str, list[str]] = {}
         self._call_ids: dict[int, str] = {}
-        self._whole_calls: set[int] = set()
+        self._complete_calls: set[int] = set()
         self._offered = 0
-        self._current: str | None = None
+        self._current: str | None = None  # the item that the next piece of text may extend
         self._usage = Usage()
         self._finish_reason: FinishReason = "unknown"
-        self._asked_at = ports.time()
+        self._requested_at = ports.time()
         self._first_token_at: float | None = None
         self._waited = False
 
     async def feed(self, event: ModelEvent) -> None:
-        """Take one event of the stream."""
+        """Process one event of the stream."""
         if self._waited:
+            # Frontends show `retry` until the next attempt produces something.
             self._waited = False
             await self._ports.emit(StatusChanged("busy"))
         if self._first_token_at is None:
@@ -129,7 +131,7 @@ class _Assembly:
             case ToolCallDelta():
                 await self._extend(self._call_ids[event.index], event.arguments)
             case ToolCallDone():
-                self._whole_calls.add(event.index)
+                self._complete_calls.add(event.index)
                 self._offer_calls()
             case UsageReported():
                 self._usage = event.usage
@@ -137,35 +139,35 @@ class _Assembly:
                 self._finish_reason = event.reason
 
     async def discard(self, wait: RetryWait | None = None) -> None:
-        """Drop what a failed attempt had begun, and say when the next one comes, if one does."""
+        """Discard the items of a failed attempt, and announce the next one if `wait` is given."""
         begun = await self._calls.drop()
-        bodies = [b for i in self._items for b in _discarded(self._whole(i), begun=i in begun)]
+        bodies = [b for i in self._items for b in _discarded(self._assembled(i), begun=i in begun)]
         if wait:
             bodies.append(_retry(wait))
         await self._ports.emit(*bodies)
         self._items.clear()
         self._pieces.clear()
         self._call_ids.clear()
-        self._whole_calls.clear()
+        self._complete_calls.clear()
         self._offered = 0
         self._current, self._usage, self._waited = None, Usage(), True
 
     async def complete(self) -> Response:
-        """Complete text and reasoning; the calls stay open until they have run."""
+        """Complete text and reasoning. Calls stay open until they have run."""
         items = tuple(
             item if isinstance(item, ToolCall) else structs.replace(item, state="completed")
-            for item in map(self._whole, self._items)
+            for item in map(self._assembled, self._items)
         )
         await self._ports.emit(*(ItemCompleted(i) for i in items if not isinstance(i, ToolCall)))
         first = self._first_token_at
-        waited_s = None if first is None else max(0.0, first - self._asked_at)
+        waited_s = None if first is None else max(0.0, first - self._requested_at)
         return Response(items, self._finish_reason, self._usage, waited_s)
 
     def _offer_calls(self) -> None:
-        """Offer the calls that are whole, in call order: one that is not yet holds up the rest."""
+        """Offer complete calls in call order; an incomplete call delays those after it."""
         for index in list(self._call_ids)[self._offered :]:
-            call = self._whole(self._call_ids[index])
-            if index not in self._whole_calls or not isinstance(call, ToolCall):
+            call = self._assembled(self._call_ids[index])
+            if index not in self._complete_calls or not isinstance(call, ToolCall):
                 return
             self._offered += 1
             self._calls.offer(call)
@@ -207,8 +209,8 @@ class _Assembly:
         channel = "arguments" if isinstance(self._items[item_id], ToolCall) else "text"
         await self._ports.emit(ItemDelta(item_id, channel, piece))
 
-    def _whole(self, item_id: str) -> StreamedItem:
-        """An item with all its pieces."""
+    def _assembled(self, item_id: str) -> StreamedItem:
+        """Return an item with all its pieces joined."""
         item, text = self._items[item_id], "".join(self._pieces[item_id])
         if isinstance(item, ToolCall):
             return structs.replace(item, arguments=text)
@@ -216,7 +218,7 @@ class _Assembly:
 
 
 def _discarded(item: StreamedItem, *, begun: bool) -> tuple[AnyBody, ...]:
-    """The events that end an item of a failed attempt; `begun` is for a call that was stopped."""
+    """Return events that end an item of a failed attempt. `begun`: the item is a started call."""
     if not isinstance(item, ToolCall):
         return (ItemCompleted(structs.replace(item, state="discarded")),)
     kind = "aborted" if begun else "skipped"

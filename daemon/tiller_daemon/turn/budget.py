@@ -1,6 +1,6 @@
-"""What a turn and its session may spend, and what they have spent. Pure."""
+"""What turns and sessions may spend and have spent. Pure."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -9,11 +9,14 @@ from tiller_protocol.settings import Budget
 
 
 class Spent(NamedTuple):
-    """Model requests, tokens in and out, US dollars as far as prices are known, seconds."""
+    """What was spent, in the units of `Budget`."""
 
     steps: int = 0
+    """Model requests."""
     tokens: int = 0
+    """Input and output."""
     cost: float = 0.0
+    """US dollars, as far as prices are known."""
     time_s: float = 0.0
 
     def plus(self, other: "Spent") -> "Spent":
@@ -36,12 +39,14 @@ class Spent(NamedTuple):
 
 
 def spent_by(step: StepEnded) -> Spent:
-    """What one step has spent, without its time."""
+    """Return what one step spent, except its time."""
     return Spent(1, step.usage.tokens, step.cost or 0.0)
 
 
-def used_up(budget: Budget, spent: Spent) -> str | None:
-    """The sentence about the first limit that is reached, or `None`."""
+def reached_limit(
+    budget: Budget, spent: Spent, owner: Literal["turn", "session"] = "turn"
+) -> str | None:
+    """Return a sentence about the first limit of `owner` that is reached, or `None`."""
     limits = (
         (budget.steps, spent.steps, "model requests"),
         (budget.tokens, spent.tokens, "tokens"),
@@ -50,18 +55,13 @@ def used_up(budget: Budget, spent: Spent) -> str | None:
     )
     for limit, used, what in limits:
         if limit is not None and used >= limit:
-            return f"its budget of {limit:g} {what} is used up"
+            return f"The {owner}'s budget of {limit:,.10g} {what} is used up."
     return None
 
 
-def used_up_next(budget: Budget, spent: Spent, ahead: Spent) -> str | None:
-    """As `used_up`, when `ahead` will have been spent too: the next step is then the last."""
-    return used_up(budget, spent.plus(ahead))
-
-
-def left_of(budget: Budget, spent: Spent) -> Budget | None:
-    """What may still be spent; `None` when a limit is reached."""
-    if used_up(budget, spent):
+def remaining_budget(budget: Budget, spent: Spent) -> Budget | None:
+    """Return what may still be spent, or `None` if a limit is reached."""
+    if reached_limit(budget, spent):
         return None
     return Budget(
         None if budget.steps is None else budget.steps - spent.steps,
@@ -71,7 +71,7 @@ def left_of(budget: Budget, spent: Spent) -> Budget | None:
     )
 
 
-def least(one: Budget, other: Budget) -> Budget:
-    """The tighter limit of both, field by field."""
+def tighter_budget(one: Budget, other: Budget) -> Budget:
+    """Return the tighter limit of both, field by field."""
     fields = ((value, getattr(other, name)) for name, value in msgspec.structs.asdict(one).items())
     return Budget(*(min((v for v in pair if v is not None), default=None) for pair in fields))

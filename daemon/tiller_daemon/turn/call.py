@@ -1,6 +1,6 @@
-"""One call: announcing and running it, and what it looks like when it has ended.
+"""One tool call: announces it, runs it and attaches its result. Also records file changes.
 
-And what calls changed in files. Which calls run, and when, is in `dispatch`.
+Which calls run, and when, is decided in `dispatch`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,14 +13,14 @@ from tiller_daemon.turn.ports import Ports, PreparedCall, Refusal
 from tiller_protocol.events import AnyBody, ItemCompleted, ItemDelta, ItemStarted, ToolCallUpdated
 from tiller_protocol.items import ToolCall, ToolErrorKind
 
-LIVE_OUTPUT_BYTES_MAX = 256 * 1024
-"""How much output of one call is sent while it runs; the result has head and tail of all of it."""
+LIVE_OUTPUT_CHARS_MAX = 256 * 1024
+"""Limit on the output of one call that is sent while it runs; the result has head and tail."""
 
 
 async def run_call(prepared: PreparedCall, ports: Ports) -> ToolCall:
-    """Run a permitted call and return it with its result, which nobody has been told yet.
+    """Run a permitted call and return it with its result, which the caller announces.
 
-    One that may write is in the log as running before it begins. A cancelled one stays running.
+    A call that may write is in the log as running before it begins. A cancelled call stays running.
     """
     if prepared.effect == "write":
         await ports.changes.before()
@@ -36,9 +36,9 @@ async def run_call(prepared: PreparedCall, ports: Ports) -> ToolCall:
 
 
 async def run_stopped_call(prepared: PreparedCall, first: ToolCall, ports: Ports) -> ToolCall:
-    """Run a stopped call again if the user approves, and return it with its last result.
+    """Run a stopped call again if the user approves, and return it with its latest result.
 
-    `first` is the call with its first result, which has not been announced yet.
+    `first` is the call with its first result, which has not been announced.
     """
 
     async def begin() -> None:
@@ -52,19 +52,19 @@ async def run_stopped_call(prepared: PreparedCall, first: ToolCall, ports: Ports
         return _with_error(first, "failed", str(failure), ports.time())
 
 
-async def note_changes(history: History, ports: Ports) -> None:
-    """Put into history what calls changed in files since the last time."""
+async def record_changes(history: History, ports: Ports) -> None:
+    """Add a patch to history if calls have changed files since the last one."""
     if patch := await ports.changes.after():
         history.add(patch)
         await ports.emit(ItemStarted(patch), ItemCompleted(patch))
 
 
 def refuse_call(call: ToolCall, refusal: Refusal) -> ToolCall:
-    """Return a call that does not run, with what the model is told instead of a result."""
+    """Return a call that does not run, with the refusal as its result."""
     return _with_error(call, refusal.kind, refusal.output, None)
 
 
-def completion(call: ToolCall) -> tuple[AnyBody, AnyBody]:
+def completion_events(call: ToolCall) -> tuple[AnyBody, AnyBody]:
     """Return the events that end a call."""
     return (
         ToolCallUpdated(call.id, call.state, call.error_kind, call.title),
@@ -73,7 +73,7 @@ def completion(call: ToolCall) -> tuple[AnyBody, AnyBody]:
 
 
 def _live_output(item_id: str, ports: Ports) -> Callable[[str], Awaitable[None]]:
-    left = LIVE_OUTPUT_BYTES_MAX
+    left = LIVE_OUTPUT_CHARS_MAX
 
     async def output(piece: str) -> None:
         nonlocal left
@@ -82,7 +82,7 @@ def _live_output(item_id: str, ports: Ports) -> Callable[[str], Awaitable[None]]
         shown = piece[:left]
         left -= len(shown)
         if left <= 0:
-            shown += "\n… more output is kept and not shown while the call runs\n"
+            shown += "\n… further output is recorded but not shown while the call runs\n"
         await ports.emit(ItemDelta(item_id, "output", shown))
 
     return output

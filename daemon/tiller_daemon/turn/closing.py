@@ -1,8 +1,8 @@
-"""Closing a turn: what must still be said so that nothing of it stays open. Pure.
+"""Closing a turn: computes the events after which nothing of it is open. Pure.
 
-The same function closes a turn that completed, was interrupted, failed, hit a bug, or was found
-unfinished in the log after the daemon was killed. It looks only at the snapshot, which has every
-open item, request and step, and the output of a running call so far.
+The same function closes a turn that completed, was interrupted, failed, crashed, or was found
+unfinished in the log after the daemon was killed. It reads only the snapshot, which has every open
+item, request and step, and the output so far of running calls.
 """
 
 from collections.abc import Callable
@@ -36,28 +36,28 @@ from tiller_protocol.snapshot import Snapshot
 from tiller_protocol.turns import RESUMED, OpenTurn, add_cost
 
 INTERRUPTED_NOTICE = (
-    "The user interrupted this turn. Commands that were running were stopped and may have done "
-    "part of their work. Look before you rely on anything, and follow what the user says next."
+    "The user interrupted this turn. Running commands were stopped and may have done part of their "
+    "work. Check before you rely on anything, and follow the user's next message."
 )
 STOPPED_NOTICE = (
-    "The daemon stopped while this turn ran. Calls without a result may have done all, part or "
-    "none of their work and were not repeated. Look before you rely on anything."
+    "The daemon stopped during this turn. Calls without a result may have done all, part or none "
+    "of their work and were not repeated. Check before you rely on anything."
 )
 LOST_OUTPUT = (
-    "The daemon stopped while this call ran: it may have done all, part or none of its work. "
-    "It was not repeated."
+    "The daemon stopped while this call was running. It may have done all, part or none of its "
+    "work, and was not repeated."
 )
 RESUMED_NOTICE = (
-    "The daemon stopped while this turn ran, and runs again: go on with what you were doing. Calls "
-    "without a result may have done all, part or none of their work and were not repeated, and "
-    "background commands were ended. Look before you rely on anything."
+    "The daemon stopped during this turn and has restarted. Continue what you were doing. Calls "
+    "without a result may have done all, part or none of their work and were not repeated. "
+    "Background commands were ended. Check before you rely on anything."
 )
-RESUMABLE = ". The sub-agent's session is {session_id}: `resume` it to go on from there"
-OUTPUT_KEPT_CHARS_MAX = 48_000
-"""How much of the end of an unfinished call's output the model is shown; about 12,000 tokens."""
+RESUMABLE = "\nThe sub-agent's session is {session_id}. To continue from there, `resume` it."
+PARTIAL_OUTPUT_CHARS_MAX = 48_000
+"""How much of the end of an unfinished call's output the model gets; about 12,000 tokens."""
 
 DAEMON_STOPPED = ErrorInfo(
-    "daemon_stopped", "The daemon stopped while this turn ran. Send a message to go on."
+    "daemon_stopped", "The daemon stopped during this turn. Send a message to continue."
 )
 
 
@@ -67,23 +67,23 @@ def closing_bodies(
     now: float,
     new_id: Callable[[], str],
     *,
-    streamed: Usage = Usage(),  # noqa: B008 - frozen
+    step_usage: Usage = Usage(),  # noqa: B008 - frozen
     cost: float | None = None,
     lost: bool = False,
 ) -> tuple[AnyBody, ...]:
-    """Events that end the open turn of `snapshot`, `turn_ended` last; none if no turn is open.
+    """Return events that end the open turn of `snapshot`, `turn_ended` last; none without a turn.
 
-    `now` is Unix seconds. `lost` is for a turn found in the log: what became of a running call is
-    then not known. `streamed` is what the response of an open step took, as far as it is known,
-    and `cost` what that cost.
+    `now` is Unix seconds. `step_usage` is the usage of an open step's response as far as it is
+    known, and `cost` its cost. `lost` is for a turn found in the log: the fate of its running calls
+    is then unknown.
     """
     turn = snapshot.turn
     if turn is None:
         return ()
-    bodies = _close_open(snapshot, now, new_id, lost=lost)
+    bodies = _close_requests_and_items(snapshot, now, new_id, lost=lost)
     if turn.step_open:
-        bodies.append(StepEnded(turn.step, _finish_reason(ending), streamed, cost))
-    open_step = (streamed, cost) if turn.step_open else (Usage(), None)
+        bodies.append(StepEnded(turn.step, _finish_reason(ending), step_usage, cost))
+    open_step = (step_usage, cost) if turn.step_open else (Usage(), None)
     if ending.outcome == "interrupted":
         text = STOPPED_NOTICE if lost else INTERRUPTED_NOTICE
         bodies += _notice("interrupted", text, new_id)
@@ -93,12 +93,12 @@ def closing_bodies(
 def resuming_bodies(
     snapshot: Snapshot, now: float, new_id: Callable[[], str]
 ) -> tuple[AnyBody, ...]:
-    """Events after which the open turn of a `snapshot` found in the log can take its next step.
+    """Return events after which an open turn found in the log can take its next step.
 
-    The notice comes first, as its time says how long the daemon was away.
+    The notice comes first: its time shows how long the daemon was down.
     """
     bodies = _notice(RESUMED, RESUMED_NOTICE, new_id)
-    bodies += _close_open(snapshot, now, new_id, lost=True)
+    bodies += _close_requests_and_items(snapshot, now, new_id, lost=True)
     if snapshot.turn and snapshot.turn.step_open:
         bodies.append(StepEnded(snapshot.turn.step, "interrupted", Usage(), None))
     return tuple(bodies)
@@ -109,22 +109,23 @@ def _notice(code: str, text: str, new_id: Callable[[], str]) -> list[AnyBody]:
     return [ItemStarted(notice), ItemCompleted(notice)]
 
 
-def _close_open(
+def _close_requests_and_items(
     snapshot: Snapshot, now: float, new_id: Callable[[], str], *, lost: bool
 ) -> list[AnyBody]:
-    """Close requests and items."""
+    """Return events that close open requests and items."""
     bodies: list[AnyBody] = [RequestResolved(r.id, "cancelled") for r in snapshot.requests]
     for item in snapshot.items:
         if item.id in snapshot.open_items:
             bodies += _close_item(item, now, lost=lost)
     if lost and _may_have_written(snapshot):
+        # A patch without trees: what the step changed is unknown.
         patch = Patch(ItemId(new_id()), ())
         bodies += [ItemStarted(patch), ItemCompleted(patch)]
     return bodies
 
 
 def _may_have_written(snapshot: Snapshot) -> bool:
-    """Whether the last step began to write and did not come to say what it changed."""
+    """Whether the last step began to write and has not recorded what it changed."""
     last = snapshot.items[snapshot.marks[-1].items :]
     return any(
         isinstance(item, ToolCall) and item.effect == "write" and item.started_at for item in last
@@ -152,7 +153,7 @@ def _close_call(call: ToolCall, now: float, *, lost: bool) -> list[AnyBody]:
     if call.sub_agent:
         output += RESUMABLE.format(session_id=call.sub_agent.session_id)
     if call.output:
-        output += f"\nThe output so far:\n{call.output[-OUTPUT_KEPT_CHARS_MAX:]}"
+        output += f"\nOutput so far:\n{call.output[-PARTIAL_OUTPUT_CHARS_MAX:]}"
     closed = structs.replace(
         call,
         state="error",
@@ -168,12 +169,12 @@ def _finish_reason(ending: Ending) -> FinishReason:
 
 
 def _turn_ended(
-    turn: OpenTurn, ending: Ending, now: float, streamed: Usage, cost: float | None
+    turn: OpenTurn, ending: Ending, now: float, step_usage: Usage, cost: float | None
 ) -> TurnEnded:
     return TurnEnded(
         outcome=ending.outcome,
         steps=turn.steps_ended + turn.step_open,
-        usage=turn.usage.plus(streamed),
+        usage=turn.usage.plus(step_usage),
         duration_s=turn.worked_s(now),
         last_message=ending.last_message or turn.last_message,
         cost=add_cost(turn.cost, cost),

@@ -1,8 +1,9 @@
-"""Keeping within the context window: pruning old tool output, and compaction to a summary.
+"""Keeps requests within the context window: prunes old tool output, or compacts to a summary.
 
-The log keeps everything. A compaction is an item that replaces what came before it; pruning names
-the calls whose output is no longer sent. `history_compacted` records both, so that a reloaded
-session sends the same bytes. The choices are pure functions; `ContextWindow` asks a model.
+The log still has everything. A compaction is an item that replaces what came before it; pruning
+names the calls whose output is no longer sent. `history_compacted` records both, so that a reloaded
+session sends the same bytes. What to prune and preserve is chosen by pure functions;
+`ContextWindow` asks a model for the summary.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ import trio
 from msgspec import structs
 
 from tiller_daemon.models.base import ModelError, ModelRequest, TextDelta, UsageReported
-from tiller_daemon.turn.context import AskedModel, TurnContext
+from tiller_daemon.turn.context import TurnContext, TurnModel
 from tiller_daemon.turn.history import PRUNED_OUTPUT, History, for_request
 from tiller_daemon.turn.ports import Ports
 from tiller_daemon.turn.retry import RetryWait, stream_with_retry
@@ -26,83 +27,85 @@ from tiller_protocol.items import Compaction, Item, Notice, ToolCall, Usage, Use
 log = structlog.get_logger()
 
 FULL_SHARE = 0.85
-"""The context is compacted when it holds this share of the usable window."""
+"""The context is compacted when it fills this share of the usable window."""
 
 SHRINK_SHARE_MAX = 0.7
-"""A compaction that leaves more than this share of what there was has failed."""
+"""A compaction that leaves more than this share of the former context has failed."""
 
-KEPT_INPUT_TOKENS_MAX = 20_000
-KEPT_INPUT_SHARE_MAX = 0.2
-"""How much of the newest user input a compaction keeps word for word, and of a small window."""
+PRESERVED_INPUT_TOKENS_MAX = 20_000
+PRESERVED_INPUT_SHARE_MAX = 0.2
+"""Limits on the newest user input that a compaction preserves verbatim: tokens, and share of the
+window. The smaller one applies."""
 
 PRUNE_PROTECT_TOKENS = 40_000
 PRUNE_GAIN_TOKENS_MIN = 20_000
-"""Tool output of the newest tokens is never pruned, and nothing is for a smaller gain."""
+"""At the end of a turn the newest tool output is not pruned, and nothing is for a smaller gain:
+pruning changes the request prefix that providers cache."""
 
 FAILURES_MAX = 2
-"""So many compactions of one turn may fail; then the turn ends."""
+"""The turn ends when this many of its compactions have failed."""
 
 COMPACTION_S_MAX = 300.0
-"""How long a summary may take, retries included; then it has failed."""
+"""Time limit of a summary, retries included."""
 
 SUMMARY_SYSTEM = (
-    "You write the handover of a coding session to a colleague who continues it and sees nothing "
-    "of it but your summary and the user's newest messages."
+    "You write the handover of a coding session for a colleague who will continue it. They will "
+    "see nothing of the session except your summary and the user's newest messages."
 )
 SUMMARY_REQUEST = """\
-Write the handover now, as plain text under these headings, and nothing else:
-Goal: what the user wants, with every constraint and preference they stated.
-Done: what was changed and found, with paths, names, commands and their results.
-Now: what was being worked on, and its state.
-Next: the open steps, in order.
-Facts: whatever else is needed to go on without looking again.
+Write the handover now, as plain text under these headings and nothing else:
+Goal: what the user wants, including every constraint and preference they stated.
+Done: what was changed and learned, with paths, names, commands and their results.
+Now: what was in progress, and its state.
+Next: the remaining steps, in order.
+Facts: anything else needed to continue without looking it up again.
 """
 
 
 class ContextFull(Exception):
-    """No room could be made; the message says what the user can do."""
+    """The context could not be made smaller; the message tells the user what to do."""
 
 
-def is_full(tokens: int, model: AskedModel) -> bool:
-    """Whether a request of so many tokens is too near to the end of the window."""
+def is_full(tokens: int, model: TurnModel) -> bool:
+    """Whether a request of this many tokens comes too close to the limit of the window."""
     usable = model.context_window - (model.max_output_tokens or 0)
     return tokens >= FULL_SHARE * max(usable, 1)
 
 
-def kept_inputs(items: Sequence[Item], context_window: int) -> tuple[str, ...]:
-    """The ids of the newest user messages, as many as fit; the newest one in any case."""
-    kept: list[str] = []
+def newest_inputs(items: Sequence[Item], context_window: int) -> tuple[str, ...]:
+    """Return the ids of the newest user messages that fit, and always that of the newest one."""
+    preserved: list[str] = []
     tokens = 0
-    tokens_max = min(KEPT_INPUT_TOKENS_MAX, KEPT_INPUT_SHARE_MAX * context_window)
+    tokens_max = min(PRESERVED_INPUT_TOKENS_MAX, PRESERVED_INPUT_SHARE_MAX * context_window)
     for item in reversed(items):
         if isinstance(item, UserMessage):
             tokens += estimate_tokens([item])
-            if kept and tokens > tokens_max:
+            if preserved and tokens > tokens_max:
                 break
-            kept.append(item.id)
-    return tuple(reversed(kept))
+            preserved.append(item.id)
+    return tuple(reversed(preserved))
 
 
 def prunable(items: tuple[Item, ...], *, protect: int, gain: int) -> tuple[str, ...]:
-    """The ids of old calls whose output need not be sent any more; none if they gain too little.
+    """Return the ids of old calls whose output can be pruned; none if that gains too little.
 
-    `protect` is how many tokens of the newest tool output stay.
+    `protect` is how many tokens of the newest tool output stay; `gain` is the least to gain.
     """
-    found: list[str] = []
-    seen = gained = 0
+    call_ids: list[str] = []
+    total = gained = 0
     for item in reversed(items):
         if not isinstance(item, ToolCall) or item.output == PRUNED_OUTPUT:
             continue
         tokens = estimate_tokens([structs.replace(item, arguments="")])
-        seen += tokens
-        if seen > protect:
-            found.append(item.id)
+        total += tokens
+        if total > protect:
+            call_ids.append(item.id)
             gained += tokens
-    return tuple(reversed(found)) if gained >= gain else ()
+    return tuple(reversed(call_ids)) if gained >= gain else ()
 
 
 async def prune(history: History, ports: Ports) -> None:
-    """Stop sending the output of old calls, if that gains enough. For the end of a turn."""
+    """Stop sending the output of old calls if that gains enough. Call at the end of a turn."""
     pruned = prunable(
         history.for_request(), protect=PRUNE_PROTECT_TOKENS, gain=PRUNE_GAIN_TOKENS_MIN
     )
@@ -111,7 +114,7 @@ async def prune(history: History, ports: Ports) -> None:
 
 
 class ContextWindow:
-    """The room in the context of one turn: how much there is, and how more is made."""
+    """The context window of one turn: measures how full it is, and compacts history when needed."""
 
     def __init__(self, context: TurnContext, history: History, ports: Ports) -> None:
         self._context = context
@@ -126,44 +129,45 @@ class ContextWindow:
         )
 
     def count(self, usage: Usage, request: ModelRequest, calls: int) -> None:
-        """Take the usage of the response to `request`, whose `calls` are the last in history."""
+        """Record the usage of the response to `request`; its `calls` calls end the history."""
         tokens = usage.tokens if usage.input_tokens else 0
         self._meter.count(tokens, request.items, len(self._history.items) - calls)
 
     def _tokens(self) -> int:
         return self._meter.tokens(self._history.items, self._history.for_request)
 
-    async def make_if_full(self) -> bool:
-        """Compact when the context is nearly full; returns whether that was done."""
+    async def compact_if_full(self) -> bool:
+        """Compact if the context is nearly full; returns whether it was."""
         full = is_full(self._tokens(), self._context.model)
         if full:
-            await self.make()
+            await self.compact()
         return full
 
-    async def make(self) -> None:
-        """Compact history, or if that fails prune it; raises `ContextFull` when neither helped.
+    async def compact(self) -> None:
+        """Compact history, or prune it if that fails. Raises `ContextFull` when neither helped.
 
-        Cancellation leaves history as it was.
+        Cancellation leaves history unchanged.
         """
         before = self._tokens()
         await self._ports.emit(StatusChanged("busy", cause="compacting"))
-        if not await self._compact(before):
+        if not await self._replace_by_summary(before):
             self._failures += 1
+            # The newest output stays: the model is about to act on it.
             oldest = prunable(self._history.for_request(), protect=0, gain=1)[:-1]
             if oldest:
                 await _apply_pruning(oldest, self._history, self._ports)
-                self._meter.forget()
+                self._meter.discard_count()
         await self._ports.emit(StatusChanged("busy"))
         after = self._tokens()
         if after > SHRINK_SHARE_MAX * before or self._failures >= FAILURES_MAX:
             window = self._context.model.context_window
             raise ContextFull(
-                f"The context is full ({before:,} tokens of {window:,}) and could not be made "
+                f"The context is full ({before:,} of {window:,} tokens) and could not be made "
                 "smaller. Start a new session, or choose a model with a larger window."
             )
 
-    async def _compact(self, before: int) -> bool:
-        """Whether a summary was made that shrinks the context enough; only then it counts."""
+    async def _replace_by_summary(self, before: int) -> bool:
+        """Replace history by a summary if that shrinks it enough; returns whether it did."""
         history, session_id = self._history, self._context.session_id
         try:
             with trio.fail_after(COMPACTION_S_MAX):
@@ -172,11 +176,14 @@ class ContextWindow:
             log.warning("compaction_failed", session_id=session_id, reason=str(error))
             return False
         items = history.items
-        kept = kept_inputs(items, self._context.model.context_window)
-        compaction = Compaction(ItemId(self._ports.new_id()), summary, ItemId(items[-1].id), kept)
+        preserved = newest_inputs(items, self._context.model.context_window)
+        compaction = Compaction(
+            ItemId(self._ports.new_id()), summary, ItemId(items[-1].id), preserved
+        )
+        # Measured on a copy: a summary that is too large must leave no trace.
         compacted = History([*items, compaction], history.pruned)
         meter = copy(self._meter)
-        meter.forget()
+        meter.discard_count()
         after = meter.tokens(compacted.items, compacted.for_request)
         if not summary.strip() or after > SHRINK_SHARE_MAX * before:
             log.warning("compaction_too_large", session_id=session_id, tokens=after)
@@ -217,6 +224,7 @@ async def _summarise(context: TurnContext, history: History, ports: Ports) -> tu
         async for event in stream:
             match event:
                 case RetryWait():
+                    # The attempt failed, so its pieces are void.
                     pieces.clear()
                 case TextDelta():
                     pieces.append(event.text)

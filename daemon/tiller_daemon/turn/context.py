@@ -1,4 +1,4 @@
-"""What is fixed for a turn, and how a turn can end. Frozen: a change waits for the next turn."""
+"""What is fixed for a turn, and how a turn ends. Frozen: changes apply from the next turn on."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,40 +14,41 @@ from tiller_protocol.items import Usage
 from tiller_protocol.settings import Approve, Budget, FollowUps, Rule
 
 DEFAULT_CONTEXT_WINDOW_TOKENS = 128_000
-"""Assumed for a model whose window neither configuration nor catalogue knows."""
+"""Assumed for a model whose window neither the configuration nor the catalog knows."""
 
 
-class SubAgentOffered(Struct, frozen=True):
-    """An agent that the model may give a task."""
+class OfferedSubAgent(Struct, frozen=True):
+    """An agent that the model may delegate a task to."""
 
     name: str
     description: str
     read_only: bool
     has_model: bool
-    """Whether it names a model of its own instead of using its owner's."""
+    """Whether it has its own model; otherwise it uses its owner's."""
 
 
 CostOf = Callable[[Usage], float | None]
-"""The cost of some usage in US dollars; None when the price is unknown or nothing was counted."""
+"""The cost of usage in US dollars; None when the price is unknown or nothing was counted."""
 
 
 def unpriced(_: Usage) -> float | None:
-    """The cost at a model without a known price."""
+    """The cost for a model without a known price."""
     return None
 
 
-class AskedModel(Struct, frozen=True):
-    """A model as a turn asks it."""
+class TurnModel(Struct, frozen=True):
+    """A model with everything that a turn's requests to it have in common."""
 
     name: str
-    """Provider and model, as the user writes it."""
+    """Provider and model, as the user writes them."""
     provider_model: str
-    """What the provider calls it."""
+    """The provider's name for it."""
     variant: str = ""
+    """Empty for none."""
     effort: str = ""
-    """The variant, where the configuration does not define it: the dialect has to know it."""
+    """The variant if the configuration does not define it: then the dialect must know it."""
     options: dict[str, Any] = {}
-    """Fields of the provider's request, those of a configured variant among them."""
+    """Fields of the provider's request, including those of a configured variant."""
     price: CostOf = unpriced
     context_window: int = DEFAULT_CONTEXT_WINDOW_TOKENS
     """Tokens."""
@@ -56,23 +57,23 @@ class AskedModel(Struct, frozen=True):
 
 
 class TurnPrompt(Struct, frozen=True):
-    """What the model gets with every request of a turn, besides the history."""
+    """What every request of a turn contains besides the history."""
 
     system: str
     tools: tuple[ToolSpec, ...]
-    sub_agents: tuple[SubAgentOffered, ...]
+    sub_agents: tuple[OfferedSubAgent, ...]
     output_schema: dict[str, Any] | None
-    """A JSON Schema for the last answer."""
+    """A JSON Schema for the final message; None accepts any text."""
 
 
 class Permissions(Struct, frozen=True):
     """What the calls of a turn may do."""
 
     rules: tuple[Rule, ...]
-    """Those above the built-in ones, weakest layer first."""
+    """Rules on top of the built-in ones, weakest layer first."""
     approve: Approve
     read_only: bool
-    """Whether a call that may write is denied."""
+    """Whether calls that may write are denied."""
     sandbox: SandboxPolicy
     """What commands may do."""
 
@@ -81,46 +82,49 @@ class Budgets(Struct, frozen=True):
     """What a turn and its session may spend."""
 
     max_steps: int
+    """Most model requests of the turn."""
     turn: Budget
     session: Budget
     spent_before: Spent
-    """By the session, before the turn."""
+    """Spent by the session before the turn."""
     spent: Spent = Spent()
-    """By a resumed turn, until the daemon stopped."""
+    """Spent by a resumed turn before the daemon stopped."""
 
 
-class Before(Struct, frozen=True):
-    """What the session had come to before the turn."""
+class PriorTotals(Struct, frozen=True):
+    """Totals of the session before the turn."""
 
     steps: int
+    """Model requests so far."""
     tokens: int
-    """What the provider counted for the first `items` of the history."""
+    """The provider's count for the first `items` of the history; 0 if there is none."""
     items: int
     turn_steps: int = 0
-    """Steps that a resumed turn had taken itself."""
+    """Steps that a resumed turn took before the daemon stopped."""
 
 
 class TurnContext(Struct, frozen=True):
-    """One configuration for a whole turn."""
+    """The configuration of one turn."""
 
     turn_id: str
     session_id: str
     workspace: str
-    """Absolute."""
+    """Absolute path."""
     agent: str
-    model: AskedModel
-    compaction: AskedModel
-    """The model that writes summaries: `model`, unless another one is configured."""
+    """The name of the agent whose prompt, rules and tools apply."""
+    model: TurnModel
+    compaction: TurnModel
+    """The model that writes summaries: `model` unless another one is configured."""
     prompt: TurnPrompt
     permissions: Permissions
     budgets: Budgets
-    before: Before
+    before: PriorTotals
     follow_ups: FollowUps
     depth: int
-    """0 for a turn of the user, 1 for its sub-agents, and so on."""
+    """0 for the user's turn, 1 for its sub-agents, and so on."""
 
     def shown(self) -> TurnContextShown:
-        """Return what frontends see of it."""
+        """Return the part that frontends see."""
         return TurnContextShown(
             workspace=self.workspace,
             agent=self.agent,
@@ -144,6 +148,6 @@ class Ending(Struct, frozen=True):
 
     outcome: Outcome
     error: ErrorInfo | None = None
-    """Why it did not complete."""
+    """Why the turn did not complete."""
     last_message: str = ""
-    """Counts as the turn's last message if it is not the one that was sent."""
+    """Overrides the turn's last message, unless empty."""

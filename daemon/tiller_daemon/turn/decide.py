@@ -1,4 +1,4 @@
-"""Decisions of the turn that need nothing but history. Pure."""
+"""Decisions of the turn that depend only on history. Pure."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -8,53 +8,53 @@ import msgspec
 from tiller_protocol.items import Item, ToolCall, UserMessage
 
 DOOM_REPEATS = 3
-"""How often a call, or a cycle of calls, comes in a row before the user is asked."""
+"""How many times in a row a call, or a cycle of calls, may come before the user is asked."""
 
 DOOM_CYCLE_CALLS_MAX = 4
-"""Longest cycle looked for: a model that alternates between a few calls loops as well."""
+"""Longest cycle that is detected: a model that alternates between a few calls loops, too."""
 
 CALLS_BEFORE_MAX = DOOM_REPEATS * DOOM_CYCLE_CALLS_MAX - 1
-"""So many calls before one decide whether it goes in circles."""
+"""How many earlier calls matter for whether a call completes a loop."""
 
-MARKS_KEPT_MAX = 256
-"""Calls whose mark is remembered: those of a few turns, as each is looked at a dozen times."""
+CALL_KEYS_CACHED_MAX = 256
+"""Size of the key cache: enough for a few turns. The key of each call is needed a dozen times."""
 
 
 def is_doom_loop(before: Sequence[ToolCall], call: ToolCall) -> bool:
     """Whether `call` completes the third repetition of the same one to four calls in a row."""
-    marks = [_mark(one.name, one.arguments) for one in (*before[-CALLS_BEFORE_MAX:], call)]
-    return any(_repeats(marks, length) for length in range(1, DOOM_CYCLE_CALLS_MAX + 1))
+    keys = [_call_key(one.name, one.arguments) for one in (*before[-CALLS_BEFORE_MAX:], call)]
+    return any(_repeats(keys, length) for length in range(1, DOOM_CYCLE_CALLS_MAX + 1))
 
 
-def last_said(items: Sequence[Item]) -> str:
-    """What the user said last."""
+def last_user_text(items: Sequence[Item]) -> str:
+    """Return the text of the user's latest message; empty if there is none."""
     return next((item.text for item in reversed(items) if isinstance(item, UserMessage)), "")
 
 
-def latest_calls(items: Sequence[Item]) -> list[ToolCall]:
-    """The newest calls, as many as decide about the next one, since the user said something.
+def recent_calls(items: Sequence[Item]) -> list[ToolCall]:
+    """Return the calls since the user's latest message, at most `CALLS_BEFORE_MAX`, oldest first.
 
-    What the user says may well ask for a repetition.
+    Earlier calls don't count, because the message may ask for a repetition.
     """
-    found: list[ToolCall] = []
+    calls: list[ToolCall] = []
     for item in reversed(items):
-        if isinstance(item, UserMessage) or len(found) == CALLS_BEFORE_MAX:
+        if isinstance(item, UserMessage) or len(calls) == CALLS_BEFORE_MAX:
             break
         if isinstance(item, ToolCall) and not item.discarded:
-            found.append(item)
-    return found[::-1]
+            calls.append(item)
+    return calls[::-1]
 
 
-def _repeats(marks: Sequence[tuple[str, bytes]], length: int) -> bool:
-    tail = marks[-DOOM_REPEATS * length :]
+def _repeats(keys: Sequence[tuple[str, bytes]], length: int) -> bool:
+    tail = keys[-DOOM_REPEATS * length :]
     return len(tail) == DOOM_REPEATS * length and all(
         tail[n] == tail[n % length] for n in range(len(tail))
     )
 
 
-@lru_cache(MARKS_KEPT_MAX)
-def _mark(name: str, arguments: str) -> tuple[str, bytes]:
-    """What makes two calls the same: the order of keys and blanks does not count."""
+@lru_cache(CALL_KEYS_CACHED_MAX)
+def _call_key(name: str, arguments: str) -> tuple[str, bytes]:
+    """Return a key that equal calls share; key order and whitespace of arguments don't matter."""
     try:
         ordered = msgspec.json.encode(msgspec.json.decode(arguments), order="deterministic")
     except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError):

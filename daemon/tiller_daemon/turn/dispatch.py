@@ -1,9 +1,9 @@
-"""The calls of one response: when each of them runs, who runs beside whom, and who is skipped.
+"""The calls of one response: decides when each one runs, which run concurrently, which are skipped.
 
-Calls that only read run at the same time, any other call runs alone, all in call order. Those that
-nobody has to be asked about, and that can be made again, begin while the response still streams;
-nobody is told their results before it is whole, so that a stream that fails can be retried.
-Between calls steering is looked for: calls that have not started then are skipped.
+Calls start in call order. Read-only calls run concurrently; any other call runs alone. Calls that
+need no question and can be repeated start while the response still streams. Their results are
+withheld until the response is complete, so that a failed stream can be retried. If steering
+arrives, calls that have not started are skipped.
 """
 
 from collections import deque
@@ -13,104 +13,107 @@ from typing import NamedTuple
 
 import trio
 
-from tiller_daemon.turn.call import completion, refuse_call, run_call, run_stopped_call
-from tiller_daemon.turn.decide import is_doom_loop, latest_calls
+from tiller_daemon.turn.call import completion_events, refuse_call, run_call, run_stopped_call
+from tiller_daemon.turn.decide import is_doom_loop, recent_calls
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports, PreparedCall, Refusal
 from tiller_daemon.turn.tasks import Tasks, run_with_tasks
 from tiller_protocol.items import ToolCall, ToolErrorKind
 
-SKIPPED_BY_STEERING = "skipped: the user steered"
-SKIPPED_BY_REJECTION = "skipped: the user rejected another call of this response"
+SKIPPED_BY_STEERING = "skipped: the user sent new input"
+SKIPPED_BY_REJECTION = "skipped: the user rejected another call in this response"
 
 
 @dataclass(frozen=True)
-class _Early:
-    """A call that began while its response streamed."""
+class _EarlyCall:
+    """A call that started while its response streamed."""
 
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     ended: trio.Event = field(default_factory=trio.Event)
 
 
 class _Candidate(NamedTuple):
-    """A call that may run; `repeats` says that it goes in circles, so that the user is asked."""
+    """A call that may run next."""
 
     call: ToolCall
     prepared: PreparedCall | Refusal
     repeats: bool
+    """Whether it completes a loop, so that the user must be asked."""
 
 
-class Calls:
-    """The calls of one response. While it streams they are offered, then `run` or `refuse` is next.
+class CallDispatcher:
+    """Runs the calls of one response: `offer` them while it streams, then `run` or `refuse` them.
 
-    With `early` calls may begin while they are offered, as tasks of `tasks`. On cancellation calls
-    without a result stay open for whoever closes the turn.
+    With `early`, offered calls may start at once, as tasks of `tasks`. On cancellation, calls
+    without a result stay open until the turn is closed.
     """
 
     def __init__(self, history: History, ports: Ports, tasks: Tasks, *, early: bool) -> None:
         self._history = history
         self._ports = ports
         self._tasks = tasks
-        self._before = latest_calls(history.items)
-        self._early = early
-        self._closed = not early
+        self._previous_calls = recent_calls(history.items)
+        self._allow_early = early
+        self._early_closed = not early
         self._offered: list[ToolCall] = []
-        self._begun: dict[str, _Early] = {}
-        self._kept: list[ToolCall] | None = []
-        self._forget: Callable[[], None] | None = None
+        self._early_calls: dict[str, _EarlyCall] = {}
+        # Results that are withheld while the response streams; None once it is complete.
+        self._withheld: list[ToolCall] | None = []
+        self._rollback: Callable[[], None] | None = None
         self._stopped: list[tuple[PreparedCall, ToolCall]] = []
 
     def offer(self, call: ToolCall) -> None:
-        """Take the next call, whole, while the response streams: it begins at once if it may.
+        """Take the next complete call while the response streams, and start it if it may run.
 
-        Nothing begins any more behind a call that may write, nor once steering has arrived.
+        No call starts after one that may write, nor once steering has arrived.
         """
-        repeats = is_doom_loop((*self._before, *self._offered), call)
+        repeats = is_doom_loop((*self._previous_calls, *self._offered), call)
         self._offered.append(call)
-        self._closed = self._closed or self._ports.mailbox.has_steering
-        if self._closed:
+        self._early_closed = self._early_closed or self._ports.mailbox.has_steering
+        if self._early_closed:
             return
         prepared = self._ports.tools.prepare(call)
         if isinstance(prepared, Refusal):
+            # `run` prepares it again, when earlier calls may have made it valid.
             return
-        self._closed = prepared.effect == "write"
+        self._early_closed = prepared.effect == "write"
         if not repeats and prepared.may_begin_early:
-            self._forget = self._forget or self._ports.tools.remember()
-            begun = self._begun[call.id] = _Early()
+            self._rollback = self._rollback or self._ports.tools.savepoint()
+            begun = self._early_calls[call.id] = _EarlyCall()
             self._tasks.start_soon(self._run_early, prepared, begun)
 
     async def drop(self) -> frozenset[str]:
-        """Stop and forget what has begun, as if it had not; returns the ids of those calls."""
-        begun, self._begun = self._begun, {}
+        """Stop started calls and roll back what they recorded. Returns their ids once all ended."""
+        begun, self._early_calls = self._early_calls, {}
         for early in begun.values():
             early.scope.cancel()
         for early in begun.values():
             await early.ended.wait()
-        if self._forget:
-            self._forget()
-        self._forget = None
+        if self._rollback:
+            self._rollback()
+        self._rollback = None
         self._stopped.clear()
         self._offered.clear()
-        self._kept = []
-        self._closed = not self._early
+        self._withheld = []
+        self._early_closed = not self._allow_early
         return frozenset(begun)
 
-    async def keep(self) -> None:
-        """Say the results there are: the response does not come to its end, and they are real."""
-        await self._say((*(self._kept or ()), *self._leave_stopped()))
+    async def announce_withheld(self) -> None:
+        """Announce withheld results when the response failed for good: these calls did run."""
+        await self._emit_completions((*(self._withheld or ()), *self._take_stopped_results()))
 
     async def run(self, calls: Sequence[ToolCall]) -> bool:
-        """Give each of `calls`, those of the whole response, one result; history ends with them.
+        """Give each of `calls`, all calls of the response, exactly one result in history.
 
-        Returns whether the user rejected one, which ends the turn. What began early may still run:
-        it has its result when its task has ended.
+        `calls` are the last items of history. Returns whether the user rejected one, which ends the
+        turn. Calls that started early get their result when their task ends.
         """
-        kept, self._kept = self._kept or [], None
-        await self._complete(kept)
+        withheld, self._withheld = self._withheld or [], None
+        await self._complete(withheld)
         waiting = deque(
-            (call, is_doom_loop((*self._before, *calls[:number]), call))
+            (call, is_doom_loop((*self._previous_calls, *calls[:number]), call))
             for number, call in enumerate(calls)
-            if call.id not in self._begun
+            if call.id not in self._early_calls
         )
         rejected = False
         while waiting:
@@ -122,53 +125,52 @@ class Calls:
                 rejected = await self._run_group(group)
                 await self._run_stopped(asks=not rejected)
             else:
-                await self._early_ended()
+                await self._wait_for_early_calls()
         await self._run_stopped(asks=not rejected)
         return rejected
 
     async def refuse(self, calls: Iterable[ToolCall], kind: ToolErrorKind, output: str) -> None:
-        """Answer every call with the same error; none of them runs."""
+        """Complete every call with the same error; none of them runs."""
         for call in calls:
             await self._complete([refuse_call(call, Refusal(kind, output))])
 
-    async def _run_early(self, prepared: PreparedCall, early: _Early) -> None:
+    async def _run_early(self, prepared: PreparedCall, early: _EarlyCall) -> None:
         with early.scope:
             ended = await run_call(prepared, self._ports)
             if prepared.was_stopped:
                 self._stopped.append((prepared, ended))
-            elif self._kept is None:
+            elif self._withheld is None:
                 await self._complete([ended])
             else:
-                self._kept.append(ended)
+                self._withheld.append(ended)
         early.ended.set()
 
     async def _run_stopped(self, *, asks: bool) -> None:
-        """Ask about the calls that wanted to write; each of them runs again alone."""
-        await self._early_ended()
+        """Ask about calls that were stopped when they tried to write; each one runs again alone."""
+        await self._wait_for_early_calls()
         asks = asks and not self._ports.mailbox.has_steering
         while asks and self._stopped:
             prepared, first = self._stopped.pop(0)
             await self._complete([await run_stopped_call(prepared, first, self._ports)])
-        await self._complete(self._leave_stopped())
+        await self._complete(self._take_stopped_results())
 
-    def _leave_stopped(self) -> list[ToolCall]:
-        """The calls that wanted to write, with the results they have."""
-        left = [ended for _, ended in self._stopped]
+    def _take_stopped_results(self) -> list[ToolCall]:
+        """Remove and return the stopped calls, with the results that they have."""
+        results = [ended for _, ended in self._stopped]
         self._stopped.clear()
-        return left
+        return results
 
-    async def _early_ended(self) -> None:
-        for early in self._begun.values():
+    async def _wait_for_early_calls(self) -> None:
+        for early in self._early_calls.values():
             await early.ended.wait()
 
     def _next_group(self, waiting: deque[tuple[ToolCall, bool]]) -> list[_Candidate]:
-        """Take the next calls that may run now: neighbours that only read, or one that may not.
+        """Take the next calls that may run now: consecutive read-only calls, or one that may write.
 
-        None when that one has to wait for calls that began early. A call is prepared when every
-        call before it that could change something has ended: what a path leads to is not known
-        earlier.
+        Empty if that one must wait for calls that started early. A call is prepared only after all
+        earlier calls that may write have ended, because they can change where its paths lead.
         """
-        busy = any(not early.ended.is_set() for early in self._begun.values())
+        busy = any(not early.ended.is_set() for early in self._early_calls.values())
         group: list[_Candidate] = []
         while waiting:
             call, repeats = waiting[0]
@@ -177,14 +179,14 @@ class Calls:
             if alone and (group or busy):
                 break
             waiting.popleft()
-            known = call if isinstance(prepared, Refusal) else prepared.call
-            group.append(_Candidate(known, prepared, repeats))
+            titled = call if isinstance(prepared, Refusal) else prepared.call
+            group.append(_Candidate(titled, prepared, repeats))
             if alone:
                 break
         return group
 
     async def _run_group(self, group: Sequence[_Candidate]) -> bool:
-        """Run calls beside each other, begun in call order; whether the user's no ends the turn."""
+        """Run calls concurrently, started in call order; returns whether one ends the turn."""
         rejections: list[Refusal] = []
 
         async def run(candidate: _Candidate) -> None:
@@ -224,11 +226,11 @@ class Calls:
         return await prepared.permit() or prepared
 
     async def _complete(self, calls: Sequence[ToolCall]) -> None:
-        """Put results into history and say them."""
+        """Put results into history and announce them."""
         for call in calls:
             self._history.replace(call)
-        await self._say(calls)
+        await self._emit_completions(calls)
 
-    async def _say(self, calls: Sequence[ToolCall]) -> None:
+    async def _emit_completions(self, calls: Sequence[ToolCall]) -> None:
         if calls:
-            await self._ports.emit(*(body for call in calls for body in completion(call)))
+            await self._ports.emit(*(body for call in calls for body in completion_events(call)))

@@ -1,4 +1,4 @@
-"""History as the turn sees it: items in order, and what of them goes into a model request."""
+"""The history of a turn: items in order, and which of them go into a model request."""
 
 from collections.abc import Iterable, Sequence
 
@@ -17,13 +17,13 @@ from tiller_protocol.items import (
     UserMessage,
 )
 
-ABORTED_OUTPUT = "The call was aborted before it had a result."
+ABORTED_OUTPUT = "The call was aborted before it produced a result."
 
-PRUNED_OUTPUT = "[Old output was removed to make room. Call the tool again if it is needed.]"
+PRUNED_OUTPUT = "[Old output was removed to save context. Call the tool again if you need it.]"
 
 
 class _Command(Struct, frozen=True):
-    """What is shown of the arguments of a call that the user made."""
+    """The part of a user's call that the model gets."""
 
     command: str
 
@@ -39,7 +39,7 @@ class History:
         self._items = list(items)
         self.pruned = frozenset(pruned)
         self.cache = HistoryCache()
-        self._sent = _Sent(self.pruned)
+        self._sent = _SentItems(self.pruned)
 
     @property
     def items(self) -> Sequence[Item]:
@@ -47,48 +47,49 @@ class History:
         return self._items
 
     def for_request(self) -> tuple[Item, ...]:
-        """What a model may be sent: see the function of that name. Only what is new takes time."""
+        """Return the items to send, as the function of that name; takes time only for new items."""
         self._sent.add(self._items[self._sent.count :])
         return tuple(self._sent.items)
 
     def prune(self, call_ids: Iterable[str]) -> None:
-        """Send the output of these calls no more."""
+        """Stop sending the output of these calls."""
         self.pruned = self.pruned.union(call_ids)
-        self._sent = _Sent(self.pruned)
+        self._sent = _SentItems(self.pruned)
 
     def add(self, *items: Item) -> None:
         """Append items."""
         self._items.extend(items)
 
     def replace(self, item: Item) -> None:
-        """Put `item` where the one with the same id is."""
+        """Replace the item that has the same id. Raises `KeyError`."""
+        # Backwards: replaced items are almost always among the newest.
         for index in range(len(self._items) - 1, -1, -1):
             if self._items[index].id == item.id:
                 self._items[index] = item
                 if index < self._sent.count:
-                    self._sent = _Sent(self.pruned)
+                    self._sent = _SentItems(self.pruned)
                 return
         raise KeyError(f"no item {item.id} in history")
 
 
 def for_request(items: Iterable[Item], pruned: frozenset[str] = frozenset()) -> tuple[Item, ...]:
-    """What a model may be sent: nothing discarded or replaced, and a result for every call."""
-    sent = _Sent(pruned)
+    """Return the items to send: none that is discarded or compacted; every call has a result."""
+    sent = _SentItems(pruned)
     sent.add(items)
     return tuple(sent.items)
 
 
-class _Sent:
-    """What of the first `count` items of history is sent: it grows with them."""
+class _SentItems:
+    """What is sent of the first `count` items of history. Grows as history grows."""
 
     def __init__(self, pruned: frozenset[str]) -> None:
         self.items: list[Item] = []
         self.count = 0
         self._pruned = pruned
-        self._said: dict[str, UserMessage] = {}
+        self._inputs: dict[str, UserMessage] = {}
 
     def add(self, items: Iterable[Item]) -> None:
-        """Take the next items of history."""
+        """Process the next items of history."""
         for item in items:
             self.count += 1
             self._add(item)
@@ -104,9 +105,9 @@ class _Sent:
                 if not item.discarded:
                     self.items.append(_with_result(item, self._pruned))
             case Compaction():
-                self.items = [*(self._said[message] for message in item.kept), item]
+                self.items = [*(self._inputs[message] for message in item.kept), item]
             case UserMessage():
-                self._said[item.id] = item
+                self._inputs[item.id] = item
                 self.items.append(item)
             case Patch():
                 pass
@@ -115,10 +116,10 @@ class _Sent:
 
 
 def _as_notice(call: ToolCall, pruned: frozenset[str]) -> Notice:
-    """A call that no model made: as one it would be no valid history for any provider."""
+    """Turn a user's call into a notice: providers reject calls that no model made."""
     command = msgspec.json.decode(call.arguments, type=_Command).command
     output = _with_result(call, pruned).output
-    return Notice(call.id, "shell", f"The user ran this command:\n{command}\n\nIt gave:\n{output}")
+    return Notice(call.id, "shell", f"The user ran this command:\n{command}\n\nOutput:\n{output}")
 
 
 def _with_result(call: ToolCall, pruned: frozenset[str]) -> ToolCall:

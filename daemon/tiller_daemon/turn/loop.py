@@ -1,9 +1,9 @@
-"""The turn: from a user's input until the agent rests. Open this file first.
+"""The turn: from a user's input until the agent has nothing left to do. Open this file first.
 
-`run_turn` is the whole control flow. It decides by what a response holds, not by its finish reason
-alone. It opens no turn and closes none: the session has logged `turn_started`, and closes the turn
-by what `run_turn` returns, also when it is cancelled or crashes. A turn that is resumed after the
-daemon has stopped is the same flow, with the steps that it had taken counted.
+`run_turn` is the whole control flow. It decides by the contents of a response, not by its finish
+reason alone. It neither opens nor closes the turn: the session has logged `turn_started`, and
+closes the turn with the `Ending` that `run_turn` returns, or when it is cancelled or crashes. A
+turn that is resumed after a daemon stop takes the same path, with its earlier steps counted.
 """
 
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tiller_daemon.models.base import ModelError, ModelRequest
-from tiller_daemon.turn.budget import Spent, spent_by, used_up, used_up_next
-from tiller_daemon.turn.call import note_changes
+from tiller_daemon.turn.budget import Spent, reached_limit, spent_by
+from tiller_daemon.turn.call import record_changes
 from tiller_daemon.turn.compaction import ContextFull, ContextWindow, prune
 from tiller_daemon.turn.context import Budgets, Ending, TurnContext
-from tiller_daemon.turn.decide import last_said
+from tiller_daemon.turn.decide import last_user_text
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.image_refusal import images_hint
 from tiller_daemon.turn.output_schema import message_problem, repair_notice, without_fences
 from tiller_daemon.turn.ports import Ports
-from tiller_daemon.turn.step import Done, StepContext, take_step
+from tiller_daemon.turn.step import StepContext, StepResult, take_step
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
     AnyBody,
@@ -34,21 +34,23 @@ from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Notice, QueuedInput, Usage, UserMessage
 
 LAST_STEP_NOTICE = (
-    "No tools can be called any more. Say what was done, what was found and what is left."
+    "This is the last step of the turn, and you can't call tools any more. Say what you did, what "
+    "you found and what is left."
 )
 
 
 async def run_turn(context: TurnContext, history: History, ports: Ports) -> Ending:
-    """Run steps until the agent rests; returns how the turn ended.
+    """Run steps until the agent has nothing left to do; returns how the turn ended.
 
-    A failed model request is an ending, not an exception. Cancellation and bugs pass through and
-    leave items open.
+    A failed model request is an ending, not an exception. Cancellation and bugs propagate and leave
+    items open.
     """
-    purse = _Budget(context.budgets, ports)
-    if reached := purse.session_limit():
-        return Ending("limit_reached", ErrorInfo("session_budget", f"No turn: {reached}."))
+    budget = _BudgetTracker(context.budgets, ports)
+    if reached := budget.session_limit():
+        message = f"{reached} Raise `session_budget` or start a new session."
+        return Ending("limit_reached", ErrorInfo("session_budget", message))
     step = context.before.turn_steps
-    if step and (reached := purse.turn_limit(step)):
+    if step and (reached := budget.turn_limit(step)):
         return _limit_reached(reached)
     if not step and (denied := await _ask_hooks(history, ports)):
         return Ending("blocked", ErrorInfo("hook", denied))
@@ -56,33 +58,34 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
     repaired = False
     while True:
         try:
-            if not await window.make_if_full():
+            # Right after a compaction the model continues from its summary, before any steering.
+            if not await window.compact_if_full():
                 await _take_steering(history, ports)
             step += 1
-            frozen = await _begin_step(context, step, purse.limit(step), history, ports)
-            done = await _take_step(frozen, history, window, ports)
+            step_context = await _begin_step(context, step, budget.limit(step), history, ports)
+            result = await _take_step(step_context, history, window, ports)
         except ModelError as error:
             hint = images_hint(error, history.for_request())
             return Ending("failed", ErrorInfo(error.kind, error.message + hint))
         except ContextFull as error:
             return Ending("failed", ErrorInfo("context_full", str(error)))
-        response = done.response
-        window.count(response.usage, frozen.request, len(response.calls))
+        response = result.response
+        window.count(response.usage, step_context.request, len(response.calls))
         ended = response.ended(step, context.model.price(response.usage))
-        purse.spend(ended)
-        await note_changes(history, ports)
+        budget.spend(ended)
+        await record_changes(history, ports)
         await ports.emit(ended)
-        if ending := _ending(frozen, done, ports):
+        if ending := _ending(step_context, result, ports):
             return ending
         if response.calls or ports.mailbox.has_steering:
             continue
         schema = context.prompt.output_schema
         if schema is not None and (problem := message_problem(schema, response.message)):
-            if repaired or frozen.limit:
+            if repaired or step_context.limit:
                 message = f"The final message does not match the output schema: {problem}."
                 return Ending("failed", ErrorInfo("output_schema", message))
             repaired = True
-            await _tell("output_schema", repair_notice(schema, problem), history, ports)
+            await _add_notice("output_schema", repair_notice(schema, problem), history, ports)
             continue
         if not await _take_follow_ups(context, history, ports):
             await prune(history, ports)
@@ -91,24 +94,24 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
 
 
 async def run_compaction(context: TurnContext, history: History, ports: Ports) -> Ending:
-    """Summarise history because the user asked for it; a turn without a step."""
+    """Compact history because the user asked for it: a turn without a step."""
     try:
-        await ContextWindow(context, history, ports).make()
+        await ContextWindow(context, history, ports).compact()
     except ContextFull as error:
         return Ending("failed", ErrorInfo("compaction_failed", str(error)))
     return Ending("completed")
 
 
 async def _ask_hooks(history: History, ports: Ports) -> str:
-    """Tell the user's hooks that the turn begins; returns why it may not, if so."""
-    said = await ports.hooks.turn_started(last_said(history.items))
-    if said.context and not said.denied:
-        await _tell("hook", said.context, history, ports)
-    return said.denied
+    """Run the user's hooks for the start of a turn; returns why they deny it, or an empty text."""
+    decision = await ports.hooks.turn_started(last_user_text(history.items))
+    if decision.context and not decision.denied:
+        await _add_notice("hook", decision.context, history, ports)
+    return decision.denied
 
 
-class _Budget:
-    """What may still be spent; the time of a call that runs counts when it has ended."""
+class _BudgetTracker:
+    """Tracks what the turn spends. Limits are checked between steps, so none cuts a call short."""
 
     def __init__(self, budgets: Budgets, ports: Ports) -> None:
         self._budgets = budgets
@@ -117,35 +120,34 @@ class _Budget:
         self._spent = budgets.spent
 
     def spend(self, step: StepEnded) -> None:
-        """Count a step."""
+        """Count a finished step."""
         self._spent = self._spent.plus(spent_by(step))
 
     def session_limit(self) -> str | None:
-        """The limit of the session that is reached, as a sentence."""
-        reached = used_up(self._budgets.session, self._budgets.spent_before.plus(self._now()))
-        return reached and f"the session ends here: {reached}"
+        """Return a sentence about the session's limit that is reached, or `None`."""
+        spent = self._budgets.spent_before.plus(self._spent_so_far())
+        return reached_limit(self._budgets.session, spent, "session")
 
     def turn_limit(self, step: int) -> str | None:
-        """The limit of the turn that is reached with request number `step`, as a clause."""
-        return self._out_of_steps(step) or used_up(self._budgets.turn, self._now())
+        """Return a sentence about the turn's limit that `step` requests reach, or `None`."""
+        return self._out_of_steps(step) or reached_limit(self._budgets.turn, self._spent_so_far())
 
     def limit(self, step: int) -> str | None:
-        """The limit that makes request number `step` of the turn the last one."""
-        now = self._now()
-        before = self._budgets.spent_before
-        ahead = Spent(steps=1)
+        """Return a sentence about the limit that makes request `step` the last one, or `None`."""
+        after = self._spent_so_far().plus(Spent(steps=1))
+        of_session = self._budgets.spent_before.plus(after)
         return (
             self._out_of_steps(step)
-            or used_up_next(self._budgets.turn, now, ahead)
-            or used_up_next(self._budgets.session, before.plus(now), ahead)
+            or reached_limit(self._budgets.turn, after)
+            or reached_limit(self._budgets.session, of_session, "session")
         )
 
     def _out_of_steps(self, step: int) -> str | None:
         if step >= self._budgets.max_steps:
-            return f"its limit of {self._budgets.max_steps} steps is reached"
+            return f"The turn's limit of {self._budgets.max_steps} steps is reached."
         return None
 
-    def _now(self) -> Spent:
+    def _spent_so_far(self) -> Spent:
         own = self._spent.plus(Spent(time_s=max(0.0, self._ports.time() - self._began)))
         return own.plus(self._ports.spent_by_others())
 
@@ -153,11 +155,10 @@ class _Budget:
 async def _begin_step(
     context: TurnContext, step: int, limit: str | None, history: History, ports: Ports
 ) -> StepContext:
-    ports.streamed(Usage())
+    ports.report_step_usage(Usage())
     await ports.emit(StepStarted(step))
     if limit:
-        text = f"This is the last step of this turn, as {limit}. {LAST_STEP_NOTICE}"
-        await _tell("last_step", text, history, ports)
+        await _add_notice("last_step", f"{limit} {LAST_STEP_NOTICE}", history, ports)
     request = ModelRequest(
         model=context.model.provider_model,
         system=context.prompt.system,
@@ -175,57 +176,59 @@ async def _begin_step(
 
 
 async def _take_step(
-    frozen: StepContext, history: History, window: ContextWindow, ports: Ports
-) -> Done:
-    """Take the step; when the provider says that the context overflows, make room once."""
+    step_context: StepContext, history: History, window: ContextWindow, ports: Ports
+) -> StepResult:
+    """Take the step. If the provider reports a context overflow, compact and retry once."""
     try:
-        return await take_step(frozen, history, ports)
+        return await take_step(step_context, history, ports)
     except ModelError as error:
         if error.kind != "context_overflow":
             raise
-    await window.make()
-    attempt = frozen.request.attempt + 1
-    again = replace(frozen.request, items=history.for_request(), attempt=attempt)
-    return await take_step(replace(frozen, request=again), history, ports)
+    await window.compact()
+    attempt = step_context.request.attempt + 1
+    again = replace(step_context.request, items=history.for_request(), attempt=attempt)
+    return await take_step(replace(step_context, request=again), history, ports)
 
 
-def _ending(frozen: StepContext, done: Done, ports: Ports) -> Ending | None:
-    if done.rejected:
+def _ending(step_context: StepContext, result: StepResult, ports: Ports) -> Ending | None:
+    if result.rejected:
         return Ending("blocked", ErrorInfo("rejected", "The user rejected a tool call."))
-    if frozen.limit and (done.response.calls or ports.mailbox.queue):
-        return _limit_reached(frozen.limit)
-    if done.response.finish_reason == "content_filter":
-        message = "The provider withheld the answer by its content policy."
+    if step_context.limit and (result.response.calls or ports.mailbox.queue):
+        return _limit_reached(step_context.limit)
+    if result.response.finish_reason == "content_filter":
+        message = "The provider withheld the answer under its content policy."
         return Ending("failed", ErrorInfo("content_policy", message))
     return None
 
 
 def _limit_reached(limit: str) -> Ending:
-    message = f"The turn ended because {limit}. Send a message to go on."
-    return Ending("limit_reached", ErrorInfo("limit_reached", message))
+    return Ending(
+        "limit_reached", ErrorInfo("limit_reached", f"{limit} Send a message to continue.")
+    )
 
 
-async def _tell(code: str, text: str, history: History, ports: Ports) -> None:
+async def _add_notice(code: str, text: str, history: History, ports: Ports) -> None:
     notice = Notice(ItemId(ports.new_id()), code, text)
     history.add(notice)
     await ports.emit(ItemStarted(notice), ItemCompleted(notice))
 
 
 async def _take_steering(history: History, ports: Ports) -> None:
-    await _receive(ports.mailbox.take_steering(), history, ports)
+    await _add_inputs(ports.mailbox.take_steering(), history, ports)
 
 
 async def _take_follow_ups(context: TurnContext, history: History, ports: Ports) -> bool:
-    """Take what was queued for when the turn would rest; without any, the mailbox closes."""
+    """Take queued input at the end of a turn; if there is none, close the mailbox."""
     taken = ports.mailbox.take_follow_ups(context.follow_ups)
     if not taken:
+        # No checkpoint since the queue was found empty: later input belongs to the next turn.
         ports.mailbox.close()
-    await _receive(taken, history, ports)
+    await _add_inputs(taken, history, ports)
     return bool(taken)
 
 
-async def _receive(inputs: Sequence[QueuedInput], history: History, ports: Ports) -> None:
-    """Move input from the queue into history, in one commit: it is in the one or in the other."""
+async def _add_inputs(inputs: Sequence[QueuedInput], history: History, ports: Ports) -> None:
+    """Move input from the queue into history in one commit, so that it is always in exactly one."""
     if not inputs:
         return
     bodies: list[AnyBody] = [QueueChanged(ports.mailbox.queue)]

@@ -1,7 +1,7 @@
-"""The output schema of a turn: whether a schema can be used, and whether a message fits it. Pure.
+"""The output schema of a turn: checks schemas, and validates messages against them. Pure.
 
-The validator is imported when a schema is first used: most turns have none, and it takes longer to
-import than the rest of the turn together.
+The validator is imported when a schema is first used: most turns have none, and importing it takes
+longer than the rest of the turn combined.
 """
 
 import re
@@ -11,44 +11,45 @@ from typing import Any, cast
 import msgspec
 
 SCHEMA_CHARS_SHOWN_MAX = 16_000
-"""Longest schema that is repeated to the model; longer ones it has only by the provider's way."""
+"""Longest schema that a repair notice repeats; longer ones reach the model only in the request."""
 
 PROBLEM_CHARS_MAX = 1_000
-"""Problems quote what was said, which may be long."""
+"""Problems are cut to this length, because they quote the message, which may be long."""
 
 _FENCED = re.compile(r"\s*```[\w-]*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
 
 
 def schema_problem(schema: dict[str, Any]) -> str | None:
-    """Why `schema` is no JSON Schema that can be used, as a sentence; `None` if it can be.
+    """Return why `schema` is not a usable JSON Schema, or `None` if it is.
 
-    References must lead to places within the schema: nothing is ever fetched.
+    References must resolve within the schema: nothing is ever fetched.
     """
     draft = _draft(schema)
     try:
         if problem := _mismatch(draft.META_SCHEMA, schema, formats=draft.FORMAT_CHECKER):
             return problem
         for reference in _references(schema):
-            if not _leads_somewhere(schema, reference):
-                return f"the reference {reference!r} leads nowhere within the schema"
+            if not _resolves(schema, reference):
+                return f"the reference {reference!r} does not resolve within the schema"
+        # Validating any value reveals endless references.
         _mismatch(schema, None)
     except RecursionError:
-        return "it refers to itself without end"
+        return "its references form an endless loop"
     return None
 
 
 def message_problem(schema: dict[str, Any], text: str) -> str | None:
-    """Why `text` is not JSON that fits `schema`, as a sentence; `None` if it is."""
+    """Return why `text` is not JSON that matches `schema`, or `None` if it is."""
     try:
         return value_problem(schema, msgspec.json.decode(without_fences(text)))
     except (msgspec.DecodeError, UnicodeError) as error:
-        return f"it is no JSON: {_line(str(error))}"
+        return f"it is not JSON: {_one_line(str(error))}"
     except RecursionError:
         return "it is nested too deeply"
 
 
 def value_problem(schema: dict[str, Any], value: object) -> str | None:
-    """Why `value` does not fit `schema`, as a sentence that names the place; `None` if it does."""
+    """Return why and where `value` does not match `schema`, or `None` if it does."""
     try:
         return _mismatch(schema, value)
     except RecursionError:
@@ -56,37 +57,37 @@ def value_problem(schema: dict[str, Any], value: object) -> str | None:
 
 
 def without_fences(text: str) -> str:
-    """`text` without the code fence that models like to put around JSON."""
+    """Return `text` without the code fence that models like to put around JSON."""
     fenced = _FENCED.fullmatch(text)
     return fenced[1] if fenced else text
 
 
 def repair_notice(schema: dict[str, Any], problem: str) -> str:
-    """What the model is told when its final message does not fit."""
+    """Return the notice for a model whose final message does not match."""
     shown = msgspec.json.encode(schema).decode()
-    match = f"matches this schema:\n{shown}" if len(shown) <= SCHEMA_CHARS_SHOWN_MAX else "matches."
+    repeated = f"\nThe schema:\n{shown}" if len(shown) <= SCHEMA_CHARS_SHOWN_MAX else ""
     return (
-        f"Your last message does not match the schema that was asked for: {problem}. "
-        f"Say it again as JSON alone, with nothing before or after it, that {match}"
+        f"Your last message does not match the required output schema: {problem}. Send it again as "
+        f"JSON that matches, with nothing before or after it.{repeated}"
     )
 
 
 def _mismatch(schema: dict[str, Any], value: object, formats: object = None) -> str | None:
-    """The most telling of the places where `value` does not fit; the validator fetches nothing."""
+    """Return the most relevant mismatch and its place, or `None`; never fetches a reference."""
     from jsonschema import exceptions
     from referencing import Registry
 
-    nothing_else = cast("Any", Registry)()
-    validator = _draft(schema)(schema, registry=nothing_else, format_checker=formats)
+    empty_registry = cast("Any", Registry)()
+    validator = _draft(schema)(schema, registry=empty_registry, format_checker=formats)
     error = cast("Any", exceptions).best_match(validator.iter_errors(value))
     if error is None:
         return None
     place = f"at {error.json_path}: " if error.json_path != "$" else ""
-    return place + _line(error.message)
+    return place + _one_line(error.message)
 
 
 def _draft(schema: dict[str, Any]) -> Any:  # noqa: ANN401 - the package has no types
-    """The validator class of the draft that the schema names, else of the newest."""
+    """Return the validator class of the draft that the schema names, else of the newest draft."""
     from jsonschema import Draft202012Validator, validators
 
     return cast("Any", validators).validator_for(schema, default=Draft202012Validator)
@@ -104,7 +105,7 @@ def _references(schema: object) -> Iterator[str]:
             yield from _references(value)
 
 
-def _leads_somewhere(schema: dict[str, Any], reference: str) -> bool:
+def _resolves(schema: dict[str, Any], reference: str) -> bool:
     from referencing import Registry, Resource
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import DRAFT202012
@@ -119,6 +120,6 @@ def _leads_somewhere(schema: dict[str, Any], reference: str) -> bool:
     return True
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     line = " ".join(text.split()).rstrip(".")
     return line if len(line) <= PROBLEM_CHARS_MAX else f"{line[:PROBLEM_CHARS_MAX]}…"

@@ -1,7 +1,7 @@
-"""What the turn is handed: the only ways in which it touches the world.
+"""The turn's ports: the only interfaces through which it reaches the rest of the daemon.
 
-The session implements these; simulation and tests do too. The turn itself imports no socket,
-database or HTTP client.
+The session implements them, and so do tests. The turn itself imports no socket, database or HTTP
+client.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,28 +18,28 @@ from tiller_protocol.items import Effect, Patch, QueuedInput, ToolCall, ToolErro
 from tiller_protocol.settings import FollowUps
 
 Output = Callable[[str], Awaitable[None]]
-"""Takes a piece of live output."""
+"""Sends a piece of a call's live output."""
 
 
 class Emit(Protocol):
-    """Record and announce events; those of one call are committed together."""
+    """Records and announces events. Those of one call are committed together."""
 
     async def __call__(self, *bodies: AnyBody) -> None:
-        """Number the bodies at once; waits only while too much is waiting to be committed."""
+        """Number the bodies at once. Waits only while too many events are still uncommitted."""
         ...
 
 
 class Mailbox(Protocol):
-    """Input that arrives while the turn runs. Every method is atomic: none of them waits."""
+    """Input that arrives while the turn runs. Every method is atomic: none has a checkpoint."""
 
     @property
     def queue(self) -> tuple[QueuedInput, ...]:
-        """What has been accepted and not been taken."""
+        """Input that was accepted and has not been taken."""
         ...
 
     @property
     def has_steering(self) -> bool:
-        """Whether steering waits."""
+        """Whether steering is waiting."""
         ...
 
     def take_steering(self) -> tuple[QueuedInput, ...]:
@@ -51,54 +51,56 @@ class Mailbox(Protocol):
         ...
 
     def close(self) -> None:
-        """Take no more: from here on input is for the next turn."""
+        """Stop taking input: what arrives from now on is for the next turn."""
         ...
 
 
 class Refusal(Struct, frozen=True):
-    """A call that does not run, and what the model is told. A user's no ends the turn."""
+    """Why a call does not run."""
 
     kind: ToolErrorKind
     output: str
+    """The result that the model gets."""
     ends_turn: bool = False
+    """Set if the user rejected the call, or if a call that completes a loop was refused."""
 
 
 class PreparedCall(Protocol):
     """One tool call whose tool exists and whose arguments are valid.
 
-    Its stages: `permit`, `run`, and `run_again` for one that `was_stopped`.
+    `permit` comes first, then `run`, then `run_again` if the call `was_stopped`.
     """
 
     @property
     def call(self) -> ToolCall:
-        """The call, with its title and the name under which its tool is known."""
+        """The call, with its title and the canonical name of its tool."""
         ...
 
     @property
     def effect(self) -> Effect:
-        """Whether it only reads, and may run beside other calls."""
+        """Whether it may write. A call that only reads can run concurrently with others."""
         ...
 
     @property
     def may_begin_early(self) -> bool:
-        """Whether it needs no question, and can be dropped and made again unnoticed."""
+        """Whether it needs no question, and can be dropped and repeated without anyone noticing."""
         ...
 
     @property
     def was_stopped(self) -> bool:
-        """Whether its enclosure stopped it because it wanted to write, though it seemed to read."""
+        """Whether it seemed to only read, but its enclosure stopped it when it tried to write."""
         ...
 
     async def permit(self) -> Refusal | None:
-        """Ask the policy, and the user when the policy says so; None when it may run."""
+        """Ask the policy, and the user if the policy requires it; None if the call may run."""
         ...
 
     async def run(self, output: Output) -> ToolResult:
-        """Run it; raises `ToolFailure`. Cancellation leaves no process behind."""
+        """Run the call. Raises `ToolFailure`. Cancellation leaves no process behind."""
         ...
 
     async def run_again(self, begin: Callable[[], Awaitable[None]], output: Output) -> ToolResult:
-        """Ask whether a stopped call may write. If so await `begin` and run it again.
+        """Ask whether a stopped call may write. If it may, await `begin` and run it again.
 
         Returns the first result if it may not. No other call may run meanwhile. Raises
         `ToolFailure`.
@@ -110,63 +112,68 @@ class ToolRuntime(Protocol):
     """The tools of a turn."""
 
     def prepare(self, call: ToolCall) -> PreparedCall | Refusal:
-        """Find the tool and validate the arguments; changes nothing, but looks at paths."""
+        """Find the tool and validate the arguments. Changes nothing, but resolves paths on disk."""
         ...
 
-    def remember(self) -> Callable[[], None]:
-        """Return a function that forgets what calls note from now on, such as files they read."""
+    def savepoint(self) -> Callable[[], None]:
+        """Return a function that rolls back what calls record from now on, such as files read."""
         ...
 
     async def permit_repetition(self, call: ToolCall) -> Refusal | None:
-        """Ask whether a call that repeats itself may go on."""
+        """Ask the user whether a call that completes a loop may run; None if it may."""
         ...
 
 
-class Changes(Protocol):
-    """Notices what a step changes in the workspace. A problem with that never ends a turn."""
+class ChangeTracker(Protocol):
+    """Detects what a step changes in the workspace. Failing to do so never ends a turn."""
 
     async def before(self) -> None:
-        """Call before each call that may write; only the first one in a step takes time."""
+        """Prepare for a call that may write; only the first one in a step takes time."""
         ...
 
     async def after(self) -> Patch | None:
-        """Return what was changed since `before`; None when that is nothing, or was not called."""
+        """Return the changes since `before`; None if there are none, or `before` was not called."""
         ...
 
 
-class HookSaid(Struct, frozen=True):
-    """What the user's hooks say at a moment: `denied` is the reason for a no, else empty."""
+class HookDecision(Struct, frozen=True):
+    """What the user's hooks decided."""
 
     denied: str = ""
+    """The reason, if they denied the turn."""
     context: str = ""
+    """Text for the model."""
 
 
 class Hooks(Protocol):
-    """The user's commands that are told what a turn does."""
+    """The user's hooks: commands that run at certain moments of a turn."""
 
-    async def turn_started(self, given: str) -> HookSaid:
-        """Tell those on the start of a turn what the user said."""
+    async def turn_started(self, given: str) -> HookDecision:
+        """Run the hooks for the start of a turn; `given` is the user's latest message."""
         ...
 
 
 @dataclass(frozen=True)
 class Ports:
-    """The turn's hands. `time` is Unix seconds, `committed` waits until all emitted is durable.
-
-    `spent_by_others` is what counts against the turn's budgets beyond its own steps. `streamed` is
-    told what a response took, for a step that does not get to its end.
-    """
+    """Everything that a turn uses from outside."""
 
     model: ModelClient
     compaction_model: ModelClient
+    """Writes summaries; may be the same as `model`."""
     tools: ToolRuntime
     emit: Emit
     committed: Callable[[], Awaitable[None]]
+    """Waits until everything emitted so far is durable."""
     mailbox: Mailbox
-    changes: Changes
+    changes: ChangeTracker
     hooks: Hooks
     new_id: Callable[[], str]
+    """Returns an unused id for an item."""
     time: Callable[[], float]
+    """Returns Unix seconds."""
     random: Callable[[], float]
+    """Returns numbers in [0, 1), for the jitter of retries."""
     spent_by_others: Callable[[], Spent]
-    streamed: Callable[[Usage], None]
+    """Returns what counts against the turn's budgets besides its own steps: sub-agents."""
+    report_step_usage: Callable[[Usage], None]
+    """Takes the usage of the open step's response, for a step that does not reach its end."""

@@ -1,85 +1,85 @@
-"""The system prompt of a turn. Pure: everything it says is handed in."""
+"""The system prompt of a turn. Pure: all of its contents are passed in."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 DEFAULT_PROMPT = """\
-You are a coding agent that works in the user's own directory through tools.
+You are a coding agent. You work in the user's own directory through tools.
 
-- Look before you change: read the files that matter, search instead of guessing.
-- Make the smallest change that does what was asked, in the style of the code around it.
-- Run the project's own tests or checks after a change, and say plainly what you ran and saw.
-- Several calls that only read may go into one response; they run at the same time.
-- A call can be denied or skipped. Take what its result says into account and do not repeat it.
-- The user may steer you while you work. What they say last counts.
+- Look before you change anything: read the files that matter, and search instead of guessing.
+- Make the smallest change that does what was asked, in the style of the surrounding code.
+- After a change, run the project's own tests or checks, and say plainly what you ran and saw.
+- You can put several read-only calls into one response; they run concurrently.
+- A call can be denied or skipped. Take its result into account, and do not repeat the call.
+- The user may steer you while you work. Their latest message takes precedence.
 - When you are done, say in a few sentences what you did and what is left.
 """
 
 PLAN_PROMPT = """\
-You are a coding agent that makes plans. You work in the user's own directory through tools that
-only look; whatever would change anything is denied, and you do not try to get around that.
+You are a coding agent that makes plans. You work in the user's own directory through read-only
+tools. Anything that would make a change is denied; do not try to work around that.
 
 - Read what the plan depends on, search instead of guessing, and run commands that only read.
-- Several calls that only read may go into one response; they run at the same time.
-- Ask when the answer would change the plan.
-- Think of what could go wrong, and of how the result will be checked.
+- You can put several read-only calls into one response; they run concurrently.
+- Ask the user when the answer would change the plan.
+- Consider what could go wrong, and how the result will be checked.
 - End with the plan: what to change in which file and why, in the order of work, and what you are
-  not sure about. Somebody else carries it out, and knows nothing but what you wrote.
+  not sure about. Someone else will carry it out, knowing nothing but what you wrote.
 """
 
 EXPLORE_PROMPT = """\
-You find out how things are in the user's own directory, through tools that only look.
+You investigate how things work in the user's own directory, through read-only tools.
 
 - Search broadly first, then read the parts that matter.
-- Several calls that only read may go into one response; they run at the same time.
+- You can put several read-only calls into one response; they run concurrently.
 - Answer what was asked and stop there: a few sentences or a short list, with `path:line` for each
-  thing that you found. Say what you did not find, and never guess.
+  finding. Say what you did not find, and never guess.
 """
 
 GENERAL_PROMPT = """\
-You are given one task in the user's own directory, and do it from begin to end through tools.
+You are given one task in the user's own directory. Do it from start to finish through tools.
 
-- Look before you change: read the files that matter, search instead of guessing.
-- Make the smallest change that does what was asked, in the style of the code around it.
-- Several calls that only read may go into one response; they run at the same time.
-- A call can be denied or skipped. Take what its result says into account and do not repeat it.
-- Nobody answers while you work. Decide yourself where you can, and say what you assumed.
-- End with a report for somebody who saw nothing of your work: what you did, what came of it, in
-  which files, how it was checked, and what is left.
+- Look before you change anything: read the files that matter, and search instead of guessing.
+- Make the smallest change that does what was asked, in the style of the surrounding code.
+- You can put several read-only calls into one response; they run concurrently.
+- A call can be denied or skipped. Take its result into account, and do not repeat the call.
+- No one can answer you while you work. Decide for yourself where you can, and say what you assumed.
+- End with a report for someone who saw none of your work: what you did, in which files, with what
+  outcome, how you checked it, and what is left.
 """
 
 INSTRUCTIONS_INTRODUCTION = """\
-The user and the project have these instructions for you. Where two of them differ the later one
-counts; what the user says in this conversation counts more than any of them."""
+These are instructions for you from the user and the project. Where two of them conflict, the later
+one applies. What the user says in this conversation overrides all of them."""
 
 SKILLS_INTRODUCTION = """\
-There are skills: files that say how to do a certain kind of work here. When what is asked fits a
-description, read that file with `read` before you begin, and follow it."""
+These skills are available: files that describe how to do a certain kind of work here. If a request
+matches a description, read that file with `read` before you start, and follow it."""
 
 
-class PromptInputs(NamedTuple):
-    """Facts about where the turn runs.
-
-    `repository` says what is known of the git repository around it and is empty without one;
-    `date` is ISO 8601, `sandbox` what commands are held to, if they are.
-    """
+class PromptEnvironment(NamedTuple):
+    """Facts about where the turn runs."""
 
     workspace: str
+    """Absolute path."""
     repository: str
+    """The git repository around the workspace and its branch; empty without one."""
     platform: str
     date: str
+    """ISO 8601."""
     sandbox: str = ""
+    """What commands are allowed to do; empty without a sandbox."""
 
 
-class Told(NamedTuple):
+class InstructionFile(NamedTuple):
     """A file whose text is part of the prompt."""
 
     path: str
     text: str
 
 
-class Offered(NamedTuple):
-    """A skill that the model may read; `path` is where."""
+class SkillSummary(NamedTuple):
+    """A skill that the model may read at `path`."""
 
     name: str
     description: str
@@ -88,14 +88,12 @@ class Offered(NamedTuple):
 
 def system_prompt(
     agent_prompt: str | None,
-    prompt_inputs: PromptInputs,
-    instructions: Sequence[Told] = (),
-    skills: Sequence[Offered] = (),
+    environment: PromptEnvironment,
+    instructions: Sequence[InstructionFile] = (),
+    skills: Sequence[SkillSummary] = (),
 ) -> str:
-    """Join the agent's prompt, or the default one, with the facts and what the files say.
-
-    What changes least stands first, so that a provider can keep the beginning.
-    """
+    """Join the agent's prompt, or the default one, with instructions, skills and environment."""
+    # What changes least comes first, so that providers can cache the longest prefix.
     parts = [(agent_prompt or DEFAULT_PROMPT).rstrip()]
     if instructions:
         parts.append(INSTRUCTIONS_INTRODUCTION)
@@ -105,18 +103,18 @@ def system_prompt(
     if skills:
         lines = "\n".join(f"- {name}: {text} ({path})" for name, text, path in skills)
         parts.append(f"{SKILLS_INTRODUCTION}\n\n<skills>\n{lines}\n</skills>")
-    parts.append(_environment(prompt_inputs))
+    parts.append(_environment(environment))
     return "\n\n".join(parts)
 
 
-def _environment(prompt_inputs: PromptInputs) -> str:
-    sandbox = f"sandbox of commands: {prompt_inputs.sandbox}\n" if prompt_inputs.sandbox else ""
+def _environment(environment: PromptEnvironment) -> str:
+    sandbox = f"command sandbox: {environment.sandbox}\n" if environment.sandbox else ""
     return (
         "<environment>\n"
-        f"workspace: {prompt_inputs.workspace}\n"
-        f"git repository: {prompt_inputs.repository or 'none'}\n"
-        f"platform: {prompt_inputs.platform}\n"
-        f"date: {prompt_inputs.date}\n"
+        f"workspace: {environment.workspace}\n"
+        f"git repository: {environment.repository or 'none'}\n"
+        f"platform: {environment.platform}\n"
+        f"date: {environment.date}\n"
         f"{sandbox}"
         "</environment>"
     )

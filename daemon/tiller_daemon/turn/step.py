@@ -1,4 +1,4 @@
-"""One step: a model request, the response to it, and the calls which that response asks for."""
+"""One step: a model request, its response, and the tool calls of that response."""
 
 from functools import partial
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from tiller_daemon.models.base import ModelRequest
 from tiller_daemon.turn.assembly import Response, stream_response
-from tiller_daemon.turn.dispatch import Calls
+from tiller_daemon.turn.dispatch import CallDispatcher
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports
 from tiller_daemon.turn.tasks import Tasks, run_with_tasks
@@ -16,47 +16,52 @@ CUT_OFF = "not run: the response was cut off at its length limit, so the call ma
 
 
 class StepContext(Struct, frozen=True):
-    """What is fixed for one model request. `step` counts from 1.
-
-    With a `limit` that is reached, a sentence, it is the last one and gets no tools.
-    """
+    """What is fixed for one step."""
 
     step: int
+    """Counts from 1 in each turn."""
     request: ModelRequest
     limit: str | None
+    """A sentence about the limit that makes this the last step, without tools; None if another
+    step may follow."""
 
 
-class Done(Struct, frozen=True):
-    """What a step came to; `rejected` means that the user's no to a call ends the turn."""
+class StepResult(Struct, frozen=True):
+    """How a step ended."""
 
     response: Response
     rejected: bool = False
+    """Whether the turn ends because the user rejected a call."""
 
 
-async def take_step(frozen: StepContext, history: History, ports: Ports) -> Done:
-    """Stream the response and answer its calls, all in `history` and as events.
+async def take_step(step_context: StepContext, history: History, ports: Ports) -> StepResult:
+    """Stream the response and run its calls; adds both to `history` and emits their events.
 
-    Raises `ModelError`. Calls may begin before the response has ended, and all have ended when
-    this returns or raises.
+    Raises `ModelError`. Calls may start before the response ends; all have ended when this returns
+    or raises.
     """
-    return await run_with_tasks(partial(_take_step, frozen, history, ports))
+    return await run_with_tasks(partial(_take_step, step_context, history, ports))
 
 
-async def _take_step(frozen: StepContext, history: History, ports: Ports, tasks: Tasks) -> Done:
-    calls = Calls(history, ports, tasks, early=frozen.limit is None)
+async def _take_step(
+    step_context: StepContext, history: History, ports: Ports, tasks: Tasks
+) -> StepResult:
+    calls = CallDispatcher(history, ports, tasks, early=step_context.limit is None)
     try:
-        response = await stream_response(frozen.request, calls, ports)
+        response = await stream_response(step_context.request, calls, ports)
     except BaseException:
-        await calls.keep()
+        # On a cancellation, too: what a call did must not be lost.
+        await calls.announce_withheld()
         raise
-    ports.streamed(response.usage)
+    ports.report_step_usage(response.usage)
     history.add(*response.items)
     rejected = False
-    if frozen.limit:
+    if step_context.limit:
         await calls.refuse(response.calls, "skipped", NO_TOOLS_LEFT)
     elif response.finish_reason == "length":
+        # Which calls are complete is unknown, so none counts, even if it has started.
         await calls.drop()
         await calls.refuse(response.calls, "invalid", CUT_OFF)
     else:
         rejected = await calls.run(response.calls)
-    return Done(response, rejected)
+    return StepResult(response, rejected)

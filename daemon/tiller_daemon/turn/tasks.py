@@ -1,4 +1,4 @@
-"""Tasks beside each other: the first failure ends all of them and is raised as it is, ungrouped."""
+"""Concurrent tasks: the first failure cancels the others and is raised as it is, not in a group."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, TypeVarTuple
@@ -25,11 +25,11 @@ class Tasks:
     async def start(
         self, job: Callable[[*Arguments], Awaitable[None]], *arguments: *Arguments
     ) -> None:
-        """Start a task, and return when it waits for the first time: tasks begin in this order."""
+        """Start a task and return once it runs: tasks start in the order of these calls."""
         await self._nursery.start(self._begin, job, arguments)
 
     def fail(self, error: Exception) -> None:
-        """End all tasks; the first error is the one that is raised."""
+        """Cancel all tasks; the first error is raised by `run_with_tasks`."""
         self.failure = self.failure or error
         self._nursery.cancel_scope.cancel()
 
@@ -53,9 +53,9 @@ class Tasks:
 
 
 async def run_with_tasks(main: Callable[[Tasks], Awaitable[T]]) -> T:
-    """Run `main` and the tasks that it starts; returns when all have ended what `main` returned.
+    """Run `main` and the tasks that it starts; returns `main`'s result when all have ended.
 
-    An exception of any of them cancels the others and is raised when they are gone.
+    An exception in any of them cancels the others and is raised when they have ended.
     """
     done: list[T] = []
     async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""How full the context is: the provider's own count first, an estimate for the rest. Pure."""
+"""Measures how full the context is: the provider's count, plus an estimate of the rest. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -14,25 +14,25 @@ from tiller_protocol.items import (
 )
 
 CHARS_PER_TOKEN = 4.0
-"""First guess for English and code; the meter learns the true factor from the provider's counts."""
+"""First guess for English and code; the meter corrects it with the provider's counts."""
 
 IMAGE_TOKENS = 1_500
-"""About what providers count for an image of one megapixel."""
+"""Roughly what providers count for an image of one megapixel."""
 
 FACTOR_MIN, FACTOR_MAX = 0.25, 4.0
-"""Bounds of what the meter believes: beyond them a count is of something else."""
+"""Bounds of the correction: beyond them the provider must have counted something else."""
 
 
 def estimate_tokens(items: Iterable[Item]) -> int:
-    """Tokens of items by their length, without what the provider adds around them."""
+    """Estimate the tokens of items by their length, without what the provider adds around them."""
     return sum(_item_tokens(item) for item in items)
 
 
 class TokenMeter:
-    """Counts the context of one turn. Feed it each step's usage; ask it before each request."""
+    """Measures the context of one turn. Takes each step's usage; is read before each request."""
 
     def __init__(self, fixed_chars: int) -> None:
-        """`fixed_chars` is the length of prompt and tools, sent with every request."""
+        """`fixed_chars` is the length of prompt and tools, which every request contains."""
         self._fixed = int(fixed_chars / CHARS_PER_TOKEN)
         self._counted = 0
         self._position: int | None = None
@@ -41,32 +41,32 @@ class TokenMeter:
         self._sent_tokens = 0
 
     def tokens(self, items: Sequence[Item], sent: Callable[[], tuple[Item, ...]]) -> int:
-        """Tokens of the next request: what was counted as counted, the rest estimated.
+        """Return the tokens of the next request: the last count plus an estimate of new items.
 
-        `items` is all of history; `sent` returns what of it a model is sent, and is called only
-        when nothing was counted since history got shorter.
+        `items` is the whole history. `sent` returns the items to send; it is called only if there
+        is no count since history got shorter.
         """
         if self._position is None:
             return int(self._factor * (self._fixed + self._estimate(sent())))
         return self._counted + int(self._factor * estimate_tokens(items[self._position :]))
 
     def count(self, tokens: int, sent: tuple[Item, ...], position: int) -> None:
-        """Take the provider's count of a request and its response; 0 is no count.
+        """Record the provider's count of a request and its response; 0 means that it has none.
 
-        `sent` are the items of the request. From `position` of history on items are new, or had no
-        output yet when the tokens were counted.
+        `sent` are the items of the request. `position` in history is where the items begin that
+        are new, or had no output when the tokens were counted.
         """
         if tokens:
             estimated = self._fixed + self._estimate(sent)
             self._factor = min(max(tokens / max(estimated, 1), FACTOR_MIN), FACTOR_MAX)
             self._counted, self._position = tokens, position
 
-    def forget(self) -> None:
-        """History got shorter: what was counted is void, what was learned is not."""
+    def discard_count(self) -> None:
+        """Discard the count because history got shorter; the learned factor stays."""
         self._position = None
 
     def _estimate(self, sent: tuple[Item, ...]) -> int:
-        """As `estimate_tokens`; of what was sent the last time it knows the sum."""
+        """Estimate as `estimate_tokens`; reuses the sum of the items that were sent last time."""
         known = len(self._sent)
         if sent[:known] != self._sent:
             known = self._sent_tokens = 0

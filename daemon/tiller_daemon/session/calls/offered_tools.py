@@ -9,14 +9,14 @@ from tiller_daemon.models.base import ToolSpec
 from tiller_daemon.session.calls.arguments import parameters
 from tiller_daemon.tools.base import Tool
 from tiller_daemon.tools.suggestions import did_you_mean
-from tiller_daemon.turn.context import SubAgentOffered
+from tiller_daemon.turn.context import OfferedSubAgent
 
 SPECS_KEPT_MAX = 256
 """How many descriptions of tools are kept ready; each set of agents makes one more."""
 
 
 def tool_specs(
-    tools: Mapping[str, Tool], sub_agents: Sequence[SubAgentOffered]
+    tools: Mapping[str, Tool], sub_agents: Sequence[OfferedSubAgent]
 ) -> tuple[ToolSpec, ...]:
     """The tools as models are offered them; `task` says which agents there are."""
     lines = "\n".join(f"- {agent.name}: {agent.description}" for agent in sub_agents)

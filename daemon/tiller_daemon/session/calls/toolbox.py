@@ -39,7 +39,7 @@ class Toolbox:
             return Refusal("invalid", unknown)
         return PreparedToolCall(self.shared, tool, arguments, requirements, call)
 
-    def remember(self) -> Callable[[], None]:
+    def savepoint(self) -> Callable[[], None]:
         """Return a function that forgets all that calls learn about files from now on."""
         return self.shared.environments.files.remember()
 

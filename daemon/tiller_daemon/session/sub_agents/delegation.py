@@ -14,7 +14,7 @@ from tiller_daemon.session.sub_agents.sub_agent_run import Inherited, Owner, Sub
 from tiller_daemon.store.base import LogError
 from tiller_daemon.tools.base import ToolFailure, ToolResult
 from tiller_daemon.tools.truncation import truncate
-from tiller_daemon.turn.budget import Spent, least, left_of
+from tiller_daemon.turn.budget import Spent, remaining_budget, tighter_budget
 from tiller_protocol.settings import Budget, Settings, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
@@ -150,11 +150,11 @@ class Delegation:
             turn.cost or 0.0,
             owner.elapsed_s(),
         ).plus(owner.spent_by_others().minus(self.spent()))
-        left = left_of(budgets.turn, spent)
-        of_session = left_of(budgets.session, budgets.spent_before.plus(spent))
+        left = remaining_budget(budgets.turn, spent)
+        of_session = remaining_budget(budgets.session, budgets.spent_before.plus(spent))
         if left is None or of_session is None:
             raise ToolFailure("No sub-agent was started: the budget of this turn is used up.")
-        return least(least(left, of_session), self._default_budget)
+        return tighter_budget(tighter_budget(left, of_session), self._default_budget)
 
 
 def _has_model(owner: Owner, agent: str) -> bool:

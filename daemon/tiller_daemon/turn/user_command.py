@@ -1,8 +1,8 @@
-"""A turn without a step: one shell command that the user gave, run as the tool `bash` runs it."""
+"""A turn without a step: runs one shell command of the user through the tool `bash`."""
 
 import msgspec
 
-from tiller_daemon.turn.call import completion, note_changes, refuse_call, run_call
+from tiller_daemon.turn.call import completion_events, record_changes, refuse_call, run_call
 from tiller_daemon.turn.context import Ending, TurnContext
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports, Refusal
@@ -11,25 +11,26 @@ from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import ToolCall
 
 TOOL = "bash"
+"""The only tool of such a turn."""
 
 TIMEOUT_S = 600.0
-"""How long the user's own command may take: the most that the tool allows."""
+"""Time limit of the user's command: the most that the tool allows."""
 
 NO_REQUEST = -1
 """The ordinal of a call that belongs to no model request."""
 
 
-class OwnCommand:
-    """The `Main` of such a turn. It completes whatever the command's exit status is.
+class UserCommand:
+    """The `Main` of such a turn. The turn completes whatever the command's exit status is.
 
-    The output stands where a turn's last message is, so that every frontend shows it.
+    The output becomes the turn's last message, so that every frontend shows it.
     """
 
     def __init__(self, command: str) -> None:
         self._command = command
 
     async def __call__(self, context: TurnContext, history: History, ports: Ports) -> Ending:  # noqa: ARG002
-        """Run it; when cancelled the call stays open for whoever closes the turn."""
+        """Run the command. On cancellation the call stays open until the turn is closed."""
         arguments = {"command": self._command, "timeout_s": TIMEOUT_S}
         item_id = ports.new_id()
         call = ToolCall(
@@ -49,6 +50,6 @@ class OwnCommand:
         else:
             ended = await run_call(prepared, ports)
         history.replace(ended)
-        await ports.emit(*completion(ended))
-        await note_changes(history, ports)
+        await ports.emit(*completion_events(ended))
+        await record_changes(history, ports)
         return Ending("completed", last_message=ended.output)
