@@ -20,15 +20,15 @@ OUTBOX = (
     Fault(
         "G2 pieces are joined only with what they follow",
         SESSION + "outbox.py",
-        "                self._joinable.clear()\n                self._waiting",
-        "                self._waiting",
+        "                self._joinable.clear()\n                self._pending",
+        "                self._pending",
         equivalent="a piece is then joined with an earlier one of its own item, across events of "
         "other items; the order within an item, and what all events add up to, stay the same",
     ),
     Fault(
         "G2 an event that the log refused is not published",
         SESSION + "outbox.py",
-        "            self.broken = error\n            self._tell()\n            raise",
+        "            self.broken = error\n            self._wake_waiters()\n            raise",
         "            self.broken = error",
     ),
 )
@@ -89,7 +89,7 @@ RECOVERY = (
     Fault(
         "G11 the session works on with the queue that recovery made",
         SESSION + "actor.py",
-        "            self._state.queue.restore(self.outbox.settle().queue)",
+        "            self._state.queue.restore(self.outbox.fold_pending().queue)",
         "            pass",
     ),
     Fault(
@@ -101,8 +101,8 @@ RECOVERY = (
     Fault(
         "B56 a fork shares what is in the log and no more",
         SESSION + "supervisor.py",
-        "        head = parent.outbox.settle().seq\n        await parent.outbox.committed()",
-        "        await parent.outbox.committed()\n        head = parent.outbox.settle().seq",
+        "        head = parent.outbox.fold_pending().seq\n        await parent.outbox.committed()",
+        "        await parent.outbox.committed()\n        head = parent.outbox.fold_pending().seq",
     ),
     Fault(
         "G4 a fork holds nothing open",

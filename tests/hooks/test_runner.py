@@ -14,7 +14,7 @@ from tiller_daemon.config import Hook
 from tiller_daemon.hooks.process import OUTPUT_BYTES_MAX
 from tiller_daemon.hooks.runner import BESIDE_MAX, HookRunner
 from tiller_daemon.processes.environment import child_environment
-from tiller_daemon.session.hooks import Heard, Hold, Told, ToolTold
+from tiller_daemon.session.hooks import HookAnswers, HookInput, HookSandbox, HookToolCall
 
 
 @pytest.fixture
@@ -26,13 +26,15 @@ def variables(call_id: str) -> dict[str, str]:
     return child_environment({**os.environ, "MY_TOKEN": "secret"}, [], "LOG-OF-TESTS", call_id)
 
 
-def before(workspace: Path, tool: str = "bash") -> Told:
-    call = ToolTold(tool, {"command": "ls"}, "call/1", "read")
-    return Told("tool_before", "s", "t", str(workspace), "default", "p/m", tool=call)
+def before(workspace: Path, tool: str = "bash") -> HookInput:
+    call = HookToolCall(tool, {"command": "ls"}, "call/1", "read")
+    return HookInput("tool_before", "s", "t", str(workspace), "default", "p/m", tool=call)
 
 
-async def hear(workspace: Path, *hooks: Hook, told: Told | None = None) -> Heard:
-    return await HookRunner(variables).ask(hooks, told or before(workspace), "call/1", Hold())
+async def hear(workspace: Path, *hooks: Hook, told: HookInput | None = None) -> HookAnswers:
+    return await HookRunner(variables).ask(
+        hooks, told or before(workspace), "call/1", HookSandbox()
+    )
 
 
 def hook(command: Any, **fields: Any) -> Hook:
@@ -79,7 +81,7 @@ async def test_a_hook_is_told_as_json_in_the_workspace_with_a_clean_environment(
 async def test_what_it_says_counts(tmp_path: Path, command: Any, denied: str, context: str) -> None:
     heard = await hear(tmp_path, hook(command, name="h"))
     said = f"The user's hook `h` says: {context}"
-    assert heard == Heard(denied, (said,) if context else ())
+    assert heard == HookAnswers(denied, (said,) if context else ())
 
 
 @pytest.mark.parametrize(
@@ -119,15 +121,15 @@ async def test_hooks_run_in_order_until_one_says_no(tmp_path: Path) -> None:
 
 
 async def test_a_no_that_comes_too_late_is_something_to_tell(tmp_path: Path) -> None:
-    call = ToolTold("bash", {}, "call/1", "read", output="x", failed=False)
-    told = Told("tool_after", "s", "t", str(tmp_path), "a", "m", tool=call)
+    call = HookToolCall("bash", {}, "call/1", "read", output="x", failed=False)
+    told = HookInput("tool_after", "s", "t", str(tmp_path), "a", "m", tool=call)
     heard = await hear(tmp_path, hook("echo bad >&2; exit 2", on="tool_after", name="h"), told=told)
-    assert heard == Heard("", ("The user's hook `h` says: bad",))
+    assert heard == HookAnswers("", ("The user's hook `h` says: bad",))
 
 
 async def test_what_it_prints_is_bounded_and_it_need_not_listen(tmp_path: Path) -> None:
-    call = ToolTold("bash", {"command": "x" * 2**20}, "call/1", "read")
-    told = Told("tool_before", "s", "t", str(tmp_path), "a", "m", tool=call)
+    call = HookToolCall("bash", {"command": "x" * 2**20}, "call/1", "read")
+    told = HookInput("tool_before", "s", "t", str(tmp_path), "a", "m", tool=call)
     flood = hook("exec <&-; head -c 10000000 /dev/zero | tr '\\0' x", name="h")
     heard = await hear(tmp_path, flood, told=told)
     assert not heard.problems
@@ -168,12 +170,12 @@ async def test_notifications_are_waited_for_by_nobody_and_bounded(
     tmp_path: Path, nursery: trio.Nursery
 ) -> None:
     os.mkfifo(tmp_path / "gate")
-    told = Told("turn_end", "s", "t", str(tmp_path), "a", "m", outcome="completed")
+    told = HookInput("turn_end", "s", "t", str(tmp_path), "a", "m", outcome="completed")
     hooks = (hook("echo >>ran; read x <gate; echo >>done", on="turn_end", timeout_s=60),)
     runner = HookRunner(variables)
     await nursery.start(runner.run)
     for _ in range(BESIDE_MAX + 5):
-        runner.notify(hooks, told, Hold())
+        runner.notify(hooks, told, HookSandbox())
     await _until_lines(tmp_path / "ran", BESIDE_MAX)
     gate = os.open(tmp_path / "gate", os.O_RDWR)
     os.write(gate, b"\n" * (BESIDE_MAX + 5))

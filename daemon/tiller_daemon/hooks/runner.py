@@ -10,7 +10,7 @@ import trio
 
 from tiller_daemon.config import Hook, ProjectHook
 from tiller_daemon.hooks.process import HookProblem, Said, name_of, run_hook
-from tiller_daemon.session.hooks import Heard, Hold, Told
+from tiller_daemon.session.hooks import HookAnswers, HookInput, HookSandbox
 
 log = structlog.get_logger()
 
@@ -38,48 +38,50 @@ class HookRunner:
             task_status.started()
             await trio.sleep_forever()
 
-    async def ask(self, hooks: Sequence[Hook], told: Told, call_id: str, hold: Hold) -> Heard:
+    async def ask(
+        self, hooks: Sequence[Hook], told: HookInput, call_id: str, sandbox: HookSandbox
+    ) -> HookAnswers:
         """Run hooks, one after the other, until one says no."""
         context: list[str] = []
         problems: list[str] = []
         for hook in hooks:
             name = _called(hook)
             try:
-                said = await self._run(hook, told, call_id, hold)
+                said = await self._run(hook, told, call_id, sandbox)
             except HookProblem as problem:
                 problems.append(_failed(hook, str(problem)))
                 if hook.on_failure == "deny":
                     denied = f"denied by the {name}, which failed: {problem}"
-                    return Heard(denied, (), tuple(problems))
+                    return HookAnswers(denied, (), tuple(problems))
                 continue
             if said.denies and told.on in MAY_DENY:
                 reason = f": {said.reason}" if said.reason else ", which gave no reason"
-                return Heard(f"denied by the {name}{reason}", (), tuple(problems))
+                return HookAnswers(f"denied by the {name}{reason}", (), tuple(problems))
             if text := said.context or (said.reason if said.denies else ""):
                 whose = "The" if isinstance(hook, ProjectHook) else "The user's"
                 context.append(f"{whose} {name} says: {text}")
-        return Heard("", tuple(context), tuple(problems))
+        return HookAnswers("", tuple(context), tuple(problems))
 
-    def notify(self, hooks: Sequence[Hook], told: Told, hold: Hold) -> None:
+    def notify(self, hooks: Sequence[Hook], told: HookInput, sandbox: HookSandbox) -> None:
         """Run hooks beside everything else; nobody waits for them."""
         for hook in hooks:
             if self._nursery is None or self._beside >= BESIDE_MAX:
                 log.warning("hook_left_out", hook=name_of(hook), running=self._beside)
                 continue
             self._beside += 1
-            self._nursery.start_soon(self._run_beside, hook, told, hold)
+            self._nursery.start_soon(self._run_beside, hook, told, sandbox)
 
-    async def _run(self, hook: Hook, told: Told, call_id: str, hold: Hold) -> Said:
+    async def _run(self, hook: Hook, told: HookInput, call_id: str, sandbox: HookSandbox) -> Said:
         of_project = isinstance(hook, ProjectHook)
-        if of_project and hold.problem:
-            raise HookProblem(hold.problem)
+        if of_project and sandbox.problem:
+            raise HookProblem(sandbox.problem)
         told_bytes, directory = msgspec.json.encode(told), Path(told.workspace)
-        confined = hold.confined if of_project else None
+        confined = sandbox.confined if of_project else None
         return await run_hook(hook, told_bytes, directory, self._variables(call_id), confined)
 
-    async def _run_beside(self, hook: Hook, told: Told, hold: Hold) -> None:
+    async def _run_beside(self, hook: Hook, told: HookInput, sandbox: HookSandbox) -> None:
         try:
-            await self._run(hook, told, "", hold)
+            await self._run(hook, told, "", sandbox)
         except HookProblem as problem:
             log.warning("hook_failed", hook=name_of(hook), on=hook.on, reason=str(problem))
         except Exception:

@@ -12,7 +12,6 @@ import structlog
 import trio
 
 from tiller_daemon.session.background import Background
-from tiller_daemon.session.calls.enclosing import Enclosing
 from tiller_daemon.session.calls.environments import (
     Environments,
     ProcessSettings,
@@ -22,17 +21,18 @@ from tiller_daemon.session.calls.escalation import Escalation
 from tiller_daemon.session.calls.permission import Permission
 from tiller_daemon.session.calls.tool_call import TurnTools
 from tiller_daemon.session.calls.toolbox import Toolbox
-from tiller_daemon.session.changes import TurnChanges
+from tiller_daemon.session.calls.turn_enclosures import TurnEnclosures
 from tiller_daemon.session.freeze import FrozenTurn, with_grants
 from tiller_daemon.session.hooks import TurnHooks
-from tiller_daemon.session.mailbox import InputQueue
+from tiller_daemon.session.input_queue import InputQueue
 from tiller_daemon.session.outbox import Outbox
+from tiller_daemon.session.project_trust import project_hook_sandbox
 from tiller_daemon.session.requests import IsAllowed, OpenRequests, Reply
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.sub_agents.delegation import Delegation, Sessions
 from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
-from tiller_daemon.session.title import Titling
-from tiller_daemon.session.trust import hold_of_project
+from tiller_daemon.session.title import TitleRequest
+from tiller_daemon.session.turn_changes import TurnChanges
 from tiller_daemon.store.base import LogError
 from tiller_daemon.tools.base import FileVersions
 from tiller_daemon.turn.budget import Spent
@@ -79,9 +79,9 @@ class ActiveTurn:
 
     It `is_over` when its end is in the log; what it did to files may then still be looked at.
 
-    A turn that is not `steerable` takes no input: what comes waits for its end. `titling` is a task
-    of the session that runs beside its first turn. `sub_agent_run` is set when a sub-agent runs the
-    turn. To its own sub-agents the turn is their `Owner`.
+    A turn that is not `steerable` takes no input: what comes waits for its end. `title_request`
+    is a task of the session that runs beside its first turn. `sub_agent_run` is set when a
+    sub-agent runs the turn. To its own sub-agents the turn is their `Owner`.
     """
 
     def __init__(
@@ -91,12 +91,12 @@ class ActiveTurn:
         session: SessionParts,
         *,
         steerable: bool = True,
-        titling: Titling | None = None,
+        title_request: TitleRequest | None = None,
         sub_agent_run: SubAgentRun | None = None,
     ) -> None:
         self.context = frozen.context
         self.steerable = steerable
-        self.titling = titling
+        self.title_request = title_request
         self.is_over = False
         self._frozen = frozen
         self._main = main
@@ -111,9 +111,9 @@ class ActiveTurn:
             services, self.context.workspace, self.context.session_id, outbox.put
         )
         self._delegation = Delegation(session.sessions, services.user.configuration().turn_budget)
-        session.requests.mirror = sub_agent_run
+        session.requests.observer = sub_agent_run
         if sub_agent_run:
-            sub_agent_run.began(self)
+            sub_agent_run.turn_started(self)
         if steerable:
             session.queue.open()
 
@@ -144,11 +144,11 @@ class ActiveTurn:
         self._grants += rules
         self.reconsider()
         if self._sub_agent_run:
-            self._sub_agent_run.granted(rules)
+            self._sub_agent_run.pass_up_grant(rules)
 
-    def granted(self, rules: tuple[Rule, ...]) -> None:
+    def grant_from_sub_agent(self, rules: tuple[Rule, ...]) -> None:
         """Let rules that the user granted to a sub-agent count here too."""
-        settings = with_grants(self._session.outbox.settle().settings, rules)
+        settings = with_grants(self._session.outbox.fold_pending().settings, rules)
         self._session.outbox.put(SessionConfigured(settings))
         self.grant(rules)
 
@@ -161,23 +161,23 @@ class ActiveTurn:
         """What was granted since the turn began, weakest first."""
         return (*(self._sub_agent_run.live_rules() if self._sub_agent_run else ()), *self._grants)
 
-    def show(self, request: Request) -> None:
+    def mirror_request(self, request: Request) -> None:
         """Show the request of a sub-agent."""
-        self._session.requests.show(request, self.turn_id)
+        self._session.requests.mirror(request, self.turn_id)
 
-    def hide(self, request_id: str, reply: Reply) -> None:
+    def mirror_resolution(self, request_id: str, reply: Reply) -> None:
         """Say how the request of a sub-agent was resolved."""
-        self._session.requests.hide(request_id, reply, self.turn_id)
+        self._session.requests.resolve_mirrored(request_id, reply, self.turn_id)
 
     def put(self, *bodies: AnyBody) -> None:
         """Put events of the turn; whom it works for sees them too."""
         if self._sub_agent_run:
-            self._sub_agent_run.saw(*bodies)
+            self._sub_agent_run.observe(*bodies)
         self._session.outbox.put(*bodies, turn_id=self.turn_id)
 
     def open_turn(self) -> OpenTurn:
         """What the turn comes to so far."""
-        turn = self._session.outbox.settle().turn
+        turn = self._session.outbox.fold_pending().turn
         assert turn is not None
         return turn
 
@@ -201,11 +201,11 @@ class ActiveTurn:
             if ended and self.steerable:
                 self._hooks().turn_ended(ended)
         finally:
-            self._session.requests.mirror = None
+            self._session.requests.observer = None
             if self._sub_agent_run:
-                self._sub_agent_run.end(ended)
+                self._sub_agent_run.turn_ended(ended)
             self._delegation.close()
-        if patch := await self._changes.settle():
+        if patch := await self._changes.finish():
             self._session.outbox.put(ItemStarted(patch), ItemCompleted(patch))
 
     async def _run(self, history: History) -> TurnEnded | None:
@@ -229,13 +229,13 @@ class ActiveTurn:
     def _close(self, ending: Ending) -> TurnEnded | None:
         """Put everything that ends the turn, in one go."""
         self._session.queue.close()
-        if self.titling:
-            self.titling.turn_ended(interrupted=ending.outcome == "interrupted")
+        if self.title_request:
+            self.title_request.turn_ended(interrupted=ending.outcome == "interrupted")
         if self._session.queue.hand_back() or (
             self._session.queue.queue and ending.outcome == "interrupted"
         ):
             self._session.outbox.put(QueueChanged(self._session.queue.queue))
-        snapshot = self._session.outbox.settle()
+        snapshot = self._session.outbox.fold_pending()
         now, new_id = self._session.services.time(), self._session.services.new_id
         cost = self.context.model.price(self._streamed)
         bodies = closing_bodies(snapshot, ending, now, new_id, streamed=self._streamed, cost=cost)
@@ -267,7 +267,9 @@ class ActiveTurn:
         permission = Permission(
             context.permissions.approve, self._rules, self._ask, services.new_id
         )
-        enclosing = Enclosing(services.commands.confiner, context, self._rules, spill_directory)
+        enclosures = TurnEnclosures(
+            services.commands.confiner, context, self._rules, spill_directory
+        )
         environments = Environments(
             context=context,
             permission=permission,
@@ -285,25 +287,25 @@ class ActiveTurn:
             delegate=partial(self._delegation.run, self),
             withdraw=partial(self._session.requests.withdraw, turn_id=self.turn_id),
         )
-        escalation = Escalation(permission, enclosing)
-        return TurnTools(context, permission, enclosing, escalation, environments, hooks)
+        escalation = Escalation(permission, enclosures)
+        return TurnTools(context, permission, enclosures, escalation, environments, hooks)
 
     def _hooks(self) -> TurnHooks:
         """The hooks of this turn; not kept on the turn, since it refers back to the turn."""
-        hold = partial(hold_of_project, self._session.services, self.context)
+        sandbox = partial(project_hook_sandbox, self._session.services, self.context)
         return TurnHooks(
             self._session.services.tools.hooks,
             self._frozen.hooks,
             self.context,
             self._emit,
-            hold,
+            sandbox,
         )
 
     async def _emit(self, *bodies: AnyBody) -> None:
         if any(isinstance(body, HistoryCompacted) for body in bodies):
             self._session.files.told.clear()
         if self._sub_agent_run:
-            self._sub_agent_run.saw(*bodies)
+            self._sub_agent_run.observe(*bodies)
         await self._session.outbox.emit(*bodies, turn_id=self.turn_id)
 
     def _note_streamed(self, usage: Usage) -> None:
@@ -313,5 +315,5 @@ class ActiveTurn:
         return (*self.context.permissions.rules, *self.live_rules())
 
     async def _ask(self, request: Request, is_allowed: IsAllowed) -> Reply:
-        self._hooks().requested(request)
+        self._hooks().request_opened(request)
         return await self._session.requests.ask(request, self.turn_id, is_allowed)

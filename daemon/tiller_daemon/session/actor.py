@@ -14,7 +14,12 @@ from tiller_daemon.session.handlers import handle, overloaded
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.recovery import recovery_of
 from tiller_daemon.session.rejections import record_rejection
-from tiller_daemon.session.requests import CANCELLED, NobodyWaits, no_request, too_late
+from tiller_daemon.session.requests import (
+    CANCELLED,
+    NoWaitingTask,
+    already_resolved,
+    unknown_request,
+)
 from tiller_daemon.session.resuming import resume
 from tiller_daemon.session.reverting import put_back
 from tiller_daemon.session.services import Services
@@ -36,7 +41,7 @@ log = structlog.get_logger()
 SUBMISSIONS_WAITING_MAX = 64
 """Most submissions that wait for one session's loop; one more is rejected as `overloaded`."""
 
-AT_REST = (UserInput, Revert, Unrevert, Compact, Shell)
+WAITS_FOR_TURN_END = (UserInput, Revert, Unrevert, Compact, Shell)
 """Ops that wait while a turn that is over still looks at the files."""
 
 SHUTTING_DOWN = ErrorInfo(
@@ -51,8 +56,8 @@ class Session:
         self._state = SessionState(services, snapshot, sessions)
         self.active_at = services.time()
         self._services = services
-        self._resting = trio.Event()
-        self._resting.set()
+        self._turn_over = trio.Event()
+        self._turn_over.set()
         self._deferred: list[Pending] = []
         self._pending: dict[str, Pending] = {}
         self._send, self._receive = trio.open_memory_channel[Pending](SUBMISSIONS_WAITING_MAX)
@@ -61,7 +66,7 @@ class Session:
         self.recovered = trio.Event()
         """Set when what was left to say of a session found in the log is put, or it has ended."""
         self._ended = trio.Event()
-        self._over = False
+        self._closed = False
 
     @property
     def outbox(self) -> Outbox:
@@ -76,22 +81,22 @@ class Session:
     @property
     def is_idle(self) -> bool:
         """Whether nothing would be lost by unloading the session now."""
-        at_work = self.is_at_work or self._state.background.is_running
+        at_work = self.is_busy or self._state.background.is_running
         return (
-            self._resting.is_set()
+            self._turn_over.is_set()
             and not at_work
             and not self._pending
             and self.outbox.is_committed
         )
 
     @property
-    def is_at_work(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether a turn runs, or an op waits."""
         turn = self._state.turn
         return (turn is not None and not turn.is_over) or bool(self._pending)
 
     @property
-    def turn_runs(self) -> bool:
+    def turn_is_running(self) -> bool:
         """Whether a turn is active."""
         return self._state.turn is not None
 
@@ -108,7 +113,7 @@ class Session:
             with self._scope:
                 await self._serve(resumes=resumes)
         finally:
-            self._over = True
+            self._closed = True
             self.recovered.set()
             self.outbox.close()
             for pending in list(self._pending.values()):
@@ -126,7 +131,7 @@ class Session:
 
     def stop(self) -> None:
         """End the session's task. Only for a session that is idle: nothing is then lost."""
-        self._over = True
+        self._closed = True
         self._scope.cancel()
 
     async def submit(self, pending: Pending) -> AnyAnswer:
@@ -135,7 +140,7 @@ class Session:
         A full queue is a rejection. Cancelling the wait does not withdraw the submission.
         """
         self.active_at = self._services.time()
-        if self._over:
+        if self._closed:
             return self._unavailable(pending)
         try:
             self._send.send_nowait(pending)
@@ -160,52 +165,52 @@ class Session:
         """Interrupt the active turn, and return when all is in the log; raises `LogError`."""
         if self._state.turn:
             self._state.turn.interrupt(SHUTTING_DOWN)
-        await self._resting.wait()
+        await self._turn_over.wait()
         await self._state.background.end_all()
         await self.outbox.committed()
 
-    async def leave(self) -> None:
+    async def suspend(self) -> None:
         """End with the turn unfinished in the log, its calls and processes ended, to be resumed."""
         await self.outbox.committed()
         self._scope.cancel()
         await self._ended.wait()
 
-    async def rest(self) -> None:
+    async def wait_for_turn(self) -> None:
         """Wait until no turn is active."""
-        await self._resting.wait()
+        await self._turn_over.wait()
 
     async def submission_loop(self) -> None:
         """Take submissions one at a time: handle, commit, answer."""
         async for pending in self._receive:
-            await self._take(pending)
+            await self._process(pending)
             del pending  # a session at rest keeps nothing of what it was told last
 
-    async def _take(self, pending: Pending) -> None:
-        if self._must_wait(pending):
+    async def _process(self, pending: Pending) -> None:
+        if self._must_defer(pending):
             self._deferred.append(pending)
             return
         try:
-            await self._put_files_back(pending)
+            await self._revert_files(pending)
             result = handle(self._state, pending)
-            self._run_begun()
+            self._run_begun_turn()
         except RejectionError as rejection:
             await self._reject(pending, rejection)
-        except NobodyWaits as answer:
-            await self._reject(pending, await self._why_not_open(answer.request_id))
+        except NoWaitingTask as answer:
+            await self._reject(pending, await self._unanswerable(answer.request_id))
         else:
             await self._accept(pending, result)
             if pending.files and self._services.files.snapshots:
                 self._services.files.snapshots.settled(self.snapshot.workspace)
 
-    async def _put_files_back(self, pending: Pending) -> None:
+    async def _revert_files(self, pending: Pending) -> None:
         """Do what a revert does to files; no turn can begin meanwhile, as the loop stands still."""
         if self._state.turn is None and isinstance(pending.op, (Revert, Unrevert)):
-            snapshot = self.outbox.settle()
+            snapshot = self.outbox.fold_pending()
             pending.files = await put_back(
                 self._services.files.snapshots, snapshot, pending.op, pending.submission_id
             )
 
-    async def _why_not_open(self, request_id: str) -> RejectionError:
+    async def _unanswerable(self, request_id: str) -> RejectionError:
         """Why an answer has nobody to go to.
 
         What earlier submissions resolved is in the log: the loop has waited for it. What is open
@@ -216,14 +221,14 @@ class Session:
         except LogError as error:
             return RejectionError("unavailable", error.message)
         if not rows:
-            return no_request(request_id)
-        return too_late(request_id, rows[0].resolution or CANCELLED.resolution, rows[0].by)
+            return unknown_request(request_id)
+        return already_resolved(request_id, rows[0].resolution or CANCELLED.resolution, rows[0].by)
 
-    def _must_wait(self, pending: Pending) -> bool:
+    def _must_defer(self, pending: Pending) -> bool:
         """Whether this is for after a turn that has begun to end, or takes no input."""
         turn, op = self._state.turn, pending.op
         if turn and turn.is_over:
-            return isinstance(op, AT_REST)
+            return isinstance(op, WAITS_FOR_TURN_END)
         if turn is None or turn.takes_input or not isinstance(op, UserInput):
             return False
         return turn.steerable or op.delivery != "steer"
@@ -248,31 +253,31 @@ class Session:
         return RejectionError("unavailable", message).answer(pending.submission_id)
 
     def _recover(self, *, resumes: bool) -> None:
-        snapshot = self.outbox.settle()
+        snapshot = self.outbox.fold_pending()
         why = resume(self._state) if resumes else DAEMON_STOPPED
         if why is None:
-            self._run_begun()
+            self._run_begun_turn()
             return
         if found := recovery_of(snapshot, self._services.new_id, why):
             self.outbox.put(*found.of_turn, turn_id=found.turn_id)
             self.outbox.put(*found.of_session)
-            self._state.queue.restore(self.outbox.settle().queue)
+            self._state.queue.restore(self.outbox.fold_pending().queue)
 
-    def _run_begun(self) -> None:
+    def _run_begun_turn(self) -> None:
         """Run the turn that a handler has begun, if it has."""
         begun = self._state.take_begun()
         if begun is None:
             return
-        self._resting = trio.Event()
+        self._turn_over = trio.Event()
         assert self._nursery is not None
         self._nursery.start_soon(self._run_turn, *begun)
-        if begun.turn.titling:
-            self._nursery.start_soon(begun.turn.titling.run)
+        if begun.turn.title_request:
+            self._nursery.start_soon(begun.turn.title_request.run)
 
     async def _run_turn(self, turn: ActiveTurn, history: History) -> None:
         await turn.run(history)
         self._state.turn = None
-        self._resting.set()
+        self._turn_over.set()
         self.active_at = self._services.time()
         deferred, self._deferred = self._deferred, []
         for pending in deferred:

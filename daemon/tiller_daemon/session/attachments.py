@@ -18,11 +18,11 @@ from tiller_daemon.files.paths import (
     must_be_regular,
 )
 from tiller_daemon.policy.rules import decide
-from tiller_daemon.session.checks import check_input, handed_back
-from tiller_daemon.session.reading import rules_at_rest
+from tiller_daemon.session.project_trust import configuration_for
+from tiller_daemon.session.read_access import session_rules
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, find_agent
-from tiller_daemon.session.trust import configuration_for
+from tiller_daemon.session.validation import check_input, input_data
 from tiller_daemon.tools.reach import file_requirements
 from tiller_daemon.tools.similar import did_you_mean_path
 from tiller_protocol.codec import INPUT_BYTES_MAX
@@ -63,14 +63,14 @@ async def fit_images(op: UserInput) -> tuple[Image, ...]:
     return tuple(fitted)
 
 
-def check_shown(op: UserInput, model: ChosenModel) -> None:
+def check_image_support(op: UserInput, model: ChosenModel) -> None:
     """Reject images for a model that takes none; raises `RejectionError`."""
     if op.images and not model.images:
         message = f"The model {model.name} takes no images. Leave them out, or choose another."
         raise _refused(op, "invalid_settings", message)
 
 
-def refer_files(services: Services, snapshot: Snapshot, op: UserInput) -> tuple[str, ...]:
+def file_references(services: Services, snapshot: Snapshot, op: UserInput) -> tuple[str, ...]:
     """Return the files of `op` as the model names them: relative to the workspace, or absolute.
 
     Raises `RejectionError` for one that is not there, and for one that the rules would deny to the
@@ -93,7 +93,7 @@ def _refer(services: Services, snapshot: Snapshot, op: UserInput, path: str) -> 
     settings, configuration = snapshot.settings, configuration_for(services, snapshot.workspace)
     name = op.overrides.agent or settings.agent or DEFAULT_AGENT
     agent = find_agent(services, snapshot.workspace, name)
-    rules = rules_at_rest(services, snapshot, agent)
+    rules = session_rules(services, snapshot, agent)
     approve = op.overrides.approve or settings.approve or configuration.approve
     verdict = decide(file_requirements("read", location, title=""), rules, approve)
     if verdict.action == "deny":
@@ -116,4 +116,4 @@ def _is_there(location: Location) -> bool:
 
 
 def _refused(op: UserInput, code: RejectionCode, message: str) -> RejectionError:
-    return RejectionError(code, message, handed_back(op))
+    return RejectionError(code, message, input_data(op))

@@ -40,7 +40,7 @@ SEND_S_MAX = 5.0
 
 
 @dataclass(eq=False)
-class _Running:
+class _RunningCommand:
     """A command while it runs. `unread` is what nobody has seen, `dropped_bytes` were before it."""
 
     known: BackgroundCommand
@@ -60,7 +60,7 @@ class Background:
     def __init__(self, outbox: Outbox, time: Callable[[], float]) -> None:
         self._outbox = outbox
         self._time = time
-        self._commands: dict[str, _Running] = {}
+        self._commands: dict[str, _RunningCommand] = {}
         self._nursery: trio.Nursery | None = None
 
     @property
@@ -76,23 +76,23 @@ class Background:
 
     async def start(self, start: BackgroundStart) -> BackgroundLook:
         """Start a command, and watch it for a moment; raises `ToolFailure`."""
-        running = [one for one in self._commands.values() if not one.ended.is_set()]
+        running = [command for command in self._commands.values() if not command.ended.is_set()]
         if len(running) >= RUNNING_MAX:
-            names = ", ".join(one.known.id for one in running)
+            names = ", ".join(command.known.id for command in running)
             raise ToolFailure(
                 f"{RUNNING_MAX} commands run in the background: {names}. End one with bash_kill."
             )
         known = BackgroundCommand(
-            id=_next_id(self._outbox.settle()),
+            id=_next_id(self._outbox.fold_pending()),
             command=start.command,
             state="running",
             started_at=self._time(),
             item_id=start.call_id,
             output_path=str(start.spill_path),
         )
-        command = _Running(known, Capture(start.spill_path), Input(terminal=start.terminal))
+        command = _RunningCommand(known, Capture(start.spill_path), Input(terminal=start.terminal))
         self._commands[known.id] = command
-        self._tell(known)
+        self._record(known)
         assert self._nursery is not None
         self._nursery.start_soon(self._run_one, command, start)
         return await self.look(known.id, FIRST_LOOK_S, until_end=True)
@@ -153,7 +153,7 @@ class Background:
         for command in self._commands.values():
             await command.ended.wait()
 
-    async def _wait(self, command: _Running, *, until_end: bool) -> None:
+    async def _wait(self, command: _RunningCommand, *, until_end: bool) -> None:
         while not command.ended.is_set() and (until_end or not command.unread):
             await command.news.wait()
         while not command.ended.is_set():
@@ -162,7 +162,7 @@ class Background:
             if silence.cancelled_caught:
                 return
 
-    async def _run_one(self, command: _Running, start: BackgroundStart) -> None:
+    async def _run_one(self, command: _RunningCommand, start: BackgroundStart) -> None:
         async def receive(piece: bytes) -> None:
             await command.capture.add(piece)
             command.unread += piece
@@ -200,13 +200,13 @@ class Background:
             )
             command.ended.set()
             command.news.set()
-            self._tell(command.known)
+            self._record(command.known)
 
-    def _tell(self, changed: BackgroundCommand) -> None:
-        before = self._outbox.settle().background
+    def _record(self, changed: BackgroundCommand) -> None:
+        before = self._outbox.fold_pending().background
         self._outbox.put(BackgroundChanged(_listed(before, changed)))
 
-    def _find(self, command_id: str) -> _Running:
+    def _find(self, command_id: str) -> _RunningCommand:
         command = self._commands.get(command_id)
         if command is None:
             there_are = ", ".join(self._commands) or "none"
@@ -216,25 +216,25 @@ class Background:
 
 def lost_commands(snapshot: Snapshot) -> tuple[BackgroundCommand, ...] | None:
     """The list of a session found in the log: what ran is lost. `None` if nothing ran."""
-    if all(one.state != "running" for one in snapshot.background):
+    if all(command.state != "running" for command in snapshot.background):
         return None
     return tuple(
-        structs.replace(one, state="lost") if one.state == "running" else one
-        for one in snapshot.background
+        structs.replace(command, state="lost") if command.state == "running" else command
+        for command in snapshot.background
     )
 
 
 def _listed(
     before: tuple[BackgroundCommand, ...], changed: BackgroundCommand
 ) -> tuple[BackgroundCommand, ...]:
-    if any(one.id == changed.id for one in before):
-        return tuple(changed if one.id == changed.id else one for one in before)
+    if any(command.id == changed.id for command in before):
+        return tuple(changed if command.id == changed.id else command for command in before)
     too_many = len(before) + 1 - LISTED_MAX
-    ended = [one.id for one in before if one.state != "running"][: max(0, too_many)]
-    return (*(one for one in before if one.id not in ended), changed)
+    ended = [command.id for command in before if command.state != "running"][: max(0, too_many)]
+    return (*(command for command in before if command.id not in ended), changed)
 
 
 def _next_id(snapshot: Snapshot) -> str:
     """A short name that the model can remember; numbers go on over restarts."""
-    numbers = [int(one.id.removeprefix("b")) for one in snapshot.background]
+    numbers = [int(command.id.removeprefix("b")) for command in snapshot.background]
     return f"b{max(numbers, default=0) + 1}"

@@ -11,13 +11,13 @@ from tiller_daemon.config.options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.policy import globs
 from tiller_daemon.sandbox.confinement import strictest
-from tiller_daemon.session.calls.offered_tools import no_tool, tool_specs
-from tiller_daemon.session.guidance import write_prompt
+from tiller_daemon.session.calls.offered_tools import tool_specs, unknown_tool
+from tiller_daemon.session.project_trust import configuration_for, hooks_for
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, choose_agent, list_agents
 from tiller_daemon.session.sub_agents.delegation import DEPTH_MAX
 from tiller_daemon.session.sub_agents.sub_agent_run import Inherited
-from tiller_daemon.session.trust import configuration_for, hooks_for
+from tiller_daemon.session.system_prompt import build_system_prompt
 from tiller_daemon.tools.base import Tool
 from tiller_daemon.turn.budget import Spent
 from tiller_daemon.turn.context import (
@@ -49,7 +49,7 @@ class FrozenTurn(NamedTuple):
     tools: Mapping[str, Tool]
     """By the name under which the model knows them."""
     hooks: tuple[Hook, ...] = ()
-    refused: tuple[str, ...] = ()
+    refused_documents: tuple[str, ...] = ()
     """Documents of the project that the prompt leaves out, each with the reason."""
 
 
@@ -75,18 +75,22 @@ def freeze_context(
     depth = inherited.depth if inherited else 0
     offered = choose_tools(services, agent.tools if overrides.tools is None else overrides.tools)
     read_only = permissions.read_only
-    tools = {n: tool for n, tool in offered.items() if _fits(tool, depth, read_only=read_only)}
-    sub_agents = _offered(agents) if any(t.effect == "agent" for t in tools.values()) else ()
-    guidance = write_prompt(services, snapshot.workspace, agent.prompt, permissions)
+    tools = {
+        n: tool for n, tool in offered.items() if _is_offered(tool, depth, read_only=read_only)
+    }
+    sub_agents = (
+        _offered_sub_agents(agents) if any(t.effect == "agent" for t in tools.values()) else ()
+    )
+    system_prompt = build_system_prompt(services, snapshot.workspace, agent.prompt, permissions)
     context = TurnContext(
         turn_id=services.new_id(),
         session_id=snapshot.session_id,
         workspace=snapshot.workspace,
         agent=agent_name,
-        model=_asked(model, agent, settings, overrides),
-        compaction=_asked_for_summaries(compaction),
+        model=_turn_model(model, agent, settings, overrides),
+        compaction=_summary_model(compaction),
         prompt=TurnPrompt(
-            system=guidance.prompt,
+            system=system_prompt.prompt,
             tools=tool_specs(tools, sub_agents),
             sub_agents=sub_agents,
             output_schema=overrides.output_schema,
@@ -98,7 +102,7 @@ def freeze_context(
         depth=depth,
     )
     hooks = hooks_for(services, configuration, permissions)
-    return FrozenTurn(context, model, compaction, tools, hooks, guidance.refused)
+    return FrozenTurn(context, model, compaction, tools, hooks, system_prompt.refused_documents)
 
 
 def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> FrozenTurn:
@@ -143,7 +147,7 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
     return frozen._replace(context=context)
 
 
-def _asked(
+def _turn_model(
     model: ChosenModel, agent: Agent, settings: Settings, overrides: TurnOverrides
 ) -> AskedModel:
     variant = overrides.variant or settings.variant or ""
@@ -160,7 +164,7 @@ def _asked(
     )
 
 
-def _asked_for_summaries(model: ChosenModel) -> AskedModel:
+def _summary_model(model: ChosenModel) -> AskedModel:
     """Neither agent nor variant has a say in how summaries are asked for."""
     return AskedModel(model.name, model.provider_model, options=model.options, price=model.price)
 
@@ -171,7 +175,7 @@ def _budgets(snapshot: Snapshot, configuration: Configuration, overrides: TurnOv
         max_steps=overrides.max_steps or settings.max_steps or configuration.max_steps,
         turn=overrides.turn_budget or settings.turn_budget or configuration.turn_budget,
         session=settings.session_budget or configuration.session_budget,
-        spent_before=_spent(snapshot),
+        spent_before=_spent_so_far(snapshot),
     )
 
 
@@ -192,7 +196,7 @@ def _permissions(
     if above:
         mode = strictest(mode, above.sandbox.mode)
     rules = (
-        *_own_output(services.files.spill_directory(snapshot.session_id)),
+        *_own_output_rules(services.files.spill_directory(snapshot.session_id)),
         *(above.rules if above else configuration.permissions),
         *agent.permissions,
         *(settings.permissions or ()),
@@ -220,7 +224,7 @@ def choose_tools(services: Services, names: tuple[str, ...] | None) -> dict[str,
         elif name in tools:
             chosen[name] = tools[name]
         else:
-            raise RejectionError("invalid_settings", no_tool(name, tools))
+            raise RejectionError("invalid_settings", unknown_tool(name, tools))
     return chosen
 
 
@@ -240,13 +244,13 @@ def with_grants(settings: Settings, rules: tuple[Rule, ...]) -> Settings:
     return merge_settings(settings, Settings(permissions=(*(settings.permissions or ()), *rules)))
 
 
-def _fits(tool: Tool, depth: int, *, read_only: bool) -> bool:
+def _is_offered(tool: Tool, depth: int, *, read_only: bool) -> bool:
     if tool.effect == "agent":
         return depth < DEPTH_MAX
     return not (read_only and tool.effect == "write")
 
 
-def _offered(agents: Mapping[str, FoundAgent]) -> tuple[SubAgentOffered, ...]:
+def _offered_sub_agents(agents: Mapping[str, FoundAgent]) -> tuple[SubAgentOffered, ...]:
     return tuple(
         SubAgentOffered(name, agent.description, bool(agent.read_only), agent.model is not None)
         for name, (agent, problem) in agents.items()
@@ -254,12 +258,12 @@ def _offered(agents: Mapping[str, FoundAgent]) -> tuple[SubAgentOffered, ...]:
     )
 
 
-def _spent(snapshot: Snapshot) -> Spent:
+def _spent_so_far(snapshot: Snapshot) -> Spent:
     steps = snapshot.steps + snapshot.delegated_steps
     return Spent(steps, snapshot.usage.tokens, snapshot.cost or 0.0, snapshot.worked_s)
 
 
-def _own_output(directory: Path) -> tuple[Rule, ...]:
+def _own_output_rules(directory: Path) -> tuple[Rule, ...]:
     """Let the model read what was cut out of its own calls' output; the user's rules come after."""
     here = globs.escape(str(directory))
     return tuple(Rule("external_directory", pattern, "allow") for pattern in (here, f"{here}/*"))

@@ -19,7 +19,7 @@ from tiller_protocol.events import TurnEnded, WarningRaised
 from tiller_protocol.items import Request, ToolCall
 
 
-class ToolTold(Struct, frozen=True, omit_defaults=True):
+class HookToolCall(Struct, frozen=True, omit_defaults=True):
     """A call, and its result when it has one. `arguments` are as the model gave them."""
 
     name: str
@@ -31,7 +31,7 @@ class ToolTold(Struct, frozen=True, omit_defaults=True):
     output: str = ""
 
 
-class RequestTold(Struct, frozen=True, omit_defaults=True):
+class HookRequest(Struct, frozen=True, omit_defaults=True):
     """What the user is asked."""
 
     id: str
@@ -43,7 +43,7 @@ class RequestTold(Struct, frozen=True, omit_defaults=True):
     choices: tuple[str, ...] = ()
 
 
-class Told(Struct, frozen=True, omit_defaults=True):
+class HookInput(Struct, frozen=True, omit_defaults=True):
     """What a hook is told, as JSON on its standard input; empty fields are left out."""
 
     on: HookMoment
@@ -53,13 +53,13 @@ class Told(Struct, frozen=True, omit_defaults=True):
     agent: str
     model: str
     input: str = ""
-    tool: ToolTold | None = None
-    request: RequestTold | None = None
+    tool: HookToolCall | None = None
+    request: HookRequest | None = None
     outcome: str = ""
     last_message: str = ""
 
 
-class Heard(Struct, frozen=True):
+class HookAnswers(Struct, frozen=True):
     """What all hooks of a moment said: a reason for a no, text for the model, what went wrong."""
 
     denied: str = ""
@@ -67,7 +67,7 @@ class Heard(Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-class Hold(NamedTuple):
+class HookSandbox(NamedTuple):
     """What holds a project's hooks: a sandbox, or none as the user lets its commands run in none.
 
     With a `problem`, a clause, they are not run.
@@ -78,22 +78,24 @@ class Hold(NamedTuple):
 
 
 class Hooks(Protocol):
-    """Who runs hooks: the user's as they are, a project's in its `hold`."""
+    """Who runs hooks: the user's as they are, a project's in its `sandbox`."""
 
-    async def ask(self, hooks: Sequence[Hook], told: Told, call_id: str, hold: Hold) -> Heard:
+    async def ask(
+        self, hooks: Sequence[Hook], told: HookInput, call_id: str, sandbox: HookSandbox
+    ) -> HookAnswers:
         """Run hooks, one after the other, until one says no.
 
         Cancelled, it ends what runs; no process is left.
         """
         ...
 
-    def notify(self, hooks: Sequence[Hook], told: Told, hold: Hold) -> None:
+    def notify(self, hooks: Sequence[Hook], told: HookInput, sandbox: HookSandbox) -> None:
         """Run hooks beside everything else; nobody waits for them."""
         ...
 
 
 class TurnHooks:
-    """The hooks of one turn. `hold` says what holds those of the project now."""
+    """The hooks of one turn. `sandbox` says what holds those of the project now."""
 
     def __init__(
         self,
@@ -101,58 +103,60 @@ class TurnHooks:
         configured: tuple[Hook, ...],
         context: TurnContext,
         emit: Emit,
-        hold: Callable[[], Hold],
+        sandbox: Callable[[], HookSandbox],
     ) -> None:
         self._hooks = hooks
         self._configured = configured
-        self._hold = hold
+        self._sandbox = sandbox
         self._context = context
         self._emit = emit
         self._before: dict[str, str] = {}
 
-    def watch(self, tool: str) -> bool:
+    def observes(self, tool: str) -> bool:
         """Whether a call of this tool is told to any hook."""
-        return bool(self._on("tool_before", tool) or self._on("tool_after", tool))
+        return bool(
+            self._configured_for("tool_before", tool) or self._configured_for("tool_after", tool)
+        )
 
     async def turn_started(self, given: str) -> HookSaid:
         """Tell those on the start of a turn; see `turn.ports.Hooks`."""
-        if not (hooks := self._on("turn_start")):
+        if not (hooks := self._configured_for("turn_start")):
             return HookSaid()
-        heard = await self._ask(hooks, self._told("turn_start", input=given), "")
-        return HookSaid(heard.denied, "\n\n".join(heard.context))
+        answers = await self._run(hooks, self._input("turn_start", input=given), "")
+        return HookSaid(answers.denied, "\n\n".join(answers.context))
 
     async def before(self, call: ToolCall) -> str:
         """Tell those before a call; returns the reason why it may not run, else nothing.
 
         What they add is told with the call's result.
         """
-        if not (hooks := self._on("tool_before", call.name)):
+        if not (hooks := self._configured_for("tool_before", call.name)):
             return ""
-        heard = await self._ask(hooks, self._told("tool_before", tool=_tool_told(call)), call.id)
-        if heard.context:
-            self._before[call.id] = _added(heard)
-        return heard.denied
+        answers = await self._run(hooks, self._input("tool_before", tool=_tool_call(call)), call.id)
+        if answers.context:
+            self._before[call.id] = _context_text(answers)
+        return answers.denied
 
     async def after(self, call: ToolCall, output: str, *, failed: bool) -> str:
         """Tell those after a call; returns what the model is told behind its result."""
         told_before = self._before.pop(call.id, "")
-        hooks = self._on("tool_after", call.name)
+        hooks = self._configured_for("tool_after", call.name)
         if call.by_user or not hooks:
             return told_before
-        told = self._told("tool_after", tool=_tool_told(call, output, failed=failed))
-        return told_before + _added(await self._ask(hooks, told, call.id))
+        told = self._input("tool_after", tool=_tool_call(call, output, failed=failed))
+        return told_before + _context_text(await self._run(hooks, told, call.id))
 
     def turn_ended(self, ended: TurnEnded) -> None:
         """Notify those on the end of a turn."""
-        if hooks := self._on("turn_end"):
+        if hooks := self._configured_for("turn_end"):
             outcome, said = ended.outcome, ended.last_message
-            told = self._told("turn_end", outcome=outcome, last_message=said)
-            self._hooks.notify(hooks, told, self._hold_of(hooks))
+            told = self._input("turn_end", outcome=outcome, last_message=said)
+            self._hooks.notify(hooks, told, self._sandbox_for(hooks))
 
-    def requested(self, request: Request) -> None:
+    def request_opened(self, request: Request) -> None:
         """Notify those on a request: the user is asked something."""
-        if hooks := self._on("request"):
-            asked = RequestTold(
+        if hooks := self._configured_for("request"):
+            asked = HookRequest(
                 request.id,
                 request.kind,
                 request.title,
@@ -161,26 +165,32 @@ class TurnHooks:
                 request.detail,
                 request.choices,
             )
-            self._hooks.notify(hooks, self._told("request", request=asked), self._hold_of(hooks))
+            self._hooks.notify(
+                hooks, self._input("request", request=asked), self._sandbox_for(hooks)
+            )
 
-    def _on(self, moment: HookMoment, tool: str = "") -> tuple[Hook, ...]:
+    def _configured_for(self, moment: HookMoment, tool: str = "") -> tuple[Hook, ...]:
         """The hooks on a moment, of this tool if it is one of a call."""
         on = (hook for hook in self._configured if hook.on == moment)
         return tuple(hook for hook in on if not tool or globs.matches(hook.tool, tool))
 
-    async def _ask(self, hooks: Sequence[Hook], told: Told, call_id: str) -> Heard:
-        heard = await self._hooks.ask(hooks, told, call_id, self._hold_of(hooks))
-        if heard.problems:
-            await self._emit(*(WarningRaised("hook_failed", one) for one in heard.problems))
-        return heard
+    async def _run(self, hooks: Sequence[Hook], told: HookInput, call_id: str) -> HookAnswers:
+        answers = await self._hooks.ask(hooks, told, call_id, self._sandbox_for(hooks))
+        if answers.problems:
+            await self._emit(*(WarningRaised("hook_failed", one) for one in answers.problems))
+        return answers
 
-    def _hold_of(self, hooks: Sequence[Hook]) -> Hold:
+    def _sandbox_for(self, hooks: Sequence[Hook]) -> HookSandbox:
         """What holds those of the project, if they are any; it takes a look at the disk."""
-        return self._hold() if any(isinstance(hook, ProjectHook) for hook in hooks) else Hold()
+        return (
+            self._sandbox()
+            if any(isinstance(hook, ProjectHook) for hook in hooks)
+            else HookSandbox()
+        )
 
-    def _told(self, moment: HookMoment, **fields: Any) -> Told:  # noqa: ANN401 - fields of Told
+    def _input(self, moment: HookMoment, **fields: Any) -> HookInput:  # noqa: ANN401 - fields of Told
         context = self._context
-        return Told(
+        return HookInput(
             moment,
             context.session_id,
             context.turn_id,
@@ -191,13 +201,13 @@ class TurnHooks:
         )
 
 
-def _tool_told(call: ToolCall, output: str = "", *, failed: bool | None = None) -> ToolTold:
+def _tool_call(call: ToolCall, output: str = "", *, failed: bool | None = None) -> HookToolCall:
     try:
         arguments: Any = msgspec.json.decode(call.arguments or "{}")
     except msgspec.DecodeError:
         arguments = call.arguments
-    return ToolTold(call.name, arguments, call.id, call.effect, call.title, failed, output)
+    return HookToolCall(call.name, arguments, call.id, call.effect, call.title, failed, output)
 
 
-def _added(heard: Heard) -> str:
-    return "".join(f"\n\n{one}" for one in heard.context)
+def _context_text(answers: HookAnswers) -> str:
+    return "".join(f"\n\n{one}" for one in answers.context)

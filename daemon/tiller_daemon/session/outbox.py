@@ -38,7 +38,7 @@ Publish = Callable[[str, bytes], None]
 
 
 @dataclass
-class _Waiting:
+class _PendingBody:
     """A body that has no number yet; `pieces` are those of a delta, joined when it gets one."""
 
     body: AnyBody
@@ -61,8 +61,8 @@ class Outbox:
         self._log = log
         self._publish = publish
         self._time = time
-        self._waiting: list[_Waiting] = []
-        self._joinable: dict[tuple[str, str], _Waiting] = {}
+        self._pending: list[_PendingBody] = []
+        self._joinable: dict[tuple[str, str], _PendingBody] = {}
         self._numbered: list[Event] = []
         self._submission: SubmissionRow | None = None
         self._puts = 0
@@ -85,8 +85,8 @@ class Outbox:
                 self._put_delta(body, turn_id)
             else:
                 self._joinable.clear()
-                self._waiting.append(_Waiting(body, turn_id, submission_id, []))
-                if not _is_patient(body):
+                self._pending.append(_PendingBody(body, turn_id, submission_id, []))
+                if not _can_wait(body):
                     self._urgent.set()
         if submission:
             self._submission = submission
@@ -97,7 +97,7 @@ class Outbox:
     async def emit(self, *bodies: AnyBody, turn_id: str) -> None:
         """Put bodies of a turn; waits while too much is waiting for the log."""
         self.put(*bodies, turn_id=turn_id)
-        if len(self._waiting) >= PENDING_BODIES_MAX:
+        if len(self._pending) >= PENDING_BODIES_MAX:
             await self.committed()
 
     async def committed(self) -> None:
@@ -114,23 +114,23 @@ class Outbox:
         """Whether all that was put is in the log."""
         return self._puts_committed == self._puts
 
-    def settle(self) -> Snapshot:
+    def fold_pending(self) -> Snapshot:
         """Number what waits, so that `snapshot` has it, and return the snapshot."""
-        for waiting in self._waiting:
-            body = waiting.body
+        for pending in self._pending:
+            body = pending.body
             if isinstance(body, ItemDelta):
-                body = ItemDelta(body.item_id, body.channel, "".join(waiting.pieces))
+                body = ItemDelta(body.item_id, body.channel, "".join(pending.pieces))
             event = Event(
                 self.snapshot.seq + 1,
                 self.snapshot.session_id,
                 self._time(),
                 body,
-                waiting.turn_id,
-                waiting.submission_id,
+                pending.turn_id,
+                pending.submission_id,
             )
             fold(self.snapshot, event)
             self._numbered.append(event)
-        self._waiting.clear()
+        self._pending.clear()
         self._joinable.clear()
         return self.snapshot
 
@@ -139,14 +139,14 @@ class Outbox:
         if self.broken is None:
             message = "The session was closed by a defect of the daemon; its log has more."
             self.broken = LogError("closed", message)
-        self._tell()
+        self._wake_waiters()
 
     async def run(self) -> None:
         """Write batches until cancelled; raises `LogError` when the log can't be written."""
         while True:
             await self._wake.wait()
-            recent = trio.current_time() - self._written_at < DELTA_WINDOW_S
-            if recent and not self._urgent.is_set():
+            is_recent = trio.current_time() - self._written_at < DELTA_WINDOW_S
+            if is_recent and not self._urgent.is_set():
                 with trio.move_on_after(DELTA_WINDOW_S):
                     await self._urgent.wait()
             self._wake, self._urgent = trio.Event(), trio.Event()
@@ -154,14 +154,14 @@ class Outbox:
 
     def _put_delta(self, body: ItemDelta, turn_id: str | None) -> None:
         key = (body.item_id, body.channel)
-        waiting = self._joinable.get(key)
-        if waiting is None:
-            waiting = self._joinable[key] = _Waiting(body, turn_id, None, [])
-            self._waiting.append(waiting)
-        waiting.pieces.append(body.delta)
+        pending = self._joinable.get(key)
+        if pending is None:
+            pending = self._joinable[key] = _PendingBody(body, turn_id, None, [])
+            self._pending.append(pending)
+        pending.pieces.append(body.delta)
 
     async def _write(self) -> None:
-        self.settle()
+        self.fold_pending()
         puts = self._puts
         events, self._numbered = self._numbered, []
         submission, self._submission = self._submission, None
@@ -172,7 +172,7 @@ class Outbox:
             await self._log.append(Batch(session_row(self.snapshot), rows, submission, requests))
         except LogError as error:
             self.broken = error
-            self._tell()
+            self._wake_waiters()
             raise
         self._written_at = trio.current_time()
         self._puts_committed = puts
@@ -180,15 +180,15 @@ class Outbox:
             self._publish(event.session_id, body)
             if isinstance(event.body, LIFECYCLE_BODIES):
                 self._publish(LIFECYCLE_TOPIC, body)
-        self._tell()
+        self._wake_waiters()
 
-    def _tell(self) -> None:
+    def _wake_waiters(self) -> None:
         """Wake whoever waits in `committed`."""
         progress, self._progress = self._progress, trio.Event()
         progress.set()
 
 
-def _is_patient(body: AnyBody) -> bool:
+def _can_wait(body: AnyBody) -> bool:
     """Whether it waits like a delta for what comes next: a commit of its own would delay that."""
     match body:
         case StepStarted() | StepEnded() | ToolCallUpdated() | ItemCompleted():

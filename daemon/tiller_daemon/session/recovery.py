@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tiller_daemon.session.background import lost_commands
-from tiller_daemon.session.mailbox import InputQueue
+from tiller_daemon.session.input_queue import InputQueue
 from tiller_daemon.store.base import Log, LogError
 from tiller_daemon.turn.closing import DAEMON_STOPPED, closing_bodies
 from tiller_daemon.turn.context import Ending

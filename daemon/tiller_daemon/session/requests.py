@@ -33,7 +33,7 @@ class Reply(Struct, frozen=True):
 CANCELLED = Reply("cancelled")
 
 
-class NobodyWaits(Exception):
+class NoWaitingTask(Exception):
     """No task waits for this request; the log says whether it was resolved, and by whom."""
 
     def __init__(self, request_id: str) -> None:
@@ -50,14 +50,14 @@ class _Waiter:
     reply: Reply = CANCELLED
 
 
-class Mirror(Protocol):
+class RequestObserver(Protocol):
     """Who else shows the requests of a session: the one it works for."""
 
-    def show(self, request: Request) -> None:
+    def request_opened(self, request: Request) -> None:
         """Show an open request."""
         ...
 
-    def hide(self, request_id: str, reply: Reply) -> None:
+    def request_resolved(self, request_id: str, reply: Reply) -> None:
         """Say how it was resolved."""
         ...
 
@@ -70,8 +70,8 @@ class OpenRequests:
     """
 
     def __init__(self, outbox: Outbox) -> None:
-        self.mirror: Mirror | None = None
-        self._shown: dict[str, Request] = {}
+        self.observer: RequestObserver | None = None
+        self._mirrored: dict[str, Request] = {}
         self._outbox = outbox
         self._waiters: dict[str, _Waiter] = {}
 
@@ -89,31 +89,31 @@ class OpenRequests:
             await waiter.answered.wait()
         finally:
             self._waiters.pop(request.id, None)
-            if self.mirror and not waiter.answered.is_set():
-                self.mirror.hide(request.id, CANCELLED)
+            if self.observer and not waiter.answered.is_set():
+                self.observer.request_resolved(request.id, CANCELLED)
         return waiter.reply
 
-    def show(self, request: Request, turn_id: str) -> None:
+    def mirror(self, request: Request, turn_id: str) -> None:
         """Show the request of a sub-agent."""
-        self._shown[request.id] = request
+        self._mirrored[request.id] = request
         self._open_in_log(request, turn_id)
 
-    def hide(self, request_id: str, reply: Reply, turn_id: str) -> None:
+    def resolve_mirrored(self, request_id: str, reply: Reply, turn_id: str) -> None:
         """Say how a request that is shown was resolved; no effect if it is not, or no more."""
-        if self._shown.pop(request_id, None):
+        if self._mirrored.pop(request_id, None):
             self._resolve_in_log(request_id, reply, turn_id)
             self._show_status(turn_id)
 
     def answer(self, request_id: str, reply: Reply) -> tuple[Rule, ...]:
         """Resolve a request, and those that now need no answer; returns rules to keep.
 
-        Raises `NobodyWaits`, or `RejectionError`: `already_resolved` or `bad_message`.
+        Raises `NoWaitingTask`, or `RejectionError`: `already_resolved` or `bad_message`.
         """
         waiter = self._waiters.get(request_id)
         if waiter is None:
-            raise NobodyWaits(request_id)
+            raise NoWaitingTask(request_id)
         if waiter.answered.is_set():
-            raise too_late(request_id, waiter.reply.resolution, waiter.reply.by)
+            raise already_resolved(request_id, waiter.reply.resolution, waiter.reply.by)
         _check_kind(waiter.request, reply)
         self._resolve(waiter, reply)
         if reply.resolution == "reject" and waiter.request.kind != "question":
@@ -156,17 +156,17 @@ class OpenRequests:
     def _open_in_log(self, request: Request, turn_id: str) -> None:
         waiting = StatusChanged("waiting", request_id=request.id)
         self._outbox.put(RequestOpened(request), waiting, turn_id=turn_id)
-        if self.mirror:
-            self.mirror.show(request)
+        if self.observer:
+            self.observer.request_opened(request)
 
     def _resolve_in_log(self, request_id: str, reply: Reply, turn_id: str) -> None:
         resolved = RequestResolved(request_id, reply.resolution, reply.by, reply.text)
         self._outbox.put(resolved, turn_id=turn_id)
-        if self.mirror:
-            self.mirror.hide(request_id, reply)
+        if self.observer:
+            self.observer.request_resolved(request_id, reply)
 
     def _show_status(self, turn_id: str) -> None:
-        still_open = [*(waiter.request.id for waiter in self._open()), *self._shown]
+        still_open = [*(waiter.request.id for waiter in self._open()), *self._mirrored]
         if still_open:
             status = StatusChanged("waiting", request_id=still_open[0])
         else:
@@ -183,7 +183,7 @@ def _check_kind(request: Request, reply: Reply) -> None:
         )
 
 
-def too_late(request_id: str, resolution: str, by: str) -> RejectionError:
+def already_resolved(request_id: str, resolution: str, by: str) -> RejectionError:
     """The rejection of an answer to a request that was resolved; `data` says how and by whom."""
     who = f" by {by}" if by else ""
     return RejectionError(
@@ -193,7 +193,7 @@ def too_late(request_id: str, resolution: str, by: str) -> RejectionError:
     )
 
 
-def no_request(request_id: str) -> RejectionError:
+def unknown_request(request_id: str) -> RejectionError:
     """The rejection of an answer to a request that never was, or went with its session."""
     return RejectionError(
         "not_found", f"There is no request {request_id}. `tiller requests` shows those there are."

@@ -20,11 +20,11 @@ from tiller_protocol.snapshot import Snapshot
 RESUMES_MAX = 3
 """How often one turn is resumed: it may be what brings the daemon down."""
 
-TOO_OFTEN = (
+RESUMED_TOO_OFTEN = (
     f"The daemon stopped {RESUMES_MAX + 1} times while this turn ran, so it was not resumed again. "
     "Send a message to go on."
 )
-CAN_NOT = "The daemon stopped while this turn ran, and it can't go on: {problem}"
+NOT_RESUMABLE = "The daemon stopped while this turn ran, and it can't go on: {problem}"
 
 
 def may_be_resumed(snapshot: Snapshot) -> bool:
@@ -44,21 +44,21 @@ def resume(state: SessionState) -> ErrorInfo | None:
 
     Returns None when it was begun; otherwise why it can't be, and nothing was put.
     """
-    services, snapshot = state.services, state.outbox.settle()
+    services, snapshot = state.services, state.outbox.fold_pending()
     turn = snapshot.turn
     if turn is None or not may_be_resumed(snapshot):
         return DAEMON_STOPPED
     if turn.resumed >= RESUMES_MAX:
-        return ErrorInfo(DAEMON_STOPPED.code, TOO_OFTEN)
+        return ErrorInfo(DAEMON_STOPPED.code, RESUMED_TOO_OFTEN)
     try:
         frozen = freeze_again(services, snapshot, turn)
     except RejectionError as error:
-        return ErrorInfo(DAEMON_STOPPED.code, CAN_NOT.format(problem=error.message))
+        return ErrorInfo(DAEMON_STOPPED.code, NOT_RESUMABLE.format(problem=error.message))
     bodies = resuming_bodies(snapshot, services.time(), services.new_id)
     state.outbox.put(*bodies, StatusChanged("busy"), turn_id=turn.turn_id)
     lost = lost_commands(snapshot)
     if lost is not None:
         state.outbox.put(BackgroundChanged(lost))
-    snapshot = state.outbox.settle()
+    snapshot = state.outbox.fold_pending()
     state.begin(ActiveTurn(frozen, run_turn, state.parts), History(snapshot.items, snapshot.pruned))
     return None

@@ -15,10 +15,10 @@ from tiller_daemon.errors import RejectionError
 from tiller_daemon.files.paths import printable
 from tiller_daemon.files.restoring import Entry, Move
 from tiller_daemon.policy.readable import Readable
-from tiller_daemon.session.changes import file_change
-from tiller_daemon.session.reading import rules_at_rest
+from tiller_daemon.session.read_access import session_rules
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, list_agents
+from tiller_daemon.session.turn_changes import file_change
 from tiller_daemon.snapshots.snapshots import Change, SnapshotProblem, Snapshots
 from tiller_protocol.answers import RevertResult, SessionDiffResult
 from tiller_protocol.events import WarningRaised
@@ -31,13 +31,13 @@ log = structlog.get_logger()
 DIFF_CHARS_MAX = 1024 * 1024
 """Longest diff in an answer; what is longer is cut."""
 
-FILES_TOLD_MAX = 1_000
+FILES_LISTED_MAX = 1_000
 """Most files that come with a diff."""
 
-FILES_SAID_MAX = 10
+FILES_NAMED_MAX = 10
 """Most files that a sentence names."""
 
-UNKNOWN_KEPT = (
+PARTLY_UNKNOWN = (
     "Some of what was done to files is not known, as there are no snapshots of it, and was left: "
     "look at them before you go on."
 )
@@ -48,7 +48,7 @@ EDITS = frozenset({"write", "edit", "apply_patch"})
 """Tools whose calls say by their title which file they changed."""
 
 
-class Plan(NamedTuple):
+class RevertPlan(NamedTuple):
     """What a revert does to files: `moves`, and the files that are left as they are.
 
     With `partial` steps are taken back of which nobody knows what they changed.
@@ -71,12 +71,12 @@ async def put_back(
         message = "There is no revert to undo, or a turn has begun since."
         raise RejectionError("not_found", message)
     items = _items_after(snapshot, op) if isinstance(op, Revert) else snapshot.reverted[-1].items
-    spared = frozenset[str]() if isinstance(op, Revert) else {*snapshot.reverted[-1].conflicts}
+    skipped = frozenset[str]() if isinstance(op, Revert) else {*snapshot.reverted[-1].conflicts}
     if snapshots is None:
         return RevertResult(partial=True)
     try:
-        plan = await _plan(snapshots, snapshot.workspace, items)
-        moves = [move for move in plan.moves if printable(move.path) not in spared]
+        plan = await _plan_revert(snapshots, snapshot.workspace, items)
+        moves = [move for move in plan.moves if printable(move.path) not in skipped]
         if isinstance(op, Unrevert):
             moves = [move.reversed() for move in moves]
         left = await snapshots.put_back(snapshot.workspace, moves, submission_id)
@@ -89,17 +89,17 @@ async def put_back(
     return RevertResult(tuple(sorted(done)), tuple(sorted(conflicts)), plan.partial)
 
 
-def files_kept(result: RevertResult) -> tuple[WarningRaised, ...]:
+def files_kept_warnings(result: RevertResult) -> tuple[WarningRaised, ...]:
     """What the user is told of files that were not put back."""
-    said: list[str] = []
+    sentences: list[str] = []
     if result.conflicts:
-        named = ", ".join(result.conflicts[:FILES_SAID_MAX])
-        more = len(result.conflicts) - FILES_SAID_MAX
+        named = ", ".join(result.conflicts[:FILES_NAMED_MAX])
+        more = len(result.conflicts) - FILES_NAMED_MAX
         named += f" and {more} more" if more > 0 else ""
-        said.append(f"Left as they are, as somebody else had a hand in them: {named}.")
+        sentences.append(f"Left as they are, as somebody else had a hand in them: {named}.")
     if result.partial:
-        said.append(UNKNOWN_KEPT)
-    return (WarningRaised("files_kept", " ".join(said)),) if said else ()
+        sentences.append(PARTLY_UNKNOWN)
+    return (WarningRaised("files_kept", " ".join(sentences)),) if sentences else ()
 
 
 async def session_diff(
@@ -131,9 +131,9 @@ async def session_diff(
     unshown = [NOT_SHOWN.format(path=one.path) for one in files if not readable(one.path)]
     text = "".join([*unshown, text])
     return SessionDiffResult(
-        files[:FILES_TOLD_MAX],
+        files[:FILES_LISTED_MAX],
         text[:DIFF_CHARS_MAX],
-        cut=len(text) > DIFF_CHARS_MAX or len(files) > FILES_TOLD_MAX,
+        cut=len(text) > DIFF_CHARS_MAX or len(files) > FILES_LISTED_MAX,
         partial=partial,
     )
 
@@ -142,7 +142,7 @@ def _readable(services: Services, snapshot: Snapshot) -> Readable:
     """The check by the rules of a session, with those of its agent if that is still there."""
     name = snapshot.settings.agent or DEFAULT_AGENT
     found = list_agents(services, snapshot.workspace).get(name)
-    return Readable(rules_at_rest(services, snapshot, found.agent if found else None))
+    return Readable(session_rules(services, snapshot, found.agent if found else None))
 
 
 async def _paths_of(patch: Patch, snapshots: Snapshots, workspace: str) -> set[str]:
@@ -152,37 +152,37 @@ async def _paths_of(patch: Patch, snapshots: Snapshots, workspace: str) -> set[s
     return {printable(change.path) for change in changes}
 
 
-async def _plan(snapshots: Snapshots, workspace: str, items: Sequence[Item]) -> Plan:
+async def _plan_revert(snapshots: Snapshots, workspace: str, items: Sequence[Item]) -> RevertPlan:
     patches = [item for item in items if isinstance(item, Patch)]
     steps = [
         await snapshots.changes(workspace, patch.tree_before, patch.tree_after)
         for patch in patches
         if patch.tree_after
     ]
-    moves, broken = moves_back(steps)
+    moves, conflicting = moves_back(steps)
     touched = {change.path for step in steps for change in step}
-    unseen = {path for path in _edited(items, workspace) if path not in touched}
-    left = {*map(printable, broken), *map(printable, unseen)}
-    return Plan(moves, tuple(left), any(not patch.tree_after for patch in patches))
+    untracked = {path for path in _edited(items, workspace) if path not in touched}
+    left = {*map(printable, conflicting), *map(printable, untracked)}
+    return RevertPlan(moves, tuple(left), any(not patch.tree_after for patch in patches))
 
 
 def moves_back(steps: Iterable[Sequence[Change]]) -> tuple[tuple[Move, ...], tuple[str, ...]]:
     """What takes steps back, oldest first; and the files that somebody else changed in between."""
     begins: dict[str, Entry | None] = {}
     ends: dict[str, Entry | None] = {}
-    broken: set[str] = set()
+    conflicting: set[str] = set()
     for step in steps:
         for change in step:
             begins.setdefault(change.path, change.before)
             if ends.get(change.path, change.before) != change.before:
-                broken.add(change.path)
+                conflicting.add(change.path)
             ends[change.path] = change.after
     moves = tuple(
         Move(path, ends[path], begin)
         for path, begin in begins.items()
-        if path not in broken and ends[path] != begin
+        if path not in conflicting and ends[path] != begin
     )
-    return moves, tuple(broken)
+    return moves, tuple(conflicting)
 
 
 def _edited(items: Iterable[Item], workspace: str) -> set[str]:
@@ -198,7 +198,7 @@ def _edited(items: Iterable[Item], workspace: str) -> set[str]:
 def _items_after(snapshot: Snapshot, op: Revert) -> Sequence[Item]:
     found = find_mark(snapshot, op.turn_id, op.step or 0)
     if found is None:
-        raise _no_place(op.turn_id, op.step)
+        raise _not_in_history(op.turn_id, op.step)
     return snapshot.items[snapshot.marks[found].items :]
 
 
@@ -207,13 +207,13 @@ def _items_of(snapshot: Snapshot, op: SessionDiff) -> Sequence[Item]:
         return snapshot.items
     found = find_mark(snapshot, op.turn_id, op.step or 0)
     if found is None:
-        raise _no_place(op.turn_id, op.step)
+        raise _not_in_history(op.turn_id, op.step)
     for mark in snapshot.marks[found + 1 :]:
         if op.step or mark.turn_id != op.turn_id:
             return snapshot.items[snapshot.marks[found].items : mark.items]
     return snapshot.items[snapshot.marks[found].items :]
 
 
-def _no_place(turn_id: str, step: int | None) -> RejectionError:
+def _not_in_history(turn_id: str, step: int | None) -> RejectionError:
     where = f"step {step} of turn {turn_id}" if step else f"turn {turn_id}"
     return RejectionError("not_found", f"There is no {where} in the history of this session.")

@@ -7,7 +7,8 @@ import trio
 
 from tiller_daemon.session.active_turn import ActiveTurn, SessionParts
 from tiller_daemon.session.background import Background
-from tiller_daemon.session.mailbox import InputQueue
+from tiller_daemon.session.input_queue import InputQueue
+from tiller_daemon.session.notices import Notices
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import OpenRequests
 from tiller_daemon.session.services import Services
@@ -49,14 +50,7 @@ class BegunTurn(NamedTuple):
 
 
 class SessionState:
-    """The state of one loaded session.
-
-    `servers_told` are the MCP servers of which it was said that they can't be used;
-    `told_of_problem` is what was last said of a configuration that can't be read, and
-    `told_of_no_sandbox` says whether it was said that nothing holds its commands;
-    `projects_told` are the contents of its project of which it was said that they do not count,
-    `refused_told` the documents of which it was said that they are not read.
-    """
+    """The state of one loaded session."""
 
     def __init__(
         self,
@@ -78,11 +72,7 @@ class SessionState:
             sessions,
             self.background,
         )
-        self.servers_told: set[str] = set()
-        self.told_of_problem = ""
-        self.told_of_no_sandbox = False
-        self.projects_told: set[str] = set()
-        self.refused_told: set[str] = set()
+        self.notices = Notices(services)
         self.turn: ActiveTurn | None = None
         self._begun: BegunTurn | None = None
 

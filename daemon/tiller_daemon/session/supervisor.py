@@ -13,15 +13,15 @@ from msgspec import structs
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.actor import Session
 from tiller_daemon.session.attachments import fit_images
-from tiller_daemon.session.checks import check_settings, check_workspace
 from tiller_daemon.session.freeze import merge_settings
-from tiller_daemon.session.loaded import LoadedSessions, no_session
+from tiller_daemon.session.loaded_sessions import LoadedSessions, unknown_session
 from tiller_daemon.session.recovery import load_snapshot
 from tiller_daemon.session.rejections import record_rejection
-from tiller_daemon.session.requests import no_request
+from tiller_daemon.session.requests import unknown_request
 from tiller_daemon.session.reverting import session_diff
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.state import Pending
+from tiller_daemon.session.validation import check_settings, check_workspace
 from tiller_daemon.store.base import BadCursor, LogError, SessionRow, SubmissionRow, cursor_of
 from tiller_protocol.answers import (
     Accepted,
@@ -68,7 +68,7 @@ class Supervisor:
     @property
     def turns_running(self) -> int:
         """How many turns are active."""
-        return sum(session.turn_runs for session in self._sessions)
+        return sum(session.turn_is_running for session in self._sessions)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own the sessions' tasks until cancelled; started when unfinished turns are closed."""
@@ -78,7 +78,7 @@ class Supervisor:
     async def drain(self) -> None:
         """Wait until no turn is active."""
         for session in self._sessions:
-            await session.rest()
+            await session.wait_for_turn()
 
     async def shut_down(self) -> None:
         """Interrupt all turns and put everything into the log."""
@@ -93,7 +93,7 @@ class Supervisor:
                 case SessionGet():
                     return Accepted(submission_id, await self._get(op))
                 case SessionDiff():
-                    snapshot = (await self._sessions.find(op.session_id)).outbox.settle()
+                    snapshot = (await self._sessions.find(op.session_id)).outbox.fold_pending()
                     return Accepted(submission_id, await session_diff(self._services, snapshot, op))
                 case Replay():
                     return Accepted(submission_id, await self._replay(op))
@@ -164,7 +164,7 @@ class Supervisor:
     async def _fork(self, pending: Pending, op: SessionFork) -> AnyAnswer:
         """A session that reads its beginning from the parent's events: nothing is copied."""
         parent = await self._sessions.find(op.session_id)
-        head = parent.outbox.settle().seq
+        head = parent.outbox.fold_pending().seq
         await parent.outbox.committed()
         at = head if op.at is None else op.at
         if not 1 <= at <= head:
@@ -209,7 +209,7 @@ class Supervisor:
 
     async def _check_deletable(self, session_id: str) -> None:
         session = await self._sessions.find(session_id)
-        if session.is_at_work:
+        if session.is_busy:
             message = f"The session {session_id} is at work. Interrupt it, then delete it."
             raise RejectionError("busy", message)
         if forks := await self._services.log.forks(session_id):
@@ -223,7 +223,7 @@ class Supervisor:
                 return session
         rows = await self._services.log.requests(request_id)
         if not rows:
-            raise no_request(request_id)
+            raise unknown_request(request_id)
         return await self._sessions.find(rows[0].session_id)
 
     async def _list(self, op: SessionList) -> AnyResult:
@@ -274,7 +274,7 @@ class Supervisor:
     async def _replay(self, op: Replay) -> AnyResult:
         row = await self._services.log.session(op.session_id)
         if row is None:
-            raise no_session(op.session_id)
+            raise unknown_session(op.session_id)
         if row.unfinished and self._sessions.get(op.session_id) is None:
             await self._sessions.find(op.session_id)
         bodies = await self._services.log.events(

@@ -12,8 +12,8 @@ import trio
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.models.base import ModelError, ModelRequest, TextDelta, UsageReported
 from tiller_daemon.session.outbox import Outbox
+from tiller_daemon.session.project_trust import configuration_for
 from tiller_daemon.session.services import ChosenModel, Services
-from tiller_daemon.session.trust import configuration_for
 from tiller_protocol.events import SessionTitled
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Usage, UserMessage
@@ -45,7 +45,7 @@ TITLE_SYSTEM = (
 )
 
 
-class Titling:
+class TitleRequest:
     """The request for a title, beside a turn. `run` is its task, owned by the session."""
 
     def __init__(
@@ -61,7 +61,7 @@ class Titling:
     async def run(self) -> None:
         """Ask and put `session_titled`; every failure leaves the title that there is."""
         session_id = self._outbox.snapshot.session_id
-        self._hurry(TITLE_S_MAX)
+        self._shorten_deadline(TITLE_S_MAX)
         with self._scope:
             try:
                 answer, usage, cost = await self._ask()
@@ -75,9 +75,9 @@ class Titling:
 
     def turn_ended(self, *, interrupted: bool) -> None:
         """Let the request have a little more time, or none if the user wants an end."""
-        self._hurry(0.0 if interrupted else TITLE_AFTER_TURN_S_MAX)
+        self._shorten_deadline(0.0 if interrupted else TITLE_AFTER_TURN_S_MAX)
 
-    def _hurry(self, seconds: float) -> None:
+    def _shorten_deadline(self, seconds: float) -> None:
         self._scope.deadline = min(self._scope.deadline, trio.current_time() + seconds)
 
     async def _ask(self) -> tuple[str, Usage, float | None]:

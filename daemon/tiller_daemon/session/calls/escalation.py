@@ -12,8 +12,8 @@ from tiller_daemon.policy.rules import BUILT_IN
 from tiller_daemon.policy.shell.enclosures import judge_line
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.session.calls.command_reach import unsandboxed_requirement
-from tiller_daemon.session.calls.enclosing import Enclosing
 from tiller_daemon.session.calls.permission import Permission, one_line
+from tiller_daemon.session.calls.turn_enclosures import TurnEnclosures
 from tiller_daemon.tools.base import Requirement, ToolResult
 from tiller_protocol.items import ToolCall
 
@@ -22,7 +22,7 @@ RAN_AGAIN = "[The sandbox stopped it. The user let it do more. What it printed t
 DECLINED = "[The user was asked to let it {what} and declined.{said}]"
 
 
-class Offered(NamedTuple):
+class EscalationResult(NamedTuple):
     """Where a stopped command runs again, None for nowhere; and its result so far."""
 
     enclosure: Enclosure | None
@@ -32,47 +32,47 @@ class Offered(NamedTuple):
 class Escalation:
     """The escalations of one turn. Once the user has declined, the turn asks for no more."""
 
-    def __init__(self, permission: Permission, enclosing: Enclosing) -> None:
+    def __init__(self, permission: Permission, enclosures: TurnEnclosures) -> None:
         self._permission = permission
-        self._enclosing = enclosing
+        self._enclosing = enclosures
         self._declined = False
 
     async def offer(
-        self, call: ToolCall, need: Requirement, tried: Enclosure, result: ToolResult
-    ) -> Offered:
+        self, call: ToolCall, requirement: Requirement, tried: Enclosure, result: ToolResult
+    ) -> EscalationResult:
         """Ask whether a command that was stopped in `tried` may run in a looser enclosure.
 
-        `need` is the permission to run its command line.
+        `requirement` is the permission to run its command line.
         """
         if self._declined:
-            return Offered(None, result)
-        (command,) = need.subjects
-        if tried is Enclosure.BUILD and self._enclosing.session_may_more(result):
+            return EscalationResult(None, result)
+        (command,) = requirement.subjects
+        if tried is Enclosure.BUILD and self._enclosing.session_allows_more(result):
             enclosure, what = Enclosure.SESSION, "do more than build"
             title = f"It wanted more than a build ({result.stopped_by}). Let it: {command}"
-            wanted = structs.replace(need, title=one_line(title))
+            wanted = structs.replace(requirement, title=one_line(title))
         else:
             enclosure, what = Enclosure.OUTSIDE, "run outside the sandbox"
             title = f"The sandbox stopped it: {result.stopped_by}. Run again outside: {command}"
             wanted = unsandboxed_requirement(command, one_line(title))
         reply = await self._permission.offer(call, wanted)
         if reply is None:
-            return Offered(None, result)
+            return EscalationResult(None, result)
         if reply.resolution in ("once", "always"):
-            return Offered(enclosure, result)
-        return Offered(None, self._decline(result, what, reply.text))
+            return EscalationResult(enclosure, result)
+        return EscalationResult(None, self._decline(result, what, reply.text))
 
     async def permit_writing(
-        self, call: ToolCall, need: Requirement, result: ToolResult
+        self, call: ToolCall, requirement: Requirement, result: ToolResult
     ) -> ToolResult | None:
         """Ask whether a command that only seemed to read may write; None when it may.
 
         Otherwise returns the result to keep.
         """
-        (command,) = need.subjects
+        (command,) = requirement.subjects
         # With no enclosure for unasked commands, the verdict is what rules alone allow.
         rules = (*BUILT_IN, *self._enclosing.rules())
-        verdict = judge_line(command, need.permission, rules, None)
+        verdict = judge_line(command, requirement.permission, rules, None)
         mode = self._enclosing.context.permissions.sandbox.mode
         if mode == "read_only" or verdict.action == "deny" or self._enclosing.is_read_only_agent:
             return result
@@ -81,7 +81,7 @@ class Escalation:
         if self._permission.approve == "never" or self._declined:
             return result
         title = one_line(f"It wanted to write ({result.stopped_by}). Let it: {command}")
-        reply = await self._permission.ask_about(call, structs.replace(need, title=title))
+        reply = await self._permission.ask_about(call, structs.replace(requirement, title=title))
         if reply.resolution in ("once", "always"):
             return None
         return self._decline(result, "write", reply.text)

@@ -11,7 +11,7 @@ from tiller_daemon.tools.base import Tool
 from tiller_daemon.tools.similar import did_you_mean
 from tiller_daemon.turn.context import SubAgentOffered
 
-SPECS_KEPT_MAX = 256
+SPECS_CACHED_MAX = 256
 """How many descriptions of tools are kept ready; each set of agents makes one more."""
 
 
@@ -32,13 +32,13 @@ def find_tool(tools: Mapping[str, Tool], name: str) -> Tool | None:
     return meant[0] if len(meant) == 1 else None
 
 
-def no_tool(name: str, tools: Iterable[str]) -> str:
+def unknown_tool(name: str, tools: Iterable[str]) -> str:
     """The sentence for a tool that is not there."""
     there_are = ", ".join(sorted(tools)) or "none"
     return f"There is no tool {name!r}.{did_you_mean(name, tools)} Tools: {there_are}."
 
 
-@lru_cache(SPECS_KEPT_MAX)
+@lru_cache(SPECS_CACHED_MAX)
 def _spec(tool: Tool, more: str) -> ToolSpec:
     taken = parameters(tool)
     description = tool.description + more

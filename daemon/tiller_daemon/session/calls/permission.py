@@ -20,7 +20,7 @@ CHANGED_MEANWHILE = (
     "it again."
 )
 
-NOBODY_THERE = (
+NO_USER = (
     "Nobody is there to answer: this session asks no one. Decide yourself, and say what you chose."
 )
 
@@ -57,34 +57,38 @@ class Permission:
             return None
         if verdict.action == "deny":
             return Refusal("denied", f"denied: {verdict.reason}")
-        need = next(need for need in requirements if need.permission == verdict.permission)
-        request = self._request(call, kind, need, requirements)
+        requirement = next(
+            requirement
+            for requirement in requirements
+            if requirement.permission == verdict.permission
+        )
+        request = self._request(call, kind, requirement, requirements)
         answer = await self.ask(request, lambda: self._is_allowed(requirements))
         if answer.resolution in ("once", "always"):
             return None if is_as_judged() else Refusal("failed", CHANGED_MEANWHILE)
         said = f" They said: {answer.text}" if answer.text else ""
         return Refusal("denied", f"The user rejected this call.{said}", ends_turn=True)
 
-    async def offer(self, call: ToolCall, need: Requirement) -> Reply | None:
+    async def offer(self, call: ToolCall, requirement: Requirement) -> Reply | None:
         """Ask about something only an explicit rule can allow; None when the user is not asked.
 
         The user is not asked when the session asks no one or consents to everything, nor when a
         rule denies it.
         """
-        if self.approve != "ask" or self.verdict((need,)).action == "deny":
+        if self.approve != "ask" or self.verdict((requirement,)).action == "deny":
             return None
-        return await self.ask_about(call, need)
+        return await self.ask_about(call, requirement)
 
-    async def ask_about(self, call: ToolCall, need: Requirement) -> Reply:
+    async def ask_about(self, call: ToolCall, requirement: Requirement) -> Reply:
         """Ask the user about one requirement, whatever enclosure would run it unasked."""
-        request = self._request(call, "approval", need, (need,))
-        by_rules = structs.replace(need, most_unasked=None)
+        request = self._request(call, "approval", requirement, (requirement,))
+        by_rules = structs.replace(requirement, most_unasked=None)
         return await self.ask(request, lambda: self._is_allowed((by_rules,)))
 
     async def put_question(self, call: ToolCall, text: str, choices: tuple[str, ...]) -> UserAnswer:
         """Put a tool's question to the user; raises `ToolFailure` when the session asks no one."""
         if self.approve == "never":
-            raise ToolFailure(NOBODY_THERE)
+            raise ToolFailure(NO_USER)
         title = one_line(text)
         detail = "" if title == text else text
         request = Request(
@@ -97,30 +101,36 @@ class Permission:
 
     def _is_allowed(self, requirements: tuple[Requirement, ...]) -> bool:
         """Whether rules that the user granted meanwhile make the question needless."""
-        outside = [need for need in requirements if need.permission == UNSANDBOXED]
-        commands = [command for need in outside for command in need.subjects]
+        outside = [
+            requirement for requirement in requirements if requirement.permission == UNSANDBOXED
+        ]
+        commands = [command for requirement in outside for command in requirement.subjects]
         if not all(may_leave(command, self.rules()) for command in commands):
             return False
-        others = [need for need in requirements if need not in outside]
+        others = [requirement for requirement in requirements if requirement not in outside]
         return decide(others, self.rules(), "ask").action == "allow"
 
     def _request(
         self,
         call: ToolCall,
         kind: RequestKind,
-        need: Requirement,
+        requirement: Requirement,
         requirements: tuple[Requirement, ...],
     ) -> Request:
         """Return a request about one requirement, with the detail of the whole call."""
-        shown = need if need.detail else next((one for one in requirements if one.detail), need)
+        shown = (
+            requirement
+            if requirement.detail
+            else next((one for one in requirements if one.detail), requirement)
+        )
         return Request(
             id=self.new_id(),
             kind=kind,
-            title=one_line(need.title or call.title),
+            title=one_line(requirement.title or call.title),
             item_id=call.id,
-            permission=need.permission,
-            subjects=need.subjects,
-            always=patterns_of_always(need),
+            permission=requirement.permission,
+            subjects=requirement.subjects,
+            always=patterns_of_always(requirement),
             detail=shown.detail,
             detail_kind=shown.detail_kind,
         )

@@ -17,10 +17,10 @@ from tiller_daemon.session.calls.command_reach import (
     further_requirements,
     requirements_without_sandbox,
 )
-from tiller_daemon.session.calls.enclosing import Enclosed, Enclosing
 from tiller_daemon.session.calls.environments import Environments
 from tiller_daemon.session.calls.escalation import RAN_AGAIN, RAN_OUTSIDE, Escalation
 from tiller_daemon.session.calls.permission import Permission, one_line
+from tiller_daemon.session.calls.turn_enclosures import CallEnclosure, TurnEnclosures
 from tiller_daemon.session.hooks import TurnHooks
 from tiller_daemon.tools.base import (
     FileCheck,
@@ -51,7 +51,7 @@ class TurnTools:
 
     context: TurnContext
     permission: Permission
-    enclosing: Enclosing
+    enclosures: TurnEnclosures
     escalation: Escalation
     environments: Environments
     hooks: TurnHooks
@@ -67,8 +67,8 @@ class TurnTools:
         requirements = (*requirements, *further_requirements(requirements, self.workspace))
         if not _commands(requirements):
             return requirements
-        most = self.enclosing.most_unasked
-        if self.enclosing.asks:
+        most = self.enclosures.most_unasked
+        if self.enclosures.asks:
             requirements = (
                 *requirements,
                 *requirements_without_sandbox(requirements, reads_are_held=most is not None),
@@ -77,8 +77,10 @@ class TurnTools:
             # A build's repositories are looked for when it has ended, and this one goes on.
             most = Enclosure.READ_ONLY
         return tuple(
-            structs.replace(need, most_unasked=most) if need.kind == "command" else need
-            for need in requirements
+            structs.replace(requirement, most_unasked=most)
+            if requirement.kind == "command"
+            else requirement
+            for requirement in requirements
         )
 
     def effect_of(self, tool: Tool, requirements: tuple[Requirement, ...]) -> Effect:
@@ -88,20 +90,22 @@ class TurnTools:
                 return tool.effect
             case "command":
                 commands = _commands(requirements)
-                enforced = self.enclosing.most_unasked is not None
+                enforced = self.enclosures.most_unasked is not None
                 reads = bool(commands) and enforced and all(map(seems_to_read, commands))
             case "agent":
                 read_only = {
                     agent.name for agent in self.context.prompt.sub_agents if agent.read_only
                 }
-                agents = {subject for need in requirements for subject in need.subjects}
+                agents = {
+                    subject for requirement in requirements for subject in requirement.subjects
+                }
                 reads = self.context.permissions.read_only or agents <= read_only
         return "read" if reads else "write"
 
     def unknown_agent(self, requirements: tuple[Requirement, ...]) -> str:
         """Return what to tell a model that named an agent that does not exist, else nothing."""
         agents = {agent.name for agent in self.context.prompt.sub_agents}
-        named = [subject for need in requirements for subject in need.subjects]
+        named = [subject for requirement in requirements for subject in requirement.subjects]
         unknown = next((name for name in named if name not in {*agents, RESUMED}), None)
         if unknown is None:
             return ""
@@ -136,7 +140,7 @@ class PreparedToolCall:
 
         A hook would notice that it is made again.
         """
-        if self._turn.hooks.watch(self._tool.name):
+        if self._turn.hooks.observes(self._tool.name):
             return False
         if self.effect != "read" or not self._tool.repeatable(self._arguments):
             return False
@@ -174,7 +178,7 @@ class PreparedToolCall:
             more = await hooks.after(self.call, str(failure), failed=True)
             raise ToolFailure(str(failure) + self._without_secrets(more)) from failure
         after = partial(hooks.after, self.call, result.output, failed=result.failed)
-        more = await or_output(after, result, output)
+        more = await or_send_result(after, result, output)
         return structs.replace(result, output=result.output + self._without_secrets(more))
 
     async def run_again(self, begin: Callable[[], Awaitable[None]], output: Output) -> ToolResult:
@@ -199,9 +203,9 @@ class PreparedToolCall:
             check = await self._check_of_changes()
             result = await self._run_tool(environment)
             more = tell_instructions(self._requirements, environment)
-            more += await turn.enclosing.disable_new_repositories(enclosed)
+            more += await turn.enclosures.disable_new_repositories(enclosed)
             if check:
-                more += await or_output(check.new_errors, result, environment.output)
+                more += await or_send_result(check.new_errors, result, environment.output)
             return structs.replace(
                 result,
                 output=self._without_secrets(result.output + more),
@@ -237,10 +241,10 @@ class PreparedToolCall:
         if offered.enclosure is None:
             return offered.result
         if offered.enclosure is Enclosure.OUTSIDE:
-            note, looser = RAN_OUTSIDE, Enclosed(None)
+            note, looser = RAN_OUTSIDE, CallEnclosure(None)
         else:
             note = RAN_AGAIN
-            looser = await self._turn.enclosing.enclose(offered.enclosure, self._requirements)
+            looser = await self._turn.enclosures.enclose(offered.enclosure, self._requirements)
         result = await self._attempt(dataclasses.replace(environment, confined=looser.confined))
         return structs.replace(result, output=f"{note}\n{result.output}")
 
@@ -248,17 +252,17 @@ class PreparedToolCall:
         with trio.fail_after(self._tool.timeout_s):
             return await self._tool.run(self._arguments, environment)
 
-    async def _enclose(self, enclosure: Enclosure | None) -> Enclosed:
+    async def _enclose(self, enclosure: Enclosure | None) -> CallEnclosure:
         """Make the enclosure: none for the user's own command, nor for other tools."""
         turn = self._turn
         if not self._commands or self.call.by_user:
-            return Enclosed(None)
+            return CallEnclosure(None)
         if enclosure is None:
-            enclosure = turn.enclosing.enclosure_of(self._requirements)
+            enclosure = turn.enclosures.enclosure_of(self._requirements)
             if turn.context.permissions.read_only:
                 enclosure = Enclosure.READ_ONLY
         lasting = _runs_in_background(self._tool, self._arguments)
-        return await turn.enclosing.enclose(enclosure, self._requirements, lasting=lasting)
+        return await turn.enclosures.enclose(enclosure, self._requirements, lasting=lasting)
 
     async def _check_of_changes(self) -> FileCheck | None:
         """Note how files are that the tool will change; which ones a command will is unknown."""
@@ -280,16 +284,18 @@ class PreparedToolCall:
     def _command(self) -> Requirement:
         """The permission to run the command line, for a call that has one."""
         return next(
-            need
-            for need in self._requirements
-            if need.kind == "command" and need.permission != UNSANDBOXED
+            requirement
+            for requirement in self._requirements
+            if requirement.kind == "command" and requirement.permission != UNSANDBOXED
         )
 
     def _without_secrets(self, text: str) -> str:
         return self._turn.environments.without_secrets(text)
 
 
-async def or_output(more: Callable[[], Awaitable[str]], result: ToolResult, output: Output) -> str:
+async def or_send_result(
+    more: Callable[[], Awaitable[str]], result: ToolResult, output: Output
+) -> str:
     """Return `more`; if that is interrupted, send the result that there is as live output.
 
     The work has been done: the model has to know about it although the call counts as aborted.
@@ -305,14 +311,23 @@ def to_be_written(
     requirements: tuple[Requirement, ...], workspace: Path
 ) -> tuple[Path, list[Path]]:
     """Return the workspace, links followed, and the files in it that a call will write."""
-    wanted = [need for need in requirements if need.permission == "write" and need.kind == "path"]
-    inside = [s for need in wanted for s in need.subjects if not s.startswith("/")]
+    wanted = [
+        requirement
+        for requirement in requirements
+        if requirement.permission == "write" and requirement.kind == "path"
+    ]
+    inside = [s for requirement in wanted for s in requirement.subjects if not s.startswith("/")]
     root = workspace.resolve() if inside else workspace
     return root, [root / subject for subject in inside]
 
 
 def _commands(requirements: tuple[Requirement, ...]) -> list[str]:
-    return [text for need in requirements if need.kind == "command" for text in need.subjects]
+    return [
+        text
+        for requirement in requirements
+        if requirement.kind == "command"
+        for text in requirement.subjects
+    ]
 
 
 def _runs_in_background(tool: Tool, arguments: Any) -> bool:  # noqa: ANN401
@@ -323,5 +338,5 @@ def _runs_in_background(tool: Tool, arguments: Any) -> bool:  # noqa: ANN401
 def _title(tool: Tool, requirements: tuple[Requirement, ...]) -> str:
     if tool.effect == "agent":
         return one_line(requirements[0].title)
-    titles = (" ".join(need.subjects) or need.title for need in requirements)
+    titles = (" ".join(requirement.subjects) or requirement.title for requirement in requirements)
     return one_line(next(titles, ""))

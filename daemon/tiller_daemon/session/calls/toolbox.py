@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from tiller_daemon.session.calls.arguments import BadArguments, decode_arguments
-from tiller_daemon.session.calls.offered_tools import find_tool, no_tool
+from tiller_daemon.session.calls.offered_tools import find_tool, unknown_tool
 from tiller_daemon.session.calls.tool_call import PreparedToolCall, TurnTools
 from tiller_daemon.tools.base import Requirement, Tool, ToolFailure
 from tiller_daemon.turn.ports import Refusal
@@ -27,7 +27,7 @@ class Toolbox:
         """Find the tool and validate the arguments, or say what is wrong with the call."""
         tool = find_tool(self.tools, call.name)
         if tool is None:
-            return Refusal("invalid", no_tool(call.name, self.tools))
+            return Refusal("invalid", unknown_tool(call.name, self.tools))
         try:
             arguments = decode_arguments(tool, call.arguments)
             requirements = self.shared.requirements_of(tool, arguments)
@@ -49,6 +49,8 @@ class Toolbox:
         if tool and tool.polls:
             return None
         title = f"{call.name} was called again and again with the same arguments. Go on?"
-        need = Requirement("doom_loop", (call.name,), ("*",), title=title, detail=call.arguments)
-        refusal = await self.shared.permission.obtain(call, "doom_loop", (need,))
+        requirement = Requirement(
+            "doom_loop", (call.name,), ("*",), title=title, detail=call.arguments
+        )
+        refusal = await self.shared.permission.obtain(call, "doom_loop", (requirement,))
         return refusal and structs.replace(refusal, ends_turn=True)

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from tiller_daemon.config import Agent
 from tiller_daemon.config.options import merge_options
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.session.reading import may_read
+from tiller_daemon.session.project_trust import trusted_workspace
+from tiller_daemon.session.read_access import may_read
 from tiller_daemon.session.services import Services
-from tiller_daemon.session.trust import trusted_place
 from tiller_daemon.tools.similar import did_you_mean
 from tiller_daemon.turn.prompt import DEFAULT_PROMPT, EXPLORE_PROMPT, GENERAL_PROMPT, PLAN_PROMPT
 from tiller_daemon.workspace.agents import FoundAgent, project_agents, user_agents
@@ -46,7 +46,7 @@ def list_agents(services: Services, workspace: str | None) -> dict[str, FoundAge
         file = written.get(name, FoundAgent(Agent()))
         agent = _layered(BUILT_IN.get(name, Agent()), file.agent)
         agents[name] = FoundAgent(_layered(agent, configured.get(name, Agent())), file.problem)
-    if place := trusted_place(services, workspace):
+    if place := trusted_workspace(services, workspace):
         # Which rules an agent adds is known only when it is read: these are those below it.
         unasked = may_read(place, services.user.configuration().permissions)
         agents = project_agents(place, unasked) | agents
@@ -72,14 +72,14 @@ def choose_agent(agents: Mapping[str, FoundAgent], name: str) -> Agent:
     return agent
 
 
-def _layered(below: Agent, above: Agent) -> Agent:
-    """What `above` says, and where it says nothing `below`; the rules are of both."""
+def _layered(base: Agent, override: Agent) -> Agent:
+    """What `override` says, and where it says nothing `base`; the rules are of both."""
     return Agent(
-        description=above.description or below.description,
-        prompt=below.prompt if above.prompt is None else above.prompt,
-        model=above.model or below.model,
-        permissions=(*below.permissions, *above.permissions),
-        tools=below.tools if above.tools is None else above.tools,
-        options=merge_options(below.options, above.options),
-        read_only=below.read_only if above.read_only is None else above.read_only,
+        description=override.description or base.description,
+        prompt=base.prompt if override.prompt is None else override.prompt,
+        model=override.model or base.model,
+        permissions=(*base.permissions, *override.permissions),
+        tools=base.tools if override.tools is None else override.tools,
+        options=merge_options(base.options, override.options),
+        read_only=base.read_only if override.read_only is None else override.read_only,
     )

@@ -79,7 +79,7 @@ class Delegation:
     def reconsider(self) -> None:
         """Resolve open requests of sub-agents that are allowed by now."""
         for sub_agent_run in self._sub_agent_runs:
-            if sub_agent_run.turn and not sub_agent_run.over.is_set():
+            if sub_agent_run.turn and not sub_agent_run.done.is_set():
                 sub_agent_run.turn.reconsider()
 
     def close(self) -> None:
@@ -99,7 +99,7 @@ class Delegation:
             # Cancelled in here, a turn could start of which nobody knows.
             with trio.fail_after(START_S_MAX, shield=True):
                 await self._start(owner, sub_agent_run, prompt, agent, resume)
-            await sub_agent_run.over.wait()
+            await sub_agent_run.done.wait()
         except (RejectionError, LogError) as error:
             raise ToolFailure(f"No sub-agent was started: {error.message}") from error
         finally:
@@ -164,18 +164,18 @@ def _has_model(owner: Owner, agent: str) -> bool:
 
 async def _bring_to_an_end(sub_agent_run: SubAgentRun) -> None:
     """Interrupt the sub-agent's turn if it still runs, and wait for its end."""
-    if sub_agent_run.turn and not sub_agent_run.over.is_set():
+    if sub_agent_run.turn and not sub_agent_run.done.is_set():
         sub_agent_run.turn.interrupt()
         with trio.move_on_after(END_S_MAX, shield=True):
-            await sub_agent_run.over.wait()
-    sub_agent_run.abandon()
+            await sub_agent_run.done.wait()
+    sub_agent_run.detach()
 
 
 def _report(sub_agent_run: SubAgentRun) -> ToolResult:
-    sums = sub_agent_run.sums
-    assert sums is not None
+    totals = sub_agent_run.totals
+    assert totals is not None
     body = sub_agent_run.ended
-    footer = f"[sub-agent {sums.agent}, {sums.session_id}: `resume` it to go on from here]"
+    footer = f"[sub-agent {totals.agent}, {totals.session_id}: `resume` it to go on from here]"
     if body is None:
         said = "The sub-agent's session could not be logged, and ended."
     elif body.outcome == "completed":
@@ -189,4 +189,4 @@ def _report(sub_agent_run: SubAgentRun) -> ToolResult:
     # A no to a sub-agent is a no to what it was to do: it is the user's turn to speak.
     rejected = body is not None and body.outcome == "blocked"
     output = f"{cut_text(said)}\n\n{footer}"
-    return ToolResult(output, failed=failed, rejected=rejected, sub_agent=sums)
+    return ToolResult(output, failed=failed, rejected=rejected, sub_agent=totals)

@@ -68,15 +68,15 @@ class Owner(Protocol):
         """What the user granted since the turn began."""
         ...
 
-    def show(self, request: Request) -> None:
+    def mirror_request(self, request: Request) -> None:
         """Show a sub-agent's request, here and to whom this turn works for."""
         ...
 
-    def hide(self, request_id: str, reply: Reply) -> None:
+    def mirror_resolution(self, request_id: str, reply: Reply) -> None:
         """Say how a request that is shown was resolved."""
         ...
 
-    def granted(self, rules: tuple[Rule, ...]) -> None:
+    def grant_from_sub_agent(self, rules: tuple[Rule, ...]) -> None:
         """Let a grant that a sub-agent got count for all of the session."""
         ...
 
@@ -98,49 +98,49 @@ class SubAgentRun:
 
     def __init__(self, owner: Owner, inherited: Inherited, item_id: str) -> None:
         self.inherited = inherited
-        self.over = trio.Event()
+        self.done = trio.Event()
         self.ended: TurnEnded | None = None
-        self.sums: SubAgent | None = None
+        self.totals: SubAgent | None = None
         self.turn: WorkingTurn | None = None
         self._owner = owner
         self.item_id = item_id
         self._others_before = owner.spent_by_others()
         self._own = SubAgent("", "")
-        self._below: dict[str, SubAgent] = {}
+        self._nested: dict[str, SubAgent] = {}
         self._names: dict[str, str] = {}
-        self._shown = 0
-        self._told = True
+        self._calls_shown = 0
+        self._attached = True
 
     def begin(self, session_id: str, agent: str) -> None:
         """Link call and session, before the turn starts."""
         self._own = SubAgent(session_id, agent)
-        self._tell_sums()
+        self._report_totals()
 
-    def began(self, turn: WorkingTurn) -> None:
+    def turn_started(self, turn: WorkingTurn) -> None:
         """Take the turn that has begun."""
         self.turn = turn
 
-    def end(self, body: TurnEnded | None) -> None:
+    def turn_ended(self, body: TurnEnded | None) -> None:
         """Say that the turn is over and in the log; `None` if it could not be logged."""
         self.ended = body
         self.turn = None
-        self.over.set()
+        self.done.set()
 
-    def abandon(self) -> None:
+    def detach(self) -> None:
         """Tell the owner nothing any more."""
-        self._told = False
+        self._attached = False
 
-    def saw(self, *bodies: AnyBody) -> None:
+    def observe(self, *bodies: AnyBody) -> None:
         """Look at what the sub-agent's turn emits: count it and show its calls."""
         for body in bodies:
             match body:
                 case ItemStarted(ToolCall() as call):
                     self._names[call.id] = call.name
-                case ToolCallUpdated(sub_agent=SubAgent() as below):
-                    self._below[body.item_id] = below
-                    self._tell_sums()
+                case ToolCallUpdated(sub_agent=SubAgent() as nested):
+                    self._nested[body.item_id] = nested
+                    self._report_totals()
                 case ToolCallUpdated(state="running"):
-                    self._show_call(body)
+                    self._show_nested_call(body)
                 case StepEnded():
                     self._count(1, body.usage, body.cost)
                 case HistoryCompacted() if body.usage != Usage():
@@ -148,21 +148,21 @@ class SubAgentRun:
                 case _:
                     pass
 
-    def show(self, request: Request) -> None:
+    def request_opened(self, request: Request) -> None:
         """Show the request where the sub-agent works for, under the call."""
-        if self._told:
+        if self._attached:
             title = f"{self._own.agent}: {request.title}"
-            self._owner.show(structs.replace(request, item_id=self.item_id, title=title))
+            self._owner.mirror_request(structs.replace(request, item_id=self.item_id, title=title))
 
-    def hide(self, request_id: str, reply: Reply) -> None:
+    def request_resolved(self, request_id: str, reply: Reply) -> None:
         """Say there how it was resolved."""
-        if self._told:
-            self._owner.hide(request_id, reply)
+        if self._attached:
+            self._owner.mirror_resolution(request_id, reply)
 
-    def granted(self, rules: tuple[Rule, ...]) -> None:
+    def pass_up_grant(self, rules: tuple[Rule, ...]) -> None:
         """Let the user's grant count for whom the sub-agent works, and so for its other ones."""
-        if self._told:
-            self._owner.granted(rules)
+        if self._attached:
+            self._owner.grant_from_sub_agent(rules)
 
     def live_rules(self) -> tuple[Rule, ...]:
         """What the user granted to the owner meanwhile."""
@@ -170,8 +170,8 @@ class SubAgentRun:
 
     def spent(self) -> Spent:
         """What the sub-agent and those below it have spent for this call."""
-        sums = self.sums
-        return Spent(sums.steps, sums.usage.tokens, sums.cost or 0.0) if sums else Spent()
+        totals = self.totals
+        return Spent(totals.steps, totals.usage.tokens, totals.cost or 0.0) if totals else Spent()
 
     def spent_beside(self) -> Spent:
         """What the owner's other sub-agents have spent since this one began."""
@@ -186,23 +186,23 @@ class SubAgentRun:
             usage=own.usage.plus(usage),
             cost=add_cost(own.cost, cost),
         )
-        self._tell_sums()
+        self._report_totals()
 
-    def _tell_sums(self) -> None:
-        sums = self._own
-        for below in self._below.values():
-            sums = structs.replace(
-                sums,
-                steps=sums.steps + below.steps,
-                usage=sums.usage.plus(below.usage),
-                cost=add_cost(sums.cost, below.cost),
+    def _report_totals(self) -> None:
+        totals = self._own
+        for nested in self._nested.values():
+            totals = structs.replace(
+                totals,
+                steps=totals.steps + nested.steps,
+                usage=totals.usage.plus(nested.usage),
+                cost=add_cost(totals.cost, nested.cost),
             )
-        self.sums = sums
-        if self._told:
-            self._owner.put(ToolCallUpdated(self.item_id, "running", sub_agent=sums))
+        self.totals = totals
+        if self._attached:
+            self._owner.put(ToolCallUpdated(self.item_id, "running", sub_agent=totals))
 
-    def _show_call(self, update: ToolCallUpdated) -> None:
-        self._shown += 1
-        if self._told and self._shown <= SHOWN_CALLS_MAX:
+    def _show_nested_call(self, update: ToolCallUpdated) -> None:
+        self._calls_shown += 1
+        if self._attached and self._calls_shown <= SHOWN_CALLS_MAX:
             line = f"{self._names.get(update.item_id, '')} {update.title}".strip()
             self._owner.put(ItemDelta(self.item_id, "output", f"{line}\n"))

@@ -87,7 +87,7 @@ class LoadedSessions:
         loaded = self._loading[session_id] = trio.Event()
         try:
             if await self._services.log.session(session_id) is None:
-                raise no_session(session_id)
+                raise unknown_session(session_id)
             snapshot = await load_snapshot(self._services.log, session_id)
             if resumes:
                 await self._services.discover()
@@ -165,13 +165,13 @@ class LoadedSessions:
 
 async def _shut_down(session: Session, resumed_later: bool) -> None:  # noqa: FBT001
     try:
-        await (session.leave() if resumed_later else session.shut_down())
+        await (session.suspend() if resumed_later else session.shut_down())
     except LogError as error:
         session_id = session.snapshot.session_id
         log.error("session_not_saved", session_id=session_id, reason=error.message)
 
 
-def no_session(session_id: str) -> RejectionError:
+def unknown_session(session_id: str) -> RejectionError:
     """The rejection of an op that names a session that is not in the log."""
     return RejectionError(
         "not_found", f"There is no session {session_id}. `tiller ls` shows those there are."

@@ -33,7 +33,7 @@ def check_input(op: UserInput) -> None:
         raise RejectionError("invalid_settings", message)
 
 
-def handed_back(op: UserInput) -> dict[str, Any]:
+def input_data(op: UserInput) -> dict[str, Any]:
     """The input as `data` of a rejection, so that nothing the user typed is lost."""
     return {"input": msgspec.to_builtins(op)}
 

@@ -18,10 +18,10 @@ from tiller_protocol.items import FileChange, Patch
 FILES_NAMED_MAX = 1_000
 """Most files that one patch names: a turn that unpacks an archive must not fill the log."""
 
-SETTLE_S_MAX = 3.0
+FINISH_S_MAX = 3.0
 """How long the look after an interrupted turn may take; a daemon that stops waits for it."""
 
-FAILED = (
+SNAPSHOT_FAILED = (
     "No snapshot of {workspace} could be taken: {reason}. The turn goes on; what it changes in "
     "files can't be reverted."
 )
@@ -66,9 +66,9 @@ class TurnChanges:
         self._is_open = False
         return patch
 
-    async def settle(self) -> Patch | None:
-        """`after`, for a turn that was cancelled or crashed; at most `SETTLE_S_MAX`."""
-        with trio.move_on_after(SETTLE_S_MAX):
+    async def finish(self) -> Patch | None:
+        """`after`, for a turn that was cancelled or crashed; at most `FINISH_S_MAX`."""
+        with trio.move_on_after(FINISH_S_MAX):
             return await self.after()
         return Patch(ItemId(self._new_id()), ())
 
@@ -82,7 +82,7 @@ class TurnChanges:
         try:
             changes = await snapshots.changes(self._workspace, self._before, after)
         except SnapshotProblem as problem:
-            self._tell(problem)
+            self._warn_of(problem)
             return Patch(item_id, ())
         named = tuple(map(file_change, changes[:FILES_NAMED_MAX]))
         files = tuple(change.path for change in named)
@@ -93,12 +93,12 @@ class TurnChanges:
         try:
             return await snapshots.take(self._workspace, self._session_id)
         except SnapshotProblem as problem:
-            self._tell(problem)
+            self._warn_of(problem)
             return ""
 
-    def _tell(self, problem: SnapshotProblem) -> None:
+    def _warn_of(self, problem: SnapshotProblem) -> None:
         if not problem.known:
-            message = FAILED.format(workspace=self._workspace, reason=problem)
+            message = SNAPSHOT_FAILED.format(workspace=self._workspace, reason=problem)
             self._warn(WarningRaised("snapshot_failed", message))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tiller_daemon.files.paths import printable
-from tiller_daemon.session.reading import may_read
+from tiller_daemon.session.read_access import may_read
 from tiller_daemon.session.services import Services
 from tiller_daemon.turn.context import Permissions
 from tiller_daemon.turn.prompt import Offered, PromptInputs, Told, system_prompt
@@ -17,16 +17,16 @@ from tiller_daemon.workspace.repository import Repository, find_repository
 from tiller_daemon.workspace.skills import find_skills
 
 
-class Guidance(NamedTuple):
+class SystemPrompt(NamedTuple):
     """The system prompt, and what is left out of it: sentences for the user."""
 
     prompt: str
-    refused: tuple[str, ...]
+    refused_documents: tuple[str, ...]
 
 
-def write_prompt(
+def build_system_prompt(
     services: Services, workspace: str, agent_prompt: str | None, permissions: Permissions
-) -> Guidance:
+) -> SystemPrompt:
     """Return the system prompt of a turn that begins now."""
     place = Path(workspace).resolve()
     repository = find_repository(place)
@@ -48,7 +48,7 @@ def write_prompt(
         [Offered(s.name, s.description, s.path) for s in skills if not s.problem],
     )
     problems = [(one.path, one.problem) for one in (*instructions, *skills) if one.problem]
-    return Guidance(prompt, tuple(f"{path}: {problem}" for path, problem in problems))
+    return SystemPrompt(prompt, tuple(f"{path}: {problem}" for path, problem in problems))
 
 
 def _said(repository: Repository | None) -> str:

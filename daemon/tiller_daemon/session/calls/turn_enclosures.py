@@ -31,7 +31,7 @@ NEW_REPOSITORY = (
 )
 
 
-class Enclosed(NamedTuple):
+class CallEnclosure(NamedTuple):
     """The enclosure of a call, None for one that runs outside; and what was there before."""
 
     confined: Confined | None
@@ -39,7 +39,7 @@ class Enclosed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Enclosing:
+class TurnEnclosures:
     """The enclosures of one turn. `rules` returns the rules as they are now."""
 
     confiner: Confiner
@@ -63,27 +63,29 @@ class Enclosing:
         """Whether the agent of the turn only reads."""
         return self.context.permissions.read_only
 
-    def session_may_more(self, result: ToolResult) -> bool:
+    def session_allows_more(self, result: ToolResult) -> bool:
         """Whether the session's enclosure has what a build was stopped for."""
         return self.context.permissions.sandbox.network or ".git" in result.stopped_by
 
     def enclosure_of(self, requirements: Sequence[Requirement]) -> Enclosure:
         """Where a permitted call runs: where nobody had to be asked, else as the session has it."""
-        commands = [need for need in requirements if need.kind == "command"]
-        lines = [line for need in commands for line in need.subjects]
+        commands = [requirement for requirement in requirements if requirement.kind == "command"]
+        lines = [line for requirement in commands for line in requirement.subjects]
         if not lines or all(may_leave(line, self.rules()) for line in lines):
             mode = self.context.permissions.sandbox.mode
             return Enclosure.SESSION if mode == "read_only" else Enclosure.OUTSIDE
-        by_rules = [need for need in commands if need.permission != UNSANDBOXED]
+        by_rules = [
+            requirement for requirement in commands if requirement.permission != UNSANDBOXED
+        ]
         verdict = decide(by_rules, self.rules(), "ask")
         return verdict.enclosure if verdict.action == "allow" else Enclosure.SESSION
 
     async def enclose(
         self, enclosure: Enclosure, requirements: Sequence[Requirement], *, lasting: bool = False
-    ) -> Enclosed:
+    ) -> CallEnclosure:
         """Make the enclosure of a call. Raises `ToolFailure`."""
         if enclosure is Enclosure.OUTSIDE or self.confiner.found().sandbox is None:
-            return Enclosed(None)
+            return CallEnclosure(None)
         workspace = Path(self.context.workspace)
         findings = await trio.to_thread.run_sync(self._findings, workspace)
         confined = self.confiner.confined(
@@ -96,15 +98,15 @@ class Enclosing:
             read_only=findings.repositories if enclosure is Enclosure.BUILD else (),
             lasting=lasting,
         )
-        return Enclosed(confined, findings.repositories)
+        return CallEnclosure(confined, findings.repositories)
 
     def _revealed(self, requirements: Sequence[Requirement], findings: Findings) -> Iterator[Path]:
         """What the call was allowed to see although its enclosure hides it."""
         workspace = Path(self.context.workspace).resolve()
-        for need in requirements:
-            for subject in need.subjects if need.permission in REVEALING else ():
+        for requirement in requirements:
+            for subject in requirement.subjects if requirement.permission in REVEALING else ():
                 path = workspace / subject
-                if need.permission != "read" or path in findings.protected:
+                if requirement.permission != "read" or path in findings.protected:
                     yield path
 
     def _masked(self, findings: Findings, enclosure: Enclosure) -> Iterator[Path]:
@@ -116,7 +118,7 @@ class Enclosing:
             if enclosure < Enclosure.SESSION or evaluate("read", name, rules) == "deny":
                 yield path
 
-    async def disable_new_repositories(self, enclosed: Enclosed) -> str:
+    async def disable_new_repositories(self, enclosed: CallEnclosure) -> str:
         """What a build made and git would execute, disabled; as text for the model."""
         confined = enclosed.confined
         if confined is None or confined.enclosure is not Enclosure.BUILD:

@@ -3,10 +3,10 @@
 from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.session.checks import check_input, handed_back
-from tiller_daemon.session.reading import may_read, rules_at_rest
+from tiller_daemon.session.project_trust import trusted_workspace
+from tiller_daemon.session.read_access import may_read, session_rules
 from tiller_daemon.session.services import Services
-from tiller_daemon.session.trust import trusted_place
+from tiller_daemon.session.validation import check_input, input_data
 from tiller_daemon.workspace.commands import expand, find_command, read_call
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.ops import UserInput
@@ -22,14 +22,14 @@ def expand_input(services: Services, snapshot: Snapshot, op: UserInput) -> UserI
     call = read_call(op.text)
     if call is None:
         return op
-    place = trusted_place(services, snapshot.workspace)
-    unasked = may_read(snapshot.workspace, rules_at_rest(services, snapshot))
+    place = trusted_workspace(services, snapshot.workspace)
+    unasked = may_read(snapshot.workspace, session_rules(services, snapshot))
     command = find_command(call.name, place, services.user.config_directory, unasked)
     if command is None:
         return op
     if command.problem:
         message = f"The command /{call.name} can't be used: {command.problem}."
-        raise RejectionError("invalid_settings", message, handed_back(op))
+        raise RejectionError("invalid_settings", message, input_data(op))
     text = expand(command.template, call.arguments, INPUT_BYTES_MAX)
     if text is None:
         message = f"/{call.name} with these arguments has more than {INPUT_BYTES_MAX:,} bytes."

@@ -33,19 +33,19 @@ class InputQueue:
     @property
     def has_steering(self) -> bool:
         """Whether steering waits for the running turn."""
-        return any(given.delivery == "steer" for given in self._queue)
+        return any(queued.delivery == "steer" for queued in self._queue)
 
     def open(self) -> None:
         """Begin to take input for a turn."""
         self.is_open = True
 
-    def put(self, given: QueuedInput) -> None:
+    def put(self, queued: QueuedInput) -> None:
         """Append an input; the caller has looked at `is_full`."""
-        self._queue.append(given)
+        self._queue.append(queued)
 
     def position(self, input_id: str) -> int | None:
         """Where an input waits; `None` when it does not, or no more."""
-        return next((n for n, given in enumerate(self._queue) if given.id == input_id), None)
+        return next((n for n, queued in enumerate(self._queue) if queued.id == input_id), None)
 
     def edit(self, position: int, text: str) -> None:
         """Change the text of the input at `position`."""
@@ -61,9 +61,9 @@ class InputQueue:
 
     def promote(self, position: int) -> None:
         """Make the input at `position` the next one: steering if a turn takes input."""
-        given = self._queue.pop(position)
-        delivery: Delivery = "steer" if self.is_open else given.delivery
-        self._queue.insert(0, structs.replace(given, delivery=delivery))
+        queued = self._queue.pop(position)
+        delivery: Delivery = "steer" if self.is_open else queued.delivery
+        self._queue.insert(0, structs.replace(queued, delivery=delivery))
 
     def restore(self, queue: tuple[QueuedInput, ...]) -> None:
         """Put the queue back to what the log says."""
@@ -71,8 +71,8 @@ class InputQueue:
 
     def take_steering(self) -> tuple[QueuedInput, ...]:
         """Remove and return all steering, oldest first."""
-        taken = tuple(given for given in self._queue if given.delivery == "steer")
-        self._queue = [given for given in self._queue if given.delivery != "steer"]
+        taken = tuple(queued for queued in self._queue if queued.delivery == "steer")
+        self._queue = [queued for queued in self._queue if queued.delivery != "steer"]
         return taken
 
     def take_follow_ups(self, mode: FollowUps) -> tuple[QueuedInput, ...]:
@@ -87,6 +87,6 @@ class InputQueue:
 
     def hand_back(self) -> bool:
         """Turn steering that was not delivered into queued input; says whether there was any."""
-        found = self.has_steering
-        self._queue = [structs.replace(given, delivery="queue") for given in self._queue]
-        return found
+        handed_back = self.has_steering
+        self._queue = [structs.replace(queued, delivery="queue") for queued in self._queue]
+        return handed_back

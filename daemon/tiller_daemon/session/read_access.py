@@ -7,8 +7,8 @@ from pathlib import Path
 from tiller_daemon.config import Agent
 from tiller_daemon.files.paths import text_of
 from tiller_daemon.policy.readable import Readable
+from tiller_daemon.session.project_trust import configuration_for
 from tiller_daemon.session.services import Services
-from tiller_daemon.session.trust import configuration_for
 from tiller_daemon.workspace.documents import MayRead
 from tiller_protocol.settings import Rule
 from tiller_protocol.snapshot import Snapshot
@@ -20,7 +20,7 @@ def may_read(workspace: str | Path, rules: Sequence[Rule]) -> MayRead:
     return lambda path: readable(text_of(root, path))
 
 
-def rules_at_rest(
+def session_rules(
     services: Services, snapshot: Snapshot, agent: Agent | None = None
 ) -> tuple[Rule, ...]:
     """Return the rules for what is done with a session outside of its turns, weakest first.
