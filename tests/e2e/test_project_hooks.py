@@ -234,7 +234,7 @@ async def test_where_no_sandbox_works_no_projects_hook_runs_and_it_is_said_once(
         frontend, workspace, bash("cat greeting.txt"), CallPart("ls", arguments={})
     )
     assert ran.state == "completed"
-    assert "no sandbox works here" in denied.output
+    assert "none works here" in denied.output
     assert not (workspace / "ran").exists()
     (said,) = warnings(frontend, session_id, "no_sandbox")
     assert "The project's hooks do not run either" in said

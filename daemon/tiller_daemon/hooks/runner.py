@@ -39,7 +39,7 @@ class HookRunner:
             await trio.sleep_forever()
 
     async def ask(
-        self, hooks: Sequence[Hook], told: HookInput, call_id: str, sandbox: HookSandbox
+        self, hooks: Sequence[Hook], hook_input: HookInput, call_id: str, sandbox: HookSandbox
     ) -> HookAnswers:
         """Run hooks, one after the other, until one says no."""
         context: list[str] = []
@@ -47,14 +47,14 @@ class HookRunner:
         for hook in hooks:
             name = _called(hook)
             try:
-                said = await self._run(hook, told, call_id, sandbox)
+                said = await self._run(hook, hook_input, call_id, sandbox)
             except HookProblem as problem:
                 problems.append(_failed(hook, str(problem)))
                 if hook.on_failure == "deny":
                     denied = f"denied by the {name}, which failed: {problem}"
                     return HookAnswers(denied, (), tuple(problems))
                 continue
-            if said.denies and told.on in MAY_DENY:
+            if said.denies and hook_input.on in MAY_DENY:
                 reason = f": {said.reason}" if said.reason else ", which gave no reason"
                 return HookAnswers(f"denied by the {name}{reason}", (), tuple(problems))
             if text := said.context or (said.reason if said.denies else ""):
@@ -62,26 +62,28 @@ class HookRunner:
                 context.append(f"{whose} {name} says: {text}")
         return HookAnswers("", tuple(context), tuple(problems))
 
-    def notify(self, hooks: Sequence[Hook], told: HookInput, sandbox: HookSandbox) -> None:
+    def notify(self, hooks: Sequence[Hook], hook_input: HookInput, sandbox: HookSandbox) -> None:
         """Run hooks beside everything else; nobody waits for them."""
         for hook in hooks:
             if self._nursery is None or self._beside >= BESIDE_MAX:
                 log.warning("hook_left_out", hook=name_of(hook), running=self._beside)
                 continue
             self._beside += 1
-            self._nursery.start_soon(self._run_beside, hook, told, sandbox)
+            self._nursery.start_soon(self._run_beside, hook, hook_input, sandbox)
 
-    async def _run(self, hook: Hook, told: HookInput, call_id: str, sandbox: HookSandbox) -> Said:
+    async def _run(
+        self, hook: Hook, hook_input: HookInput, call_id: str, sandbox: HookSandbox
+    ) -> Said:
         of_project = isinstance(hook, ProjectHook)
         if of_project and sandbox.problem:
             raise HookProblem(sandbox.problem)
-        told_bytes, directory = msgspec.json.encode(told), Path(told.workspace)
+        encoded_input, directory = msgspec.json.encode(hook_input), Path(hook_input.workspace)
         confined = sandbox.confined if of_project else None
-        return await run_hook(hook, told_bytes, directory, self._variables(call_id), confined)
+        return await run_hook(hook, encoded_input, directory, self._variables(call_id), confined)
 
-    async def _run_beside(self, hook: Hook, told: HookInput, sandbox: HookSandbox) -> None:
+    async def _run_beside(self, hook: Hook, hook_input: HookInput, sandbox: HookSandbox) -> None:
         try:
-            await self._run(hook, told, "", sandbox)
+            await self._run(hook, hook_input, "", sandbox)
         except HookProblem as problem:
             log.warning("hook_failed", hook=name_of(hook), on=hook.on, reason=str(problem))
         except Exception:

@@ -1,7 +1,7 @@
-"""A turn while it runs: its cancel scope, its ports, and its one way to end.
+"""A running turn: its cancel scope, its ports, and how it ends.
 
-`ActiveTurn.run` is the only task of a turn at the session's level. Whatever happens in `run_turn` —
-an answer, an interrupt, a bug — the same function closes the turn.
+`ActiveTurn.run` is the turn's task. However `run_turn` ends — with an answer, by an interrupt, by a
+bug — the same function closes the turn.
 """
 
 from collections.abc import Awaitable, Callable
@@ -58,30 +58,38 @@ from tiller_protocol.turns import OpenTurn
 log = structlog.get_logger()
 
 Main = Callable[[TurnContext, History, Ports], Awaitable[Ending]]
-"""What a turn does: `run_turn`, or another function of that shape."""
+"""The body of a turn: `run_turn`, or another function with its signature."""
 
 
 @dataclass(frozen=True)
 class SessionParts:
-    """What the turns of one session share, one after the other."""
+    """What the successive turns of one session share."""
 
     services: Services
+    """The daemon's environment, the same for all sessions."""
     outbox: Outbox
+    """Takes the session's events."""
     queue: InputQueue
+    """Input that waits."""
     requests: OpenRequests
+    """Questions to the user."""
     files: FileVersions
+    """The versions of files that the model has read."""
     sessions: Sessions
+    """Creates and finds the sessions of sub-agents."""
     background: Background
+    """The session's background commands."""
 
 
 class ActiveTurn:
-    """One turn of one session. `takes_input` is false from its last decision on.
+    """One turn of one session.
 
-    It `is_over` when its end is in the log; what it did to files may then still be looked at.
+    The turn `takes_input` until it decides to end. It `is_over` once its end is in the log; the
+    comparison of the workspace with its snapshot may then still be running.
 
-    A turn that is not `steerable` takes no input: what comes waits for its end. `title_request`
-    is a task of the session that runs beside its first turn. `sub_agent_run` is set when a
-    sub-agent runs the turn. To its own sub-agents the turn is their `Owner`.
+    If a turn is not `steerable`, input waits for its end. `title_request` runs as a task of the
+    session beside the session's first turn. `sub_agent_run` is set for the turn of a sub-agent. The
+    turn is the `Owner` of its own sub-agents.
     """
 
     def __init__(
@@ -119,12 +127,12 @@ class ActiveTurn:
 
     @property
     def turn_id(self) -> str:
-        """The turn's id."""
+        """The turn's ULID."""
         return self.context.turn_id
 
     @property
     def model(self) -> ChosenModel:
-        """The turn's model."""
+        """The model that the turn asks."""
         return self._frozen.model
 
     @property
@@ -133,70 +141,71 @@ class ActiveTurn:
         return self._session.queue.is_open
 
     def interrupt(self, reason: ErrorInfo | None = None) -> None:
-        """Cancel the turn; it ends as `interrupted` with `reason`. Again: no effect."""
+        """Cancel the turn; it ends as `interrupted` with `reason`. A second call has no effect."""
         self._session.queue.close()
         if not self._scope.cancel_called:
             self._interrupted = Ending("interrupted", reason)
             self._scope.cancel()
 
     def grant(self, rules: tuple[Rule, ...]) -> None:
-        """Let rules that the user granted count from now on, also for open requests."""
+        """Apply rules that the user granted, from now on and to open requests."""
         self._grants += rules
         self.reconsider()
         if self._sub_agent_run:
             self._sub_agent_run.pass_up_grant(rules)
 
     def grant_from_sub_agent(self, rules: tuple[Rule, ...]) -> None:
-        """Let rules that the user granted to a sub-agent count here too."""
+        """Apply rules that the user granted to a sub-agent to this whole session."""
         settings = with_grants(self._session.outbox.fold_pending().settings, rules)
         self._session.outbox.put(SessionConfigured(settings))
         self.grant(rules)
 
     def reconsider(self) -> None:
-        """Resolve what is open and by now allowed, here and in sub-agents."""
+        """Resolve open requests that the rules now allow, here and in sub-agents."""
         self._session.requests.reconsider()
         self._delegation.reconsider()
 
     def live_rules(self) -> tuple[Rule, ...]:
-        """What was granted since the turn began, weakest first."""
+        """Return the rules granted since the turn began, weakest first."""
         return (*(self._sub_agent_run.live_rules() if self._sub_agent_run else ()), *self._grants)
 
     def mirror_request(self, request: Request) -> None:
-        """Show the request of a sub-agent."""
+        """Show a sub-agent's request in this session."""
         self._session.requests.mirror(request, self.turn_id)
 
     def mirror_resolution(self, request_id: str, reply: Reply) -> None:
-        """Say how the request of a sub-agent was resolved."""
+        """Show how a sub-agent's request was resolved."""
         self._session.requests.resolve_mirrored(request_id, reply, self.turn_id)
 
     def put(self, *bodies: AnyBody) -> None:
-        """Put events of the turn; whom it works for sees them too."""
+        """Put events of the turn; the owner of a sub-agent's turn sees them too."""
         if self._sub_agent_run:
             self._sub_agent_run.observe(*bodies)
         self._session.outbox.put(*bodies, turn_id=self.turn_id)
 
     def open_turn(self) -> OpenTurn:
-        """What the turn comes to so far."""
+        """Return the turn's totals so far."""
         turn = self._session.outbox.fold_pending().turn
         assert turn is not None
         return turn
 
     def elapsed_s(self) -> float:
-        """How long the turn has run."""
+        """Return how many seconds the turn has worked."""
         return self.open_turn().worked_s(self._session.services.time())
 
     def spent_by_others(self) -> Spent:
-        """What its sub-agents, and those beside it, spend of its budgets."""
+        """Return what the turn's sub-agents, and its siblings if it is one, have spent."""
         beside = self._sub_agent_run.spent_beside() if self._sub_agent_run else Spent()
         return self._delegation.spent().plus(beside)
 
     async def run(self, history: History) -> None:
-        """Run the turn to its end and close it; raises `LogError` if that can't be logged."""
+        """Run the turn and close it; raises `LogError` if its end can't be logged."""
         ended = None
         try:
             ended = await self._run(history)
             if self._sub_agent_run:
-                # Nobody but the turn that it worked for knows what a sub-agent has left running.
+                # Only the owner's turn could still end commands that a sub-agent left running, and
+                # it does not know them.
                 await self._session.background.end_all()
             if ended and self.steerable:
                 self._hooks().turn_ended(ended)
@@ -217,7 +226,7 @@ class ActiveTurn:
             raise
         except Exception as error:
             log.exception("turn_crashed", turn_id=self.turn_id)
-            message = f"A defect of the daemon ended this turn: {type(error).__name__}: {error}"
+            message = f"A bug in the daemon ended this turn: {type(error).__name__}: {error}"
             ending = Ending("failed", ErrorInfo("internal", message))
         if self._scope.cancelled_caught:
             ending = self._interrupted
@@ -227,7 +236,7 @@ class ActiveTurn:
         return ended
 
     def _close(self, ending: Ending) -> TurnEnded | None:
-        """Put everything that ends the turn, in one go."""
+        """Put all events that end the turn, without a checkpoint in between."""
         self._session.queue.close()
         if self.title_request:
             self.title_request.turn_ended(interrupted=ending.outcome == "interrupted")
@@ -291,7 +300,11 @@ class ActiveTurn:
         return TurnTools(context, permission, enclosures, escalation, environments, hooks)
 
     def _hooks(self) -> TurnHooks:
-        """The hooks of this turn; not kept on the turn, since it refers back to the turn."""
+        """Return the turn's hooks.
+
+        They refer to the turn, so storing them on it would be a reference cycle that keeps an ended
+        turn in memory.
+        """
         sandbox = partial(project_hook_sandbox, self._session.services, self.context)
         return TurnHooks(
             self._session.services.tools.hooks,

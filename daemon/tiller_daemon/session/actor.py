@@ -1,8 +1,8 @@
-"""The session: an actor. One `submission_loop` takes ops one at a time and never awaits a turn.
+"""The session, an actor: its `submission_loop` handles one op at a time and never awaits a turn.
 
-A turn runs as a child task under its own cancel scope, so that answers, steering and interrupts are
-handled while it runs. What a handler put and the answer to the submission are committed together,
-then the frontend gets its answer (G3).
+A turn runs as a child task in its own cancel scope, so answers, steering and interrupts are handled
+while it runs. The events of a handler and the answer to its submission are one commit; only then
+does the frontend get the answer, so a retried submission takes effect once.
 """
 
 import structlog
@@ -39,10 +39,10 @@ from tiller_protocol.snapshot import Snapshot
 log = structlog.get_logger()
 
 SUBMISSIONS_WAITING_MAX = 64
-"""Most submissions that wait for one session's loop; one more is rejected as `overloaded`."""
+"""How many submissions may wait for one session's loop; more are rejected as `overloaded`."""
 
 WAITS_FOR_TURN_END = (UserInput, Revert, Unrevert, Compact, Shell)
-"""Ops that wait while a turn that is over still looks at the files."""
+"""Ops that wait while a turn that is over still compares the workspace with its snapshot."""
 
 SHUTTING_DOWN = ErrorInfo(
     "shutting_down", "The daemon was stopped while this turn ran. Send a message to go on."
@@ -50,7 +50,11 @@ SHUTTING_DOWN = ErrorInfo(
 
 
 class Session:
-    """One loaded session. `run` is its task; it ends when cancelled, or raises `LogError`."""
+    """One loaded session. `run` is its task; it ends when cancelled, or raises `LogError`.
+
+    `active_at` is the Unix time of the last activity. `recovered` is set once the events that close
+    or resume an unfinished turn are put, or the session has ended.
+    """
 
     def __init__(self, services: Services, snapshot: Snapshot, sessions: Sessions) -> None:
         self._state = SessionState(services, snapshot, sessions)
@@ -64,50 +68,49 @@ class Session:
         self._nursery: trio.Nursery | None = None
         self._scope = trio.CancelScope()
         self.recovered = trio.Event()
-        """Set when what was left to say of a session found in the log is put, or it has ended."""
         self._ended = trio.Event()
         self._closed = False
 
     @property
     def outbox(self) -> Outbox:
-        """The session's way out; its own tasks and recovery put into it."""
+        """The session's outbox."""
         return self._state.outbox
 
     @property
     def snapshot(self) -> Snapshot:
-        """The session as it is, with events that are still on their way to the log."""
+        """The session's state, including numbered events that are not in the log yet."""
         return self.outbox.snapshot
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing would be lost by unloading the session now."""
-        at_work = self.is_busy or self._state.background.is_running
+        """Whether the session can be unloaded without losing anything."""
         return (
             self._turn_over.is_set()
-            and not at_work
-            and not self._pending
+            and not self.is_busy
+            and not self._state.background.is_running
             and self.outbox.is_committed
         )
 
     @property
     def is_busy(self) -> bool:
-        """Whether a turn runs, or an op waits."""
+        """Whether a turn runs or a submission waits."""
         turn = self._state.turn
         return (turn is not None and not turn.is_over) or bool(self._pending)
 
     @property
     def turn_is_running(self) -> bool:
-        """Whether a turn is active."""
+        """Whether a turn is active, even if it only finishes its look at the files."""
         return self._state.turn is not None
 
     def awaits(self, request_id: str) -> bool:
-        """Whether a task of this session waits for the answer to this request."""
+        """Whether a task of this session waits for an answer to this request."""
         return request_id in self._state.requests
 
     async def run(self, *, resumes: bool = False) -> None:
-        """Serve until cancelled; whoever still waits for an answer then gets a rejection.
+        """Serve until cancelled; submissions without an answer are then rejected.
 
-        What the log shows unfinished is closed first; with `resumes` its turn goes on, if it can.
+        A turn that the log shows unfinished is closed first, or with `resumes` continued if
+        possible.
         """
         try:
             with self._scope:
@@ -130,14 +133,14 @@ class Session:
             nursery.start_soon(self.submission_loop)
 
     def stop(self) -> None:
-        """End the session's task. Only for a session that is idle: nothing is then lost."""
+        """End the session's task. Only for an idle session, which loses nothing."""
         self._closed = True
         self._scope.cancel()
 
     async def submit(self, pending: Pending) -> AnyAnswer:
-        """Queue a submission and wait for its answer.
+        """Queue a submission and return its answer; if the queue is full, that is a rejection.
 
-        A full queue is a rejection. Cancelling the wait does not withdraw the submission.
+        Cancelling the wait does not withdraw the submission.
         """
         self.active_at = self._services.time()
         if self._closed:
@@ -154,7 +157,7 @@ class Session:
     async def run_sub_agent(
         self, sub_agent_run: SubAgentRun, prompt: str, overrides: TurnOverrides
     ) -> None:
-        """Start a turn that works for another session; raises `RejectionError`."""
+        """Start the turn of a sub-agent in this session; raises `RejectionError`."""
         op = UserInput(self.snapshot.session_id, prompt, delivery="start", overrides=overrides)
         pending = Pending(self._services.new_id(), op, CLIENT, b"", sub_agent_run)
         answer = await self.submit(pending)
@@ -162,7 +165,10 @@ class Session:
             raise RejectionError(answer.code, answer.message)
 
     async def shut_down(self) -> None:
-        """Interrupt the active turn, and return when all is in the log; raises `LogError`."""
+        """Interrupt the active turn and end background commands; raises `LogError`.
+
+        When this returns, everything is in the log.
+        """
         if self._state.turn:
             self._state.turn.interrupt(SHUTTING_DOWN)
         await self._turn_over.wait()
@@ -170,7 +176,7 @@ class Session:
         await self.outbox.committed()
 
     async def suspend(self) -> None:
-        """End with the turn unfinished in the log, its calls and processes ended, to be resumed."""
+        """End the session and its processes; the log keeps its turn unfinished, to be resumed."""
         await self.outbox.committed()
         self._scope.cancel()
         await self._ended.wait()
@@ -183,7 +189,8 @@ class Session:
         """Take submissions one at a time: handle, commit, answer."""
         async for pending in self._receive:
             await self._process(pending)
-            del pending  # a session at rest keeps nothing of what it was told last
+            # While the loop waits, this name would keep the last submission, images and all, alive.
+            del pending
 
     async def _process(self, pending: Pending) -> None:
         if self._must_defer(pending):
@@ -203,7 +210,7 @@ class Session:
                 self._services.files.snapshots.settled(self.snapshot.workspace)
 
     async def _revert_files(self, pending: Pending) -> None:
-        """Do what a revert does to files; no turn can begin meanwhile, as the loop stands still."""
+        """Put files back for a revert. No turn can begin meanwhile, since the loop waits here."""
         if self._state.turn is None and isinstance(pending.op, (Revert, Unrevert)):
             snapshot = self.outbox.fold_pending()
             pending.files = await put_back(
@@ -211,10 +218,10 @@ class Session:
             )
 
     async def _unanswerable(self, request_id: str) -> RejectionError:
-        """Why an answer has nobody to go to.
+        """Return the rejection of an answer that no task waits for.
 
-        What earlier submissions resolved is in the log: the loop has waited for it. What is open
-        there belongs to a turn that is ending and has not said yet what it cancels.
+        Earlier submissions have been committed, so the log knows what they resolved. A request that
+        is open in the log belongs to a turn that is ending and will cancel it.
         """
         try:
             rows = await self._services.log.requests(request_id)
@@ -225,7 +232,7 @@ class Session:
         return already_resolved(request_id, rows[0].resolution or CANCELLED.resolution, rows[0].by)
 
     def _must_defer(self, pending: Pending) -> bool:
-        """Whether this is for after a turn that has begun to end, or takes no input."""
+        """Whether to keep the submission until the turn, which ends or takes no input, is over."""
         turn, op = self._state.turn, pending.op
         if turn and turn.is_over:
             return isinstance(op, WAITS_FOR_TURN_END)
@@ -264,7 +271,7 @@ class Session:
             self._state.queue.restore(self.outbox.fold_pending().queue)
 
     def _run_begun_turn(self) -> None:
-        """Run the turn that a handler has begun, if it has."""
+        """Start the task of the turn that a handler has begun, if any."""
         begun = self._state.take_begun()
         if begun is None:
             return
@@ -279,6 +286,7 @@ class Session:
         self._state.turn = None
         self._turn_over.set()
         self.active_at = self._services.time()
+        # Through the channel again, as only the loop handles submissions, one at a time.
         deferred, self._deferred = self._deferred, []
         for pending in deferred:
             try:

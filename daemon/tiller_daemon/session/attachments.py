@@ -1,7 +1,7 @@
-"""What the user attaches to an input: images, made fit for a model, and files, by reference.
+"""Attachments of an input: images, converted to what models take, and references to files.
 
-Of a file the model is told the path and nothing else: it reads what it needs with `read`, as the
-rules allow, and then knows the file as it is when it is needed. Nothing is read here.
+The model gets only the path of a file. It reads what it needs with the tool `read`, as the rules
+allow, and so sees the file as it is at that moment. No file is read here.
 """
 
 import os
@@ -32,64 +32,64 @@ from tiller_protocol.ops import UserInput
 from tiller_protocol.snapshot import Snapshot
 
 IMAGES_MAX = 20
-"""Images of one input: with more of them Anthropic lowers its limits for each."""
+"""Images per input. With more of them Anthropic lowers its size limit for each."""
 
 FILES_MAX = 100
-"""Files of one input; who wants more names their directory."""
+"""Files per input. For more, name their directory."""
 
 
 async def fit_images(op: UserInput) -> tuple[Image, ...]:
-    """Return the images of `op` as a model gets them; what their sender calls them is not believed.
+    """Return the images of `op` as the model gets them; the declared media types are ignored.
 
-    Takes up to a second for each. Raises `RejectionError`, which hands the input back.
+    Takes up to a second per image. Raises `RejectionError`, which returns the input in its `data`.
     """
     if not op.images:
         return ()
     check_input(op)
     if len(op.images) > IMAGES_MAX:
-        message = f"The input has {len(op.images)} images; at most {IMAGES_MAX} fit into one."
-        raise _refused(op, "too_large", message)
+        message = f"The input has {len(op.images)} images; at most {IMAGES_MAX} are allowed."
+        raise _rejected(op, "too_large", message)
     fitted: list[Image] = []
     for number, image in enumerate(op.images, start=1):
         try:
             fitted.append((await fit_image(image.data)).image)
         except ImageProblem as problem:
             which = "The image" if len(op.images) == 1 else f"Image {number} of {len(op.images)}"
-            raise _refused(op, "bad_message", f"{which} can't be used: {problem}.") from None
+            raise _rejected(op, "bad_message", f"{which} can't be used: {problem}.") from None
     size = sum(len(image.data) for image in fitted)
     if size > INPUT_BYTES_MAX:
-        message = f"The images have {size:,} bytes together; at most {INPUT_BYTES_MAX:,} fit."
-        raise _refused(op, "too_large", message)
+        message = f"The images total {size:,} bytes; at most {INPUT_BYTES_MAX:,} are allowed."
+        raise _rejected(op, "too_large", message)
     return tuple(fitted)
 
 
 def check_image_support(op: UserInput, model: ChosenModel) -> None:
-    """Reject images for a model that takes none; raises `RejectionError`."""
+    """Raise `RejectionError` if the input has images and the model takes none."""
     if op.images and not model.images:
-        message = f"The model {model.name} takes no images. Leave them out, or choose another."
-        raise _refused(op, "invalid_settings", message)
+        message = f"The model {model.name} takes no images. Remove them, or choose another model."
+        raise _rejected(op, "invalid_settings", message)
 
 
 def file_references(services: Services, snapshot: Snapshot, op: UserInput) -> tuple[str, ...]:
-    """Return the files of `op` as the model names them: relative to the workspace, or absolute.
+    """Return the paths of the files of `op`, relative to the workspace or else absolute.
 
-    Raises `RejectionError` for one that is not there, and for one that the rules would deny to the
-    model whenever it reads it. What the rules ask about is asked when the model reads it.
+    Raises `RejectionError` for a file that does not exist, and for one that the rules deny. If the
+    rules ask about a file, the user is asked when the model reads it.
     """
     if len(op.files) > FILES_MAX:
-        message = f"The input names {len(op.files)} files; at most {FILES_MAX} fit."
-        raise _refused(op, "too_large", message)
-    return tuple(_refer(services, snapshot, op, path) for path in op.files)
+        message = f"The input names {len(op.files)} files; at most {FILES_MAX} are allowed."
+        raise _rejected(op, "too_large", message)
+    return tuple(_reference(services, snapshot, op, path) for path in op.files)
 
 
-def _refer(services: Services, snapshot: Snapshot, op: UserInput, path: str) -> str:
+def _reference(services: Services, snapshot: Snapshot, op: UserInput, path: str) -> str:
     try:
         location = locate(Path(snapshot.workspace), path)
-        if not _is_there(location):
+        if not _exists(location):
             message = f"There is no file {location.text}.{did_you_mean_path(location)}"
-            raise _refused(op, "not_found", message)
+            raise _rejected(op, "not_found", message)
     except PathProblem as problem:
-        raise _refused(op, "bad_message", str(problem)) from None
+        raise _rejected(op, "bad_message", str(problem)) from None
     settings, configuration = snapshot.settings, configuration_for(services, snapshot.workspace)
     name = op.overrides.agent or settings.agent or DEFAULT_AGENT
     agent = find_agent(services, snapshot.workspace, name)
@@ -97,13 +97,13 @@ def _refer(services: Services, snapshot: Snapshot, op: UserInput, path: str) -> 
     approve = op.overrides.approve or settings.approve or configuration.approve
     verdict = decide(file_requirements("read", location, title=""), rules, approve)
     if verdict.action == "deny":
-        message = f"The model can't be given {location.text}: {verdict.reason}"
-        raise _refused(op, "bad_message", message)
+        message = f"The model may not read {location.text}: {verdict.reason}"
+        raise _rejected(op, "bad_message", message)
     return location.text
 
 
-def _is_there(location: Location) -> bool:
-    """Whether a file or directory is there; raises `PathProblem` for what can't be read at all."""
+def _exists(location: Location) -> bool:
+    """Whether the file or directory exists; raises `PathProblem` if it can't be read at all."""
     try:
         found = os.lstat(location.path)
     except FileNotFoundError:
@@ -115,5 +115,5 @@ def _is_there(location: Location) -> bool:
     return True
 
 
-def _refused(op: UserInput, code: RejectionCode, message: str) -> RejectionError:
+def _rejected(op: UserInput, code: RejectionCode, message: str) -> RejectionError:
     return RejectionError(code, message, input_data(op))

@@ -1,4 +1,7 @@
-"""Freezing a turn's context: settings of turn, session, agent and configuration in one struct."""
+"""Freezing a turn's context: merges the settings of turn, session, agent and configuration.
+
+A running turn is not affected by later changes of any of these.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,21 +39,24 @@ from tiller_protocol.snapshot import Snapshot
 from tiller_protocol.turns import OpenTurn
 
 MCP_PREFIX = "mcp__"
-"""What the names of MCP servers' tools begin with."""
+"""The prefix of the names of MCP servers' tools."""
 
 
 class FrozenTurn(NamedTuple):
     """A turn's context, and what it was made from."""
 
     context: TurnContext
+    """What `run_turn` works with."""
     model: ChosenModel
+    """The model that the turn asks."""
     compaction: ChosenModel
     """The model that writes summaries."""
     tools: Mapping[str, Tool]
     """By the name under which the model knows them."""
     hooks: tuple[Hook, ...] = ()
+    """The user's, then the project's if it is trusted."""
     refused_documents: tuple[str, ...] = ()
-    """Documents of the project that the prompt leaves out, each with the reason."""
+    """Documents that the system prompt leaves out, each as `path: reason`."""
 
 
 def freeze_context(
@@ -59,9 +65,9 @@ def freeze_context(
     overrides: TurnOverrides,
     inherited: Inherited | None = None,
 ) -> FrozenTurn:
-    """Return the context of a new turn and its models; raises `RejectionError` for a bad choice.
+    """Return the frozen state of a new turn; raises `RejectionError` for an invalid choice.
 
-    The layers, weakest first: configuration, whom the turn works for, agent, session, turn.
+    The layers, weakest first: configuration, the owner of a sub-agent's turn, agent, session, turn.
     """
     settings, configuration = snapshot.settings, configuration_for(services, snapshot.workspace)
     agents = list_agents(services, snapshot.workspace)
@@ -106,12 +112,12 @@ def freeze_context(
 
 
 def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> FrozenTurn:
-    """Return the context of a turn found in the log, so that it goes on as what it was.
+    """Return the frozen state of an unfinished turn found in the log, so that it can go on.
 
-    Rules and options of the model are those that hold now: no event says what they were. Raises
-    `RejectionError` when that is not possible, as its model is not there any more.
+    Rules and model options are the current ones, as no event records them. Raises `RejectionError`
+    if the turn can't go on, for example because its model no longer exists.
     """
-    shown, there_are = turn.context, services.tools.available()
+    shown, available = turn.context, services.tools.available()
     overrides = TurnOverrides(
         agent=shown.agent,
         model=shown.model,
@@ -120,7 +126,7 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
         sandbox=shown.sandbox,
         max_steps=shown.max_steps,
         turn_budget=shown.turn_budget,
-        tools=tuple(name for name in shown.tools if name in there_are),
+        tools=tuple(name for name in shown.tools if name in available),
         output_schema=shown.output_schema,
     )
     frozen = freeze_context(services, snapshot, overrides)
@@ -165,7 +171,7 @@ def _turn_model(
 
 
 def _summary_model(model: ChosenModel) -> AskedModel:
-    """Neither agent nor variant has a say in how summaries are asked for."""
+    """Return the model for summaries. The options of agent and variant do not apply to these."""
     return AskedModel(model.name, model.provider_model, options=model.options, price=model.price)
 
 
@@ -187,7 +193,7 @@ def _permissions(
     overrides: TurnOverrides,
     inherited: Inherited | None,
 ) -> Permissions:
-    """What the turn's calls may do; a sub-agent's no more than its owner's."""
+    """Return what the turn's calls may do. A sub-agent never may do more than its owner."""
     settings, above = snapshot.settings, inherited and inherited.permissions
     read_only = bool(agent.read_only) or (above is not None and above.read_only)
     mode = overrides.sandbox or settings.sandbox or configuration.sandbox.mode
@@ -210,9 +216,10 @@ def _permissions(
 
 
 def choose_tools(services: Services, names: tuple[str, ...] | None) -> dict[str, Tool]:
-    """Return the named tools, or all; raises `RejectionError` for one that is not there.
+    """Return the named tools, all if `names` is None; raises `RejectionError` for an unknown one.
 
-    Those of MCP servers may be named by a pattern; that one is not there now is no error.
+    Names of MCP tools may be glob patterns. One that matches nothing is no error, since the server
+    may only be down at the moment.
     """
     tools = services.tools.available()
     if names is None:
@@ -235,12 +242,11 @@ def merge_settings(old: Settings, new: Settings) -> Settings:
         for name in Settings.__struct_fields__
         if (value := getattr(new, name)) is not None
     }
-    kept = {name: getattr(old, name) for name in Settings.__struct_fields__}
-    return Settings(**{**kept, **changed})
+    return structs.replace(old, **changed)
 
 
 def with_grants(settings: Settings, rules: tuple[Rule, ...]) -> Settings:
-    """Return `settings` with rules that the user granted added as the last, strongest ones."""
+    """Return `settings` with granted rules appended, where they are the strongest."""
     return merge_settings(settings, Settings(permissions=(*(settings.permissions or ()), *rules)))
 
 
@@ -264,6 +270,9 @@ def _spent_so_far(snapshot: Snapshot) -> Spent:
 
 
 def _own_output_rules(directory: Path) -> tuple[Rule, ...]:
-    """Let the model read what was cut out of its own calls' output; the user's rules come after."""
-    here = globs.escape(str(directory))
-    return tuple(Rule("external_directory", pattern, "allow") for pattern in (here, f"{here}/*"))
+    """Return rules by which the model may read the full output of its own calls.
+
+    They are the weakest, so the user's rules can override them.
+    """
+    path = globs.escape(str(directory))
+    return tuple(Rule("external_directory", pattern, "allow") for pattern in (path, f"{path}/*"))

@@ -1,7 +1,7 @@
-"""The queue of a session: input that was accepted and is not yet in history.
+"""The input queue of a session: input that was accepted and is not yet in the history.
 
-The submission loop puts in, the turn takes out; no method waits, so that a check and what follows
-from it can't be torn apart. Steering that a turn did not take is handed back to the queue.
+The submission loop puts input in, the turn takes it out. No method is async, so a check and the
+action that depends on it are atomic. Steering that a turn did not take becomes queued input.
 """
 
 from msgspec import structs
@@ -10,11 +10,11 @@ from tiller_protocol.items import Delivery, QueuedInput
 from tiller_protocol.settings import FollowUps
 
 QUEUED_INPUTS_MAX = 100
-"""Most inputs that wait in one session; one more is rejected as `overloaded`."""
+"""How many inputs may wait in one session; more are rejected as `overloaded`."""
 
 
 class InputQueue:
-    """Implements the turn's `Mailbox`. `is_open` says whether the turn still takes input."""
+    """Implements the turn's `Mailbox`. `is_open` tells whether the turn still takes input."""
 
     def __init__(self, queue: tuple[QueuedInput, ...]) -> None:
         self._queue = list(queue)
@@ -22,12 +22,12 @@ class InputQueue:
 
     @property
     def queue(self) -> tuple[QueuedInput, ...]:
-        """What waits: in order of arrival."""
+        """The waiting inputs, next one first."""
         return tuple(self._queue)
 
     @property
     def is_full(self) -> bool:
-        """Whether one more input is too many."""
+        """Whether the queue is at its limit."""
         return len(self._queue) >= QUEUED_INPUTS_MAX
 
     @property
@@ -36,15 +36,15 @@ class InputQueue:
         return any(queued.delivery == "steer" for queued in self._queue)
 
     def open(self) -> None:
-        """Begin to take input for a turn."""
+        """Start to take input for a turn."""
         self.is_open = True
 
     def put(self, queued: QueuedInput) -> None:
-        """Append an input; the caller has looked at `is_full`."""
+        """Append an input; the caller has checked `is_full`."""
         self._queue.append(queued)
 
     def position(self, input_id: str) -> int | None:
-        """Where an input waits; `None` when it does not, or no more."""
+        """Return the index of an input, or None if it is not queued."""
         return next((n for n, queued in enumerate(self._queue) if queued.id == input_id), None)
 
     def edit(self, position: int, text: str) -> None:
@@ -56,17 +56,17 @@ class InputQueue:
         del self._queue[position]
 
     def move(self, position: int, to: int) -> None:
-        """Move the input at `position` so that it is number `to`; beyond the end is last."""
+        """Move the input at `position` to index `to`; an index beyond the end means last."""
         self._queue.insert(to, self._queue.pop(position))
 
     def promote(self, position: int) -> None:
-        """Make the input at `position` the next one: steering if a turn takes input."""
+        """Make the input at `position` the next one; it becomes steering if a turn takes input."""
         queued = self._queue.pop(position)
         delivery: Delivery = "steer" if self.is_open else queued.delivery
         self._queue.insert(0, structs.replace(queued, delivery=delivery))
 
     def restore(self, queue: tuple[QueuedInput, ...]) -> None:
-        """Put the queue back to what the log says."""
+        """Reset the queue to the one in the log."""
         self._queue = list(queue)
 
     def take_steering(self) -> tuple[QueuedInput, ...]:
@@ -82,11 +82,11 @@ class InputQueue:
         return taken
 
     def close(self) -> None:
-        """Take no more input for this turn."""
+        """Stop taking input for this turn."""
         self.is_open = False
 
     def hand_back(self) -> bool:
-        """Turn steering that was not delivered into queued input; says whether there was any."""
+        """Turn undelivered steering into queued input; return whether there was any."""
         handed_back = self.has_steering
         self._queue = [structs.replace(queued, delivery="queue") for queued in self._queue]
         return handed_back

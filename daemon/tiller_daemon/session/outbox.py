@@ -1,7 +1,8 @@
-"""The outbox: the only way out of a session. Number, fold, commit, publish — in that order.
+"""The outbox: every event leaves a session through it.
 
-Pieces of a stream that arrive while a commit is under way are joined into one event. Nothing is
-published before it is in the log (G1).
+Events are numbered, folded into the snapshot, committed to the log and published, in that order.
+Nothing is published before it is in the log. Deltas of one stream that arrive while a commit is
+under way are joined into one event.
 """
 
 from collections.abc import Callable
@@ -28,18 +29,19 @@ from tiller_protocol.items import ToolCall
 from tiller_protocol.snapshot import Snapshot, fold
 
 DELTA_WINDOW_S = 0.02
-"""A piece of a stream, or of a step, waits at most this long after a commit for the next ones; the
-first one never. 50 frames a second look continuous."""
+"""How long after a commit a delta or an event of a step may wait for others to share the next one.
+The first one after a pause never waits. 50 frames a second look continuous."""
 
 PENDING_BODIES_MAX = 2_000
-"""How many bodies may wait for the log before `emit` makes the turn wait."""
+"""How many bodies may wait for the log before `emit` blocks the turn."""
 
 Publish = Callable[[str, bytes], None]
+"""Publishes an encoded event under a topic."""
 
 
 @dataclass
 class _PendingBody:
-    """A body that has no number yet; `pieces` are those of a delta, joined when it gets one."""
+    """A body without a number. The `pieces` of a delta are joined when it gets one."""
 
     body: AnyBody
     turn_id: str | None
@@ -48,9 +50,10 @@ class _PendingBody:
 
 
 class Outbox:
-    """Takes bodies, keeps `snapshot` true, and is written out by `run` in the session's nursery.
+    """The events of one session on their way to the log; `run` writes them.
 
-    `broken` holds the error that ended the writer: the session then ends and is loaded anew.
+    `snapshot` holds all numbered events, `fold_pending` brings it up to date. `broken` is the error
+    that stopped the writer: the session then ends and is loaded again from the log.
     """
 
     def __init__(
@@ -79,7 +82,7 @@ class Outbox:
         submission_id: str | None = None,
         submission: SubmissionRow | None = None,
     ) -> None:
-        """Take bodies to be committed together, with the answer to the submission behind them."""
+        """Queue bodies for one commit, together with the answer to the submission if given."""
         for body in bodies:
             if isinstance(body, ItemDelta):
                 self._put_delta(body, turn_id)
@@ -95,13 +98,13 @@ class Outbox:
         self._wake.set()
 
     async def emit(self, *bodies: AnyBody, turn_id: str) -> None:
-        """Put bodies of a turn; waits while too much is waiting for the log."""
+        """Put bodies of a turn; if too many wait for the log, block until they are committed."""
         self.put(*bodies, turn_id=turn_id)
         if len(self._pending) >= PENDING_BODIES_MAX:
             await self.committed()
 
     async def committed(self) -> None:
-        """Wait until all that was put is in the log and published; raises `LogError`."""
+        """Wait until everything put so far is in the log and published; raises `LogError`."""
         target = self._puts
         self._urgent.set()
         while self._puts_committed < target:
@@ -111,11 +114,11 @@ class Outbox:
 
     @property
     def is_committed(self) -> bool:
-        """Whether all that was put is in the log."""
+        """Whether everything put so far is in the log."""
         return self._puts_committed == self._puts
 
     def fold_pending(self) -> Snapshot:
-        """Number what waits, so that `snapshot` has it, and return the snapshot."""
+        """Number and fold the pending bodies, and return the snapshot, now up to date."""
         for pending in self._pending:
             body = pending.body
             if isinstance(body, ItemDelta):
@@ -135,14 +138,17 @@ class Outbox:
         return self.snapshot
 
     def close(self) -> None:
-        """Say that nothing is written any more: whoever waits in `committed` gets an error."""
+        """Stop writing: tasks that wait in `committed` get an error."""
         if self.broken is None:
-            message = "The session was closed by a defect of the daemon; its log has more."
+            message = (
+                "The session was closed because of a bug in the daemon. "
+                "See the daemon's log for details."
+            )
             self.broken = LogError("closed", message)
         self._wake_waiters()
 
     async def run(self) -> None:
-        """Write batches until cancelled; raises `LogError` when the log can't be written."""
+        """Write batches until cancelled; raises `LogError` if the log can't be written."""
         while True:
             await self._wake.wait()
             is_recent = trio.current_time() - self._written_at < DELTA_WINDOW_S
@@ -162,6 +168,7 @@ class Outbox:
 
     async def _write(self) -> None:
         self.fold_pending()
+        # Taken before the write: what is put during it belongs to the next batch.
         puts = self._puts
         events, self._numbered = self._numbered, []
         submission, self._submission = self._submission, None
@@ -183,13 +190,13 @@ class Outbox:
         self._wake_waiters()
 
     def _wake_waiters(self) -> None:
-        """Wake whoever waits in `committed`."""
+        """Wake the tasks that wait in `committed`."""
         progress, self._progress = self._progress, trio.Event()
         progress.set()
 
 
 def _can_wait(body: AnyBody) -> bool:
-    """Whether it waits like a delta for what comes next: a commit of its own would delay that."""
+    """Whether the body may wait for others like a delta, since a separate commit delays those."""
     match body:
         case StepStarted() | StepEnded() | ToolCallUpdated() | ItemCompleted():
             return True
@@ -200,7 +207,7 @@ def _can_wait(body: AnyBody) -> bool:
 
 
 def session_row(snapshot: Snapshot) -> SessionRow:
-    """What the log's table of sessions keeps of a snapshot."""
+    """Return the row of a snapshot in the log's table of sessions."""
     return SessionRow(
         session_id=snapshot.session_id,
         workspace=snapshot.workspace,

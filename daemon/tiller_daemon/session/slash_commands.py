@@ -1,4 +1,4 @@
-"""What a user typed as `/NAME arguments`: the text and the choices that it stands for."""
+"""Slash commands: expands `/NAME arguments` into the prompt, agent and model of the command."""
 
 from msgspec import structs
 
@@ -14,17 +14,17 @@ from tiller_protocol.snapshot import Snapshot
 
 
 def expand_input(services: Services, snapshot: Snapshot, op: UserInput) -> UserInput:
-    """Return what `op` stands for; an input that calls no command stands for itself.
+    """Return `op` with its slash command expanded, or `op` itself if it calls none.
 
-    What the input chooses itself counts more than the command's choice. Raises `RejectionError`
-    for a command that can't be used, or that gets too long.
+    Agent and model of the input override those of the command. Raises `RejectionError` for a
+    command that is invalid or whose expansion is too long.
     """
     call = read_call(op.text)
     if call is None:
         return op
-    place = trusted_workspace(services, snapshot.workspace)
+    project = trusted_workspace(services, snapshot.workspace)
     unasked = may_read(snapshot.workspace, session_rules(services, snapshot))
-    command = find_command(call.name, place, services.user.config_directory, unasked)
+    command = find_command(call.name, project, services.user.config_directory, unasked)
     if command is None:
         return op
     if command.problem:
@@ -32,7 +32,10 @@ def expand_input(services: Services, snapshot: Snapshot, op: UserInput) -> UserI
         raise RejectionError("invalid_settings", message, input_data(op))
     text = expand(command.template, call.arguments, INPUT_BYTES_MAX)
     if text is None:
-        message = f"/{call.name} with these arguments has more than {INPUT_BYTES_MAX:,} bytes."
+        message = (
+            f"/{call.name} with these arguments expands to more than {INPUT_BYTES_MAX:,} bytes. "
+            "Shorten the arguments, or put them into a file and name the file."
+        )
         raise RejectionError("too_large", message, {"limit": INPUT_BYTES_MAX})
     overrides = structs.replace(
         op.overrides,
