@@ -193,7 +193,7 @@ def _permissions(
     overrides: TurnOverrides,
     inherited: Inherited | None,
 ) -> Permissions:
-    """Return what the turn's calls may do. A sub-agent never may do more than its owner."""
+    """Return what the turn's calls may do; a sub-agent's sandbox is at least its owner's."""
     settings, above = snapshot.settings, inherited and inherited.permissions
     read_only = bool(agent.read_only) or (above is not None and above.read_only)
     mode = overrides.sandbox or settings.sandbox or configuration.sandbox.mode

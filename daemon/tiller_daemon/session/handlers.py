@@ -1,7 +1,7 @@
-"""What each op does to a session: one plain function per op.
+"""The handlers: one plain function per op of a session.
 
-None of them waits. What it puts and the answer to the submission become one commit; a rejection is
-raised before anything was put.
+None of them is async, so the events that a handler puts and the answer to its submission are one
+commit. A handler raises its rejection before it puts anything.
 """
 
 from msgspec import structs
@@ -56,7 +56,7 @@ from tiller_protocol.snapshot import find_mark
 
 
 def handle(state: SessionState, pending: Pending) -> AnyResult | None:
-    """Do what the op asks; returns what the answer holds beyond yes. Raises `RejectionError`."""
+    """Apply an op and return the result for its answer, if any; raises `RejectionError`."""
     match pending.op:
         case UserInput() as op:
             return _take_input(state, op, pending)
@@ -83,20 +83,22 @@ def handle(state: SessionState, pending: Pending) -> AnyResult | None:
         case Shell() as op:
             return _run_own_command(state, op, pending)
         case _ as op:
-            raise AssertionError(f"{type(op).__name__} is not for a session's loop")
+            raise AssertionError(f"{type(op).__name__} has no handler in a session")
     return None
 
 
 def overloaded(pending: Pending) -> RejectionError:
-    """The rejection when too much waits; input is handed back in it."""
+    """Return the rejection for a full queue, with the input in its `data`."""
     data = input_data(pending.op) if isinstance(pending.op, UserInput) else {}
-    return RejectionError("overloaded", "Too much waits in this session. Try again later.", data)
+    return RejectionError(
+        "overloaded", "Too many submissions wait in this session. Try again later.", data
+    )
 
 
 def _take_input(state: SessionState, op: UserInput, pending: Pending) -> AnyResult | None:
     check_input(op)
     if op.no_reply and op.delivery == "queue":
-        message = "What is queued gets a reply: leave out `no_reply`, or `queue`."
+        message = "Queued input always gets a reply: leave out `no_reply`, or `queue`."
         raise RejectionError("bad_message", message)
     expanded = op
     if pending.sub_agent_run is None:
@@ -107,11 +109,11 @@ def _take_input(state: SessionState, op: UserInput, pending: Pending) -> AnyResu
         state.services.new_id(), expanded.text, "queue", pending.images, files, pending.client
     )
     if turn is None:
-        return _input_at_rest(state, op, queued, expanded.overrides, pending)
+        return _input_while_idle(state, op, queued, expanded.overrides, pending)
     if not turn.steerable:
         message = (
-            "What runs is a compaction or your own command; that can't be steered. "
-            "Your input is in `data`."
+            "A compaction or your own command is running, which can't be steered. Send the input "
+            "again when it has ended; it is in `data`."
         )
         raise RejectionError("turn_not_steerable", message, input_data(op))
     if op.expected_turn_id not in (None, turn.turn_id):
@@ -124,11 +126,11 @@ def _take_input(state: SessionState, op: UserInput, pending: Pending) -> AnyResu
             return Queued(queued.id, len(state.queue.queue) - 1)
         case "steer" | "auto":
             check_image_support(op, turn.model)
-            _enqueue(state, _as(queued, "steer"), pending)
+            _enqueue(state, _with_delivery(queued, "steer"), pending)
             return Steered(turn.turn_id, queued.id)
 
 
-def _input_at_rest(
+def _input_while_idle(
     state: SessionState,
     op: UserInput,
     queued: QueuedInput,
@@ -164,7 +166,7 @@ def _enqueue(state: SessionState, queued: QueuedInput, pending: Pending) -> None
 def _edit_queue(state: SessionState, op: QueueEdit, pending: Pending) -> None:
     position = state.queue.position(op.input_id)
     if position is None:
-        message = f"Input {op.input_id} is not queued: it was taken, removed, or never there."
+        message = f"Input {op.input_id} is not in the queue. A turn may have taken it already."
         raise RejectionError("not_found", message)
     match op.action:
         case "edit":
@@ -217,7 +219,9 @@ def _compact(state: SessionState, pending: Pending) -> AnyResult:
         raise _busy(state.turn)
     snapshot = state.outbox.fold_pending()
     if not snapshot.items:
-        raise RejectionError("empty_input", "There is nothing to compact yet.")
+        raise RejectionError(
+            "empty_input", "There is nothing to compact: the session has no history yet."
+        )
     frozen = freeze_context(state.services, snapshot, TurnOverrides())
     return _start_without_input(state, frozen, run_compaction, pending)
 
@@ -227,10 +231,10 @@ def _revert(state: SessionState, op: Revert, pending: Pending) -> AnyResult:
         raise _busy(state.turn)
     assert pending.files
     snapshot = state.outbox.fold_pending()
-    found = find_mark(snapshot, op.turn_id, op.step or 0)
-    assert found is not None
+    mark = find_mark(snapshot, op.turn_id, op.step or 0)
+    assert mark is not None
     reverted = HistoryReverted(
-        snapshot.marks[found].seq,
+        snapshot.marks[mark].seq,
         conflicts=pending.files.conflicts,
         before_turn=op.turn_id,
         before_step=op.step or 0,
@@ -245,8 +249,8 @@ def _unrevert(state: SessionState, pending: Pending) -> AnyResult:
         raise _busy(state.turn)
     assert pending.files
     conflicts = pending.files.conflicts
-    back = HistoryReverted(state.outbox.fold_pending().seq, undone=True, conflicts=conflicts)
-    state.put(pending, back, *files_kept_warnings(pending.files))
+    undone = HistoryReverted(state.outbox.fold_pending().seq, undone=True, conflicts=conflicts)
+    state.put(pending, undone, *files_kept_warnings(pending.files))
     return pending.files
 
 
@@ -274,11 +278,13 @@ def _run_own_command(state: SessionState, op: Shell, pending: Pending) -> AnyRes
 def _interrupt(state: SessionState, op: Interrupt) -> None:
     if op.background_id is not None:
         if not state.background.cancel(op.background_id):
-            message = f"No background command {op.background_id} runs in this session."
+            message = f"No background command {op.background_id} is running in this session."
             raise RejectionError("not_found", message)
         return
     if state.turn is None or state.turn.is_over:
-        raise RejectionError("no_active_turn", "No turn is running, so none was interrupted.")
+        raise RejectionError(
+            "no_active_turn", "No turn is running, so there is nothing to interrupt."
+        )
     if op.turn_id not in (None, state.turn.turn_id):
         raise _mismatch(state.turn, op.turn_id)
     state.turn.interrupt()
@@ -300,7 +306,7 @@ def _first_message(queued: QueuedInput) -> UserMessage:
     )
 
 
-def _as(queued: QueuedInput, delivery: Delivery) -> QueuedInput:
+def _with_delivery(queued: QueuedInput, delivery: Delivery) -> QueuedInput:
     return structs.replace(queued, delivery=delivery)
 
 

@@ -1,7 +1,7 @@
-"""The sessions in memory: each is loaded from the log when it is asked for, and runs as a task.
+"""The sessions in memory: each is loaded from the log on demand and runs as a task.
 
-A session that crashes is dropped and loaded anew by whoever asks next; the others do not notice.
-Which op goes to which session is the supervisor's business.
+A session that crashes is dropped, and the next op loads it again; other sessions are not affected.
+The supervisor decides which op goes to which session.
 """
 
 from collections.abc import Iterator
@@ -25,11 +25,11 @@ UNLOAD_AFTER_S = 300.0
 """A session without activity for this long is unloaded; the next op loads it again."""
 
 UNLOAD_CHECK_S = 30.0
-"""How often idle sessions are looked for."""
+"""How often to look for idle sessions."""
 
 
 class LoadedSessions:
-    """Sessions by id. `run` owns their tasks; nothing can be loaded before it runs."""
+    """The loaded sessions by id. `run` owns their tasks and must run before any is loaded."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -44,9 +44,10 @@ class LoadedSessions:
         return iter(list(self._sessions.values()))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Own the sessions' tasks until cancelled; started when unfinished turns are closed.
+        """Own the sessions' tasks until cancelled; started once unfinished turns are closed.
 
-        Those that are to be resumed get ready meanwhile: whoever asks for such a session waits.
+        If turns are resumed instead, `started` does not wait for them, but `find` waits for the
+        session in question.
         """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
@@ -63,7 +64,7 @@ class LoadedSessions:
                 self._unload_idle()
 
     async def shut_down(self) -> None:
-        """End all turns and put everything into the log; what is resumed later stays unfinished."""
+        """End all turns and commit everything; the log keeps turns to be resumed as unfinished."""
         resumes = self._resumes()
         async with trio.open_nursery() as nursery:
             for session in self:
@@ -72,13 +73,13 @@ class LoadedSessions:
                 )
 
     def get(self, session_id: str) -> Session | None:
-        """The session if it is in memory."""
+        """Return the session if it is in memory."""
         return self._sessions.get(session_id)
 
     async def find(self, session_id: str, *, resumes: bool = False) -> Session:
-        """The session, loaded if need be; raises `RejectionError` or `LogError`.
+        """Return the session, loaded if necessary; raises `RejectionError` or `LogError`.
 
-        A turn that is found unfinished is closed, or goes on if it `resumes`.
+        An unfinished turn in the log is closed, or with `resumes` continued if possible.
         """
         while (loading := self._loading.get(session_id)) is not None:
             await loading.wait()
@@ -100,7 +101,7 @@ class LoadedSessions:
             loaded.set()
 
     def start(self, snapshot: Snapshot, *, resumes: bool = False) -> Session:
-        """Run a session that is new, or was read from the log."""
+        """Start the task of a session that is new or was read from the log."""
         session = Session(self._services, snapshot, self)
         self._sessions[snapshot.session_id] = session
         assert self._nursery is not None
@@ -110,7 +111,7 @@ class LoadedSessions:
     async def create_owned(
         self, workspace: str, settings: Settings, owner_id: str, item_id: str
     ) -> Session:
-        """Make the session of a sub-agent; see `Sessions`."""
+        """Create the session of a sub-agent; see `Sessions`."""
         session = self.start(Snapshot(self._services.new_id()))
         created = SessionCreated(workspace, settings, owner_id=owner_id, owner_item_id=item_id)
         session.outbox.put(created)
@@ -118,15 +119,15 @@ class LoadedSessions:
         return session
 
     async def find_owned(self, session_id: str, owner_id: str) -> Session:
-        """Find a sub-agent of a session; see `Sessions`."""
+        """Find the session of a sub-agent; see `Sessions`."""
         session = await self.find(session_id)
         if session.snapshot.owner_id != owner_id:
-            message = f"{session_id} is no sub-agent of this session."
+            message = f"{session_id} is not a sub-agent of this session."
             raise RejectionError("not_found", message)
         return session
 
     async def remove(self, session_id: str) -> None:
-        """Shut a session down and take it out of memory; no effect if it is not there."""
+        """Shut down and unload a session; no effect if it is not loaded."""
         if session := self._sessions.get(session_id):
             await session.shut_down()
             session.stop()
@@ -136,7 +137,7 @@ class LoadedSessions:
         return self._services.user.configuration().resume == "auto"
 
     async def _recover(self, session_id: str) -> None:
-        """Close or resume an unfinished turn; a session that can't be read stops no other one."""
+        """Close or resume an unfinished turn; an unreadable session does not stop the others."""
         try:
             await self.find(session_id, resumes=self._resumes())
         except (LogError, RejectionError) as error:
@@ -172,7 +173,7 @@ async def _shut_down(session: Session, resumed_later: bool) -> None:  # noqa: FB
 
 
 def unknown_session(session_id: str) -> RejectionError:
-    """The rejection of an op that names a session that is not in the log."""
+    """Return the rejection of an op for a session that is not in the log."""
     return RejectionError(
-        "not_found", f"There is no session {session_id}. `tiller ls` shows those there are."
+        "not_found", f"There is no session {session_id}. `tiller ls` lists the sessions."
     )

@@ -1,7 +1,7 @@
-"""The supervisor: makes, forks, deletes and lists sessions, and routes ops to them.
+"""The supervisor: creates, forks, deletes and lists sessions, and routes ops to them.
 
-A submission takes effect at most once: its answer is looked up in the log first, and two at the
-same moment share one (G3). Which sessions are in memory is the business of `loaded`.
+A submission takes effect at most once: the log is searched for its answer first, and a retry that
+arrives while it is in flight shares its answer. `loaded_sessions` manages the sessions in memory.
 """
 
 import hashlib
@@ -71,7 +71,7 @@ class Supervisor:
         return sum(session.turn_is_running for session in self._sessions)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Own the sessions' tasks until cancelled; started when unfinished turns are closed."""
+        """Own the sessions' tasks until cancelled; started once unfinished turns are closed."""
         self._highest_id = await self._services.log.highest_submission()
         await self._sessions.run(task_status=task_status)
 
@@ -81,11 +81,11 @@ class Supervisor:
             await session.wait_for_turn()
 
     async def shut_down(self) -> None:
-        """Interrupt all turns and put everything into the log."""
+        """End all turns and commit everything to the log."""
         await self._sessions.shut_down()
 
     async def handle(self, submission_id: str, op: AnyOp, client: str) -> AnyAnswer:
-        """Answer one submission about sessions; never raises but on cancellation."""
+        """Answer one submission about sessions. Raises nothing except for cancellation."""
         try:
             match op:
                 case SessionList():
@@ -105,8 +105,9 @@ class Supervisor:
             return RejectionError("unavailable", error.message).answer(submission_id)
 
     async def _once(self, submission_id: str, op: AnyOp, client: str) -> AnyAnswer:
-        """Give the op its one effect, or the answer that it already had."""
+        """Apply the op unless it was applied before; return its answer in both cases."""
         digest = hashlib.blake2b(msgspec.msgpack.encode(op), digest_size=16).digest()
+        # A loop, since the first attempt may fail without an answer and another retry may follow.
         while (earlier := self._in_flight.get(submission_id)) is not None:
             await earlier.answered.wait()
             if earlier.answer is not None and earlier.digest == digest:
@@ -122,7 +123,10 @@ class Supervisor:
             pending.answered.set()
 
     async def _earlier(self, submission_id: str) -> SubmissionRow | None:
-        """The stored answer. An id above all that ever came is new: ULIDs grow with time."""
+        """Return the stored answer, if any.
+
+        ULIDs grow with time, so an id above all earlier ones is new and needs no search.
+        """
         if submission_id > self._highest_id:
             self._highest_id = submission_id
             return None
@@ -162,13 +166,15 @@ class Supervisor:
         )
 
     async def _fork(self, pending: Pending, op: SessionFork) -> AnyAnswer:
-        """A session that reads its beginning from the parent's events: nothing is copied."""
+        """Create a session that reads its beginning from its parent's events; nothing is copied."""
         parent = await self._sessions.find(op.session_id)
         head = parent.outbox.fold_pending().seq
         await parent.outbox.committed()
         at = head if op.at is None else op.at
         if not 1 <= at <= head:
-            message = f"Session {op.session_id} has the events 1 to {head}; {at} is none of them."
+            message = (
+                f"Session {op.session_id} has events 1 to {head}, so it can't be forked at {at}."
+            )
             raise RejectionError("not_found", message)
         shared = await load_snapshot(self._services.log, op.session_id, at)
         created = SessionCreated(shared.workspace, shared.settings, op.session_id, at)
@@ -201,7 +207,7 @@ class Supervisor:
         return answer
 
     async def _with_sub_agents(self, session_id: str) -> list[str]:
-        """The session and all that works for it, the deepest first."""
+        """Return the ids of the session and all its sub-agents' sessions, the deepest first."""
         found: list[str] = []
         for sub_agent in await self._services.log.sub_agents(session_id):
             found += await self._with_sub_agents(sub_agent)
@@ -210,14 +216,14 @@ class Supervisor:
     async def _check_deletable(self, session_id: str) -> None:
         session = await self._sessions.find(session_id)
         if session.is_busy:
-            message = f"The session {session_id} is at work. Interrupt it, then delete it."
+            message = f"Session {session_id} is running a turn. Interrupt it, then delete it."
             raise RejectionError("busy", message)
         if forks := await self._services.log.forks(session_id):
-            message = f"The forks {', '.join(forks)} share this session's log: delete them first."
+            message = f"The forks {', '.join(forks)} share this session's log. Delete them first."
             raise RejectionError("busy", message)
 
     async def _session_of_request(self, request_id: str) -> Session:
-        """The session in which a task waits, else one whose log says how the request ended."""
+        """Return the session whose task waits for the answer, else one that had the request."""
         for session in self._sessions:
             if session.awaits(request_id):
                 return session
@@ -288,13 +294,13 @@ class Supervisor:
 def _session_id(op: AnyOp) -> str:
     session_id = getattr(op, "session_id", None)
     if not isinstance(session_id, str):
-        raise RejectionError("bad_message", f"{type(op).__name__} names no session.")
+        raise RejectionError("bad_message", f"{type(op).__name__} needs a `session_id`.")
     return session_id
 
 
 def _same_answer(row: SubmissionRow, digest: bytes) -> AnyAnswer:
     if row.digest != digest:
         raise RejectionError(
-            "bad_message", "This submission id was used for another op. Choose a new one."
+            "bad_message", "This submission id was already used for another op. Choose a new one."
         )
     return decode_answer(row.answer)

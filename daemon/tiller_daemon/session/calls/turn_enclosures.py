@@ -1,6 +1,6 @@
-"""Gives the commands of one turn their enclosures: by the rules, and by what people said.
+"""Chooses the enclosures of one turn's commands, by the rules and the user's answers.
 
-The verdict is the policy's, the enclosure is made in `sandbox`. Here one becomes the other.
+The policy decides, the package `sandbox` makes the enclosures. This module connects the two.
 """
 
 import contextlib
@@ -23,24 +23,27 @@ from tiller_daemon.turn.context import TurnContext
 from tiller_protocol.settings import Rule
 
 REVEALING = ("read", "external_directory")
-"""Permissions that let a command see what enclosures hide."""
+"""Permissions that let a command see what its enclosure hides."""
 
 NEW_REPOSITORY = (
-    "[It made a git repository in the workspace: {names}. Git would execute what its configuration "
-    "names, so its mark is called {disabled} now. Tell the user if it is needed.]"
+    "[The command created a git repository in the workspace: {names}. Git would run programs that "
+    "its configuration names, so it was disabled by renaming its marker to {disabled}. If the "
+    "repository is needed, tell the user.]"
 )
 
 
 class CallEnclosure(NamedTuple):
-    """The enclosure of a call, None for one that runs outside; and what was there before."""
+    """The enclosure that a call runs in."""
 
     confined: Confined | None
+    """None for a call that runs outside the sandbox."""
     repositories: tuple[Path, ...] = ()
+    """The git repositories in the workspace before the call."""
 
 
 @dataclass(frozen=True)
 class TurnEnclosures:
-    """The enclosures of one turn. `rules` returns the rules as they are now."""
+    """The enclosures of one turn. `rules` returns the current rules."""
 
     confiner: Confiner
     context: TurnContext
@@ -49,27 +52,31 @@ class TurnEnclosures:
 
     @property
     def most_unasked(self) -> Enclosure | None:
-        """The loosest enclosure for what nobody was asked about; None if none works here."""
+        """The loosest enclosure for calls that run unasked; None if no sandbox works here."""
         sandbox = self.context.permissions.sandbox
         return self.confiner.most_unasked(sandbox, Path(self.context.workspace))
 
     @property
     def asks(self) -> bool:
-        """Whether commands that do more than read are asked about, whatever rules allow."""
+        """Whether commands that do more than read need approval, whatever rules allow."""
         return self.confiner.asks(self.context.permissions.sandbox)
 
     @property
     def is_read_only_agent(self) -> bool:
-        """Whether the agent of the turn only reads."""
+        """Whether the turn's agent only reads."""
         return self.context.permissions.read_only
 
     def session_allows_more(self, result: ToolResult) -> bool:
-        """Whether the session's enclosure has what a build was stopped for."""
+        """Whether the session's enclosure allows what stopped a build."""
         return self.context.permissions.sandbox.network or ".git" in result.stopped_by
 
     def enclosure_of(self, requirements: Sequence[Requirement]) -> Enclosure:
-        """Where a permitted call runs: where nobody had to be asked, else as the session has it."""
-        commands = [requirement for requirement in requirements if requirement.kind == "command"]
+        """Return where a permitted call runs.
+
+        A call that the rules allow runs in the enclosure of their verdict, one that the user
+        approved in the session's.
+        """
+        commands = [r for r in requirements if r.kind == "command"]
         lines = [line for requirement in commands for line in requirement.subjects]
         if not lines or all(may_leave(line, self.rules()) for line in lines):
             mode = self.context.permissions.sandbox.mode
@@ -83,7 +90,10 @@ class TurnEnclosures:
     async def enclose(
         self, enclosure: Enclosure, requirements: Sequence[Requirement], *, lasting: bool = False
     ) -> CallEnclosure:
-        """Make the enclosure of a call. Raises `ToolFailure`."""
+        """Make the enclosure of a call; raises `ToolFailure`.
+
+        It is `lasting` if it is needed beyond the call, for a background command.
+        """
         if enclosure is Enclosure.OUTSIDE or self.confiner.found().sandbox is None:
             return CallEnclosure(None)
         workspace = Path(self.context.workspace)
@@ -101,7 +111,7 @@ class TurnEnclosures:
         return CallEnclosure(confined, findings.repositories)
 
     def _revealed(self, requirements: Sequence[Requirement], findings: Findings) -> Iterator[Path]:
-        """What the call was allowed to see although its enclosure hides it."""
+        """Yield what the call may see although enclosures hide it."""
         workspace = Path(self.context.workspace).resolve()
         for requirement in requirements:
             for subject in requirement.subjects if requirement.permission in REVEALING else ():
@@ -110,7 +120,7 @@ class TurnEnclosures:
                     yield path
 
     def _masked(self, findings: Findings, enclosure: Enclosure) -> Iterator[Path]:
-        """The protected files; one that a person allowed is kept from those that rules deny."""
+        """Yield the protected files to hide; in a looser enclosure only those that rules deny."""
         rules = (*BUILT_IN, *self.rules())
         place = Path(self.context.workspace).resolve()
         for path in findings.protected:
@@ -119,7 +129,7 @@ class TurnEnclosures:
                 yield path
 
     async def disable_new_repositories(self, enclosed: CallEnclosure) -> str:
-        """What a build made and git would execute, disabled; as text for the model."""
+        """Disable git repositories that a build has created; return a note for the model."""
         confined = enclosed.confined
         if confined is None or confined.enclosure is not Enclosure.BUILD:
             return ""
@@ -147,6 +157,5 @@ class TurnEnclosures:
             return scanner.look()
         except TooLarge as problem:
             raise ToolFailure(
-                f"{problem}, too many to protect files in it. Start the session in a directory "
-                "below it."
+                f"{problem}, too many to protect files in it. Start the session in a subdirectory."
             ) from None
