@@ -327,7 +327,7 @@ async def test_a_diff_says_of_a_protected_file_that_it_changed_and_no_more(
     )
     assert [one.path for one in result.files] == ["conf/a.txt", "shown.txt"]
     shown = await trio.to_thread.run_sync(tiller, daemon, "diff", session_id)
-    assert "Content of conf/a.txt changes and is not shown" in shown.stdout
+    assert "The content of conf/a.txt changes. It is not shown" in shown.stdout
     for said in (result.diff, shown.stdout, repr(await frontend.log(session_id))):
         assert "hidden" not in said
     assert "+new" in result.diff

@@ -119,6 +119,7 @@ class ActiveTurn:
             services, self.context.workspace, self.context.session_id, outbox.put
         )
         self._delegation = Delegation(session.sessions, services.user.configuration().turn_budget)
+        # Set before the turn can ask anything, so that the owner sees every request.
         session.requests.observer = sub_agent_run
         if sub_agent_run:
             sub_agent_run.turn_started(self)
@@ -142,6 +143,7 @@ class ActiveTurn:
 
     def interrupt(self, reason: ErrorInfo | None = None) -> None:
         """Cancel the turn; it ends as `interrupted` with `reason`. A second call has no effect."""
+        # Input that arrives from now on is for the next turn.
         self._session.queue.close()
         if not self._scope.cancel_called:
             self._interrupted = Ending("interrupted", reason)
@@ -207,13 +209,17 @@ class ActiveTurn:
                 # Only the owner's turn could still end commands that a sub-agent left running, and
                 # it does not know them.
                 await self._session.background.end_all()
+            # Hooks are about turns of the model, not about compactions and the user's own commands.
             if ended and self.steerable:
                 self._hooks().turn_ended(ended)
         finally:
+            # These refer to the turn; without this an ended turn would stay in memory.
             self._session.requests.observer = None
             if self._sub_agent_run:
                 self._sub_agent_run.turn_ended(ended)
             self._delegation.close()
+        # After the end of the turn is in the log: the comparison may take seconds, and the frontend
+        # must not wait for it after an interrupt.
         if patch := await self._changes.finish():
             self._session.outbox.put(ItemStarted(patch), ItemCompleted(patch))
 
@@ -222,12 +228,15 @@ class ActiveTurn:
         try:
             with self._scope:
                 ending = await self._main(self.context, history, self._ports())
+        # Without the log the session can only end; it is loaded again later.
         except LogError:
             raise
         except Exception as error:
+            # A bug must not end the session, so the turn ends as failed.
             log.exception("turn_crashed", turn_id=self.turn_id)
             message = f"A bug in the daemon ended this turn: {type(error).__name__}: {error}"
             ending = Ending("failed", ErrorInfo("internal", message))
+        # An interrupt wins over whatever `main` returned while it was being cancelled.
         if self._scope.cancelled_caught:
             ending = self._interrupted
         ended = self._close(ending)
@@ -249,6 +258,7 @@ class ActiveTurn:
         cost = self.context.model.price(self._streamed)
         bodies = closing_bodies(snapshot, ending, now, new_id, streamed=self._streamed, cost=cost)
         self.put(*bodies)
+        # Without the turn's id: it is about the session, which is idle after the turn.
         self._session.outbox.put(StatusChanged("idle"))
         return next((body for body in bodies if isinstance(body, TurnEnded)), None)
 
@@ -315,6 +325,7 @@ class ActiveTurn:
         )
 
     async def _emit(self, *bodies: AnyBody) -> None:
+        # A summary replaces the instructions of subdirectories that came with earlier results.
         if any(isinstance(body, HistoryCompacted) for body in bodies):
             self._session.files.told.clear()
         if self._sub_agent_run:

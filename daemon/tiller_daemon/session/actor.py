@@ -61,6 +61,7 @@ class Session:
         self.active_at = services.time()
         self._services = services
         self._turn_over = trio.Event()
+        # A session without a turn counts as one whose turn is over.
         self._turn_over.set()
         self._deferred: list[Pending] = []
         self._pending: dict[str, Pending] = {}
@@ -119,6 +120,7 @@ class Session:
             self._closed = True
             self.recovered.set()
             self.outbox.close()
+            # Their tasks wait outside this session's nursery and would wait for ever.
             for pending in list(self._pending.values()):
                 self._answer(pending, self._unavailable(pending))
             self._ended.set()
@@ -126,6 +128,7 @@ class Session:
     async def _serve(self, *, resumes: bool) -> None:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
+            # Before the loop runs, so no op sees the session half recovered.
             self._recover(resumes=resumes)
             self.recovered.set()
             nursery.start_soon(self.outbox.run)
@@ -148,6 +151,7 @@ class Session:
         try:
             self._send.send_nowait(pending)
         except trio.WouldBlock:
+            # Rejecting instead of blocking lets the frontend know.
             return overloaded(pending).answer(pending.submission_id)
         self._pending[pending.submission_id] = pending
         await pending.answered.wait()
@@ -159,6 +163,7 @@ class Session:
     ) -> None:
         """Start the turn of a sub-agent in this session; raises `RejectionError`."""
         op = UserInput(self.snapshot.session_id, prompt, delivery="start", overrides=overrides)
+        # The id is new and stays inside the daemon, so no retry will be compared by digest.
         pending = Pending(self._services.new_id(), op, CLIENT, b"", sub_agent_run)
         answer = await self.submit(pending)
         if isinstance(answer, Rejected):
@@ -198,6 +203,7 @@ class Session:
             return
         try:
             await self._revert_files(pending)
+            # No checkpoint until the answer is put: events and answer are one commit.
             result = handle(self._state, pending)
             self._run_begun_turn()
         except RejectionError as rejection:
@@ -206,6 +212,7 @@ class Session:
             await self._reject(pending, await self._unanswerable(answer.request_id))
         else:
             await self._accept(pending, result)
+            # The event is in the log, so the journal that undoes the change after a crash can go.
             if pending.files and self._services.files.snapshots:
                 self._services.files.snapshots.settled(self.snapshot.workspace)
 
@@ -235,6 +242,7 @@ class Session:
         """Whether to keep the submission until the turn, which ends or takes no input, is over."""
         turn, op = self._state.turn, pending.op
         if turn and turn.is_over:
+            # Other ops neither touch files nor start a turn.
             return isinstance(op, WAITS_FOR_TURN_END)
         if turn is None or turn.takes_input or not isinstance(op, UserInput):
             return False
@@ -268,6 +276,7 @@ class Session:
         if found := recovery_of(snapshot, self._services.new_id, why):
             self.outbox.put(*found.of_turn, turn_id=found.turn_id)
             self.outbox.put(*found.of_session)
+            # Recovery worked on a copy of the queue.
             self._state.queue.restore(self.outbox.fold_pending().queue)
 
     def _run_begun_turn(self) -> None:
@@ -275,6 +284,7 @@ class Session:
         begun = self._state.take_begun()
         if begun is None:
             return
+        # A trio event can't be cleared.
         self._turn_over = trio.Event()
         assert self._nursery is not None
         self._nursery.start_soon(self._run_turn, *begun)

@@ -45,6 +45,7 @@ async def fit_images(op: UserInput) -> tuple[Image, ...]:
     """
     if not op.images:
         return ()
+    # Checked again when the op is handled; here it keeps huge input away from the decoder.
     check_input(op)
     if len(op.images) > IMAGES_MAX:
         message = f"The input has {len(op.images)} images; at most {IMAGES_MAX} are allowed."
@@ -56,6 +57,7 @@ async def fit_images(op: UserInput) -> tuple[Image, ...]:
         except ImageProblem as problem:
             which = "The image" if len(op.images) == 1 else f"Image {number} of {len(op.images)}"
             raise _rejected(op, "bad_message", f"{which} can't be used: {problem}.") from None
+    # The limit is about what goes to the model and into the log.
     size = sum(len(image.data) for image in fitted)
     if size > INPUT_BYTES_MAX:
         message = f"The images total {size:,} bytes; at most {INPUT_BYTES_MAX:,} are allowed."

@@ -136,6 +136,7 @@ class Background:
         """Send text to a command's standard input, then look; raises `ToolFailure`."""
         command = self._find(command_id)
         try:
+            # A command that does not read lets the pipe fill up, which would block for ever.
             with trio.fail_after(SEND_S_MAX):
                 await command.typed.send(text.encode())
         except CommandProblem as problem:
@@ -168,6 +169,7 @@ class Background:
     async def _wait(self, command: _RunningCommand, *, until_end: bool) -> None:
         while not command.ended.is_set() and (until_end or not command.unread):
             await command.news.wait()
+        # Output often comes in bursts; returning after the first piece would cut it in the middle.
         while not command.ended.is_set():
             with trio.move_on_after(QUIET_S) as silence:
                 await command.news.wait()
@@ -182,8 +184,10 @@ class Background:
                 del command.unread[:excess]
                 command.dropped_bytes += excess
             command.news.set()
+            # Whoever waits next waits for the next piece.
             command.news = trio.Event()
 
+        # This is what it is if the scope below is cancelled.
         state: BackgroundState = "killed"
         status: int | None = None
         try:
@@ -193,6 +197,7 @@ class Background:
                     directory=start.directory,
                     variables=start.variables,
                     receive=receive,
+                    # Servers and watchers are meant to run on; the session ends them.
                     timeout_s=float("inf"),
                     typed=command.typed,
                     secrets=start.secrets,
@@ -210,6 +215,7 @@ class Background:
             command.listed = structs.replace(
                 command.listed, state=state, exit_status=status, ended_at=self._time()
             )
+            # The end is news too: a waiting look must return.
             command.ended.set()
             command.news.set()
             self._record(command.listed)
@@ -241,6 +247,7 @@ def _listed(
 ) -> tuple[BackgroundCommand, ...]:
     if any(command.id == changed.id for command in before):
         return tuple(changed if command.id == changed.id else command for command in before)
+    # Ended ones go first and oldest first; those that run stay, as they can still be ended.
     too_many = len(before) + 1 - LISTED_MAX
     ended = [command.id for command in before if command.state != "running"][: max(0, too_many)]
     return (*(command for command in before if command.id not in ended), changed)

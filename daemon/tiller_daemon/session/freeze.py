@@ -140,11 +140,13 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
     context = structs.replace(
         frozen.context,
         turn_id=turn.turn_id,
+        # Instructions may have changed on disk; the turn goes on with those it began with.
         prompt=structs.replace(frozen.context.prompt, system=shown.system_prompt),
         follow_ups=shown.follow_ups,
         budgets=structs.replace(
             budgets,
             session=shown.session_budget,
+            # The session's totals include this turn, which counts separately.
             spent_before=budgets.spent_before.minus(spent._replace(time_s=0.0)),
             spent=spent,
         ),
@@ -162,6 +164,7 @@ def _turn_model(
         name=model.name,
         provider_model=model.provider_model,
         variant=variant,
+        # A variant that is not configured is passed on as the provider's reasoning effort.
         effort="" if variant in model.variants else variant,
         options=merge_options(model.options, agent.options, of_variant, overrides.options or {}),
         price=model.price,
@@ -197,6 +200,7 @@ def _permissions(
     settings, above = snapshot.settings, inherited and inherited.permissions
     read_only = bool(agent.read_only) or (above is not None and above.read_only)
     mode = overrides.sandbox or settings.sandbox or configuration.sandbox.mode
+    # An agent that only reads must not write through a command either.
     if read_only:
         mode = "read_only"
     if above:
@@ -253,6 +257,7 @@ def with_grants(settings: Settings, rules: tuple[Rule, ...]) -> Settings:
 def _is_offered(tool: Tool, depth: int, *, read_only: bool) -> bool:
     if tool.effect == "agent":
         return depth < DEPTH_MAX
+    # A `command` tool stays: the sandbox makes its commands read-only.
     return not (read_only and tool.effect == "write")
 
 

@@ -101,6 +101,7 @@ def _take_input(state: SessionState, op: UserInput, pending: Pending) -> AnyResu
         message = "Queued input always gets a reply: leave out `no_reply`, or `queue`."
         raise RejectionError("bad_message", message)
     expanded = op
+    # A model writes the prompts of sub-agents; only users may call slash commands.
     if pending.sub_agent_run is None:
         expanded = expand_input(state.services, state.outbox.snapshot, op)
     turn = state.turn
@@ -117,6 +118,7 @@ def _take_input(state: SessionState, op: UserInput, pending: Pending) -> AnyResu
         )
         raise RejectionError("turn_not_steerable", message, input_data(op))
     if op.expected_turn_id not in (None, turn.turn_id):
+        # The frontend acted on an outdated view, so steering another turn would surprise its user.
         raise _mismatch(turn, op.expected_turn_id)
     match op.delivery:
         case "start":
@@ -147,10 +149,12 @@ def _input_while_idle(
     first = queued
     if op.delivery == "queue" and state.queue.queue:
         state.queue.put(queued)
+        # Older input goes first, even if the session has been idle.
         first = state.queue.take_follow_ups("one_at_a_time")[0]
     try:
         turn_id = _start_turn(state, first, overrides, pending)
     except RejectionError:
+        # A rejection must change nothing, but the queue has already been taken from.
         state.queue.restore(state.outbox.fold_pending().queue)
         raise
     return Started(turn_id) if first is queued else Queued(queued.id, len(state.queue.queue) - 1)
@@ -170,6 +174,7 @@ def _edit_queue(state: SessionState, op: QueueEdit, pending: Pending) -> None:
         raise RejectionError("not_found", message)
     match op.action:
         case "edit":
+            # Edited text must pass the same checks as new input.
             check_input(UserInput(op.session_id, op.text))
             state.queue.edit(position, op.text)
         case "remove":
@@ -200,6 +205,7 @@ def _start_turn(
     bodies += [ItemStarted(message), ItemCompleted(message)]
     title_request = None
     if not snapshot.title:
+        # At once, so that lists never show a session without a title.
         state.put(pending, SessionTitled(first_title(first.text)))
         if sub_agent_run is None:
             title_request = TitleRequest(
@@ -239,6 +245,7 @@ def _revert(state: SessionState, op: Revert, pending: Pending) -> AnyResult:
         before_turn=op.turn_id,
         before_step=op.step or 0,
     )
+    # The instructions of subdirectories may have gone with the reverted results.
     state.parts.files.told.clear()
     state.put(pending, reverted, *files_kept_warnings(pending.files))
     return pending.files
@@ -281,6 +288,7 @@ def _interrupt(state: SessionState, op: Interrupt) -> None:
             message = f"No background command {op.background_id} is running in this session."
             raise RejectionError("not_found", message)
         return
+    # A turn that only finishes its look at the files has ended for the user.
     if state.turn is None or state.turn.is_over:
         raise RejectionError(
             "no_active_turn", "No turn is running, so there is nothing to interrupt."

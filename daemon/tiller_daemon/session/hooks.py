@@ -161,6 +161,7 @@ class TurnHooks:
             return ""
         answers = await self._run(hooks, self._input("tool_before", tool=_tool_call(call)), call.id)
         if answers.context:
+            # There is no result yet to which the text could be added.
             self._before[call.id] = _context_text(answers)
         return answers.denied
 
@@ -168,6 +169,7 @@ class TurnHooks:
         """Run the hooks after a call; return the text that follows its result."""
         added_before = self._before.pop(call.id, "")
         hooks = self._configured_for("tool_after", call.name)
+        # The user ran the command directly and knows what came of it.
         if call.by_user or not hooks:
             return added_before
         hook_input = self._input("tool_after", tool=_tool_call(call, output, failed=failed))
@@ -230,6 +232,7 @@ def _tool_call(call: ToolCall, output: str = "", *, failed: bool | None = None) 
     try:
         arguments: Any = msgspec.json.decode(call.arguments or "{}")
     except msgspec.DecodeError:
+        # Models do send broken JSON; a hook should still see what it was.
         arguments = call.arguments
     return HookToolCall(call.name, arguments, call.id, call.effect, call.title, failed, output)
 

@@ -63,6 +63,7 @@ class InputQueue:
         """Make the input at `position` the next one; it becomes steering if a turn takes input."""
         queued = self._queue.pop(position)
         delivery: Delivery = "steer" if self.is_open else queued.delivery
+        # At the front in both cases: steering is taken in order as well.
         self._queue.insert(0, structs.replace(queued, delivery=delivery))
 
     def restore(self, queue: tuple[QueuedInput, ...]) -> None:

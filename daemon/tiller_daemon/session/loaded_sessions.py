@@ -53,6 +53,7 @@ class LoadedSessions:
             self._nursery = nursery
             unfinished = await self._services.log.unfinished()
             if self._resumes():
+                # In parallel, since discovery of models and servers may take a while.
                 for session_id in unfinished:
                     nursery.start_soon(self._recover, session_id)
             else:
@@ -81,6 +82,7 @@ class LoadedSessions:
 
         An unfinished turn in the log is closed, or with `resumes` continued if possible.
         """
+        # One task loads, the others wait. A loop, as the load may have failed.
         while (loading := self._loading.get(session_id)) is not None:
             await loading.wait()
         if session := self._sessions.get(session_id):
@@ -93,6 +95,7 @@ class LoadedSessions:
             if resumes:
                 await self._services.discover()
             session = self.start(snapshot, resumes=resumes)
+            # No op may reach the session before its unfinished turn is closed.
             await session.recovered.wait()
             await session.outbox.committed()
             return session
@@ -121,6 +124,7 @@ class LoadedSessions:
     async def find_owned(self, session_id: str, owner_id: str) -> Session:
         """Find the session of a sub-agent; see `Sessions`."""
         session = await self.find(session_id)
+        # A model may name any id, but must not steer sessions of others.
         if session.snapshot.owner_id != owner_id:
             message = f"{session_id} is not a sub-agent of this session."
             raise RejectionError("not_found", message)
@@ -153,6 +157,7 @@ class LoadedSessions:
         except* Exception:
             log.exception("session_crashed", session_id=session_id)
         finally:
+            # It may have been loaded again already.
             if self._sessions.get(session_id) is session:
                 del self._sessions[session_id]
 
@@ -160,6 +165,7 @@ class LoadedSessions:
         oldest = self._services.time() - UNLOAD_AFTER_S
         for session_id, session in list(self._sessions.items()):
             if session.is_idle and session.active_at < oldest:
+                # Removed first, so that an op that comes now loads the session again.
                 del self._sessions[session_id]
                 session.stop()
 

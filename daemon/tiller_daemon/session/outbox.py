@@ -100,11 +100,13 @@ class Outbox:
     async def emit(self, *bodies: AnyBody, turn_id: str) -> None:
         """Put bodies of a turn; if too many wait for the log, block until they are committed."""
         self.put(*bodies, turn_id=turn_id)
+        # The only backpressure of a turn: a slow disk slows the model's stream down.
         if len(self._pending) >= PENDING_BODIES_MAX:
             await self.committed()
 
     async def committed(self) -> None:
         """Wait until everything put so far is in the log and published; raises `LogError`."""
+        # Counted per call, not per body: deltas that are joined have no number of their own.
         target = self._puts
         self._urgent.set()
         while self._puts_committed < target:
@@ -155,6 +157,7 @@ class Outbox:
             if is_recent and not self._urgent.is_set():
                 with trio.move_on_after(DELTA_WINDOW_S):
                     await self._urgent.wait()
+            # Renewed before the write, so that a put during it causes another one.
             self._wake, self._urgent = trio.Event(), trio.Event()
             await self._write()
 
@@ -185,6 +188,7 @@ class Outbox:
         self._puts_committed = puts
         for event, body in zip(events, bodies, strict=True):
             self._publish(event.session_id, body)
+            # Frontends that show a list of sessions need these without subscribing to each session.
             if isinstance(event.body, LIFECYCLE_BODIES):
                 self._publish(LIFECYCLE_TOPIC, body)
         self._wake_waiters()

@@ -35,11 +35,13 @@ async def load_snapshot(log: Log, session_id: str, upto: int | None = None) -> S
         for body in bodies:
             try:
                 event = decode_event(body)
+                # The first event shows whether the session is a fork.
                 if event.seq == 1:
                     snapshot = await _beginning(log, event)
                 if upto is not None and event.seq > upto:
                     return snapshot
                 fold(snapshot, event)
+            # A damaged event must not lead to a session that silently lacks part of its history.
             except (BadMessage, SequenceGap, KeyError, ValueError) as error:
                 raise LogError(
                     "corrupt",
@@ -82,6 +84,7 @@ def recovery_of(
         return Recovery(None, (), tuple(of_session)) if of_session else None
     ending = Ending("interrupted", reason)
     of_turn = closing_bodies(snapshot, ending, snapshot.updated_at, new_id, lost=True)
+    # A copy: the session takes over the queue from the log afterwards.
     queue = InputQueue(snapshot.queue)
     if queue.hand_back():
         of_session.append(QueueChanged(queue.queue))

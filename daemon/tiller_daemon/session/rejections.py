@@ -25,5 +25,6 @@ async def record_rejection(store: Log, pending: Pending, rejection: RejectionErr
         try:
             await store.record(row)
         except LogError as error:
+            # The op had no effect, so a retry is rejected for the same reason.
             log.warning("rejection_not_recorded", reason=error.message)
     return answer

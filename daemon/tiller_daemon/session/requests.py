@@ -97,6 +97,7 @@ class OpenRequests:
         finally:
             self._waiters.pop(request.id, None)
             if self.observer and not waiter.answered.is_set():
+                # The end of the turn resolves the request here, but not in the owner's session.
                 self.observer.request_resolved(request.id, CANCELLED)
         return waiter.reply
 
@@ -120,6 +121,7 @@ class OpenRequests:
         waiter = self._waiters.get(request_id)
         if waiter is None:
             raise NoWaitingTask(request_id)
+        # The waiting task may not have run yet; the first answer counts.
         if waiter.answered.is_set():
             raise already_resolved(request_id, waiter.reply.resolution, waiter.reply.by)
         _check_kind(waiter.request, reply)
@@ -164,6 +166,7 @@ class OpenRequests:
 
     def _open_in_log(self, request: Request, turn_id: str) -> None:
         waiting = StatusChanged("waiting", request_id=request.id)
+        # One commit, so that no frontend sees the status without the request.
         self._outbox.put(RequestOpened(request), waiting, turn_id=turn_id)
         if self.observer:
             self.observer.request_opened(request)

@@ -37,6 +37,7 @@ def may_be_resumed(snapshot: Snapshot) -> bool:
     if turn is None or snapshot.owner_id:
         return False
     begin = next(mark.items for mark in snapshot.marks if mark.turn_id == turn.turn_id)
+    # Only turns of the model begin with a message of the user.
     return any(isinstance(item, UserMessage) for item in snapshot.items[begin : begin + 1])
 
 
@@ -60,6 +61,7 @@ def resume(state: SessionState) -> ErrorInfo | None:
     lost = lost_commands(snapshot)
     if lost is not None:
         state.outbox.put(BackgroundChanged(lost))
+    # The history must include what `resuming_bodies` closed.
     snapshot = state.outbox.fold_pending()
     state.begin(ActiveTurn(frozen, run_turn, state.parts), History(snapshot.items, snapshot.pruned))
     return None

@@ -73,16 +73,19 @@ async def put_back(
         raise RejectionError("not_found", message)
     items = _items_after(snapshot, op) if isinstance(op, Revert) else snapshot.reverted[-1].items
     skipped = frozenset[str]() if isinstance(op, Revert) else {*snapshot.reverted[-1].conflicts}
+    # History can be reverted without its files.
     if snapshots is None:
         return RevertResult(partial=True)
     try:
         plan = await _plan_revert(snapshots, snapshot.workspace, items)
+        # Undoing a revert must not touch files that the revert left alone.
         moves = [move for move in plan.moves if printable(move.path) not in skipped]
         if isinstance(op, Unrevert):
             moves = [move.reversed() for move in moves]
         failed = await snapshots.put_back(snapshot.workspace, moves, submission_id)
     except SnapshotProblem as problem:
         log.warning("files_not_put_back", session_id=snapshot.session_id, reason=str(problem))
+        # None of the files was reverted, so all of them are conflicts.
         named = {file for item in items if isinstance(item, Patch) for file in item.files}
         return RevertResult(conflicts=tuple(sorted(named)), partial=True)
     conflicts = {*map(printable, failed), *(plan.conflicts if isinstance(op, Revert) else ())}
@@ -123,6 +126,7 @@ async def session_diff(
     try:
         touched = {path for patch in known for path in await _paths_of(patch, snapshots, workspace)}
         changes = await snapshots.changes(workspace, first, last)
+        # Between first and last snapshot other programs may have changed files too.
         mine = [change for change in changes if printable(change.path) in touched]
         shown = [change.path for change in mine if readable(printable(change.path))]
         text = await snapshots.diff(workspace, first, last, shown)
@@ -147,6 +151,7 @@ def _readable(services: Services, snapshot: Snapshot) -> Readable:
 
 
 async def _paths_of(patch: Patch, snapshots: Snapshots, workspace: str) -> set[str]:
+    # A patch names only so many files; the snapshots have the rest.
     if not patch.more:
         return {*patch.files}
     changes = await snapshots.changes(workspace, patch.tree_before, patch.tree_after)
@@ -162,6 +167,7 @@ async def _plan_revert(snapshots: Snapshots, workspace: str, items: Sequence[Ite
     ]
     moves, conflicting = moves_back(steps)
     touched = {change.path for step in steps for change in step}
+    # Files outside the workspace or ignored by git are in no snapshot.
     untracked = {path for path in _edited(items, workspace) if path not in touched}
     conflicts = {*map(printable, conflicting), *map(printable, untracked)}
     return RevertPlan(moves, tuple(conflicts), any(not patch.tree_after for patch in patches))

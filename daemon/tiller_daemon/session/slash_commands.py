@@ -26,6 +26,7 @@ def expand_input(services: Services, snapshot: Snapshot, op: UserInput) -> UserI
     unasked = may_read(snapshot.workspace, session_rules(services, snapshot))
     command = find_command(call.name, project, services.user.config_directory, unasked)
     if command is None:
+        # Text may begin with a slash for other reasons, such as a path.
         return op
     if command.problem:
         message = f"The command /{call.name} can't be used: {command.problem}."
@@ -43,5 +44,6 @@ def expand_input(services: Services, snapshot: Snapshot, op: UserInput) -> UserI
         model=op.overrides.model or command.model,
     )
     expanded = structs.replace(op, text=text, overrides=overrides)
+    # The template may expand to empty text.
     check_input(expanded)
     return expanded

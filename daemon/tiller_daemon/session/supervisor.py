@@ -149,6 +149,7 @@ class Supervisor:
             case Answer() as op:
                 session = await self._session_of_request(op.request_id)
             case UserInput() as op:
+                # Slow work belongs here, outside the session's loop, which must answer quickly.
                 pending.images = await fit_images(op)
                 await self._services.discover()
                 session = await self._sessions.find(op.session_id)
@@ -195,6 +196,7 @@ class Supervisor:
 
     async def _delete(self, pending: Pending, op: SessionDelete) -> AnyAnswer:
         doomed = await self._with_sub_agents(op.session_id)
+        # All are checked before any is deleted.
         for session_id in doomed:
             await self._check_deletable(session_id)
         for session_id in doomed:
@@ -264,6 +266,7 @@ class Supervisor:
 
     async def _get(self, op: SessionGet) -> AnyResult:
         session = await self._sessions.find(op.session_id)
+        # Frontends continue from this snapshot's number, so everything in it must be published.
         while not session.outbox.is_committed:
             await session.outbox.committed()
         now = session.snapshot
@@ -281,6 +284,7 @@ class Supervisor:
         row = await self._services.log.session(op.session_id)
         if row is None:
             raise unknown_session(op.session_id)
+        # Loading closes the unfinished turn, so that the frontend sees its end.
         if row.unfinished and self._sessions.get(op.session_id) is None:
             await self._sessions.find(op.session_id)
         bodies = await self._services.log.events(

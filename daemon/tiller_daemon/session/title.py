@@ -67,6 +67,7 @@ class TitleRequest:
                 answer, usage, cost = await self._ask()
             except (ModelError, RejectionError) as error:
                 log.info("no_title", session_id=session_id, reason=error.message)
+            # Not even a bug in here may end the session, which needs no title to work.
             except Exception:
                 log.exception("no_title", session_id=session_id)
             else:
@@ -78,10 +79,12 @@ class TitleRequest:
         self._shorten_deadline(0.0 if interrupted else TITLE_AFTER_TURN_S_MAX)
 
     def _shorten_deadline(self, seconds: float) -> None:
+        # The deadline may only move closer.
         self._scope.deadline = min(self._scope.deadline, trio.current_time() + seconds)
 
     async def _ask(self) -> tuple[str, Usage, float | None]:
         workspace = self._outbox.snapshot.workspace
+        # A small model is enough and cheaper.
         small = configuration_for(self._services, workspace).small_model
         model = self._services.model(small) if small else self._turn_model
         asked = f"Name this request:\n\n<request>\n{self._text[:INPUT_CHARS_MAX]}\n</request>"
@@ -123,6 +126,7 @@ def clean_title(answer: str) -> str:
     for line in lines:
         words = "".join(c if c.isprintable() else " " for c in line).split()
         title = " ".join(words).lstrip("#*_-> ").removeprefix("Title:").strip("\"'`*_“”«» ")
+        # Reasoning without an end has no answer behind it.
         if title and not title.startswith("<think>"):
             return _cut(title)
     return ""

@@ -76,6 +76,7 @@ class TurnChanges:
         return Patch(ItemId(self._new_id()), ())
 
     async def _compare(self, snapshots: Snapshots) -> Patch | None:
+        # Without a first snapshot a second one is of no use.
         after = await self._take(snapshots) if self._before else ""
         item_id = ItemId(self._new_id())
         if not after:
@@ -100,6 +101,7 @@ class TurnChanges:
             return ""
 
     def _warn_of(self, problem: SnapshotProblem) -> None:
+        # Known problems were reported before.
         if not problem.known:
             message = SNAPSHOT_FAILED.format(workspace=self._workspace, reason=problem)
             self._warn(WarningRaised("snapshot_failed", message))

@@ -19,6 +19,7 @@ def check_input(op: UserInput) -> None:
     """Reject input that is empty or too large, or whose output schema is invalid."""
     if not op.text.strip() and not op.images and not op.files:
         raise RejectionError("empty_input", "The input is empty. Give text, an image or a file.")
+    # JSON may carry lone surrogates, which plain UTF-8 can't encode.
     size = len(op.text.encode("utf-8", "surrogatepass")) + sum(len(i.data) for i in op.images)
     if size > INPUT_BYTES_MAX:
         raise RejectionError(

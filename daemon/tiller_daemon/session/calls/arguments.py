@@ -23,11 +23,13 @@ class BadArguments(Exception):
 
 def decode_arguments(tool: Tool, text: str) -> Any:  # noqa: ANN401 - struct or object, by the tool
     """Return the arguments as the tool's functions take them; raises `BadArguments`."""
+    # Some models send nothing for a tool without required arguments.
     text = text.strip() or "{}"
     try:
         if tool.schema is None:
             return msgspec.json.decode(text, type=tool.arguments)
         decoded = msgspec.json.decode(text, type=dict[str, Any])
+    # Deeply nested JSON exhausts the decoder's stack.
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadArguments(_explain(tool, str(error))) from None
     if problem := value_problem(tool.schema, decoded):

@@ -98,6 +98,7 @@ class Environments:
             journals=self.journals,
             private_addresses=self.web.private_addresses,
             diagnostics=self.diagnostics,
+            # Per call, as the user may have granted rules since the last one.
             readable=Readable(self.permission.rules()),
             withdraw=partial(self.withdraw, call.id),
             secrets=self.processes.secrets(),

@@ -56,6 +56,7 @@ class Escalation:
         if self._declined:
             return EscalationResult(None, result)
         (command,) = requirement.subjects
+        # The next looser enclosure, if it is enough: running outside is the last resort.
         if tried is Enclosure.BUILD and self._enclosing.session_allows_more(result):
             enclosure, what = Enclosure.SESSION, "do more than build"
             title = f"It needs more than a build may do ({result.stopped_by}). Allow: {command}"

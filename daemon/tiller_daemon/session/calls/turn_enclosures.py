@@ -97,6 +97,7 @@ class TurnEnclosures:
         if enclosure is Enclosure.OUTSIDE or self.confiner.found().sandbox is None:
             return CallEnclosure(None)
         workspace = Path(self.context.workspace)
+        # The scan reads the whole workspace, so it must not block the event loop.
         findings = await trio.to_thread.run_sync(self._findings, workspace)
         confined = self.confiner.confined(
             enclosure,
@@ -105,6 +106,7 @@ class TurnEnclosures:
             self.spill_directory,
             masked=tuple(self._masked(findings, enclosure)),
             revealed=tuple(self._revealed(requirements, findings)),
+            # A build that can write into `.git` could plant a hook that git later runs outside.
             read_only=findings.repositories if enclosure is Enclosure.BUILD else (),
             lasting=lasting,
         )
@@ -141,6 +143,7 @@ class TurnEnclosures:
         new = [path for path in self._findings(workspace).repositories if path not in before]
         disabled: list[str] = []
         for path in new:
+            # The command's last processes may have removed it meanwhile.
             with contextlib.suppress(FileNotFoundError):
                 disabled.append(disable(place, path))
         if not disabled:

@@ -51,6 +51,7 @@ def list_agents(services: Services, workspace: str | None) -> dict[str, FoundAge
     if project := trusted_workspace(services, workspace):
         # An agent's own rules are known only after its file is read, so they can't count here.
         unasked = may_read(project, services.user.configuration().permissions)
+        # The user's agents win, so a project can't redefine them.
         agents = project_agents(project, unasked) | agents
     return agents
 

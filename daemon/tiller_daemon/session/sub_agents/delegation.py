@@ -123,6 +123,7 @@ class Delegation:
         sub_agent_run.begin(session.snapshot.session_id, known)
         overrides = TurnOverrides(
             agent=agent or None,
+            # A resumed sub-agent keeps the model that it has.
             model=model if agent else None,
             variant=variant if agent else None,
             approve=context.permissions.approve,
@@ -152,6 +153,7 @@ class Delegation:
         ).plus(owner.spent_by_others().minus(self.spent()))
         left = left_of(budgets.turn, spent)
         of_session = left_of(budgets.session, budgets.spent_before.plus(spent))
+        # Checked here, since the step that calls `task` may have used up the budget.
         if left is None or of_session is None:
             raise ToolFailure("No sub-agent was started: the budget of this turn is used up.")
         return least(least(left, of_session), self._default_budget)

@@ -33,7 +33,7 @@ class Inherited(Struct, frozen=True):
     """What a sub-agent's turn inherits from its owner's turn."""
 
     permissions: Permissions
-    """Sandbox and read-only state are limits for the sub-agent; the rules are weaker than its own."""
+    """Sandbox and read-only state are limits for the sub-agent; its own rules are stronger."""
     depth: int
     """The level of nesting, from 1."""
     model: str
@@ -109,6 +109,7 @@ class SubAgentRun:
         self.turn: WorkingTurn | None = None
         self._owner = owner
         self.item_id = item_id
+        # Already subtracted from the inherited budget, so only what comes on top counts.
         self._others_before = owner.spent_by_others()
         self._own = SubAgent("", "")
         self._nested: dict[str, SubAgent] = {}
@@ -208,6 +209,7 @@ class SubAgentRun:
 
     def _show_nested_call(self, update: ToolCallUpdated) -> None:
         self._calls_shown += 1
+        # The sub-agent's own session has them all.
         if self._attached and self._calls_shown <= SHOWN_CALLS_MAX:
             line = f"{self._names.get(update.item_id, '')} {update.title}".strip()
             self._owner.put(ItemDelta(self.item_id, "output", f"{line}\n"))
