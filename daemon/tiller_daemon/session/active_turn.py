@@ -169,6 +169,7 @@ class ActiveTurn:
 
     def live_rules(self) -> tuple[Rule, ...]:
         """Return the rules granted since the turn began, weakest first."""
+        # This session's grants come last, so they are the strongest.
         return (*(self._sub_agent_run.live_rules() if self._sub_agent_run else ()), *self._grants)
 
     def mirror_request(self, request: Request) -> None:
@@ -249,6 +250,7 @@ class ActiveTurn:
         self._session.queue.close()
         if self.title_request:
             self.title_request.turn_ended(interrupted=ending.outcome == "interrupted")
+        # After an interrupt the queue is kept; the event tells frontends what is in it.
         if self._session.queue.hand_back() or (
             self._session.queue.queue and ending.outcome == "interrupted"
         ):

@@ -273,9 +273,9 @@ class Session:
         if why is None:
             self._run_begun_turn()
             return
-        if found := recovery_of(snapshot, self._services.new_id, why):
-            self.outbox.put(*found.of_turn, turn_id=found.turn_id)
-            self.outbox.put(*found.of_session)
+        if recovery := recovery_of(snapshot, self._services.new_id, why):
+            self.outbox.put(*recovery.of_turn, turn_id=recovery.turn_id)
+            self.outbox.put(*recovery.of_session)
             # Recovery worked on a copy of the queue.
             self._state.queue.restore(self.outbox.fold_pending().queue)
 

@@ -107,13 +107,13 @@ def _reference(services: Services, snapshot: Snapshot, op: UserInput, path: str)
 def _exists(location: Location) -> bool:
     """Whether the file or directory exists; raises `PathProblem` if it can't be read at all."""
     try:
-        found = os.lstat(location.path)
+        status = os.lstat(location.path)
     except FileNotFoundError:
         return False
     except OSError as error:
         raise explain(error, location) from error
-    if not stat.S_ISDIR(found.st_mode):
-        must_be_regular(found, location)
+    if not stat.S_ISDIR(status.st_mode):
+        must_be_regular(status, location)
     return True
 
 

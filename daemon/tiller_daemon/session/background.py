@@ -117,6 +117,7 @@ class Background:
         command = self._find(command_id)
         with trio.move_on_after(wait_s):
             await self._wait(command, until_end=until_end)
+        # A terminal ends lines with CR LF.
         text = command.unread.decode(errors="replace").replace("\r\n", "\n")
         dropped_bytes, command.dropped_bytes = command.dropped_bytes, 0
         command.unread.clear()

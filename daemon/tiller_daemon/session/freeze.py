@@ -207,6 +207,7 @@ def _permissions(
         mode = strictest(mode, above.sandbox.mode)
     rules = (
         *_own_output_rules(services.files.spill_directory(snapshot.session_id)),
+        # The owner's rules include those of the configuration.
         *(above.rules if above else configuration.permissions),
         *agent.permissions,
         *(settings.permissions or ()),

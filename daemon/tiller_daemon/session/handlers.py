@@ -73,6 +73,7 @@ def handle(state: SessionState, pending: Pending) -> AnyResult | None:
         case SessionArchive() as op:
             state.put(pending, SessionArchived(op.archived))
             if op.archived:
+                # An archived session is out of sight, so nothing should go on in it.
                 state.background.cancel_all()
         case Compact():
             return _compact(state, pending)
@@ -105,6 +106,7 @@ def _take_input(state: SessionState, op: UserInput, pending: Pending) -> AnyResu
     if pending.sub_agent_run is None:
         expanded = expand_input(state.services, state.outbox.snapshot, op)
     turn = state.turn
+    # Before any event is put, since it may reject the input.
     files = file_references(state.services, state.outbox.snapshot, expanded)
     queued = QueuedInput(
         state.services.new_id(), expanded.text, "queue", pending.images, files, pending.client
@@ -273,6 +275,7 @@ def _start_without_input(
 
 
 def _run_own_command(state: SessionState, op: Shell, pending: Pending) -> AnyResult:
+    # A command goes into the history like a message, so the same limits apply.
     check_input(UserInput(op.session_id, op.command))
     if state.turn:
         raise _busy(state.turn)

@@ -117,6 +117,7 @@ class LoadedSessions:
         """Create the session of a sub-agent; see `Sessions`."""
         session = self.start(Snapshot(self._services.new_id()))
         created = SessionCreated(workspace, settings, owner_id=owner_id, owner_item_id=item_id)
+        # Committed before the owner's log refers to this session.
         session.outbox.put(created)
         await session.outbox.committed()
         return session

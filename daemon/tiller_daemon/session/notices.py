@@ -59,10 +59,10 @@ class Notices:
         confiner, policy = self._services.commands.confiner, context.permissions.sandbox
         if not confiner.asks(policy) or not self._is_new("no_sandbox", ""):
             return []
-        found = confiner.found()
+        search = confiner.found()
         message = (
             f"The sandbox mode `{policy.mode}` can't be enforced, so every command that does more "
-            f"than read needs your approval: {found.problem or found.instead}."
+            f"than read needs your approval: {search.problem or search.instead}."
         )
         message += unsandboxed_hooks_warning(configuration_for(self._services, context.workspace))
         return [WarningRaised("no_sandbox", message)]

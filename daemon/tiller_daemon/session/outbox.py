@@ -87,6 +87,7 @@ class Outbox:
             if isinstance(body, ItemDelta):
                 self._put_delta(body, turn_id)
             else:
+                # Joining a later delta with one from before this body would reorder events.
                 self._joinable.clear()
                 self._pending.append(_PendingBody(body, turn_id, submission_id, []))
                 if not _can_wait(body):
@@ -185,6 +186,7 @@ class Outbox:
             self._wake_waiters()
             raise
         self._written_at = trio.current_time()
+        # There is no checkpoint until all is published, so committed implies published.
         self._puts_committed = puts
         for event, body in zip(events, bodies, strict=True):
             self._publish(event.session_id, body)

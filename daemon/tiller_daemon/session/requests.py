@@ -95,6 +95,7 @@ class OpenRequests:
         try:
             await waiter.answered.wait()
         finally:
+            # An answer that comes now must not be given to a task that is gone.
             self._waiters.pop(request.id, None)
             if self.observer and not waiter.answered.is_set():
                 # The end of the turn resolves the request here, but not in the owner's session.

@@ -147,6 +147,7 @@ class Supervisor:
             case SessionDelete() as op:
                 return await self._delete(pending, op)
             case Answer() as op:
+                # A sub-agent's request shows in several sessions; only one has the waiting task.
                 session = await self._session_of_request(op.request_id)
             case UserInput() as op:
                 # Slow work belongs here, outside the session's loop, which must answer quickly.
@@ -169,6 +170,7 @@ class Supervisor:
     async def _fork(self, pending: Pending, op: SessionFork) -> AnyAnswer:
         """Create a session that reads its beginning from its parent's events; nothing is copied."""
         parent = await self._sessions.find(op.session_id)
+        # The fork reads what it shares from the log, so all of it must be there first.
         head = parent.outbox.fold_pending().seq
         await parent.outbox.committed()
         at = head if op.at is None else op.at
@@ -210,10 +212,10 @@ class Supervisor:
 
     async def _with_sub_agents(self, session_id: str) -> list[str]:
         """Return the ids of the session and all its sub-agents' sessions, the deepest first."""
-        found: list[str] = []
+        session_ids: list[str] = []
         for sub_agent in await self._services.log.sub_agents(session_id):
-            found += await self._with_sub_agents(sub_agent)
-        return [*found, session_id]
+            session_ids += await self._with_sub_agents(sub_agent)
+        return [*session_ids, session_id]
 
     async def _check_deletable(self, session_id: str) -> None:
         session = await self._sessions.find(session_id)

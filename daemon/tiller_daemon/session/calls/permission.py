@@ -91,6 +91,7 @@ class Permission:
         if self.approve == "never":
             raise ToolFailure(NO_USER)
         title = one_line(text)
+        # The title may be cut, and the user must see all of the question.
         detail = "" if title == text else text
         request = Request(
             self.new_id(), "question", title, item_id=call.id, detail=detail, choices=choices

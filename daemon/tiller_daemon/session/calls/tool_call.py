@@ -94,6 +94,7 @@ class TurnTools:
                 return tool.effect
             case "command":
                 commands = _commands(requirements)
+                # Without a sandbox a command that seems to read could still write.
                 enforced = self.enclosures.most_unasked is not None
                 reads = bool(commands) and enforced and all(map(seems_to_read, commands))
             case "agent":
@@ -263,6 +264,7 @@ class PreparedToolCall:
             return CallEnclosure(None)
         if enclosure is None:
             enclosure = turn.enclosures.enclosure_of(self._requirements)
+            # Rules may allow a command more, but not for a read-only agent.
             if turn.context.permissions.read_only:
                 enclosure = Enclosure.READ_ONLY
         lasting = _runs_in_background(self._tool, self._arguments)

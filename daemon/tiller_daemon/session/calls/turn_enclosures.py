@@ -73,17 +73,17 @@ class TurnEnclosures:
     def enclosure_of(self, requirements: Sequence[Requirement]) -> Enclosure:
         """Return where a permitted call runs.
 
-        A call that the rules allow runs in the enclosure of their verdict, one that the user
-        approved in the session's.
+        Commands that rules let leave the sandbox run outside. Otherwise a call that the rules
+        allow runs in the enclosure of their verdict, and one that the user approved in the
+        session's.
         """
         commands = [r for r in requirements if r.kind == "command"]
         lines = [line for requirement in commands for line in requirement.subjects]
         if not lines or all(may_leave(line, self.rules()) for line in lines):
+            # The mode `read_only` is a promise that rules do not lift.
             mode = self.context.permissions.sandbox.mode
             return Enclosure.SESSION if mode == "read_only" else Enclosure.OUTSIDE
-        by_rules = [
-            requirement for requirement in commands if requirement.permission != UNSANDBOXED
-        ]
+        by_rules = [r for r in commands if r.permission != UNSANDBOXED]
         verdict = decide(by_rules, self.rules(), "ask")
         return verdict.enclosure if verdict.action == "allow" else Enclosure.SESSION
 

@@ -103,7 +103,7 @@ class Delegation:
         except (RejectionError, LogError) as error:
             raise ToolFailure(f"No sub-agent was started: {error.message}") from error
         finally:
-            await _bring_to_an_end(sub_agent_run)
+            await _end_turn(sub_agent_run)
         return _report(sub_agent_run)
 
     async def _start(
@@ -161,13 +161,16 @@ class Delegation:
 
 def _has_model(owner: Owner, agent: str) -> bool:
     """Whether an agent is configured with a model, and so does not use its owner's."""
-    return any(one.name == agent and one.has_model for one in owner.context.prompt.sub_agents)
+    return any(
+        offered.name == agent and offered.has_model for offered in owner.context.prompt.sub_agents
+    )
 
 
-async def _bring_to_an_end(sub_agent_run: SubAgentRun) -> None:
+async def _end_turn(sub_agent_run: SubAgentRun) -> None:
     """Interrupt the sub-agent's turn if it still runs, and wait for its end."""
     if sub_agent_run.turn and not sub_agent_run.done.is_set():
         sub_agent_run.turn.interrupt()
+        # Shielded, since this also runs when the call has been cancelled.
         with trio.move_on_after(END_S_MAX, shield=True):
             await sub_agent_run.done.wait()
     sub_agent_run.detach()

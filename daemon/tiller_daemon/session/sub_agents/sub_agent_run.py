@@ -143,6 +143,7 @@ class SubAgentRun:
                 case ItemStarted(ToolCall() as call):
                     self._names[call.id] = call.name
                 case ToolCallUpdated(sub_agent=SubAgent() as nested):
+                    # Each update has the totals of its call, so it replaces the one before.
                     self._nested[body.item_id] = nested
                     self._report_totals()
                 case ToolCallUpdated(state="running"):
@@ -157,6 +158,7 @@ class SubAgentRun:
     def request_opened(self, request: Request) -> None:
         """Show a request of the sub-agent in the owner's session, under the `task` call."""
         if self._attached:
+            # The user must see who asks.
             title = f"{self._own.agent}: {request.title}"
             self._owner.mirror_request(structs.replace(request, item_id=self.item_id, title=title))
 
