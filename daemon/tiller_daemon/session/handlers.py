@@ -91,9 +91,7 @@ def handle(state: SessionState, pending: Pending) -> AnyResult | None:
 def overloaded(pending: Pending) -> RejectionError:
     """Return the rejection for a full queue, with the input in its `data`."""
     data = input_data(pending.op) if isinstance(pending.op, UserInput) else {}
-    return RejectionError(
-        "overloaded", "Too many submissions wait in this session. Try again later.", data
-    )
+    return RejectionError("overloaded", "The queue of this session is full. Try again later.", data)
 
 
 def _take_input(state: SessionState, op: UserInput, pending: Pending) -> AnyResult | None:
