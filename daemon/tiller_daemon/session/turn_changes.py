@@ -1,7 +1,7 @@
 """What a turn changes in files: found by snapshots before and after, recorded as `Patch` items.
 
-Implements the turn's `Changes`. `snapshots.snapshots` takes the snapshots, `reverting` goes back to
-them.
+Implements the turn's `Changes`. `snapshots.snapshots` takes the snapshots, `reverting` goes
+back to them.
 """
 
 from collections.abc import Callable
@@ -59,7 +59,7 @@ class TurnChanges:
         self._is_open = True
 
     async def after(self) -> Patch | None:
-        """Compare with the earlier snapshot; see `Changes`. After a cancellation, call it again."""
+        """Compare with the earlier snapshot; see `Changes`. If cancelled, call it again."""
         if self._snapshots is None or not self._is_open:
             return None
         patch = await self._compare(self._snapshots)
