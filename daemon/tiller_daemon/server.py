@@ -13,12 +13,12 @@ import trio
 
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.session.checks import check_workspace
-from tiller_daemon.session.reading import may_read
+from tiller_daemon.session.project_trust import project_answer, trusted_workspace
+from tiller_daemon.session.read_access import may_read
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.sub_agents.agents import list_agents
 from tiller_daemon.session.supervisor import Supervisor
-from tiller_daemon.session.trust import answer_project, trusted_place
+from tiller_daemon.session.validation import check_workspace
 from tiller_daemon.workspace.commands import list_commands
 from tiller_protocol import PROTOCOL_VERSION
 from tiller_protocol.answers import (
@@ -165,7 +165,7 @@ class SubmissionServer:
                 return Accepted(submission_id, self._catalog(op.workspace, models))
             case Project():
                 check_workspace(op.workspace)
-                return Accepted(submission_id, answer_project(self._services, op))
+                return Accepted(submission_id, project_answer(self._services, op))
             case DaemonStatus():
                 return Accepted(submission_id, await self._status())
             case Shutdown():
@@ -199,7 +199,7 @@ class SubmissionServer:
             AgentSummary(name, one.description, one.model, bool(one.read_only), problem)
             for name, (one, problem) in list_agents(self._services, workspace).items()
         )
-        place = trusted_place(self._services, workspace)
+        place = trusted_workspace(self._services, workspace)
         unasked = may_read(place or "/", self._services.user.configuration().permissions)
         commands = tuple(
             CommandSummary(one.name, one.description, one.agent, one.model, one.problem)

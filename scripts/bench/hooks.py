@@ -21,7 +21,7 @@ from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.detect import find_sandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.session.hooks import Hold, Told, ToolTold
+from tiller_daemon.session.hooks import HookInput, HookSandbox, HookToolCall
 
 HOOKS = {
     "words, without a shell": Hook("tool_before", ("/bin/true",)),
@@ -29,14 +29,14 @@ HOOKS = {
     "text that reads what it is told": Hook("tool_before", "cat >/dev/null"),
     "of a project, in a sandbox": ProjectHook("tool_before", ("/bin/true",)),
 }
-TOLD = Told(
+TOLD = HookInput(
     "tool_before",
     "session",
     "turn",
     "/",
     "build",
     "bench/model",
-    tool=ToolTold("bash", {"command": "ls"}, "call", "read"),
+    tool=HookToolCall("bash", {"command": "ls"}, "call", "read"),
 )
 
 
@@ -49,7 +49,7 @@ async def main(count: int) -> None:
     for name, hook in HOOKS.items():
         if isinstance(hook, ProjectHook) and confined is None:
             continue
-        taken = [await _one_ms(runner, hook, Hold(confined)) for _ in range(count)]
+        taken = [await _one_ms(runner, hook, HookSandbox(confined)) for _ in range(count)]
         rows.append(Row(f"a hook: {name}", "ms", tuple(taken)))
     ended = [await _end_ms(runner) for _ in range(count // 4)]
     rows.append(Row("interrupt of a hook to its death", "ms", tuple(ended)))
@@ -57,9 +57,9 @@ async def main(count: int) -> None:
     print_rows(rows)
 
 
-async def _one_ms(runner: HookRunner, hook: Hook, hold: Hold) -> float:
+async def _one_ms(runner: HookRunner, hook: Hook, sandbox: HookSandbox) -> float:
     began = time.monotonic()
-    heard = await runner.ask((hook,), TOLD, "call", hold)
+    heard = await runner.ask((hook,), TOLD, "call", sandbox)
     assert not heard.problems, heard
     return (time.monotonic() - began) * 1000
 
@@ -67,7 +67,7 @@ async def _one_ms(runner: HookRunner, hook: Hook, hold: Hold) -> float:
 async def _end_ms(runner: HookRunner) -> float:
     hook = Hook("tool_before", "sleep 100")
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(runner.ask, (hook,), TOLD, "call", Hold())
+        nursery.start_soon(runner.ask, (hook,), TOLD, "call", HookSandbox())
         await trio.sleep(0.02)
         began = time.monotonic()
         nursery.cancel_scope.cancel()

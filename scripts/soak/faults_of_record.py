@@ -101,7 +101,7 @@ RECOVERY = (
         "G11 the session works on with the queue that recovery made",
         SESSION + "actor.py",
         "Session._recover",
-        "A.restore(B.settle().queue)",
+        "A.restore(B.fold_pending().queue)",
         "pass",
     ),
     Fault(
@@ -115,8 +115,8 @@ RECOVERY = (
         "B56 a fork shares what is in the log and no more",
         SESSION + "supervisor.py",
         "Supervisor._fork",
-        "A = B.settle().seq\nawait B.committed()",
-        "await B.committed()\nA = B.settle().seq",
+        "A = B.fold_pending().seq\nawait B.committed()",
+        "await B.committed()\nA = B.fold_pending().seq",
     ),
     Fault(
         "G4 a fork holds nothing open",

@@ -144,7 +144,7 @@ async def test_a_model_that_takes_no_images_is_sent_none(
     op = UserInput(session_id, "look", (Image("image/png", picture()),))
     refused = await frontend.refused(op)
     assert refused.message == (
-        "The model scripted/blind takes no images. Leave them out, or choose another."
+        "The model scripted/blind takes no images. Remove them, or choose another model."
     )
     assert refused.data["input"]["text"] == "look"
     await frontend.say(session_id, "look at shot.png")

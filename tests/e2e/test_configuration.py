@@ -107,7 +107,7 @@ async def test_a_file_that_can_not_be_read_is_told_of_and_changes_nothing(
     (said,) = warnings(frontend, session_id)
     assert "max_step" in said
     assert "max_steps" in said
-    assert "what was read before stays in use" in said
+    assert "the previous configuration stays in effect" in said
     daemon.configure("max_steps = 7\n" + CONFIG)
     await frontend.say(session_id)
     await frontend.turn_ended(session_id, 3)

@@ -73,7 +73,7 @@ async def test_what_the_sandbox_held_back_runs_outside_once_the_user_says_so(
     assert read(hook) == "x\n"
     first, second = frontend.completed_calls(session_id)
     assert (first.state, first.exit_status) == ("completed", 0)
-    assert "let it run again outside" in first.output
+    assert "ran again outside" in first.output
     assert (second.state, second.exit_status) == ("error", 1)
 
 
@@ -169,7 +169,7 @@ async def test_a_background_command_that_was_held_back_at_once_gets_the_same_way
     await frontend.must(Answer(request.id, "once"))
     await frontend.turn_ended(session_id)
     (call,) = frontend.completed_calls(session_id)
-    assert "let it run again outside" in call.output
+    assert "ran again outside" in call.output
     assert call.output.endswith("[b2 exited with status 0]")
     assert read(hook) == "x\n"
 
@@ -197,7 +197,7 @@ async def test_what_seemed_to_read_and_wanted_to_write_asks_with_what_it_wanted(
     assert request.permission == "bash"
     assert request.subjects == (WRITES,)
     assert request.detail == WRITES
-    assert "It wanted to write (" in request.title
+    assert "It tried to write (" in request.title
     assert "Read-only file system" in request.title
     assert read(workspace / "found") is None
     await frontend.must(Answer(request.id, "once"))
@@ -206,7 +206,7 @@ async def test_what_seemed_to_read_and_wanted_to_write_asks_with_what_it_wanted(
     outputs = {c.arguments: c for c in frontend.completed_calls(session_id)}
     (wrote,) = [call for call in outputs.values() if "fprint" in call.arguments]
     assert wrote.state == "completed"
-    assert "The user let it do more" in wrote.output
+    assert "ran again with more access" in wrote.output
     assert len(asked(frontend, session_id)) == 1
 
 
@@ -265,7 +265,7 @@ async def test_a_build_that_wants_to_commit_asks_for_the_sessions_own_sandbox(
     await frontend.must(Answer((await frontend.request_opened(session_id)).id, "once"))
     request = await frontend.request_opened(session_id, 2)
     assert request.permission == "bash"
-    assert "It wanted more than a build" in request.title
+    assert "It needs more than a build" in request.title
     await frontend.must(Answer(request.id, "once"))
     await frontend.turn_ended(session_id)
     assert "new" in (await git(workspace, "show", "HEAD:greeting.txt"))
@@ -281,7 +281,7 @@ async def test_a_repository_that_a_build_makes_is_disabled_and_said(
     session_id = await begin_unasked(frontend, workspace, "make test")
     await frontend.turn_ended(session_id)
     (call,) = frontend.completed_calls(session_id)
-    assert "It made a git repository in the workspace" in call.output, call.output
+    assert "created a git repository in the workspace" in call.output, call.output
     await git(workspace / "sub", "status")
     assert not (workspace / "sub" / "ran").exists()
     assert not (workspace / "deep" / "bare.git" / "HEAD").exists()

@@ -113,7 +113,7 @@ async def test_b60_hooks_of_a_project_run_only_when_it_is_trusted_and_that_is_sa
     assert not (workspace / "ran").exists()
     assert not (workspace / "ended").exists()
     (said,) = warnings(frontend, session_id, "untrusted_project")
-    assert "Its hooks will not run before" in said
+    assert "Its hooks do not run until then" in said
 
 
 async def test_hooks_of_a_trusted_project_say_no_and_add_what_the_model_is_told(
@@ -148,7 +148,7 @@ async def test_what_has_changed_runs_no_more_at_once_and_what_must_not_be_passed
         frontend, workspace, change, bash("echo x"), write("x", "y")
     )
     assert changed.state == "completed"
-    assert "what `.tiller` holds has changed since it was trusted" in denied.output
+    assert "`.tiller` has changed since it was trusted" in denied.output
     assert written.state == "completed"
     assert "project hook" not in written.output
     assert not (workspace / "evil").exists()
@@ -235,10 +235,10 @@ async def test_where_no_sandbox_works_no_projects_hook_runs_and_it_is_said_once(
         frontend, workspace, bash("cat greeting.txt"), CallPart("ls", arguments={})
     )
     assert ran.state == "completed"
-    assert "no sandbox works here" in denied.output
+    assert "none works here" in denied.output
     assert not (workspace / "ran").exists()
     (said,) = warnings(frontend, session_id, "no_sandbox")
-    assert "Nor are the project's hooks run" in said
+    assert "The project's hooks do not run either" in said
     assert len(warnings(frontend, session_id, "hook_failed")) == 1
     await frontend.close()
 

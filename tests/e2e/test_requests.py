@@ -313,7 +313,7 @@ async def test_b58_what_changes_while_it_is_asked_about_does_not_run(
     await frontend.must(Answer(_opened(frontend, session_id)[0].id, "once"))
     await frontend.turn_ended(session_id)
     (call,) = calls_in(frontend.requests(session_id)[-1].items)
-    assert "changed while it was being judged" in call.output
+    assert "changed while it waited for approval" in call.output
     assert not list(outside.iterdir())
 
 

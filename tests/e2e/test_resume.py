@@ -252,5 +252,5 @@ async def test_b50_a_turn_whose_model_is_gone_is_closed_and_says_why(
     ended = await frontend.turn_ended(session_id)
     assert ended.outcome == "interrupted"
     assert ended.error
-    assert "it can't go on" in ended.error.message
+    assert "can't be resumed" in ended.error.message
     assert "scripted" in ended.error.message

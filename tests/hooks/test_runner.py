@@ -14,7 +14,7 @@ from tiller_daemon.config import Hook
 from tiller_daemon.hooks.process import OUTPUT_BYTES_MAX
 from tiller_daemon.hooks.runner import BACKGROUND_MAX, HookRunner
 from tiller_daemon.processes.environment import child_environment
-from tiller_daemon.session.hooks import Heard, Hold, Told, ToolTold
+from tiller_daemon.session.hooks import HookAnswers, HookInput, HookSandbox, HookToolCall
 
 
 @pytest.fixture
@@ -26,13 +26,15 @@ def variables(call_id: str) -> dict[str, str]:
     return child_environment({**os.environ, "MY_TOKEN": "secret"}, [], "LOG-OF-TESTS", call_id)
 
 
-def before(workspace: Path, tool: str = "bash") -> Told:
-    call = ToolTold(tool, {"command": "ls"}, "call/1", "read")
-    return Told("tool_before", "s", "t", str(workspace), "default", "p/m", tool=call)
+def before(workspace: Path, tool: str = "bash") -> HookInput:
+    call = HookToolCall(tool, {"command": "ls"}, "call/1", "read")
+    return HookInput("tool_before", "s", "t", str(workspace), "default", "p/m", tool=call)
 
 
-async def hear(workspace: Path, *hooks: Hook, told: Told | None = None) -> Heard:
-    return await HookRunner(variables).ask(hooks, told or before(workspace), "call/1", Hold())
+async def hear(workspace: Path, *hooks: Hook, hook_input: HookInput | None = None) -> HookAnswers:
+    return await HookRunner(variables).ask(
+        hooks, hook_input or before(workspace), "call/1", HookSandbox()
+    )
 
 
 def hook(command: Any, **fields: Any) -> Hook:
@@ -81,7 +83,7 @@ async def test_output_and_status_decide(
 ) -> None:
     heard = await hear(tmp_path, hook(command, name="h"))
     said = f"The user's hook `h` says: {context}"
-    assert heard == Heard(denied, (said,) if context else ())
+    assert heard == HookAnswers(denied, (said,) if context else ())
 
 
 @pytest.mark.parametrize(
@@ -100,9 +102,9 @@ async def test_a_failure_is_reported_and_denies_only_if_configured(
 ) -> None:
     heard = await hear(tmp_path, hook(command, name="h", timeout_s=0.3))
     assert (heard.denied, heard.context) == ("", ())
-    (told,) = heard.problems
-    assert problem in told
-    assert told.endswith("the turn goes on without it.")
+    (hook_input,) = heard.problems
+    assert problem in hook_input
+    assert hook_input.endswith("the turn goes on without it.")
     heard = await hear(tmp_path, hook(command, name="h", timeout_s=0.3, on_failure="deny"))
     assert heard.denied.startswith("denied by the hook `h`, which failed: ")
     assert problem in heard.denied
@@ -121,17 +123,19 @@ async def test_hooks_run_in_order_until_one_says_no(tmp_path: Path) -> None:
 
 
 async def test_a_late_denial_becomes_context(tmp_path: Path) -> None:
-    call = ToolTold("bash", {}, "call/1", "read", output="x", failed=False)
-    told = Told("tool_after", "s", "t", str(tmp_path), "a", "m", tool=call)
-    heard = await hear(tmp_path, hook("echo bad >&2; exit 2", on="tool_after", name="h"), told=told)
-    assert heard == Heard("", ("The user's hook `h` says: bad",))
+    call = HookToolCall("bash", {}, "call/1", "read", output="x", failed=False)
+    hook_input = HookInput("tool_after", "s", "t", str(tmp_path), "a", "m", tool=call)
+    heard = await hear(
+        tmp_path, hook("echo bad >&2; exit 2", on="tool_after", name="h"), hook_input=hook_input
+    )
+    assert heard == HookAnswers("", ("The user's hook `h` says: bad",))
 
 
 async def test_output_is_bounded_and_input_need_not_be_read(tmp_path: Path) -> None:
-    call = ToolTold("bash", {"command": "x" * 2**20}, "call/1", "read")
-    told = Told("tool_before", "s", "t", str(tmp_path), "a", "m", tool=call)
+    call = HookToolCall("bash", {"command": "x" * 2**20}, "call/1", "read")
+    hook_input = HookInput("tool_before", "s", "t", str(tmp_path), "a", "m", tool=call)
     flood = hook("exec <&-; head -c 10000000 /dev/zero | tr '\\0' x", name="h")
-    heard = await hear(tmp_path, flood, told=told)
+    heard = await hear(tmp_path, flood, hook_input=hook_input)
     assert not heard.problems
     assert OUTPUT_BYTES_MAX <= len(heard.context[0]) < OUTPUT_BYTES_MAX + 100
 
@@ -170,12 +174,12 @@ async def test_notifications_run_in_the_background_and_are_bounded(
     tmp_path: Path, nursery: trio.Nursery
 ) -> None:
     os.mkfifo(tmp_path / "gate")
-    told = Told("turn_end", "s", "t", str(tmp_path), "a", "m", outcome="completed")
+    hook_input = HookInput("turn_end", "s", "t", str(tmp_path), "a", "m", outcome="completed")
     hooks = (hook("echo >>ran; read x <gate; echo >>done", on="turn_end", timeout_s=60),)
     runner = HookRunner(variables)
     await nursery.start(runner.run)
     for _ in range(BACKGROUND_MAX + 5):
-        runner.notify(hooks, told, Hold())
+        runner.notify(hooks, hook_input, HookSandbox())
     await _until_lines(tmp_path / "ran", BACKGROUND_MAX)
     gate = os.open(tmp_path / "gate", os.O_RDWR)
     os.write(gate, b"\n" * (BACKGROUND_MAX + 5))

@@ -71,7 +71,7 @@ async def test_a_large_image_is_made_smaller_before_it_gets_into_history(
     [
         ((picture(), b"%PDF-1.7"), "bad_message", "Image 2 of 2 can't be used: it is not a PNG,"),
         ((picture()[:-40],), "bad_message", "The image can't be used: it is broken:"),
-        ((picture(),) * (IMAGES_MAX + 1), "too_large", "21 images; at most 20 fit"),
+        ((picture(),) * (IMAGES_MAX + 1), "too_large", "21 images; at most 20 are allowed"),
     ],
 )
 async def test_images_that_can_not_be_shown_bring_the_input_back(
@@ -189,7 +189,7 @@ async def test_a_file_that_the_rules_deny_to_the_model_can_not_be_given(
         refused = await world.refused(UserInput(session_id, "look", files=(path,)))
         assert refused.code == "bad_message"
         assert refused.message == (
-            "The model can't be given .env: `read` of `.env` is denied. "
+            "The model may not read .env: `read` of `.env` is denied. "
             "The rule is `read` `*.env` deny."
         )
     assert isinstance(await world.say(session_id, "look", files=("src/main.py",)), Started)
@@ -209,7 +209,7 @@ async def test_a_file_that_the_user_names_is_given_and_one_that_a_link_leads_to_
     rule = Rule("read", f"{tmp_path}/secrets/*", "deny")
     await world.must(SessionConfigure(session_id, Settings(permissions=(rule,))))
     refused = await world.refused(UserInput(session_id, "look", files=("notes.txt",)))
-    assert refused.message.startswith(f"The model can't be given {tmp_path}/secrets/key: `read` of")
+    assert refused.message.startswith(f"The model may not read {tmp_path}/secrets/key: `read` of")
     await world.say(session_id, "look", files=(".env",))
     await world.ended(session_id)
     (message,) = said(world)

@@ -5,8 +5,8 @@ import trio
 from support.world import World
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart, WaitPart
 from tiller_daemon.session.actor import SUBMISSIONS_WAITING_MAX
-from tiller_daemon.session.loaded import UNLOAD_AFTER_S, UNLOAD_CHECK_S
-from tiller_daemon.session.mailbox import QUEUED_INPUTS_MAX
+from tiller_daemon.session.input_queue import QUEUED_INPUTS_MAX
+from tiller_daemon.session.loaded_sessions import UNLOAD_AFTER_S, UNLOAD_CHECK_S
 from tiller_protocol.answers import Accepted, Queued, Rejected, SessionListResult, SessionResult
 from tiller_protocol.events import SessionArchived, SessionConfigured, StepStarted
 from tiller_protocol.items import ToolCall

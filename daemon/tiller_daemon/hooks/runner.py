@@ -10,7 +10,7 @@ import trio
 
 from tiller_daemon.config import Hook, ProjectHook
 from tiller_daemon.hooks.process import HookOutput, HookProblem, hook_name, run_hook
-from tiller_daemon.session.hooks import Heard, Hold, Told
+from tiller_daemon.session.hooks import HookAnswers, HookInput, HookSandbox
 
 log = structlog.get_logger()
 
@@ -38,49 +38,55 @@ class HookRunner:
             task_status.started()
             await trio.sleep_forever()
 
-    async def ask(self, hooks: Sequence[Hook], told: Told, call_id: str, hold: Hold) -> Heard:
+    async def ask(
+        self, hooks: Sequence[Hook], hook_input: HookInput, call_id: str, sandbox: HookSandbox
+    ) -> HookAnswers:
         """Run hooks one after the other until one denies; see `session.hooks.Hooks`."""
         context: list[str] = []
         problems: list[str] = []
         for hook in hooks:
             name = _described(hook)
             try:
-                output = await self._run(hook, told, call_id, hold)
+                output = await self._run(hook, hook_input, call_id, sandbox)
             except HookProblem as problem:
                 problems.append(_failure_message(hook, str(problem)))
                 if hook.on_failure == "deny":
                     denied = f"denied by the {name}, which failed: {problem}"
-                    return Heard(denied, (), tuple(problems))
+                    return HookAnswers(denied, (), tuple(problems))
                 continue
-            if output.denies and told.on in MAY_DENY:
+            if output.denies and hook_input.on in MAY_DENY:
                 reason = f": {output.reason}" if output.reason else ", which gave no reason"
-                return Heard(f"denied by the {name}{reason}", (), tuple(problems))
+                return HookAnswers(f"denied by the {name}{reason}", (), tuple(problems))
             # A denial that comes too late may still be useful to the model.
             if text := output.context or (output.reason if output.denies else ""):
                 whose = "The" if isinstance(hook, ProjectHook) else "The user's"
                 context.append(f"{whose} {name} says: {text}")
-        return Heard("", tuple(context), tuple(problems))
+        return HookAnswers("", tuple(context), tuple(problems))
 
-    def notify(self, hooks: Sequence[Hook], told: Told, hold: Hold) -> None:
+    def notify(self, hooks: Sequence[Hook], hook_input: HookInput, sandbox: HookSandbox) -> None:
         """Run hooks in the background; see `session.hooks.Hooks`."""
         for hook in hooks:
             if self._nursery is None or self._background_count >= BACKGROUND_MAX:
                 log.warning("hook_left_out", hook=hook_name(hook), running=self._background_count)
                 continue
             self._background_count += 1
-            self._nursery.start_soon(self._run_in_background, hook, told, hold)
+            self._nursery.start_soon(self._run_in_background, hook, hook_input, sandbox)
 
-    async def _run(self, hook: Hook, told: Told, call_id: str, hold: Hold) -> HookOutput:
+    async def _run(
+        self, hook: Hook, hook_input: HookInput, call_id: str, sandbox: HookSandbox
+    ) -> HookOutput:
         of_project = isinstance(hook, ProjectHook)
-        if of_project and hold.problem:
-            raise HookProblem(hold.problem)
-        payload, directory = msgspec.json.encode(told), Path(told.workspace)
-        confined = hold.confined if of_project else None
+        if of_project and sandbox.problem:
+            raise HookProblem(sandbox.problem)
+        payload, directory = msgspec.json.encode(hook_input), Path(hook_input.workspace)
+        confined = sandbox.confined if of_project else None
         return await run_hook(hook, payload, directory, self._variables(call_id), confined)
 
-    async def _run_in_background(self, hook: Hook, told: Told, hold: Hold) -> None:
+    async def _run_in_background(
+        self, hook: Hook, hook_input: HookInput, sandbox: HookSandbox
+    ) -> None:
         try:
-            await self._run(hook, told, "", hold)
+            await self._run(hook, hook_input, "", sandbox)
         except HookProblem as problem:
             log.warning("hook_failed", hook=hook_name(hook), on=hook.on, reason=str(problem))
         except Exception:

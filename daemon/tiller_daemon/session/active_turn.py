@@ -1,7 +1,7 @@
-"""A turn while it runs: its cancel scope, its ports, and its one way to end.
+"""A running turn: its cancel scope, its ports, and how it ends.
 
-`ActiveTurn.run` is the only task of a turn at the session's level. Whatever happens in `run_turn` —
-an answer, an interrupt, a bug — the same function closes the turn.
+`ActiveTurn.run` is the turn's task. However `run_turn` ends — with an answer, by an interrupt, by a
+bug — the same function closes the turn.
 """
 
 from collections.abc import Awaitable, Callable
@@ -12,7 +12,6 @@ import structlog
 import trio
 
 from tiller_daemon.session.background import Background
-from tiller_daemon.session.calls.enclosing import Enclosing
 from tiller_daemon.session.calls.environments import (
     Environments,
     ProcessSettings,
@@ -22,17 +21,18 @@ from tiller_daemon.session.calls.escalation import Escalation
 from tiller_daemon.session.calls.permission import Permission
 from tiller_daemon.session.calls.tool_call import TurnTools
 from tiller_daemon.session.calls.toolbox import Toolbox
-from tiller_daemon.session.changes import TurnChanges
+from tiller_daemon.session.calls.turn_enclosures import TurnEnclosures
 from tiller_daemon.session.freeze import FrozenTurn, with_grants
 from tiller_daemon.session.hooks import TurnHooks
-from tiller_daemon.session.mailbox import InputQueue
+from tiller_daemon.session.input_queue import InputQueue
 from tiller_daemon.session.outbox import Outbox
+from tiller_daemon.session.project_trust import project_hook_sandbox
 from tiller_daemon.session.requests import IsAllowed, OpenRequests, Reply
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.sub_agents.delegation import Delegation, Sessions
 from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
-from tiller_daemon.session.title import Titling
-from tiller_daemon.session.trust import hold_of_project
+from tiller_daemon.session.title import TitleRequest
+from tiller_daemon.session.turn_changes import TurnChanges
 from tiller_daemon.store.base import LogError
 from tiller_daemon.tools.base import FileVersions
 from tiller_daemon.turn.budget import Spent
@@ -58,30 +58,38 @@ from tiller_protocol.turns import OpenTurn
 log = structlog.get_logger()
 
 Main = Callable[[TurnContext, History, Ports], Awaitable[Ending]]
-"""What a turn does: `run_turn`, or another function of that shape."""
+"""The body of a turn: `run_turn`, or another function with its signature."""
 
 
 @dataclass(frozen=True)
 class SessionParts:
-    """What the turns of one session share, one after the other."""
+    """What the successive turns of one session share."""
 
     services: Services
+    """The daemon's environment, the same for all sessions."""
     outbox: Outbox
+    """Takes the session's events."""
     queue: InputQueue
+    """Input that waits."""
     requests: OpenRequests
+    """Questions to the user."""
     files: FileVersions
+    """The versions of files that the model has read."""
     sessions: Sessions
+    """Creates and finds the sessions of sub-agents."""
     background: Background
+    """The session's background commands."""
 
 
 class ActiveTurn:
-    """One turn of one session. `takes_input` is false from its last decision on.
+    """One turn of one session.
 
-    It `is_over` when its end is in the log; what it did to files may then still be looked at.
+    The turn `takes_input` until it decides to end. It `is_over` once its end is in the log; the
+    comparison of the workspace with its snapshot may then still be running.
 
-    A turn that is not `steerable` takes no input: what comes waits for its end. `titling` is a task
-    of the session that runs beside its first turn. `sub_agent_run` is set when a sub-agent runs the
-    turn. To its own sub-agents the turn is their `Owner`.
+    If a turn is not `steerable`, input waits for its end. `title_request` runs as a task of the
+    session beside the session's first turn. `sub_agent_run` is set for the turn of a sub-agent. The
+    turn is the `Owner` of its own sub-agents.
     """
 
     def __init__(
@@ -91,12 +99,12 @@ class ActiveTurn:
         session: SessionParts,
         *,
         steerable: bool = True,
-        titling: Titling | None = None,
+        title_request: TitleRequest | None = None,
         sub_agent_run: SubAgentRun | None = None,
     ) -> None:
         self.context = frozen.context
         self.steerable = steerable
-        self.titling = titling
+        self.title_request = title_request
         self.is_over = False
         self._frozen = frozen
         self._main = main
@@ -111,20 +119,21 @@ class ActiveTurn:
             services, self.context.workspace, self.context.session_id, outbox.put
         )
         self._delegation = Delegation(session.sessions, services.user.configuration().turn_budget)
-        session.requests.mirror = sub_agent_run
+        # Set before the turn can ask anything, so that the owner sees every request.
+        session.requests.observer = sub_agent_run
         if sub_agent_run:
-            sub_agent_run.began(self)
+            sub_agent_run.turn_started(self)
         if steerable:
             session.queue.open()
 
     @property
     def turn_id(self) -> str:
-        """The turn's id."""
+        """The turn's ULID."""
         return self.context.turn_id
 
     @property
     def model(self) -> ChosenModel:
-        """The turn's model."""
+        """The model that the turn asks."""
         return self._frozen.model
 
     @property
@@ -133,79 +142,86 @@ class ActiveTurn:
         return self._session.queue.is_open
 
     def interrupt(self, reason: ErrorInfo | None = None) -> None:
-        """Cancel the turn; it ends as `interrupted` with `reason`. Again: no effect."""
+        """Cancel the turn; it ends as `interrupted` with `reason`. A second call has no effect."""
+        # Input that arrives from now on is for the next turn.
         self._session.queue.close()
         if not self._scope.cancel_called:
             self._interrupted = Ending("interrupted", reason)
             self._scope.cancel()
 
     def grant(self, rules: tuple[Rule, ...]) -> None:
-        """Let rules that the user granted count from now on, also for open requests."""
+        """Apply rules that the user granted, from now on and to open requests."""
         self._grants += rules
         self.reconsider()
         if self._sub_agent_run:
-            self._sub_agent_run.granted(rules)
+            self._sub_agent_run.pass_up_grant(rules)
 
-    def granted(self, rules: tuple[Rule, ...]) -> None:
-        """Let rules that the user granted to a sub-agent count here too."""
-        settings = with_grants(self._session.outbox.settle().settings, rules)
+    def grant_from_sub_agent(self, rules: tuple[Rule, ...]) -> None:
+        """Apply rules that the user granted to a sub-agent to this whole session."""
+        settings = with_grants(self._session.outbox.fold_pending().settings, rules)
         self._session.outbox.put(SessionConfigured(settings))
         self.grant(rules)
 
     def reconsider(self) -> None:
-        """Resolve what is open and by now allowed, here and in sub-agents."""
+        """Resolve open requests that the rules now allow, here and in sub-agents."""
         self._session.requests.reconsider()
         self._delegation.reconsider()
 
     def live_rules(self) -> tuple[Rule, ...]:
-        """What was granted since the turn began, weakest first."""
+        """Return the rules granted since the turn began, weakest first."""
+        # This session's grants come last, so they are the strongest.
         return (*(self._sub_agent_run.live_rules() if self._sub_agent_run else ()), *self._grants)
 
-    def show(self, request: Request) -> None:
-        """Show the request of a sub-agent."""
-        self._session.requests.show(request, self.turn_id)
+    def mirror_request(self, request: Request) -> None:
+        """Show a sub-agent's request in this session."""
+        self._session.requests.mirror(request, self.turn_id)
 
-    def hide(self, request_id: str, reply: Reply) -> None:
-        """Say how the request of a sub-agent was resolved."""
-        self._session.requests.hide(request_id, reply, self.turn_id)
+    def mirror_resolution(self, request_id: str, reply: Reply) -> None:
+        """Show how a sub-agent's request was resolved."""
+        self._session.requests.resolve_mirrored(request_id, reply, self.turn_id)
 
     def put(self, *bodies: AnyBody) -> None:
-        """Put events of the turn; whom it works for sees them too."""
+        """Put events of the turn; the owner of a sub-agent's turn sees them too."""
         if self._sub_agent_run:
-            self._sub_agent_run.saw(*bodies)
+            self._sub_agent_run.observe(*bodies)
         self._session.outbox.put(*bodies, turn_id=self.turn_id)
 
     def open_turn(self) -> OpenTurn:
-        """What the turn comes to so far."""
-        turn = self._session.outbox.settle().turn
+        """Return the turn's totals so far."""
+        turn = self._session.outbox.fold_pending().turn
         assert turn is not None
         return turn
 
     def elapsed_s(self) -> float:
-        """How long the turn has run."""
+        """Return how many seconds the turn has worked."""
         return self.open_turn().worked_s(self._session.services.time())
 
     def spent_by_others(self) -> Spent:
-        """What its sub-agents, and those beside it, spend of its budgets."""
+        """Return what the turn's sub-agents, and its siblings if it is one, have spent."""
         beside = self._sub_agent_run.spent_beside() if self._sub_agent_run else Spent()
         return self._delegation.spent().plus(beside)
 
     async def run(self, history: History) -> None:
-        """Run the turn to its end and close it; raises `LogError` if that can't be logged."""
+        """Run the turn and close it; raises `LogError` if its end can't be logged."""
         ended = None
         try:
             ended = await self._run(history)
             if self._sub_agent_run:
-                # Nobody but the turn that it worked for knows what a sub-agent has left running.
+                # Only the owner's turn could still end commands that a sub-agent left running, and
+                # it does not know them.
                 await self._session.background.end_all()
+            # Hooks are about turns of the model, not about compactions and the user's own commands.
             if ended and self.steerable:
                 self._hooks().turn_ended(ended)
         finally:
-            self._session.requests.mirror = None
+            # These refer to the turn; without this an ended turn would stay in memory.
+            self._session.requests.observer = None
             if self._sub_agent_run:
-                self._sub_agent_run.end(ended)
+                self._sub_agent_run.turn_ended(ended)
             self._delegation.close()
-        if patch := await self._changes.settle():
+        # After the end of the turn is in the log: the comparison may take seconds, and the frontend
+        # must not wait for it after an interrupt.
+        if patch := await self._changes.finish():
             self._session.outbox.put(ItemStarted(patch), ItemCompleted(patch))
 
     async def _run(self, history: History) -> TurnEnded | None:
@@ -213,12 +229,15 @@ class ActiveTurn:
         try:
             with self._scope:
                 ending = await self._main(self.context, history, self._ports())
+        # Without the log the session can only end; it is loaded again later.
         except LogError:
             raise
         except Exception as error:
+            # A bug must not end the session, so the turn ends as failed.
             log.exception("turn_crashed", turn_id=self.turn_id)
-            message = f"A defect of the daemon ended this turn: {type(error).__name__}: {error}"
+            message = f"A bug in the daemon ended this turn: {type(error).__name__}: {error}"
             ending = Ending("failed", ErrorInfo("internal", message))
+        # An interrupt wins over whatever `main` returned while it was being cancelled.
         if self._scope.cancelled_caught:
             ending = self._interrupted
         ended = self._close(ending)
@@ -227,20 +246,23 @@ class ActiveTurn:
         return ended
 
     def _close(self, ending: Ending) -> TurnEnded | None:
-        """Put everything that ends the turn, in one go."""
+        """Put all events that end the turn, without a checkpoint in between."""
         self._session.queue.close()
-        if self.titling:
-            self.titling.turn_ended(interrupted=ending.outcome == "interrupted")
+        if self.title_request:
+            self.title_request.turn_ended(interrupted=ending.outcome == "interrupted")
+        # After an interrupt the queue is kept; the event tells frontends what is in it.
         if self._session.queue.hand_back() or (
             self._session.queue.queue and ending.outcome == "interrupted"
         ):
             self._session.outbox.put(QueueChanged(self._session.queue.queue))
-        snapshot = self._session.outbox.settle()
+        snapshot = self._session.outbox.fold_pending()
         now, new_id = self._session.services.time(), self._session.services.new_id
-        usage = self._step_usage
-        cost = self.context.model.price(usage)
-        bodies = closing_bodies(snapshot, ending, now, new_id, step_usage=usage, cost=cost)
+        cost = self.context.model.price(self._step_usage)
+        bodies = closing_bodies(
+            snapshot, ending, now, new_id, step_usage=self._step_usage, cost=cost
+        )
         self.put(*bodies)
+        # Without the turn's id: it is about the session, which is idle after the turn.
         self._session.outbox.put(StatusChanged("idle"))
         return next((body for body in bodies if isinstance(body, TurnEnded)), None)
 
@@ -268,7 +290,9 @@ class ActiveTurn:
         permission = Permission(
             context.permissions.approve, self._rules, self._ask, services.new_id
         )
-        enclosing = Enclosing(services.commands.confiner, context, self._rules, spill_directory)
+        enclosures = TurnEnclosures(
+            services.commands.confiner, context, self._rules, spill_directory
+        )
         environments = Environments(
             context=context,
             permission=permission,
@@ -286,25 +310,30 @@ class ActiveTurn:
             delegate=partial(self._delegation.run, self),
             withdraw=partial(self._session.requests.withdraw, turn_id=self.turn_id),
         )
-        escalation = Escalation(permission, enclosing)
-        return TurnTools(context, permission, enclosing, escalation, environments, hooks)
+        escalation = Escalation(permission, enclosures)
+        return TurnTools(context, permission, enclosures, escalation, environments, hooks)
 
     def _hooks(self) -> TurnHooks:
-        """The hooks of this turn; not kept on the turn, since it refers back to the turn."""
-        hold = partial(hold_of_project, self._session.services, self.context)
+        """Return the turn's hooks.
+
+        They refer to the turn, so storing them on it would be a reference cycle that keeps an ended
+        turn in memory.
+        """
+        sandbox = partial(project_hook_sandbox, self._session.services, self.context)
         return TurnHooks(
             self._session.services.tools.hooks,
             self._frozen.hooks,
             self.context,
             self._emit,
-            hold,
+            sandbox,
         )
 
     async def _emit(self, *bodies: AnyBody) -> None:
+        # A summary replaces the instructions of subdirectories that came with earlier results.
         if any(isinstance(body, HistoryCompacted) for body in bodies):
             self._session.files.instructions_sent.clear()
         if self._sub_agent_run:
-            self._sub_agent_run.saw(*bodies)
+            self._sub_agent_run.observe(*bodies)
         await self._session.outbox.emit(*bodies, turn_id=self.turn_id)
 
     def _note_step_usage(self, usage: Usage) -> None:
@@ -314,5 +343,5 @@ class ActiveTurn:
         return (*self.context.permissions.rules, *self.live_rules())
 
     async def _ask(self, request: Request, is_allowed: IsAllowed) -> Reply:
-        self._hooks().requested(request)
+        self._hooks().request_opened(request)
         return await self._session.requests.ask(request, self.turn_id, is_allowed)

@@ -1,8 +1,8 @@
-"""The session: an actor. One `submission_loop` takes ops one at a time and never awaits a turn.
+"""The session, an actor: its `submission_loop` handles one op at a time and never awaits a turn.
 
-A turn runs as a child task under its own cancel scope, so that answers, steering and interrupts are
-handled while it runs. What a handler put and the answer to the submission are committed together,
-then the frontend gets its answer (G3).
+A turn runs as a child task in its own cancel scope, so answers, steering and interrupts are handled
+while it runs. The events of a handler and the answer to its submission are one commit; only then
+does the frontend get the answer, so a retried submission takes effect once.
 """
 
 import structlog
@@ -14,7 +14,12 @@ from tiller_daemon.session.handlers import handle, overloaded
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.recovery import recovery_of
 from tiller_daemon.session.rejections import record_rejection
-from tiller_daemon.session.requests import CANCELLED, NobodyWaits, no_request, too_late
+from tiller_daemon.session.requests import (
+    CANCELLED,
+    NoWaitingTask,
+    already_resolved,
+    unknown_request,
+)
 from tiller_daemon.session.resuming import resume
 from tiller_daemon.session.reverting import put_back
 from tiller_daemon.session.services import Services
@@ -34,10 +39,10 @@ from tiller_protocol.snapshot import Snapshot
 log = structlog.get_logger()
 
 SUBMISSIONS_WAITING_MAX = 64
-"""Most submissions that wait for one session's loop; one more is rejected as `overloaded`."""
+"""How many submissions may wait for one session's loop; more are rejected as `overloaded`."""
 
-AT_REST = (UserInput, Revert, Unrevert, Compact, Shell)
-"""Ops that wait while a turn that is over still looks at the files."""
+WAITS_FOR_TURN_END = (UserInput, Revert, Unrevert, Compact, Shell)
+"""Ops that wait while a turn that is over still compares the workspace with its snapshot."""
 
 SHUTTING_DOWN = ErrorInfo(
     "shutting_down", "The daemon was stopped while this turn ran. Send a message to go on."
@@ -45,72 +50,77 @@ SHUTTING_DOWN = ErrorInfo(
 
 
 class Session:
-    """One loaded session. `run` is its task; it ends when cancelled, or raises `LogError`."""
+    """One loaded session. `run` is its task; it ends when cancelled, or raises `LogError`.
+
+    `active_at` is the Unix time of the last activity. `recovered` is set once the events that close
+    or resume an unfinished turn are put, or the session has ended.
+    """
 
     def __init__(self, services: Services, snapshot: Snapshot, sessions: Sessions) -> None:
         self._state = SessionState(services, snapshot, sessions)
         self.active_at = services.time()
         self._services = services
-        self._resting = trio.Event()
-        self._resting.set()
+        self._turn_over = trio.Event()
+        # A session without a turn counts as one whose turn is over.
+        self._turn_over.set()
         self._deferred: list[Pending] = []
         self._pending: dict[str, Pending] = {}
         self._send, self._receive = trio.open_memory_channel[Pending](SUBMISSIONS_WAITING_MAX)
         self._nursery: trio.Nursery | None = None
         self._scope = trio.CancelScope()
         self.recovered = trio.Event()
-        """Set when what was left to say of a session found in the log is put, or it has ended."""
         self._ended = trio.Event()
-        self._over = False
+        self._closed = False
 
     @property
     def outbox(self) -> Outbox:
-        """The session's way out; its own tasks and recovery put into it."""
+        """The session's outbox."""
         return self._state.outbox
 
     @property
     def snapshot(self) -> Snapshot:
-        """The session as it is, with events that are still on their way to the log."""
+        """The session's state, including numbered events that are not in the log yet."""
         return self.outbox.snapshot
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing would be lost by unloading the session now."""
-        at_work = self.is_at_work or self._state.background.is_running
+        """Whether the session can be unloaded without losing anything."""
         return (
-            self._resting.is_set()
-            and not at_work
-            and not self._pending
+            self._turn_over.is_set()
+            and not self.is_busy
+            and not self._state.background.is_running
             and self.outbox.is_committed
         )
 
     @property
-    def is_at_work(self) -> bool:
-        """Whether a turn runs, or an op waits."""
+    def is_busy(self) -> bool:
+        """Whether a turn runs or a submission waits."""
         turn = self._state.turn
         return (turn is not None and not turn.is_over) or bool(self._pending)
 
     @property
-    def turn_runs(self) -> bool:
-        """Whether a turn is active."""
+    def turn_is_running(self) -> bool:
+        """Whether a turn is active, even if it only finishes its look at the files."""
         return self._state.turn is not None
 
     def awaits(self, request_id: str) -> bool:
-        """Whether a task of this session waits for the answer to this request."""
+        """Whether a task of this session waits for an answer to this request."""
         return request_id in self._state.requests
 
     async def run(self, *, resumes: bool = False) -> None:
-        """Serve until cancelled; whoever still waits for an answer then gets a rejection.
+        """Serve until cancelled; submissions without an answer are then rejected.
 
-        What the log shows unfinished is closed first; with `resumes` its turn goes on, if it can.
+        A turn that the log shows unfinished is closed first, or with `resumes` continued if
+        possible.
         """
         try:
             with self._scope:
                 await self._serve(resumes=resumes)
         finally:
-            self._over = True
+            self._closed = True
             self.recovered.set()
             self.outbox.close()
+            # Their tasks wait outside this session's nursery and would wait for ever.
             for pending in list(self._pending.values()):
                 self._answer(pending, self._unavailable(pending))
             self._ended.set()
@@ -118,6 +128,7 @@ class Session:
     async def _serve(self, *, resumes: bool) -> None:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
+            # Before the loop runs, so no op sees the session half recovered.
             self._recover(resumes=resumes)
             self.recovered.set()
             nursery.start_soon(self.outbox.run)
@@ -125,21 +136,22 @@ class Session:
             nursery.start_soon(self.submission_loop)
 
     def stop(self) -> None:
-        """End the session's task. Only for a session that is idle: nothing is then lost."""
-        self._over = True
+        """End the session's task. Only for an idle session, which loses nothing."""
+        self._closed = True
         self._scope.cancel()
 
     async def submit(self, pending: Pending) -> AnyAnswer:
-        """Queue a submission and wait for its answer.
+        """Queue a submission and return its answer; if the queue is full, that is a rejection.
 
-        A full queue is a rejection. Cancelling the wait does not withdraw the submission.
+        Cancelling the wait does not withdraw the submission.
         """
         self.active_at = self._services.time()
-        if self._over:
+        if self._closed:
             return self._unavailable(pending)
         try:
             self._send.send_nowait(pending)
         except trio.WouldBlock:
+            # Rejecting instead of blocking lets the frontend know.
             return overloaded(pending).answer(pending.submission_id)
         self._pending[pending.submission_id] = pending
         await pending.answered.wait()
@@ -149,81 +161,89 @@ class Session:
     async def run_sub_agent(
         self, sub_agent_run: SubAgentRun, prompt: str, overrides: TurnOverrides
     ) -> None:
-        """Start a turn that works for another session; raises `RejectionError`."""
+        """Start the turn of a sub-agent in this session; raises `RejectionError`."""
         op = UserInput(self.snapshot.session_id, prompt, delivery="start", overrides=overrides)
+        # The id is new and stays inside the daemon, so no retry will be compared by digest.
         pending = Pending(self._services.new_id(), op, CLIENT, b"", sub_agent_run)
         answer = await self.submit(pending)
         if isinstance(answer, Rejected):
             raise RejectionError(answer.code, answer.message)
 
     async def shut_down(self) -> None:
-        """Interrupt the active turn, and return when all is in the log; raises `LogError`."""
+        """Interrupt the active turn and end background commands; raises `LogError`.
+
+        When this returns, everything is in the log.
+        """
         if self._state.turn:
             self._state.turn.interrupt(SHUTTING_DOWN)
-        await self._resting.wait()
+        await self._turn_over.wait()
         await self._state.background.end_all()
         await self.outbox.committed()
 
-    async def leave(self) -> None:
-        """End with the turn unfinished in the log, its calls and processes ended, to be resumed."""
+    async def suspend(self) -> None:
+        """End the session and its processes; the log keeps its turn unfinished, to be resumed."""
         await self.outbox.committed()
         self._scope.cancel()
         await self._ended.wait()
 
-    async def rest(self) -> None:
+    async def wait_for_turn(self) -> None:
         """Wait until no turn is active."""
-        await self._resting.wait()
+        await self._turn_over.wait()
 
     async def submission_loop(self) -> None:
         """Take submissions one at a time: handle, commit, answer."""
         async for pending in self._receive:
-            await self._take(pending)
-            del pending  # a session at rest keeps nothing of what it was told last
+            await self._process(pending)
+            # While the loop waits, this name would keep the last submission, images and all, alive.
+            del pending
 
-    async def _take(self, pending: Pending) -> None:
-        if self._must_wait(pending):
+    async def _process(self, pending: Pending) -> None:
+        if self._must_defer(pending):
             self._deferred.append(pending)
             return
         try:
-            await self._put_files_back(pending)
+            await self._revert_files(pending)
+            # No checkpoint until the answer is put: events and answer are one commit.
             result = handle(self._state, pending)
-            self._run_begun()
+            self._run_begun_turn()
         except RejectionError as rejection:
             await self._reject(pending, rejection)
-        except NobodyWaits as answer:
-            await self._reject(pending, await self._why_not_open(answer.request_id))
+        except NoWaitingTask as answer:
+            await self._reject(pending, await self._unanswerable(answer.request_id))
         else:
             await self._accept(pending, result)
+            # The event is in the log, so the journal that undoes the change after a crash can go.
             if pending.files and self._services.files.snapshots:
                 self._services.files.snapshots.confirm_restore(self.snapshot.workspace)
 
-    async def _put_files_back(self, pending: Pending) -> None:
-        """Do what a revert does to files; no turn can begin meanwhile, as the loop stands still."""
+    async def _revert_files(self, pending: Pending) -> None:
+        """Put files back for a revert. No turn can begin meanwhile, since the loop waits here."""
         if self._state.turn is None and isinstance(pending.op, (Revert, Unrevert)):
-            snapshot = self.outbox.settle()
+            snapshot = self.outbox.fold_pending()
             pending.files = await put_back(
                 self._services.files.snapshots, snapshot, pending.op, pending.submission_id
             )
 
-    async def _why_not_open(self, request_id: str) -> RejectionError:
-        """Why an answer has nobody to go to.
+    async def _unanswerable(self, request_id: str) -> RejectionError:
+        """Return the rejection of an answer that no task waits for.
 
-        What earlier submissions resolved is in the log: the loop has waited for it. What is open
-        there belongs to a turn that is ending and has not said yet what it cancels.
+        Earlier submissions have been committed, so the log knows what they resolved. A request that
+        is open in the log belongs to a turn that is ending and will cancel it.
         """
         try:
             rows = await self._services.log.requests(request_id)
         except LogError as error:
             return RejectionError("unavailable", error.message)
         if not rows:
-            return no_request(request_id)
-        return too_late(request_id, rows[0].resolution or CANCELLED.resolution, rows[0].by)
+            return unknown_request(request_id)
+        return already_resolved(request_id, rows[0].resolution or CANCELLED.resolution, rows[0].by)
 
-    def _must_wait(self, pending: Pending) -> bool:
-        """Whether this is for after a turn that has begun to end, or takes no input."""
+    def _must_defer(self, pending: Pending) -> bool:
+        """Whether to keep the submission until the turn, which ends or takes no input, is over."""
         turn, op = self._state.turn, pending.op
         if turn and turn.is_over:
-            return isinstance(op, AT_REST)
+            # Other ops neither touch files nor start a turn.
+            return isinstance(op, WAITS_FOR_TURN_END)
         if turn is None or turn.takes_input or not isinstance(op, UserInput):
             return False
         return turn.steerable or op.delivery != "steer"
@@ -248,32 +268,35 @@ class Session:
         return RejectionError("unavailable", message).answer(pending.submission_id)
 
     def _recover(self, *, resumes: bool) -> None:
-        snapshot = self.outbox.settle()
+        snapshot = self.outbox.fold_pending()
         why = resume(self._state) if resumes else DAEMON_STOPPED
         if why is None:
-            self._run_begun()
+            self._run_begun_turn()
             return
-        if found := recovery_of(snapshot, self._services.new_id, why):
-            self.outbox.put(*found.of_turn, turn_id=found.turn_id)
-            self.outbox.put(*found.of_session)
-            self._state.queue.restore(self.outbox.settle().queue)
+        if recovery := recovery_of(snapshot, self._services.new_id, why):
+            self.outbox.put(*recovery.of_turn, turn_id=recovery.turn_id)
+            self.outbox.put(*recovery.of_session)
+            # Recovery worked on a copy of the queue.
+            self._state.queue.restore(self.outbox.fold_pending().queue)
 
-    def _run_begun(self) -> None:
-        """Run the turn that a handler has begun, if it has."""
+    def _run_begun_turn(self) -> None:
+        """Start the task of the turn that a handler has begun, if any."""
         begun = self._state.take_begun()
         if begun is None:
             return
-        self._resting = trio.Event()
+        # A trio event can't be cleared.
+        self._turn_over = trio.Event()
         assert self._nursery is not None
         self._nursery.start_soon(self._run_turn, *begun)
-        if begun.turn.titling:
-            self._nursery.start_soon(begun.turn.titling.run)
+        if begun.turn.title_request:
+            self._nursery.start_soon(begun.turn.title_request.run)
 
     async def _run_turn(self, turn: ActiveTurn, history: History) -> None:
         await turn.run(history)
         self._state.turn = None
-        self._resting.set()
+        self._turn_over.set()
         self.active_at = self._services.time()
+        # Through the channel again, as only the loop handles submissions, one at a time.
         deferred, self._deferred = self._deferred, []
         for pending in deferred:
             try:

@@ -1,7 +1,7 @@
-"""What the user attaches to an input: images, made fit for a model, and files, by reference.
+"""Attachments of an input: images, converted to what models take, and references to files.
 
-Of a file the model is told the path and nothing else: it reads what it needs with `read`, as the
-rules allow, and then knows the file as it is when it is needed. Nothing is read here.
+The model gets only the path of a file. It reads what it needs with the tool `read`, as the rules
+allow, and so sees the file as it is at that moment. No file is read here.
 """
 
 import os
@@ -18,11 +18,11 @@ from tiller_daemon.files.paths import (
     require_regular,
 )
 from tiller_daemon.policy.rules import decide
-from tiller_daemon.session.checks import check_input, handed_back
-from tiller_daemon.session.reading import rules_at_rest
+from tiller_daemon.session.project_trust import configuration_for
+from tiller_daemon.session.read_access import session_rules
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, find_agent
-from tiller_daemon.session.trust import configuration_for
+from tiller_daemon.session.validation import check_input, input_data
 from tiller_daemon.tools.path_access import file_requirements
 from tiller_daemon.tools.suggestions import did_you_mean_path
 from tiller_protocol.codec import INPUT_BYTES_MAX
@@ -32,88 +32,90 @@ from tiller_protocol.ops import UserInput
 from tiller_protocol.snapshot import Snapshot
 
 IMAGES_MAX = 20
-"""Images of one input: with more of them Anthropic lowers its limits for each."""
+"""Images per input. With more of them Anthropic lowers its size limit for each."""
 
 FILES_MAX = 100
-"""Files of one input; who wants more names their directory."""
+"""Files per input. For more, name their directory."""
 
 
 async def fit_images(op: UserInput) -> tuple[Image, ...]:
-    """Return the images of `op` as a model gets them; what their sender calls them is not believed.
+    """Return the images of `op` as the model gets them; the declared media types are ignored.
 
-    Takes up to a second for each. Raises `RejectionError`, which hands the input back.
+    Takes up to a second per image. Raises `RejectionError`, which returns the input in its `data`.
     """
     if not op.images:
         return ()
+    # Checked again when the op is handled; here it keeps huge input away from the decoder.
     check_input(op)
     if len(op.images) > IMAGES_MAX:
-        message = f"The input has {len(op.images)} images; at most {IMAGES_MAX} fit into one."
-        raise _refused(op, "too_large", message)
+        message = f"The input has {len(op.images)} images; at most {IMAGES_MAX} are allowed."
+        raise _rejected(op, "too_large", message)
     fitted: list[Image] = []
     for number, image in enumerate(op.images, start=1):
         try:
             fitted.append((await fit_image(image.data)).image)
         except ImageProblem as problem:
             which = "The image" if len(op.images) == 1 else f"Image {number} of {len(op.images)}"
-            raise _refused(op, "bad_message", f"{which} can't be used: {problem}.") from None
+            raise _rejected(op, "bad_message", f"{which} can't be used: {problem}.") from None
+    # The limit is about what goes to the model and into the log.
     size = sum(len(image.data) for image in fitted)
     if size > INPUT_BYTES_MAX:
-        message = f"The images have {size:,} bytes together; at most {INPUT_BYTES_MAX:,} fit."
-        raise _refused(op, "too_large", message)
+        message = f"The images total {size:,} bytes; at most {INPUT_BYTES_MAX:,} are allowed."
+        raise _rejected(op, "too_large", message)
     return tuple(fitted)
 
 
-def check_shown(op: UserInput, model: ChosenModel) -> None:
-    """Reject images for a model that takes none; raises `RejectionError`."""
+def check_image_support(op: UserInput, model: ChosenModel) -> None:
+    """Raise `RejectionError` if the input has images and the model takes none."""
     if op.images and not model.images:
-        message = f"The model {model.name} takes no images. Leave them out, or choose another."
-        raise _refused(op, "invalid_settings", message)
+        message = f"The model {model.name} takes no images. Remove them, or choose another model."
+        raise _rejected(op, "invalid_settings", message)
 
 
-def refer_files(services: Services, snapshot: Snapshot, op: UserInput) -> tuple[str, ...]:
-    """Return the files of `op` as the model names them: relative to the workspace, or absolute.
+def file_references(services: Services, snapshot: Snapshot, op: UserInput) -> tuple[str, ...]:
+    """Return the paths of the files of `op`, relative to the workspace or else absolute.
 
-    Raises `RejectionError` for one that is not there, and for one that the rules would deny to the
-    model whenever it reads it. What the rules ask about is asked when the model reads it.
+    Raises `RejectionError` for a file that does not exist, and for one that the rules deny. If the
+    rules ask about a file, the user is asked when the model reads it.
     """
     if len(op.files) > FILES_MAX:
-        message = f"The input names {len(op.files)} files; at most {FILES_MAX} fit."
-        raise _refused(op, "too_large", message)
-    return tuple(_refer(services, snapshot, op, path) for path in op.files)
+        message = f"The input names {len(op.files)} files; at most {FILES_MAX} are allowed."
+        raise _rejected(op, "too_large", message)
+    return tuple(_reference(services, snapshot, op, path) for path in op.files)
 
 
-def _refer(services: Services, snapshot: Snapshot, op: UserInput, path: str) -> str:
+def _reference(services: Services, snapshot: Snapshot, op: UserInput, path: str) -> str:
     try:
         location = locate(Path(snapshot.workspace), path)
-        if not _is_there(location):
+        if not _exists(location):
             message = f"There is no file {location.text}.{did_you_mean_path(location)}"
-            raise _refused(op, "not_found", message)
+            raise _rejected(op, "not_found", message)
     except PathProblem as problem:
-        raise _refused(op, "bad_message", str(problem)) from None
+        raise _rejected(op, "bad_message", str(problem)) from None
     settings, configuration = snapshot.settings, configuration_for(services, snapshot.workspace)
     name = op.overrides.agent or settings.agent or DEFAULT_AGENT
     agent = find_agent(services, snapshot.workspace, name)
-    rules = rules_at_rest(services, snapshot, agent)
+    rules = session_rules(services, snapshot, agent)
     approve = op.overrides.approve or settings.approve or configuration.approve
     verdict = decide(file_requirements("read", location, title=""), rules, approve)
     if verdict.action == "deny":
-        message = f"The model can't be given {location.text}: {verdict.reason}"
-        raise _refused(op, "bad_message", message)
+        message = f"The model may not read {location.text}: {verdict.reason}"
+        raise _rejected(op, "bad_message", message)
     return location.text
 
 
-def _is_there(location: Location) -> bool:
-    """Whether a file or directory is there; raises `PathProblem` for what can't be read at all."""
+def _exists(location: Location) -> bool:
+    """Whether the file or directory exists; raises `PathProblem` if it can't be read at all."""
     try:
-        found = os.lstat(location.path)
+        status = os.lstat(location.path)
     except FileNotFoundError:
         return False
     except OSError as error:
         raise explain(error, location) from error
-    if not stat.S_ISDIR(found.st_mode):
-        require_regular(found, location)
+    if not stat.S_ISDIR(status.st_mode):
+        require_regular(status, location)
     return True
 
 
-def _refused(op: UserInput, code: RejectionCode, message: str) -> RejectionError:
-    return RejectionError(code, message, handed_back(op))
+def _rejected(op: UserInput, code: RejectionCode, message: str) -> RejectionError:
+    return RejectionError(code, message, input_data(op))

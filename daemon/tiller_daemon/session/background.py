@@ -1,8 +1,8 @@
-"""Background commands: started by a call, owned by the session, ended with it.
+"""Background commands: a tool call starts them, the session owns them, and they end with it.
 
-They live on when the turn that started them ends or is interrupted. What there is of them is state
-in the log (`background_changed`), so that every frontend can list and end them; after a crash those
-that ran are `lost`, as the next start of the daemon ends what was left over.
+They keep running when the turn that started them ends or is interrupted. The list of them is state
+in the log (`background_changed`), so every frontend can list and end them. After a crash those that
+ran are `lost`: the daemon ends leftover processes when it starts.
 """
 
 from collections.abc import Callable
@@ -21,37 +21,46 @@ from tiller_protocol.items import BackgroundCommand, BackgroundState
 from tiller_protocol.snapshot import Snapshot
 
 RUNNING_MAX = 16
-"""Most commands that run in the background of one session."""
+"""How many commands may run in the background of one session."""
 
 LISTED_MAX = 32
-"""How many are listed: the newest, and all that run."""
+"""How many commands are listed. Running ones always are; the oldest ended ones drop out."""
 
 UNREAD_BYTES_MAX = 50 * 1024
-"""How much output is held until somebody looks; as much as a model is shown of one call."""
+"""How much unread output is kept: as much as the model gets from one call."""
 
 FIRST_LOOK_S = 1.0
-"""How long the call that starts a command watches it: most mistakes show at once."""
+"""How long the call that starts a command watches it, as most mistakes show at once."""
 
 QUIET_S = 0.2
-"""A program that has been silent for so long has said what it had to say."""
+"""After this much silence the output so far is returned."""
 
 SEND_S_MAX = 5.0
-"""How long a command may take to read what it is sent."""
+"""How long a command may take to read its input."""
 
 
 @dataclass(eq=False)
-class _Running:
-    """A command while it runs. `unread` is what nobody has seen, `dropped_bytes` were before it."""
+class _RunningCommand:
+    """A command that runs, or has ended in this process; the model can still read its output."""
 
-    known: BackgroundCommand
+    listed: BackgroundCommand
+    """The entry in the session's list."""
     capture: Capture
+    """Writes all output to a file."""
     typed: CommandInput
+    """The command's standard input."""
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    """Cancel it to end the command."""
     ended: trio.Event = field(default_factory=trio.Event)
+    """Set when no process of the command is alive."""
     news: trio.Event = field(default_factory=trio.Event)
+    """Set by output and by the end; output replaces it with a new event."""
     unread: bytearray = field(default_factory=bytearray)
+    """Output since the last look. If it overflows, only the tail is kept."""
     dropped_bytes: int = 0
+    """How many bytes were dropped before `unread`."""
     held: SandboxNotes = NO_SANDBOX_NOTES
+    """What the sandbox stopped; known when the command has ended."""
 
 
 class Background:
@@ -60,82 +69,89 @@ class Background:
     def __init__(self, outbox: Outbox, time: Callable[[], float]) -> None:
         self._outbox = outbox
         self._time = time
-        self._commands: dict[str, _Running] = {}
+        self._commands: dict[str, _RunningCommand] = {}
         self._nursery: trio.Nursery | None = None
 
     @property
     def is_running(self) -> bool:
-        """Whether a command runs."""
+        """Whether any command runs."""
         return any(not command.ended.is_set() for command in self._commands.values())
 
     async def run(self) -> None:
-        """Own the commands until cancelled; then they are ended."""
+        """Own the commands' tasks until cancelled; the commands are then ended."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             await trio.sleep_forever()
 
     async def start(self, start: BackgroundStart) -> BackgroundReport:
-        """Start a command, and watch it for a moment; raises `ToolFailure`."""
-        running = [one for one in self._commands.values() if not one.ended.is_set()]
+        """Start a command and watch it for `FIRST_LOOK_S`; raises `ToolFailure`."""
+        running = [command for command in self._commands.values() if not command.ended.is_set()]
         if len(running) >= RUNNING_MAX:
-            names = ", ".join(one.known.id for one in running)
+            names = ", ".join(command.listed.id for command in running)
             raise ToolFailure(
-                f"{RUNNING_MAX} commands run in the background: {names}. End one with bash_kill."
+                f"{RUNNING_MAX} commands already run in the background: {names}. End one with "
+                "bash_kill first."
             )
-        known = BackgroundCommand(
-            id=_next_id(self._outbox.settle()),
+        listed = BackgroundCommand(
+            id=_next_id(self._outbox.fold_pending()),
             command=start.command,
             state="running",
             started_at=self._time(),
             item_id=start.call_id,
             output_path=str(start.spill_path),
         )
-        command = _Running(known, Capture(start.spill_path), CommandInput(terminal=start.terminal))
-        self._commands[known.id] = command
-        self._tell(known)
+        command = _RunningCommand(
+            listed, Capture(start.spill_path), CommandInput(terminal=start.terminal)
+        )
+        self._commands[listed.id] = command
+        self._record(listed)
         assert self._nursery is not None
         self._nursery.start_soon(self._run_one, command, start)
-        return await self.look(known.id, FIRST_LOOK_S, until_end=True)
+        return await self.look(listed.id, FIRST_LOOK_S, until_end=True)
 
     async def look(
         self, command_id: str, wait_s: float, *, until_end: bool = False
     ) -> BackgroundReport:
-        """What a command has said since the last look; waits so long for it to say something.
+        """Return a command's output since the last look; waits up to `wait_s` seconds for some.
 
-        With `until_end` it waits for its end. Raises `ToolFailure`.
+        With `until_end` it waits for the command's end instead. Raises `ToolFailure`.
         """
         command = self._find(command_id)
         with trio.move_on_after(wait_s):
             await self._wait(command, until_end=until_end)
+        # A terminal ends lines with CR LF.
         text = command.unread.decode(errors="replace").replace("\r\n", "\n")
         dropped_bytes, command.dropped_bytes = command.dropped_bytes, 0
         command.unread.clear()
         held = command.held
         return BackgroundReport(
-            command.known, text, dropped_bytes, notes=held.notes, stopped_by=held.stopped_by
+            command.listed, text, dropped_bytes, notes=held.notes, stopped_by=held.stopped_by
         )
 
     async def kill(self, command_id: str) -> BackgroundReport:
-        """End a command and all its processes; returns its last words. Raises `ToolFailure`."""
+        """End a command with all its processes and return its last output; raises `ToolFailure`."""
         command = self._find(command_id)
         command.scope.cancel()
         await command.ended.wait()
         return await self.look(command_id, 0.0)
 
     async def send(self, command_id: str, text: str, wait_s: float) -> BackgroundReport:
-        """Send text to a command's standard input, and look; raises `ToolFailure`."""
+        """Send text to a command's standard input, then look; raises `ToolFailure`."""
         command = self._find(command_id)
         try:
+            # A command that does not read lets the pipe fill up, which would block for ever.
             with trio.fail_after(SEND_S_MAX):
                 await command.typed.send(text.encode())
         except CommandProblem as problem:
             raise ToolFailure(str(problem)) from None
         except trio.TooSlowError:
-            raise ToolFailure(f"{command_id} does not read its input.") from None
+            raise ToolFailure(
+                f"{command_id} did not read its input within {SEND_S_MAX:g} s."
+            ) from None
         return await self.look(command_id, wait_s)
 
     def cancel(self, command_id: str) -> bool:
-        """Begin to end a command; says whether it runs."""
+        """Start to end a command; return False if it does not run."""
         command = self._commands.get(command_id)
         if command is None or command.ended.is_set():
             return False
@@ -143,26 +159,27 @@ class Background:
         return True
 
     def cancel_all(self) -> None:
-        """Begin to end every command."""
+        """Start to end every command."""
         for command in self._commands.values():
             command.scope.cancel()
 
     async def end_all(self) -> None:
-        """End every command; when it returns none of their processes is alive."""
+        """End every command and wait until none of their processes is alive."""
         self.cancel_all()
         for command in self._commands.values():
             await command.ended.wait()
 
-    async def _wait(self, command: _Running, *, until_end: bool) -> None:
+    async def _wait(self, command: _RunningCommand, *, until_end: bool) -> None:
         while not command.ended.is_set() and (until_end or not command.unread):
             await command.news.wait()
+        # Output often comes in bursts; returning after the first piece would cut it in the middle.
         while not command.ended.is_set():
             with trio.move_on_after(QUIET_S) as silence:
                 await command.news.wait()
             if silence.cancelled_caught:
                 return
 
-    async def _run_one(self, command: _Running, start: BackgroundStart) -> None:
+    async def _run_one(self, command: _RunningCommand, start: BackgroundStart) -> None:
         async def receive(piece: bytes) -> None:
             await command.capture.add(piece)
             command.unread += piece
@@ -170,8 +187,10 @@ class Background:
                 del command.unread[:excess]
                 command.dropped_bytes += excess
             command.news.set()
+            # Whoever waits next waits for the next piece.
             command.news = trio.Event()
 
+        # This is what it is if the scope below is cancelled.
         state: BackgroundState = "killed"
         status: int | None = None
         try:
@@ -181,6 +200,7 @@ class Background:
                     directory=start.directory,
                     variables=start.variables,
                     receive=receive,
+                    # Servers and watchers are meant to run on; the session ends them.
                     timeout_s=float("inf"),
                     command_input=command.typed,
                     secrets=start.secrets,
@@ -197,18 +217,19 @@ class Background:
             command.held = sandbox_notes(
                 start.confined, status or 0, f"{printed.head}\n{printed.tail}"
             )
-            command.known = structs.replace(
-                command.known, state=state, exit_status=status, ended_at=self._time()
+            command.listed = structs.replace(
+                command.listed, state=state, exit_status=status, ended_at=self._time()
             )
+            # The end is news too: a waiting look must return.
             command.ended.set()
             command.news.set()
-            self._tell(command.known)
+            self._record(command.listed)
 
-    def _tell(self, changed: BackgroundCommand) -> None:
-        before = self._outbox.settle().background
+    def _record(self, changed: BackgroundCommand) -> None:
+        before = self._outbox.fold_pending().background
         self._outbox.put(BackgroundChanged(_listed(before, changed)))
 
-    def _find(self, command_id: str) -> _Running:
+    def _find(self, command_id: str) -> _RunningCommand:
         command = self._commands.get(command_id)
         if command is None:
             there_are = ", ".join(self._commands) or "none"
@@ -217,26 +238,27 @@ class Background:
 
 
 def lost_commands(snapshot: Snapshot) -> tuple[BackgroundCommand, ...] | None:
-    """The list of a session found in the log: what ran is lost. `None` if nothing ran."""
-    if all(one.state != "running" for one in snapshot.background):
+    """Return the list with running commands marked as lost; None if no command was running."""
+    if all(command.state != "running" for command in snapshot.background):
         return None
     return tuple(
-        structs.replace(one, state="lost") if one.state == "running" else one
-        for one in snapshot.background
+        structs.replace(command, state="lost") if command.state == "running" else command
+        for command in snapshot.background
     )
 
 
 def _listed(
     before: tuple[BackgroundCommand, ...], changed: BackgroundCommand
 ) -> tuple[BackgroundCommand, ...]:
-    if any(one.id == changed.id for one in before):
-        return tuple(changed if one.id == changed.id else one for one in before)
+    if any(command.id == changed.id for command in before):
+        return tuple(changed if command.id == changed.id else command for command in before)
+    # Ended ones go first and oldest first; those that run stay, as they can still be ended.
     too_many = len(before) + 1 - LISTED_MAX
-    ended = [one.id for one in before if one.state != "running"][: max(0, too_many)]
-    return (*(one for one in before if one.id not in ended), changed)
+    ended = [command.id for command in before if command.state != "running"][: max(0, too_many)]
+    return (*(command for command in before if command.id not in ended), changed)
 
 
 def _next_id(snapshot: Snapshot) -> str:
-    """A short name that the model can remember; numbers go on over restarts."""
-    numbers = [int(one.id.removeprefix("b")) for one in snapshot.background]
+    """Return a short id that a model can remember. Numbers continue after a restart."""
+    numbers = [int(command.id.removeprefix("b")) for command in snapshot.background]
     return f"b{max(numbers, default=0) + 1}"

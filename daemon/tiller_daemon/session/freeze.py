@@ -1,4 +1,7 @@
-"""Freezing a turn's context: settings of turn, session, agent and configuration in one struct."""
+"""Freezing a turn's context: merges the settings of turn, session, agent and configuration.
+
+A running turn is not affected by later changes of any of these.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,13 +14,13 @@ from tiller_daemon.config.request_options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.policy import globs
 from tiller_daemon.sandbox.confinement import strictest
-from tiller_daemon.session.calls.offered_tools import no_tool, tool_specs
-from tiller_daemon.session.guidance import write_prompt
+from tiller_daemon.session.calls.offered_tools import tool_specs, unknown_tool
+from tiller_daemon.session.project_trust import configuration_for, hooks_for
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, choose_agent, list_agents
 from tiller_daemon.session.sub_agents.delegation import DEPTH_MAX
 from tiller_daemon.session.sub_agents.sub_agent_run import Inherited
-from tiller_daemon.session.trust import configuration_for, hooks_for
+from tiller_daemon.session.system_prompt import build_system_prompt
 from tiller_daemon.tools.base import Tool
 from tiller_daemon.turn.budget import Spent
 from tiller_daemon.turn.context import (
@@ -36,21 +39,24 @@ from tiller_protocol.snapshot import Snapshot
 from tiller_protocol.turns import OpenTurn
 
 MCP_PREFIX = "mcp__"
-"""What the names of MCP servers' tools begin with."""
+"""The prefix of the names of MCP servers' tools."""
 
 
 class FrozenTurn(NamedTuple):
     """A turn's context, and what it was made from."""
 
     context: TurnContext
+    """What `run_turn` works with."""
     model: ChosenModel
+    """The model that the turn asks."""
     compaction: ChosenModel
     """The model that writes summaries."""
     tools: Mapping[str, Tool]
     """By the name under which the model knows them."""
     hooks: tuple[Hook, ...] = ()
-    refused: tuple[str, ...] = ()
-    """Documents of the project that the prompt leaves out, each with the reason."""
+    """The user's, then the project's if it is trusted."""
+    refused_documents: tuple[str, ...] = ()
+    """Documents that the system prompt leaves out, each as `path: reason`."""
 
 
 def freeze_context(
@@ -59,9 +65,9 @@ def freeze_context(
     overrides: TurnOverrides,
     inherited: Inherited | None = None,
 ) -> FrozenTurn:
-    """Return the context of a new turn and its models; raises `RejectionError` for a bad choice.
+    """Return the frozen state of a new turn; raises `RejectionError` for an invalid choice.
 
-    The layers, weakest first: configuration, whom the turn works for, agent, session, turn.
+    The layers, weakest first: configuration, the owner of a sub-agent's turn, agent, session, turn.
     """
     settings, configuration = snapshot.settings, configuration_for(services, snapshot.workspace)
     agents = list_agents(services, snapshot.workspace)
@@ -75,18 +81,22 @@ def freeze_context(
     depth = inherited.depth if inherited else 0
     offered = choose_tools(services, agent.tools if overrides.tools is None else overrides.tools)
     read_only = permissions.read_only
-    tools = {n: tool for n, tool in offered.items() if _fits(tool, depth, read_only=read_only)}
-    sub_agents = _offered(agents) if any(t.effect == "agent" for t in tools.values()) else ()
-    guidance = write_prompt(services, snapshot.workspace, agent.prompt, permissions)
+    tools = {
+        n: tool for n, tool in offered.items() if _is_offered(tool, depth, read_only=read_only)
+    }
+    sub_agents = (
+        _offered_sub_agents(agents) if any(t.effect == "agent" for t in tools.values()) else ()
+    )
+    system_prompt = build_system_prompt(services, snapshot.workspace, agent.prompt, permissions)
     context = TurnContext(
         turn_id=services.new_id(),
         session_id=snapshot.session_id,
         workspace=snapshot.workspace,
         agent=agent_name,
-        model=_asked(model, agent, settings, overrides),
-        compaction=_asked_for_summaries(compaction),
+        model=_turn_model(model, agent, settings, overrides),
+        compaction=_summary_model(compaction),
         prompt=TurnPrompt(
-            system=guidance.prompt,
+            system=system_prompt.prompt,
             tools=tool_specs(tools, sub_agents),
             sub_agents=sub_agents,
             output_schema=overrides.output_schema,
@@ -98,16 +108,16 @@ def freeze_context(
         depth=depth,
     )
     hooks = hooks_for(services, configuration, permissions)
-    return FrozenTurn(context, model, compaction, tools, hooks, guidance.refused)
+    return FrozenTurn(context, model, compaction, tools, hooks, system_prompt.refused_documents)
 
 
 def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> FrozenTurn:
-    """Return the context of a turn found in the log, so that it goes on as what it was.
+    """Return the frozen state of an unfinished turn found in the log, so that it can go on.
 
-    Rules and options of the model are those that hold now: no event says what they were. Raises
-    `RejectionError` when that is not possible, as its model is not there any more.
+    Rules and model options are the current ones, as no event records them. Raises `RejectionError`
+    if the turn can't go on, for example because its model no longer exists.
     """
-    shown, there_are = turn.context, services.tools.available()
+    shown, available = turn.context, services.tools.available()
     overrides = TurnOverrides(
         agent=shown.agent,
         model=shown.model,
@@ -116,7 +126,7 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
         sandbox=shown.sandbox,
         max_steps=shown.max_steps,
         turn_budget=shown.turn_budget,
-        tools=tuple(name for name in shown.tools if name in there_are),
+        tools=tuple(name for name in shown.tools if name in available),
         output_schema=shown.output_schema,
     )
     frozen = freeze_context(services, snapshot, overrides)
@@ -130,11 +140,13 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
     context = structs.replace(
         frozen.context,
         turn_id=turn.turn_id,
+        # Instructions may have changed on disk; the turn goes on with those it began with.
         prompt=structs.replace(frozen.context.prompt, system=shown.system_prompt),
         follow_ups=shown.follow_ups,
         budgets=structs.replace(
             budgets,
             session=shown.session_budget,
+            # The session's totals include this turn, which counts separately.
             spent_before=budgets.spent_before.minus(spent._replace(time_s=0.0)),
             spent=spent,
         ),
@@ -143,7 +155,7 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
     return frozen._replace(context=context)
 
 
-def _asked(
+def _turn_model(
     model: ChosenModel, agent: Agent, settings: Settings, overrides: TurnOverrides
 ) -> TurnModel:
     variant = overrides.variant or settings.variant or ""
@@ -152,6 +164,7 @@ def _asked(
         name=model.name,
         provider_model=model.provider_model,
         variant=variant,
+        # A variant that is not configured is passed on as the provider's reasoning effort.
         effort="" if variant in model.variants else variant,
         options=merge_options(model.options, agent.options, of_variant, overrides.options or {}),
         price=model.price,
@@ -160,8 +173,8 @@ def _asked(
     )
 
 
-def _asked_for_summaries(model: ChosenModel) -> TurnModel:
-    """Neither agent nor variant has a say in how summaries are asked for."""
+def _summary_model(model: ChosenModel) -> TurnModel:
+    """Return the model for summaries. The options of agent and variant do not apply to these."""
     return TurnModel(model.name, model.provider_model, options=model.options, price=model.price)
 
 
@@ -171,7 +184,7 @@ def _budgets(snapshot: Snapshot, configuration: Configuration, overrides: TurnOv
         max_steps=overrides.max_steps or settings.max_steps or configuration.max_steps,
         turn=overrides.turn_budget or settings.turn_budget or configuration.turn_budget,
         session=settings.session_budget or configuration.session_budget,
-        spent_before=_spent(snapshot),
+        spent_before=_spent_so_far(snapshot),
     )
 
 
@@ -183,16 +196,18 @@ def _permissions(
     overrides: TurnOverrides,
     inherited: Inherited | None,
 ) -> Permissions:
-    """What the turn's calls may do; a sub-agent's no more than its owner's."""
+    """Return what the turn's calls may do; a sub-agent's sandbox is at least its owner's."""
     settings, above = snapshot.settings, inherited and inherited.permissions
     read_only = bool(agent.read_only) or (above is not None and above.read_only)
     mode = overrides.sandbox or settings.sandbox or configuration.sandbox.mode
+    # An agent that only reads must not write through a command either.
     if read_only:
         mode = "read_only"
     if above:
         mode = strictest(mode, above.sandbox.mode)
     rules = (
-        *_own_output(services.files.spill_directory(snapshot.session_id)),
+        *_own_output_rules(services.files.spill_directory(snapshot.session_id)),
+        # The owner's rules include those of the configuration.
         *(above.rules if above else configuration.permissions),
         *agent.permissions,
         *(settings.permissions or ()),
@@ -206,9 +221,10 @@ def _permissions(
 
 
 def choose_tools(services: Services, names: tuple[str, ...] | None) -> dict[str, Tool]:
-    """Return the named tools, or all; raises `RejectionError` for one that is not there.
+    """Return the named tools, all if `names` is None; raises `RejectionError` for an unknown one.
 
-    Those of MCP servers may be named by a pattern; that one is not there now is no error.
+    Names of MCP tools may be glob patterns. One that matches nothing is no error, since the server
+    may only be down at the moment.
     """
     tools = services.tools.available()
     if names is None:
@@ -220,7 +236,7 @@ def choose_tools(services: Services, names: tuple[str, ...] | None) -> dict[str,
         elif name in tools:
             chosen[name] = tools[name]
         else:
-            raise RejectionError("invalid_settings", no_tool(name, tools))
+            raise RejectionError("invalid_settings", unknown_tool(name, tools))
     return chosen
 
 
@@ -231,22 +247,22 @@ def merge_settings(old: Settings, new: Settings) -> Settings:
         for name in Settings.__struct_fields__
         if (value := getattr(new, name)) is not None
     }
-    kept = {name: getattr(old, name) for name in Settings.__struct_fields__}
-    return Settings(**{**kept, **changed})
+    return structs.replace(old, **changed)
 
 
 def with_grants(settings: Settings, rules: tuple[Rule, ...]) -> Settings:
-    """Return `settings` with rules that the user granted added as the last, strongest ones."""
+    """Return `settings` with granted rules appended, where they are the strongest."""
     return merge_settings(settings, Settings(permissions=(*(settings.permissions or ()), *rules)))
 
 
-def _fits(tool: Tool, depth: int, *, read_only: bool) -> bool:
+def _is_offered(tool: Tool, depth: int, *, read_only: bool) -> bool:
     if tool.effect == "agent":
         return depth < DEPTH_MAX
+    # A `command` tool stays: the sandbox makes its commands read-only.
     return not (read_only and tool.effect == "write")
 
 
-def _offered(agents: Mapping[str, AgentDefinition]) -> tuple[OfferedSubAgent, ...]:
+def _offered_sub_agents(agents: Mapping[str, AgentDefinition]) -> tuple[OfferedSubAgent, ...]:
     return tuple(
         OfferedSubAgent(name, agent.description, bool(agent.read_only), agent.model is not None)
         for name, (agent, problem) in agents.items()
@@ -254,12 +270,15 @@ def _offered(agents: Mapping[str, AgentDefinition]) -> tuple[OfferedSubAgent, ..
     )
 
 
-def _spent(snapshot: Snapshot) -> Spent:
+def _spent_so_far(snapshot: Snapshot) -> Spent:
     steps = snapshot.steps + snapshot.delegated_steps
     return Spent(steps, snapshot.usage.tokens, snapshot.cost or 0.0, snapshot.worked_s)
 
 
-def _own_output(directory: Path) -> tuple[Rule, ...]:
-    """Let the model read what was cut out of its own calls' output; the user's rules come after."""
-    here = globs.escape(str(directory))
-    return tuple(Rule("external_directory", pattern, "allow") for pattern in (here, f"{here}/*"))
+def _own_output_rules(directory: Path) -> tuple[Rule, ...]:
+    """Return rules by which the model may read the full output of its own calls.
+
+    They are the weakest, so the user's rules can override them.
+    """
+    path = globs.escape(str(directory))
+    return tuple(Rule("external_directory", pattern, "allow") for pattern in (path, f"{path}/*"))

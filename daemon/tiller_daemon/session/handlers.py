@@ -1,27 +1,26 @@
-"""What each op does to a session: one plain function per op.
+"""The handlers: one plain function per op of a session.
 
-None of them waits. What it puts and the answer to the submission become one commit; a rejection is
-raised before anything was put.
+None of them is async, so the events that a handler puts and the answer to its submission are one
+commit. A handler raises its rejection before it puts anything.
 """
 
 from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.active_turn import ActiveTurn, Main
-from tiller_daemon.session.attachments import check_shown, refer_files
-from tiller_daemon.session.checks import check_input, check_settings, check_workspace, handed_back
-from tiller_daemon.session.commands import expand_input
+from tiller_daemon.session.attachments import check_image_support, file_references
 from tiller_daemon.session.freeze import FrozenTurn, freeze_context, merge_settings, with_grants
 from tiller_daemon.session.requests import Reply
-from tiller_daemon.session.reverting import files_kept
+from tiller_daemon.session.reverting import files_kept_warnings
+from tiller_daemon.session.slash_commands import expand_input
 from tiller_daemon.session.state import Pending, SessionState
-from tiller_daemon.session.title import Titling, first_title
-from tiller_daemon.session.trust import (
-    configuration_for,
-    warning_of_trust,
-    warning_of_unheld_hooks,
+from tiller_daemon.session.title import TitleRequest, first_title
+from tiller_daemon.session.validation import (
+    check_input,
+    check_settings,
+    check_workspace,
+    input_data,
 )
-from tiller_daemon.turn.context import TurnContext
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.loop import run_compaction, run_turn
 from tiller_daemon.turn.user_command import TOOL, UserCommand
@@ -37,7 +36,6 @@ from tiller_protocol.events import (
     SessionTitled,
     StatusChanged,
     TurnStarted,
-    WarningRaised,
 )
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Delivery, QueuedInput, UserMessage
@@ -58,7 +56,7 @@ from tiller_protocol.snapshot import find_mark
 
 
 def handle(state: SessionState, pending: Pending) -> AnyResult | None:
-    """Do what the op asks; returns what the answer holds beyond yes. Raises `RejectionError`."""
+    """Apply an op and return the result for its answer, if any; raises `RejectionError`."""
     match pending.op:
         case UserInput() as op:
             return _take_input(state, op, pending)
@@ -70,11 +68,12 @@ def handle(state: SessionState, pending: Pending) -> AnyResult | None:
             _edit_queue(state, op, pending)
         case SessionConfigure() as op:
             check_settings(state.services, state.outbox.snapshot.workspace, op.settings)
-            settings = merge_settings(state.outbox.settle().settings, op.settings)
+            settings = merge_settings(state.outbox.fold_pending().settings, op.settings)
             state.put(pending, SessionConfigured(settings))
         case SessionArchive() as op:
             state.put(pending, SessionArchived(op.archived))
             if op.archived:
+                # An archived session is out of sight, so nothing should go on in it.
                 state.background.cancel_all()
         case Compact():
             return _compact(state, pending)
@@ -85,91 +84,97 @@ def handle(state: SessionState, pending: Pending) -> AnyResult | None:
         case Shell() as op:
             return _run_user_command(state, op, pending)
         case _ as op:
-            raise AssertionError(f"{type(op).__name__} is not for a session's loop")
+            raise AssertionError(f"{type(op).__name__} has no handler in a session")
     return None
 
 
 def overloaded(pending: Pending) -> RejectionError:
-    """The rejection when too much waits; input is handed back in it."""
-    data = handed_back(pending.op) if isinstance(pending.op, UserInput) else {}
-    return RejectionError("overloaded", "Too much waits in this session. Try again later.", data)
+    """Return the rejection for a full queue, with the input in its `data`."""
+    data = input_data(pending.op) if isinstance(pending.op, UserInput) else {}
+    return RejectionError("overloaded", "The queue of this session is full. Try again later.", data)
 
 
 def _take_input(state: SessionState, op: UserInput, pending: Pending) -> AnyResult | None:
     check_input(op)
     if op.no_reply and op.delivery == "queue":
-        message = "What is queued gets a reply: leave out `no_reply`, or `queue`."
+        message = "Queued input always gets a reply: leave out `no_reply`, or `queue`."
         raise RejectionError("bad_message", message)
-    meant = op
+    expanded = op
+    # A model writes the prompts of sub-agents; only users may call slash commands.
     if pending.sub_agent_run is None:
-        meant = expand_input(state.services, state.outbox.snapshot, op)
+        expanded = expand_input(state.services, state.outbox.snapshot, op)
     turn = state.turn
-    files = refer_files(state.services, state.outbox.snapshot, meant)
-    given = QueuedInput(
-        state.services.new_id(), meant.text, "queue", pending.images, files, pending.client
+    # Before any event is put, since it may reject the input.
+    files = file_references(state.services, state.outbox.snapshot, expanded)
+    queued = QueuedInput(
+        state.services.new_id(), expanded.text, "queue", pending.images, files, pending.client
     )
     if turn is None:
-        return _input_at_rest(state, op, given, meant.overrides, pending)
+        return _input_while_idle(state, op, queued, expanded.overrides, pending)
     if not turn.steerable:
         message = (
-            "What runs is a compaction or your own command; that can't be steered. "
-            "Your input is in `data`."
+            "A compaction or your own command is running, which can't be steered. Send the input "
+            "again when it has ended; it is in `data`."
         )
-        raise RejectionError("turn_not_steerable", message, handed_back(op))
+        raise RejectionError("turn_not_steerable", message, input_data(op))
     if op.expected_turn_id not in (None, turn.turn_id):
+        # The frontend acted on an outdated view, so steering another turn would surprise its user.
         raise _mismatch(turn, op.expected_turn_id)
     match op.delivery:
         case "start":
             raise _busy(turn)
         case "queue":
-            _enqueue(state, given, pending)
-            return Queued(given.id, len(state.queue.queue) - 1)
+            _enqueue(state, queued, pending)
+            return Queued(queued.id, len(state.queue.queue) - 1)
         case "steer" | "auto":
-            check_shown(op, turn.model)
-            _enqueue(state, _as(given, "steer"), pending)
-            return Steered(turn.turn_id, given.id)
+            check_image_support(op, turn.model)
+            _enqueue(state, _with_delivery(queued, "steer"), pending)
+            return Steered(turn.turn_id, queued.id)
 
 
-def _input_at_rest(
+def _input_while_idle(
     state: SessionState,
     op: UserInput,
-    given: QueuedInput,
+    queued: QueuedInput,
     overrides: TurnOverrides,
     pending: Pending,
 ) -> AnyResult | None:
     if op.delivery == "steer" or op.expected_turn_id is not None:
         message = "No turn is running, so there is nothing to steer. Your input is in `data`."
-        raise RejectionError("no_active_turn", message, handed_back(op))
+        raise RejectionError("no_active_turn", message, input_data(op))
     if op.no_reply:
-        message = _first_message(given)
+        message = _first_message(queued)
         state.put(pending, ItemStarted(message), ItemCompleted(message))
         return None
-    first = given
+    first = queued
     if op.delivery == "queue" and state.queue.queue:
-        state.queue.put(given)
+        state.queue.put(queued)
+        # Older input goes first, even if the session has been idle.
         first = state.queue.take_follow_ups("one_at_a_time")[0]
     try:
         turn_id = _start_turn(state, first, overrides, pending)
     except RejectionError:
-        state.queue.restore(state.outbox.settle().queue)
+        # A rejection must change nothing, but the queue has already been taken from.
+        state.queue.restore(state.outbox.fold_pending().queue)
         raise
-    return Started(turn_id) if first is given else Queued(given.id, len(state.queue.queue) - 1)
+    return Started(turn_id) if first is queued else Queued(queued.id, len(state.queue.queue) - 1)
 
 
-def _enqueue(state: SessionState, given: QueuedInput, pending: Pending) -> None:
+def _enqueue(state: SessionState, queued: QueuedInput, pending: Pending) -> None:
     if state.queue.is_full:
         raise overloaded(pending)
-    state.queue.put(given)
+    state.queue.put(queued)
     state.put(pending, QueueChanged(state.queue.queue))
 
 
 def _edit_queue(state: SessionState, op: QueueEdit, pending: Pending) -> None:
     position = state.queue.position(op.input_id)
     if position is None:
-        message = f"Input {op.input_id} is not queued: it was taken, removed, or never there."
+        message = f"Input {op.input_id} is not in the queue. A turn may have taken it already."
         raise RejectionError("not_found", message)
     match op.action:
         case "edit":
+            # Edited text must pass the same checks as new input.
             check_input(UserInput(op.session_id, op.text))
             state.queue.edit(position, op.text)
         case "remove":
@@ -184,13 +189,13 @@ def _edit_queue(state: SessionState, op: QueueEdit, pending: Pending) -> None:
 def _start_turn(
     state: SessionState, first: QueuedInput, overrides: TurnOverrides, pending: Pending
 ) -> str:
-    snapshot = state.outbox.settle()
+    snapshot = state.outbox.fold_pending()
     check_workspace(snapshot.workspace)
     sub_agent_run = pending.sub_agent_run
     inherited = sub_agent_run.inherited if sub_agent_run else None
     frozen = freeze_context(state.services, snapshot, overrides, inherited)
     if isinstance(pending.op, UserInput):
-        check_shown(pending.op, frozen.model)
+        check_image_support(pending.op, frozen.model)
     context = frozen.context
     message = _first_message(first)
     history = History([*snapshot.items, message], snapshot.pruned)
@@ -198,78 +203,31 @@ def _start_turn(
     if state.queue.queue != snapshot.queue:
         bodies.append(QueueChanged(state.queue.queue))
     bodies += [ItemStarted(message), ItemCompleted(message)]
-    titling = None
+    title_request = None
     if not snapshot.title:
+        # At once, so that lists never show a session without a title.
         state.put(pending, SessionTitled(first_title(first.text)))
         if sub_agent_run is None:
-            titling = Titling(
+            title_request = TitleRequest(
                 state.services, state.outbox, frozen.model, context.before.steps, first.text
             )
-    bodies += _warning_of_configuration(state)
-    bodies += _warnings_of_servers(state)
-    bodies += _warning_of_no_sandbox(state, context)
-    bodies += warning_of_trust(state.services, snapshot.workspace, state.projects_told)
-    bodies += _warning_of_refused(state, frozen.refused)
+    bodies += state.notices.due(frozen)
     state.put(pending, *bodies, turn_id=context.turn_id)
-    turn = ActiveTurn(frozen, run_turn, state.parts, titling=titling, sub_agent_run=sub_agent_run)
+    turn = ActiveTurn(
+        frozen, run_turn, state.parts, title_request=title_request, sub_agent_run=sub_agent_run
+    )
     state.begin(turn, history)
     return context.turn_id
-
-
-def _warning_of_configuration(state: SessionState) -> list[AnyBody]:
-    """That the configuration was changed and can't be read, once for each way."""
-    problem = state.services.user.problem()
-    if problem == state.told_of_problem:
-        return []
-    state.told_of_problem = problem
-    kept = "The configuration has changed; what was read before stays in use, for it has a mistake"
-    return [WarningRaised("configuration", f"{kept}: {problem}")] if problem else []
-
-
-def _warnings_of_servers(state: SessionState) -> list[AnyBody]:
-    """What the session was not told yet of servers that have no tools to offer."""
-    problems = state.services.tools.servers.problems()
-    new = {name: why for name, why in problems.items() if name not in state.servers_told}
-    state.servers_told.update(new)
-    return [
-        WarningRaised("mcp_server", f"The MCP server {name} can't be used: {why}.")
-        for name, why in new.items()
-    ]
-
-
-def _warning_of_no_sandbox(state: SessionState, context: TurnContext) -> list[AnyBody]:
-    """That nothing holds the session's commands, which is said once."""
-    confiner = state.services.commands.confiner
-    if state.told_of_no_sandbox or not confiner.must_ask(context.permissions.sandbox):
-        return []
-    state.told_of_no_sandbox = True
-    found = confiner.search_result()
-    why = found.problem or found.instead
-    message = (
-        f"Commands can't be held to `{context.permissions.sandbox.mode}`, so that each one that "
-        f"does more than read is asked about: {why}."
-    )
-    configuration = configuration_for(state.services, context.workspace)
-    message += warning_of_unheld_hooks(configuration)
-    return [WarningRaised("no_sandbox", message)]
-
-
-def _warning_of_refused(state: SessionState, refused: tuple[str, ...]) -> list[AnyBody]:
-    """What the session was not told yet of documents that its prompts leave out."""
-    new = [one for one in refused if one not in state.refused_told]
-    state.refused_told.update(new)
-    if not new:
-        return []
-    message = f"Left out of what the model is told, and not read: {'; '.join(new)}."
-    return [WarningRaised("document_refused", message)]
 
 
 def _compact(state: SessionState, pending: Pending) -> AnyResult:
     if state.turn:
         raise _busy(state.turn)
-    snapshot = state.outbox.settle()
+    snapshot = state.outbox.fold_pending()
     if not snapshot.items:
-        raise RejectionError("empty_input", "There is nothing to compact yet.")
+        raise RejectionError(
+            "empty_input", "There is nothing to compact: the session has no history yet."
+        )
     frozen = freeze_context(state.services, snapshot, TurnOverrides())
     return _start_without_input(state, frozen, run_compaction, pending)
 
@@ -278,17 +236,18 @@ def _revert(state: SessionState, op: Revert, pending: Pending) -> AnyResult:
     if state.turn:
         raise _busy(state.turn)
     assert pending.files
-    snapshot = state.outbox.settle()
-    found = find_mark(snapshot, op.turn_id, op.step or 0)
-    assert found is not None
+    snapshot = state.outbox.fold_pending()
+    mark = find_mark(snapshot, op.turn_id, op.step or 0)
+    assert mark is not None
     reverted = HistoryReverted(
-        snapshot.marks[found].seq,
+        snapshot.marks[mark].seq,
         conflicts=pending.files.conflicts,
         before_turn=op.turn_id,
         before_step=op.step or 0,
     )
+    # The instructions of subdirectories may have gone with the reverted results.
     state.parts.files.instructions_sent.clear()
-    state.put(pending, reverted, *files_kept(pending.files))
+    state.put(pending, reverted, *files_kept_warnings(pending.files))
     return pending.files
 
 
@@ -297,15 +256,15 @@ def _unrevert(state: SessionState, pending: Pending) -> AnyResult:
         raise _busy(state.turn)
     assert pending.files
     conflicts = pending.files.conflicts
-    back = HistoryReverted(state.outbox.settle().seq, undone=True, conflicts=conflicts)
-    state.put(pending, back, *files_kept(pending.files))
+    undone = HistoryReverted(state.outbox.fold_pending().seq, undone=True, conflicts=conflicts)
+    state.put(pending, undone, *files_kept_warnings(pending.files))
     return pending.files
 
 
 def _start_without_input(
     state: SessionState, frozen: FrozenTurn, main: Main, pending: Pending
 ) -> AnyResult:
-    snapshot = state.outbox.settle()
+    snapshot = state.outbox.fold_pending()
     bodies = (TurnStarted(frozen.context.shown()), StatusChanged("busy"))
     state.put(pending, *bodies, turn_id=frozen.context.turn_id)
     history = History(snapshot.items, snapshot.pruned)
@@ -314,10 +273,11 @@ def _start_without_input(
 
 
 def _run_user_command(state: SessionState, op: Shell, pending: Pending) -> AnyResult:
+    # A command goes into the history like a message, so the same limits apply.
     check_input(UserInput(op.session_id, op.command))
     if state.turn:
         raise _busy(state.turn)
-    snapshot = state.outbox.settle()
+    snapshot = state.outbox.fold_pending()
     check_workspace(snapshot.workspace)
     frozen = freeze_context(state.services, snapshot, TurnOverrides(tools=(TOOL,)))
     return _start_without_input(state, frozen, UserCommand(op.command), pending)
@@ -326,11 +286,14 @@ def _run_user_command(state: SessionState, op: Shell, pending: Pending) -> AnyRe
 def _interrupt(state: SessionState, op: Interrupt) -> None:
     if op.background_id is not None:
         if not state.background.cancel(op.background_id):
-            message = f"No background command {op.background_id} runs in this session."
+            message = f"No background command {op.background_id} is running in this session."
             raise RejectionError("not_found", message)
         return
+    # A turn that only finishes its look at the files has ended for the user.
     if state.turn is None or state.turn.is_over:
-        raise RejectionError("no_active_turn", "No turn is running, so none was interrupted.")
+        raise RejectionError(
+            "no_active_turn", "No turn is running, so there is nothing to interrupt."
+        )
     if op.turn_id not in (None, state.turn.turn_id):
         raise _mismatch(state.turn, op.turn_id)
     state.turn.interrupt()
@@ -339,19 +302,21 @@ def _interrupt(state: SessionState, op: Interrupt) -> None:
 def _answer_request(state: SessionState, op: Answer, pending: Pending) -> None:
     grants = state.requests.answer(op.request_id, Reply(op.decision, op.text, pending.client))
     if grants:
-        state.put(pending, SessionConfigured(with_grants(state.outbox.settle().settings, grants)))
+        state.put(
+            pending, SessionConfigured(with_grants(state.outbox.fold_pending().settings, grants))
+        )
         if state.turn:
             state.turn.grant(grants)
 
 
-def _first_message(given: QueuedInput) -> UserMessage:
+def _first_message(queued: QueuedInput) -> UserMessage:
     return UserMessage(
-        ItemId(given.id), given.text, "start", given.images, given.files, given.client
+        ItemId(queued.id), queued.text, "start", queued.images, queued.files, queued.client
     )
 
 
-def _as(given: QueuedInput, delivery: Delivery) -> QueuedInput:
-    return structs.replace(given, delivery=delivery)
+def _with_delivery(queued: QueuedInput, delivery: Delivery) -> QueuedInput:
+    return structs.replace(queued, delivery=delivery)
 
 
 def _busy(turn: ActiveTurn) -> RejectionError:

@@ -1,7 +1,7 @@
-"""Hooks as a turn sees them: what they are told at which moment, and what becomes of what they say.
+"""Hooks as a turn uses them: what they get at which moment, and what their answers do.
 
-A hook can only tighten: it may say no to what the policy would let pass, never yes to what it would
-not. How the commands are run is in the room `hooks`.
+A hook can only tighten the policy: it may deny what the policy allows, never allow what the policy
+denies. The package `hooks` runs the commands.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,81 +19,110 @@ from tiller_protocol.events import TurnEnded, WarningRaised
 from tiller_protocol.items import Request, ToolCall
 
 
-class ToolTold(Struct, frozen=True, omit_defaults=True):
-    """A call, and its result when it has one. `arguments` are as the model gave them."""
+class HookToolCall(Struct, frozen=True, omit_defaults=True):
+    """A tool call, with its result if it has one."""
 
     name: str
+    """The tool."""
     arguments: Any
+    """As decoded JSON; the model's text if it is no JSON."""
     call_id: str
+    """The id of the call's item."""
     effect: str
+    """`read` or `write`."""
     title: str = ""
+    """What the call works on, in one line."""
     failed: bool | None = None
+    """Absent before the call has run."""
     output: str = ""
+    """What the model gets as the result; empty before the call has run."""
 
 
-class RequestTold(Struct, frozen=True, omit_defaults=True):
-    """What the user is asked."""
+class HookRequest(Struct, frozen=True, omit_defaults=True):
+    """A request to the user."""
 
     id: str
+    """The request's ULID."""
     kind: str
+    """`approval`, `question` or `doom_loop`."""
     title: str
+    """What is asked, in one line."""
     permission: str = ""
+    """The permission in question; empty for a question of the model."""
     subjects: tuple[str, ...] = ()
+    """What the permission is for, such as paths or command lines."""
     detail: str = ""
+    """More than the title, such as a diff or the whole question."""
     choices: tuple[str, ...] = ()
+    """The answers that a question offers."""
 
 
-class Told(Struct, frozen=True, omit_defaults=True):
-    """What a hook is told, as JSON on its standard input; empty fields are left out."""
+class HookInput(Struct, frozen=True, omit_defaults=True):
+    """The JSON on a hook's standard input. Fields with default values are left out."""
 
     on: HookMoment
+    """The moment at which the hook runs."""
     session_id: str
+    """ULID."""
     turn_id: str
+    """ULID."""
     workspace: str
+    """Absolute; the directory in which the hook runs."""
     agent: str
+    """The turn's agent."""
     model: str
+    """Provider and model, as the user writes it."""
     input: str = ""
-    tool: ToolTold | None = None
-    request: RequestTold | None = None
+    """The user's text, on `turn_start`."""
+    tool: HookToolCall | None = None
+    """The call, on `tool_before` and `tool_after`."""
+    request: HookRequest | None = None
+    """The request, on `request`."""
     outcome: str = ""
+    """How the turn ended, on `turn_end`."""
     last_message: str = ""
+    """The model's last message, on `turn_end`."""
 
 
-class Heard(Struct, frozen=True):
-    """What all hooks of a moment said: a reason for a no, text for the model, what went wrong."""
+class HookAnswers(Struct, frozen=True):
+    """The answers of all hooks of one moment."""
 
     denied: str = ""
+    """Why a hook denies what is about to happen; empty if none does."""
     context: tuple[str, ...] = ()
+    """Texts for the model."""
     problems: tuple[str, ...] = ()
+    """What went wrong, as sentences for the user."""
 
 
-class Hold(NamedTuple):
-    """What holds a project's hooks: a sandbox, or none as the user lets its commands run in none.
-
-    With a `problem`, a clause, they are not run.
-    """
+class HookSandbox(NamedTuple):
+    """The sandbox that a project's hooks run in. The user's own hooks run without one."""
 
     confined: CommandSandbox | None = None
+    """None if the user lets the project's commands run without a sandbox."""
     problem: str = ""
+    """Why the hooks can't be run, as a clause; empty if they can."""
 
 
 class Hooks(Protocol):
-    """Who runs hooks: the user's as they are, a project's in its `hold`."""
+    """Runs hooks: the user's without a sandbox, a project's in the given one."""
 
-    async def ask(self, hooks: Sequence[Hook], told: Told, call_id: str, hold: Hold) -> Heard:
-        """Run hooks, one after the other, until one says no.
+    async def ask(
+        self, hooks: Sequence[Hook], hook_input: HookInput, call_id: str, sandbox: HookSandbox
+    ) -> HookAnswers:
+        """Run hooks one after the other until one denies.
 
-        Cancelled, it ends what runs; no process is left.
+        On cancellation the running hook is ended with all its processes.
         """
         ...
 
-    def notify(self, hooks: Sequence[Hook], told: Told, hold: Hold) -> None:
-        """Run hooks beside everything else; nobody waits for them."""
+    def notify(self, hooks: Sequence[Hook], hook_input: HookInput, sandbox: HookSandbox) -> None:
+        """Start hooks without waiting for them; their answers are ignored."""
         ...
 
 
 class TurnHooks:
-    """The hooks of one turn. `hold` says what holds those of the project now."""
+    """The hooks of one turn. `sandbox` returns the current sandbox for the project's hooks."""
 
     def __init__(
         self,
@@ -101,86 +130,94 @@ class TurnHooks:
         configured: tuple[Hook, ...],
         context: TurnContext,
         emit: Emit,
-        hold: Callable[[], Hold],
+        sandbox: Callable[[], HookSandbox],
     ) -> None:
         self._hooks = hooks
         self._configured = configured
-        self._hold = hold
+        self._sandbox = sandbox
         self._context = context
         self._emit = emit
         self._before: dict[str, str] = {}
 
-    def watch(self, tool: str) -> bool:
-        """Whether a call of this tool is told to any hook."""
-        return bool(self._on("tool_before", tool) or self._on("tool_after", tool))
+    def observes(self, tool: str) -> bool:
+        """Whether any hook runs before or after calls of this tool."""
+        return bool(
+            self._configured_for("tool_before", tool) or self._configured_for("tool_after", tool)
+        )
 
     async def turn_started(self, given: str) -> HookDecision:
-        """Tell those on the start of a turn; see `turn.ports.Hooks`."""
-        if not (hooks := self._on("turn_start")):
+        """Run the hooks on the start of a turn; see `turn.ports.Hooks`."""
+        if not (hooks := self._configured_for("turn_start")):
             return HookDecision()
-        heard = await self._ask(hooks, self._told("turn_start", input=given), "")
-        return HookDecision(heard.denied, "\n\n".join(heard.context))
+        answers = await self._run(hooks, self._input("turn_start", input=given), "")
+        return HookDecision(answers.denied, "\n\n".join(answers.context))
 
     async def before(self, call: ToolCall) -> str:
-        """Tell those before a call; returns the reason why it may not run, else nothing.
+        """Run the hooks before a call; return why the call may not run, or "" if it may.
 
-        What they add is told with the call's result.
+        Text that they add for the model follows the call's result.
         """
-        if not (hooks := self._on("tool_before", call.name)):
+        if not (hooks := self._configured_for("tool_before", call.name)):
             return ""
-        heard = await self._ask(hooks, self._told("tool_before", tool=_tool_told(call)), call.id)
-        if heard.context:
-            self._before[call.id] = _added(heard)
-        return heard.denied
+        answers = await self._run(hooks, self._input("tool_before", tool=_tool_call(call)), call.id)
+        if answers.context:
+            # There is no result yet to which the text could be added.
+            self._before[call.id] = _context_text(answers)
+        return answers.denied
 
     async def after(self, call: ToolCall, output: str, *, failed: bool) -> str:
-        """Tell those after a call; returns what the model is told behind its result."""
-        told_before = self._before.pop(call.id, "")
-        hooks = self._on("tool_after", call.name)
+        """Run the hooks after a call; return the text that follows its result."""
+        added_before = self._before.pop(call.id, "")
+        hooks = self._configured_for("tool_after", call.name)
+        # The user ran the command directly and knows what came of it.
         if call.by_user or not hooks:
-            return told_before
-        told = self._told("tool_after", tool=_tool_told(call, output, failed=failed))
-        return told_before + _added(await self._ask(hooks, told, call.id))
+            return added_before
+        hook_input = self._input("tool_after", tool=_tool_call(call, output, failed=failed))
+        return added_before + _context_text(await self._run(hooks, hook_input, call.id))
 
     def turn_ended(self, ended: TurnEnded) -> None:
-        """Notify those on the end of a turn."""
-        if hooks := self._on("turn_end"):
-            outcome, said = ended.outcome, ended.last_message
-            told = self._told("turn_end", outcome=outcome, last_message=said)
-            self._hooks.notify(hooks, told, self._hold_of(hooks))
+        """Start the hooks on the end of a turn."""
+        self._start("turn_end", outcome=ended.outcome, last_message=ended.last_message)
 
-    def requested(self, request: Request) -> None:
-        """Notify those on a request: the user is asked something."""
-        if hooks := self._on("request"):
-            asked = RequestTold(
-                request.id,
-                request.kind,
-                request.title,
-                request.permission,
-                request.subjects,
-                request.detail,
-                request.choices,
-            )
-            self._hooks.notify(hooks, self._told("request", request=asked), self._hold_of(hooks))
+    def request_opened(self, request: Request) -> None:
+        """Start the hooks on a request to the user."""
+        shown = HookRequest(
+            request.id,
+            request.kind,
+            request.title,
+            request.permission,
+            request.subjects,
+            request.detail,
+            request.choices,
+        )
+        self._start("request", request=shown)
 
-    def _on(self, moment: HookMoment, tool: str = "") -> tuple[Hook, ...]:
-        """The hooks on a moment, of this tool if it is one of a call."""
-        on = (hook for hook in self._configured if hook.on == moment)
-        return tuple(hook for hook in on if not tool or globs.matches(hook.tool, tool))
+    def _start(self, moment: HookMoment, **fields: Any) -> None:  # noqa: ANN401 - of HookInput
+        if hooks := self._configured_for(moment):
+            self._hooks.notify(hooks, self._input(moment, **fields), self._sandbox_for(hooks))
 
-    async def _ask(self, hooks: Sequence[Hook], told: Told, call_id: str) -> Heard:
-        heard = await self._hooks.ask(hooks, told, call_id, self._hold_of(hooks))
-        if heard.problems:
-            await self._emit(*(WarningRaised("hook_failed", one) for one in heard.problems))
-        return heard
+    def _configured_for(self, moment: HookMoment, tool: str = "") -> tuple[Hook, ...]:
+        """Return the hooks on a moment; if it is one of a call, those that match the tool."""
+        return tuple(
+            hook
+            for hook in self._configured
+            if hook.on == moment and (not tool or globs.matches(hook.tool, tool))
+        )
 
-    def _hold_of(self, hooks: Sequence[Hook]) -> Hold:
-        """What holds those of the project, if they are any; it takes a look at the disk."""
-        return self._hold() if any(isinstance(hook, ProjectHook) for hook in hooks) else Hold()
+    async def _run(self, hooks: Sequence[Hook], hook_input: HookInput, call_id: str) -> HookAnswers:
+        answers = await self._hooks.ask(hooks, hook_input, call_id, self._sandbox_for(hooks))
+        if answers.problems:
+            await self._emit(*(WarningRaised("hook_failed", text) for text in answers.problems))
+        return answers
 
-    def _told(self, moment: HookMoment, **fields: Any) -> Told:  # noqa: ANN401 - fields of Told
+    def _sandbox_for(self, hooks: Sequence[Hook]) -> HookSandbox:
+        """Return the project's sandbox if any of the hooks needs it, as it costs disk reads."""
+        of_project = any(isinstance(hook, ProjectHook) for hook in hooks)
+        return self._sandbox() if of_project else HookSandbox()
+
+    def _input(self, moment: HookMoment, **fields: Any) -> HookInput:  # noqa: ANN401 - of HookInput
         context = self._context
-        return Told(
+        return HookInput(
             moment,
             context.session_id,
             context.turn_id,
@@ -191,13 +228,14 @@ class TurnHooks:
         )
 
 
-def _tool_told(call: ToolCall, output: str = "", *, failed: bool | None = None) -> ToolTold:
+def _tool_call(call: ToolCall, output: str = "", *, failed: bool | None = None) -> HookToolCall:
     try:
         arguments: Any = msgspec.json.decode(call.arguments or "{}")
     except msgspec.DecodeError:
+        # Models do send broken JSON; a hook should still see what it was.
         arguments = call.arguments
-    return ToolTold(call.name, arguments, call.id, call.effect, call.title, failed, output)
+    return HookToolCall(call.name, arguments, call.id, call.effect, call.title, failed, output)
 
 
-def _added(heard: Heard) -> str:
-    return "".join(f"\n\n{one}" for one in heard.context)
+def _context_text(answers: HookAnswers) -> str:
+    return "".join(f"\n\n{text}" for text in answers.context)

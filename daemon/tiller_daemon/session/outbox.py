@@ -1,7 +1,8 @@
-"""The outbox: the only way out of a session. Number, fold, commit, publish — in that order.
+"""The outbox: every event leaves a session through it.
 
-Pieces of a stream that arrive while a commit is under way are joined into one event. Nothing is
-published before it is in the log (G1).
+Events are numbered, folded into the snapshot, committed to the log and published, in that order.
+Nothing is published before it is in the log. Deltas of one stream that arrive while a commit is
+under way are joined into one event.
 """
 
 from collections.abc import Callable
@@ -28,18 +29,19 @@ from tiller_protocol.items import ToolCall
 from tiller_protocol.snapshot import Snapshot, fold
 
 DELTA_WINDOW_S = 0.02
-"""A piece of a stream, or of a step, waits at most this long after a commit for the next ones; the
-first one never. 50 frames a second look continuous."""
+"""How long after a commit a delta or an event of a step may wait for others to share the next one.
+The first one after a pause never waits. 50 frames a second look continuous."""
 
 PENDING_BODIES_MAX = 2_000
-"""How many bodies may wait for the log before `emit` makes the turn wait."""
+"""How many bodies may wait for the log before `emit` blocks the turn."""
 
 Publish = Callable[[str, bytes], None]
+"""Publishes an encoded event under a topic."""
 
 
 @dataclass
-class _Waiting:
-    """A body that has no number yet; `pieces` are those of a delta, joined when it gets one."""
+class _PendingBody:
+    """A body without a number. The `pieces` of a delta are joined when it gets one."""
 
     body: AnyBody
     turn_id: str | None
@@ -48,9 +50,10 @@ class _Waiting:
 
 
 class Outbox:
-    """Takes bodies, keeps `snapshot` true, and is written out by `run` in the session's nursery.
+    """The events of one session on their way to the log; `run` writes them.
 
-    `broken` holds the error that ended the writer: the session then ends and is loaded anew.
+    `snapshot` holds all numbered events, `fold_pending` brings it up to date. `broken` is the error
+    that stopped the writer: the session then ends and is loaded again from the log.
     """
 
     def __init__(
@@ -61,8 +64,8 @@ class Outbox:
         self._log = log
         self._publish = publish
         self._time = time
-        self._waiting: list[_Waiting] = []
-        self._joinable: dict[tuple[str, str], _Waiting] = {}
+        self._pending: list[_PendingBody] = []
+        self._joinable: dict[tuple[str, str], _PendingBody] = {}
         self._numbered: list[Event] = []
         self._submission: SubmissionRow | None = None
         self._puts = 0
@@ -79,14 +82,15 @@ class Outbox:
         submission_id: str | None = None,
         submission: SubmissionRow | None = None,
     ) -> None:
-        """Take bodies to be committed together, with the answer to the submission behind them."""
+        """Queue bodies for one commit, together with the answer to the submission if given."""
         for body in bodies:
             if isinstance(body, ItemDelta):
                 self._put_delta(body, turn_id)
             else:
+                # Joining a later delta with one from before this body would reorder events.
                 self._joinable.clear()
-                self._waiting.append(_Waiting(body, turn_id, submission_id, []))
-                if not _is_patient(body):
+                self._pending.append(_PendingBody(body, turn_id, submission_id, []))
+                if not _can_wait(body):
                     self._urgent.set()
         if submission:
             self._submission = submission
@@ -95,13 +99,15 @@ class Outbox:
         self._wake.set()
 
     async def emit(self, *bodies: AnyBody, turn_id: str) -> None:
-        """Put bodies of a turn; waits while too much is waiting for the log."""
+        """Put bodies of a turn; if too many wait for the log, block until they are committed."""
         self.put(*bodies, turn_id=turn_id)
-        if len(self._waiting) >= PENDING_BODIES_MAX:
+        # The only backpressure of a turn: a slow disk slows the model's stream down.
+        if len(self._pending) >= PENDING_BODIES_MAX:
             await self.committed()
 
     async def committed(self) -> None:
-        """Wait until all that was put is in the log and published; raises `LogError`."""
+        """Wait until everything put so far is in the log and published; raises `LogError`."""
+        # Counted per call, not per body: deltas that are joined have no number of their own.
         target = self._puts
         self._urgent.set()
         while self._puts_committed < target:
@@ -111,57 +117,62 @@ class Outbox:
 
     @property
     def is_committed(self) -> bool:
-        """Whether all that was put is in the log."""
+        """Whether everything put so far is in the log."""
         return self._puts_committed == self._puts
 
-    def settle(self) -> Snapshot:
-        """Number what waits, so that `snapshot` has it, and return the snapshot."""
-        for waiting in self._waiting:
-            body = waiting.body
+    def fold_pending(self) -> Snapshot:
+        """Number and fold the pending bodies, and return the snapshot, now up to date."""
+        for pending in self._pending:
+            body = pending.body
             if isinstance(body, ItemDelta):
-                body = ItemDelta(body.item_id, body.channel, "".join(waiting.pieces))
+                body = ItemDelta(body.item_id, body.channel, "".join(pending.pieces))
             event = Event(
                 self.snapshot.seq + 1,
                 self.snapshot.session_id,
                 self._time(),
                 body,
-                waiting.turn_id,
-                waiting.submission_id,
+                pending.turn_id,
+                pending.submission_id,
             )
             fold(self.snapshot, event)
             self._numbered.append(event)
-        self._waiting.clear()
+        self._pending.clear()
         self._joinable.clear()
         return self.snapshot
 
     def close(self) -> None:
-        """Say that nothing is written any more: whoever waits in `committed` gets an error."""
+        """Stop writing: tasks that wait in `committed` get an error."""
         if self.broken is None:
-            message = "The session was closed by a defect of the daemon; its log has more."
+            message = (
+                "The session was closed because of a bug in the daemon. "
+                "See the daemon's log for details."
+            )
             self.broken = LogError("closed", message)
-        self._tell()
+        self._wake_waiters()
 
     async def run(self) -> None:
-        """Write batches until cancelled; raises `LogError` when the log can't be written."""
+        """Write batches until cancelled; raises `LogError` if the log can't be written."""
         while True:
             await self._wake.wait()
-            recent = trio.current_time() - self._written_at < DELTA_WINDOW_S
-            if recent and not self._urgent.is_set():
+            is_recent = trio.current_time() - self._written_at < DELTA_WINDOW_S
+            if is_recent and not self._urgent.is_set():
                 with trio.move_on_after(DELTA_WINDOW_S):
                     await self._urgent.wait()
+            # Renewed before the write, so that a put during it causes another one.
             self._wake, self._urgent = trio.Event(), trio.Event()
             await self._write()
 
     def _put_delta(self, body: ItemDelta, turn_id: str | None) -> None:
         key = (body.item_id, body.channel)
-        waiting = self._joinable.get(key)
-        if waiting is None:
-            waiting = self._joinable[key] = _Waiting(body, turn_id, None, [])
-            self._waiting.append(waiting)
-        waiting.pieces.append(body.delta)
+        pending = self._joinable.get(key)
+        if pending is None:
+            pending = self._joinable[key] = _PendingBody(body, turn_id, None, [])
+            self._pending.append(pending)
+        pending.pieces.append(body.delta)
 
     async def _write(self) -> None:
-        self.settle()
+        self.fold_pending()
+        # Taken before the write: what is put during it belongs to the next batch.
         puts = self._puts
         events, self._numbered = self._numbered, []
         submission, self._submission = self._submission, None
@@ -172,24 +183,26 @@ class Outbox:
             await self._log.append(Batch(session_row(self.snapshot), rows, submission, requests))
         except LogError as error:
             self.broken = error
-            self._tell()
+            self._wake_waiters()
             raise
         self._written_at = trio.current_time()
+        # There is no checkpoint until all is published, so committed implies published.
         self._puts_committed = puts
         for event, body in zip(events, bodies, strict=True):
             self._publish(event.session_id, body)
+            # Frontends that show a list of sessions need these without subscribing to each session.
             if isinstance(event.body, LIFECYCLE_BODIES):
                 self._publish(LIFECYCLE_TOPIC, body)
-        self._tell()
+        self._wake_waiters()
 
-    def _tell(self) -> None:
-        """Wake whoever waits in `committed`."""
+    def _wake_waiters(self) -> None:
+        """Wake the tasks that wait in `committed`."""
         progress, self._progress = self._progress, trio.Event()
         progress.set()
 
 
-def _is_patient(body: AnyBody) -> bool:
-    """Whether it waits like a delta for what comes next: a commit of its own would delay that."""
+def _can_wait(body: AnyBody) -> bool:
+    """Whether the body may wait for others like a delta, since a separate commit delays those."""
     match body:
         case StepStarted() | StepEnded() | ToolCallUpdated() | ItemCompleted():
             return True
@@ -200,7 +213,7 @@ def _is_patient(body: AnyBody) -> bool:
 
 
 def session_row(snapshot: Snapshot) -> SessionRow:
-    """What the log's table of sessions keeps of a snapshot."""
+    """Return the row of a snapshot in the log's table of sessions."""
     return SessionRow(
         session_id=snapshot.session_id,
         workspace=snapshot.workspace,

@@ -1,10 +1,10 @@
-"""Loading a session from the log, and closing a turn that the log shows unfinished (G11)."""
+"""Loading a session from the log, and closing a turn that a crash or kill left unfinished."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 from tiller_daemon.session.background import lost_commands
-from tiller_daemon.session.mailbox import InputQueue
+from tiller_daemon.session.input_queue import InputQueue
 from tiller_daemon.store.base import Log, LogError
 from tiller_daemon.turn.closing import DAEMON_STOPPED, closing_bodies
 from tiller_daemon.turn.context import Ending
@@ -22,24 +22,26 @@ from tiller_protocol.snapshot import SequenceGap, Snapshot, fold, fork_base
 
 LOAD_EVENTS_MAX = 5_000
 LOAD_BYTES_MAX = 8 * 1024 * 1024
-"""How much is read from the log at a time while a session is loaded."""
+"""Limits of one read from the log while a session is loaded."""
 
 
 async def load_snapshot(log: Log, session_id: str, upto: int | None = None) -> Snapshot:
-    """Fold a session's events, all or up to number `upto`, and what a fork shares with its parent.
+    """Fold a session's events, all or up to number `upto`, on top of what a fork shares.
 
-    Raises `LogError("corrupt")` for an event that can't be read.
+    Raises `LogError("corrupt")` for an unreadable event.
     """
     snapshot = Snapshot(session_id)
     while bodies := await log.events(session_id, snapshot.seq, LOAD_EVENTS_MAX, LOAD_BYTES_MAX):
         for body in bodies:
             try:
                 event = decode_event(body)
+                # The first event shows whether the session is a fork.
                 if event.seq == 1:
                     snapshot = await _beginning(log, event)
                 if upto is not None and event.seq > upto:
                     return snapshot
                 fold(snapshot, event)
+            # A damaged event must not lead to a session that silently lacks part of its history.
             except (BadMessage, SequenceGap, KeyError, ValueError) as error:
                 raise LogError(
                     "corrupt",
@@ -50,7 +52,7 @@ async def load_snapshot(log: Log, session_id: str, upto: int | None = None) -> S
 
 
 async def _beginning(log: Log, first: Event) -> Snapshot:
-    """An empty snapshot, or for a fork what it shares with its parent."""
+    """Return an empty snapshot, for a fork the history that it shares with its parent."""
     body = first.body
     if not isinstance(body, SessionCreated) or body.parent_id is None:
         return Snapshot(first.session_id)
@@ -58,20 +60,23 @@ async def _beginning(log: Log, first: Event) -> Snapshot:
 
 
 class Recovery(NamedTuple):
-    """What closes a session found in the log: events of its open turn, then those of its own."""
+    """The events that close what a session left open in the log."""
 
     turn_id: str | None
+    """The open turn, if any."""
     of_turn: tuple[AnyBody, ...]
+    """Events that close this turn."""
     of_session: tuple[AnyBody, ...]
+    """Events that belong to no turn; they come after those of the turn."""
 
 
 def recovery_of(
     snapshot: Snapshot, new_id: Callable[[], str], reason: ErrorInfo = DAEMON_STOPPED
 ) -> Recovery | None:
-    """Return what is left to be said of a session found in the log; `None` if nothing is.
+    """Return the events that close what a session left open in the log; None if there are none.
 
-    Steering that the turn had not taken goes back to the queue. A call that was running is `lost`
-    and never run again; so is a background command. The turn has lasted as long as it wrote.
+    Steering that the turn had not taken goes back to the queue. Running calls and background
+    commands become `lost` and are never run again. The turn ends at the time of its last event.
     """
     lost = lost_commands(snapshot)
     of_session: list[AnyBody] = [] if lost is None else [BackgroundChanged(lost)]
@@ -79,6 +84,7 @@ def recovery_of(
         return Recovery(None, (), tuple(of_session)) if of_session else None
     ending = Ending("interrupted", reason)
     of_turn = closing_bodies(snapshot, ending, snapshot.updated_at, new_id, lost=True)
+    # A copy: the session takes over the queue from the log afterwards.
     queue = InputQueue(snapshot.queue)
     if queue.hand_back():
         of_session.append(QueueChanged(queue.queue))

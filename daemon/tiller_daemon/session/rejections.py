@@ -1,4 +1,4 @@
-"""A rejection is an answer like any other: kept in the log for the same submission, sent again."""
+"""Recording of rejections: a retried submission gets the same rejection again."""
 
 import structlog
 
@@ -10,17 +10,21 @@ from tiller_protocol.codec import encode_answer
 
 log = structlog.get_logger()
 
-PASSING = frozenset({"overloaded", "shutting_down", "unavailable", "internal"})
-"""Rejections that say nothing about the op itself: the same submission may succeed later."""
+TRANSIENT = frozenset({"overloaded", "shutting_down", "unavailable", "internal"})
+"""Codes that do not depend on the op: the same submission may succeed later."""
 
 
 async def record_rejection(store: Log, pending: Pending, rejection: RejectionError) -> Rejected:
-    """Return the answer, in the log if it is to stay; a log that fails changes none."""
+    """Return the answer, recorded in the log unless it is transient.
+
+    The answer is the same if the log can't be written.
+    """
     answer = rejection.answer(pending.submission_id)
-    if rejection.code not in PASSING:
+    if rejection.code not in TRANSIENT:
         row = SubmissionRow(pending.submission_id, pending.digest, encode_answer(answer))
         try:
             await store.record(row)
         except LogError as error:
+            # The op had no effect, so a retry is rejected for the same reason.
             log.warning("rejection_not_recorded", reason=error.message)
     return answer

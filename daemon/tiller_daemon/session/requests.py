@@ -1,8 +1,8 @@
 """Open requests of a session: a task of the turn waits in `ask`, the submission loop answers.
 
 Open requests are state in the log (`request_opened` without `request_resolved`), so every frontend
-that attaches sees them; what is here is who waits for them. How a request was resolved is asked of
-the log (`Log.requests`).
+that attaches sees them. Only the tasks that wait for them are kept here. How a request was resolved
+is looked up in the log (`Log.requests`).
 """
 
 from collections.abc import Callable
@@ -19,11 +19,11 @@ from tiller_protocol.items import Request, Resolution
 from tiller_protocol.settings import Rule
 
 IsAllowed = Callable[[], bool]
-"""Whether the rules, as they are now, allow what a request asks about."""
+"""Whether the current rules allow what a request asks for."""
 
 
 class Reply(Struct, frozen=True):
-    """How a request was resolved; `text` is feedback or the answer, `by` the frontend's name."""
+    """How a request was resolved; `text` is feedback or the answer, `by` names the frontend."""
 
     resolution: Resolution
     text: str = ""
@@ -33,8 +33,8 @@ class Reply(Struct, frozen=True):
 CANCELLED = Reply("cancelled")
 
 
-class NobodyWaits(Exception):
-    """No task waits for this request; the log says whether it was resolved, and by whom."""
+class NoWaitingTask(Exception):
+    """No task waits for this request. The log shows whether it was resolved, and by whom."""
 
     def __init__(self, request_id: str) -> None:
         super().__init__(request_id)
@@ -43,35 +43,42 @@ class NobodyWaits(Exception):
 
 @dataclass
 class _Waiter:
+    """A task that waits for the answer to a request."""
+
     request: Request
+    """What the user is asked."""
     turn_id: str
+    """The turn that asks."""
     is_allowed: IsAllowed
+    """Checked when rules are granted: the request may then need no answer."""
     answered: trio.Event = field(default_factory=trio.Event)
+    """Set when the request is resolved."""
     reply: Reply = CANCELLED
+    """Valid once `answered` is set."""
 
 
-class Mirror(Protocol):
-    """Who else shows the requests of a session: the one it works for."""
+class RequestObserver(Protocol):
+    """Watches the requests of a sub-agent's session, to show them in its owner's session too."""
 
-    def show(self, request: Request) -> None:
-        """Show an open request."""
+    def request_opened(self, request: Request) -> None:
+        """Take a request that was opened."""
         ...
 
-    def hide(self, request_id: str, reply: Reply) -> None:
-        """Say how it was resolved."""
+    def request_resolved(self, request_id: str, reply: Reply) -> None:
+        """Take the resolution of a request."""
         ...
 
 
 class OpenRequests:
     """The requests that tasks of this session's turns wait for.
 
-    Those of sub-agents are shown here under the same id, and are answered where they wait. `mirror`
-    is set while the session itself works for another one.
+    Requests of sub-agents are mirrored: shown here under the same id, but answered in the
+    sub-agent's session. `observer` is set while a sub-agent's turn runs in this session.
     """
 
     def __init__(self, outbox: Outbox) -> None:
-        self.mirror: Mirror | None = None
-        self._shown: dict[str, Request] = {}
+        self.observer: RequestObserver | None = None
+        self._mirrored: dict[str, Request] = {}
         self._outbox = outbox
         self._waiters: dict[str, _Waiter] = {}
 
@@ -81,43 +88,48 @@ class OpenRequests:
     async def ask(self, request: Request, turn_id: str, is_allowed: IsAllowed) -> Reply:
         """Open `request` and wait for its answer, or until `reconsider` finds it allowed.
 
-        When cancelled the request stays open in the log: whoever closes the turn resolves it.
+        If cancelled, the request stays open in the log until the turn is closed.
         """
         waiter = self._waiters[request.id] = _Waiter(request, turn_id, is_allowed)
         self._open_in_log(request, turn_id)
         try:
             await waiter.answered.wait()
         finally:
+            # An answer that comes now must not be given to a task that is gone.
             self._waiters.pop(request.id, None)
-            if self.mirror and not waiter.answered.is_set():
-                self.mirror.hide(request.id, CANCELLED)
+            if self.observer and not waiter.answered.is_set():
+                # The end of the turn resolves the request here, but not in the owner's session.
+                self.observer.request_resolved(request.id, CANCELLED)
         return waiter.reply
 
-    def show(self, request: Request, turn_id: str) -> None:
-        """Show the request of a sub-agent."""
-        self._shown[request.id] = request
+    def mirror(self, request: Request, turn_id: str) -> None:
+        """Show a sub-agent's request in this session."""
+        self._mirrored[request.id] = request
         self._open_in_log(request, turn_id)
 
-    def hide(self, request_id: str, reply: Reply, turn_id: str) -> None:
-        """Say how a request that is shown was resolved; no effect if it is not, or no more."""
-        if self._shown.pop(request_id, None):
+    def resolve_mirrored(self, request_id: str, reply: Reply, turn_id: str) -> None:
+        """Show how a mirrored request was resolved; no effect if it is not, or no longer, open."""
+        if self._mirrored.pop(request_id, None):
             self._resolve_in_log(request_id, reply, turn_id)
             self._show_status(turn_id)
 
     def answer(self, request_id: str, reply: Reply) -> tuple[Rule, ...]:
-        """Resolve a request, and those that now need no answer; returns rules to keep.
+        """Resolve a request; return the rules that the answer `always` grants.
 
-        Raises `NobodyWaits`, or `RejectionError`: `already_resolved` or `bad_message`.
+        Rejecting a call also rejects all other open requests. Raises `NoWaitingTask`, or a
+        `RejectionError` with `already_resolved` or `bad_message`.
         """
         waiter = self._waiters.get(request_id)
         if waiter is None:
-            raise NobodyWaits(request_id)
+            raise NoWaitingTask(request_id)
+        # The waiting task may not have run yet; the first answer counts.
         if waiter.answered.is_set():
-            raise too_late(request_id, waiter.reply.resolution, waiter.reply.by)
+            raise already_resolved(request_id, waiter.reply.resolution, waiter.reply.by)
         _check_kind(waiter.request, reply)
         self._resolve(waiter, reply)
         if reply.resolution == "reject" and waiter.request.kind != "question":
-            # A rejected call ends the turn; a question that is not answered does not.
+            # A rejected call ends the turn, so the other requests are moot. A rejected question
+            # does not end it.
             self._resolve_others(Reply("reject", "", reply.by))
         self._show_status(waiter.turn_id)
         if reply.resolution == "always":
@@ -128,14 +140,14 @@ class OpenRequests:
         return ()
 
     def withdraw(self, item_id: str, turn_id: str) -> None:
-        """Take back the questions of a call that are still open: they come back as `cancelled`."""
+        """Cancel the open questions of a call: their tasks get the reply `cancelled`."""
         for waiter in self._open():
             if waiter.request.item_id == item_id and waiter.request.kind == "question":
                 self._resolve(waiter, CANCELLED)
                 self._show_status(turn_id)
 
     def reconsider(self) -> None:
-        """Resolve the open requests that the rules allow by now."""
+        """Resolve the open requests that the rules now allow."""
         for waiter in self._open():
             if waiter.is_allowed():
                 self._resolve(waiter, Reply("always"))
@@ -155,18 +167,19 @@ class OpenRequests:
 
     def _open_in_log(self, request: Request, turn_id: str) -> None:
         waiting = StatusChanged("waiting", request_id=request.id)
+        # One commit, so that no frontend sees the status without the request.
         self._outbox.put(RequestOpened(request), waiting, turn_id=turn_id)
-        if self.mirror:
-            self.mirror.show(request)
+        if self.observer:
+            self.observer.request_opened(request)
 
     def _resolve_in_log(self, request_id: str, reply: Reply, turn_id: str) -> None:
         resolved = RequestResolved(request_id, reply.resolution, reply.by, reply.text)
         self._outbox.put(resolved, turn_id=turn_id)
-        if self.mirror:
-            self.mirror.hide(request_id, reply)
+        if self.observer:
+            self.observer.request_resolved(request_id, reply)
 
     def _show_status(self, turn_id: str) -> None:
-        still_open = [*(waiter.request.id for waiter in self._open()), *self._shown]
+        still_open = [*(waiter.request.id for waiter in self._open()), *self._mirrored]
         if still_open:
             status = StatusChanged("waiting", request_id=still_open[0])
         else:
@@ -179,12 +192,13 @@ def _check_kind(request: Request, reply: Reply) -> None:
     if question != (reply.resolution == "answer") and reply.resolution != "reject":
         wanted = "answer, or reject" if question else "once, always or reject"
         raise RejectionError(
-            "bad_message", f"Request {request.id} is a {request.kind}: answer it with {wanted}."
+            "bad_message",
+            f"Request {request.id} is of kind {request.kind}. Answer it with {wanted}.",
         )
 
 
-def too_late(request_id: str, resolution: str, by: str) -> RejectionError:
-    """The rejection of an answer to a request that was resolved; `data` says how and by whom."""
+def already_resolved(request_id: str, resolution: str, by: str) -> RejectionError:
+    """Return the rejection of an answer to a resolved request; `data` has how and by whom."""
     who = f" by {by}" if by else ""
     return RejectionError(
         "already_resolved",
@@ -193,8 +207,8 @@ def too_late(request_id: str, resolution: str, by: str) -> RejectionError:
     )
 
 
-def no_request(request_id: str) -> RejectionError:
-    """The rejection of an answer to a request that never was, or went with its session."""
+def unknown_request(request_id: str) -> RejectionError:
+    """Return the rejection of an answer to a request that the log does not have."""
     return RejectionError(
-        "not_found", f"There is no request {request_id}. `tiller requests` shows those there are."
+        "not_found", f"There is no request {request_id}. `tiller requests` lists the open ones."
     )

@@ -1,8 +1,7 @@
-"""Which files go back when history does, and what a session changed in files.
+"""Reverting files together with the history, and the diff of what a session changed.
 
-A file goes back when all that happened to it since was done by the steps that are taken back. Where
-somebody else had a hand in it, it is left as it is and named. What is done to the files themselves
-is in `files.restore`.
+A file is reverted if only the reverted steps have changed it since. If anything else changed it,
+it stays as it is and is reported as a conflict. `files.restore` does the work on the files.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,10 +14,10 @@ from tiller_daemon.errors import RejectionError
 from tiller_daemon.files.paths import printable
 from tiller_daemon.files.restore import FileRestore, GitEntry
 from tiller_daemon.policy.readable import Readable
-from tiller_daemon.session.changes import file_change
-from tiller_daemon.session.reading import rules_at_rest
+from tiller_daemon.session.read_access import session_rules
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, list_agents
+from tiller_daemon.session.turn_changes import file_change
 from tiller_daemon.snapshots.snapshots import SnapshotProblem, Snapshots, TreeChange
 from tiller_protocol.answers import RevertResult, SessionDiffResult
 from tiller_protocol.events import WarningRaised
@@ -29,85 +28,90 @@ from tiller_protocol.snapshot import Snapshot, find_mark
 log = structlog.get_logger()
 
 DIFF_CHARS_MAX = 1024 * 1024
-"""Longest diff in an answer; what is longer is cut."""
+"""Longest diff in an answer; the rest is cut off."""
 
-FILES_TOLD_MAX = 1_000
-"""Most files that come with a diff."""
+FILES_LISTED_MAX = 1_000
+"""How many files an answer with a diff lists."""
 
-FILES_SAID_MAX = 10
-"""Most files that a sentence names."""
+FILES_NAMED_MAX = 10
+"""How many files a warning names."""
 
-UNKNOWN_KEPT = (
-    "Some of what was done to files is not known, as there are no snapshots of it, and was left: "
-    "look at them before you go on."
+PARTLY_UNKNOWN = (
+    "Some steps have no snapshot, so what they changed in files is unknown and was not reverted. "
+    "Check the files before you go on."
 )
 
-NOT_SHOWN = "Content of {path} changes and is not shown: reading it needs an approval.\n"
+NOT_SHOWN = "The content of {path} changes. It is not shown, as reading it needs an approval.\n"
 
 EDITS = frozenset({"write", "edit", "apply_patch"})
-"""Tools whose calls say by their title which file they changed."""
+"""Tools whose calls have the changed file as their title."""
 
 
-class Plan(NamedTuple):
-    """What a revert does to files: `moves`, and the files that are left as they are.
-
-    With `partial` steps are taken back of which nobody knows what they changed.
-    """
+class RevertPlan(NamedTuple):
+    """What a revert does to files."""
 
     moves: tuple[FileRestore, ...]
-    left: tuple[str, ...]
+    """Files to put back."""
+    conflicts: tuple[str, ...]
+    """Files that stay as they are."""
     partial: bool
+    """Whether some of the steps have no snapshot, so that their changes are unknown."""
 
 
 async def put_back(
     snapshots: Snapshots | None, snapshot: Snapshot, op: Revert | Unrevert, submission_id: str
 ) -> RevertResult:
-    """Put the files back for a revert, or bring them again; raises `RejectionError`.
+    """Put files back for a revert, or undo that; raises `RejectionError`.
 
-    What can't be put back is left as it is, and told. The caller says `settled` when all of it is
-    in the log.
+    Files that can't be put back stay as they are and are listed as conflicts. When the event is in
+    the log, the caller must call `Snapshots.confirm_restore`.
     """
     if isinstance(op, Unrevert) and not snapshot.reverted:
-        message = "There is no revert to undo, or a turn has begun since."
+        message = (
+            "There is nothing to undo: no turn was reverted, or a new turn has begun since then."
+        )
         raise RejectionError("not_found", message)
     items = _items_after(snapshot, op) if isinstance(op, Revert) else snapshot.reverted[-1].items
-    spared = frozenset[str]() if isinstance(op, Revert) else {*snapshot.reverted[-1].conflicts}
+    skipped = frozenset[str]() if isinstance(op, Revert) else {*snapshot.reverted[-1].conflicts}
+    # History can be reverted without its files.
     if snapshots is None:
         return RevertResult(partial=True)
     try:
-        plan = await _plan(snapshots, snapshot.workspace, items)
-        moves = [move for move in plan.moves if printable(move.path) not in spared]
+        plan = await _plan_revert(snapshots, snapshot.workspace, items)
+        # Undoing a revert must not touch files that the revert left alone.
+        moves = [move for move in plan.moves if printable(move.path) not in skipped]
         if isinstance(op, Unrevert):
             moves = [move.reversed() for move in moves]
-        left = await snapshots.restore(snapshot.workspace, moves, submission_id)
+        failed = await snapshots.restore(snapshot.workspace, moves, submission_id)
     except SnapshotProblem as problem:
         log.warning("files_not_put_back", session_id=snapshot.session_id, reason=str(problem))
+        # None of the files was reverted, so all of them are conflicts.
         named = {file for item in items if isinstance(item, Patch) for file in item.files}
         return RevertResult(conflicts=tuple(sorted(named)), partial=True)
-    conflicts = {*map(printable, left), *(plan.left if isinstance(op, Revert) else ())}
+    conflicts = {*map(printable, failed), *(plan.conflicts if isinstance(op, Revert) else ())}
     done = {printable(move.path) for move in moves} - conflicts
     return RevertResult(tuple(sorted(done)), tuple(sorted(conflicts)), plan.partial)
 
 
-def files_kept(result: RevertResult) -> tuple[WarningRaised, ...]:
-    """What the user is told of files that were not put back."""
-    said: list[str] = []
+def files_kept_warnings(result: RevertResult) -> tuple[WarningRaised, ...]:
+    """Return the warning about files that were not put back, if there are any."""
+    sentences: list[str] = []
     if result.conflicts:
-        named = ", ".join(result.conflicts[:FILES_SAID_MAX])
-        more = len(result.conflicts) - FILES_SAID_MAX
+        named = ", ".join(result.conflicts[:FILES_NAMED_MAX])
+        more = len(result.conflicts) - FILES_NAMED_MAX
         named += f" and {more} more" if more > 0 else ""
-        said.append(f"Left as they are, as somebody else had a hand in them: {named}.")
+        sentences.append(f"Not reverted, since something else has changed them too: {named}.")
     if result.partial:
-        said.append(UNKNOWN_KEPT)
-    return (WarningRaised("files_kept", " ".join(said)),) if said else ()
+        sentences.append(PARTLY_UNKNOWN)
+    return (WarningRaised("files_kept", " ".join(sentences)),) if sentences else ()
 
 
 async def session_diff(
     services: Services, snapshot: Snapshot, op: SessionDiff
 ) -> SessionDiffResult:
-    """What the session, or a turn or step of it, changed; raises `RejectionError`.
+    """Return what the session, or a turn or step of it, changed; raises `RejectionError`.
 
-    Of files that may not be read unasked it says that they changed, and no more.
+    The content of files whose reading needs an approval is left out.
     """
     snapshots = services.files.snapshots
     items = _items_of(snapshot, op)
@@ -122,73 +126,80 @@ async def session_diff(
     try:
         touched = {path for patch in known for path in await _paths_of(patch, snapshots, workspace)}
         changes = await snapshots.changes(workspace, first, last)
+        # Between first and last snapshot other programs may have changed files too.
         mine = [change for change in changes if printable(change.path) in touched]
         shown = [change.path for change in mine if readable(printable(change.path))]
         text = await snapshots.diff(workspace, first, last, shown)
     except SnapshotProblem as problem:
-        raise RejectionError("unavailable", f"There is no diff: {problem}.") from problem
+        raise RejectionError("unavailable", f"The diff can't be made: {problem}.") from problem
     files = tuple(map(file_change, mine))
-    unshown = [NOT_SHOWN.format(path=one.path) for one in files if not readable(one.path)]
+    unshown = [NOT_SHOWN.format(path=file.path) for file in files if not readable(file.path)]
     text = "".join([*unshown, text])
     return SessionDiffResult(
-        files[:FILES_TOLD_MAX],
+        files[:FILES_LISTED_MAX],
         text[:DIFF_CHARS_MAX],
-        cut=len(text) > DIFF_CHARS_MAX or len(files) > FILES_TOLD_MAX,
+        cut=len(text) > DIFF_CHARS_MAX or len(files) > FILES_LISTED_MAX,
         partial=partial,
     )
 
 
 def _readable(services: Services, snapshot: Snapshot) -> Readable:
-    """The check by the rules of a session, with those of its agent if that is still there."""
+    """Return the check by the session's rules, with those of its agent if that still exists."""
     name = snapshot.settings.agent or DEFAULT_AGENT
-    found = list_agents(services, snapshot.workspace).get(name)
-    return Readable(rules_at_rest(services, snapshot, found.agent if found else None))
+    agent = list_agents(services, snapshot.workspace).get(name)
+    return Readable(session_rules(services, snapshot, agent.agent if agent else None))
 
 
 async def _paths_of(patch: Patch, snapshots: Snapshots, workspace: str) -> set[str]:
+    # A patch names only so many files; the snapshots have the rest.
     if not patch.more:
         return {*patch.files}
     changes = await snapshots.changes(workspace, patch.tree_before, patch.tree_after)
     return {printable(change.path) for change in changes}
 
 
-async def _plan(snapshots: Snapshots, workspace: str, items: Sequence[Item]) -> Plan:
+async def _plan_revert(snapshots: Snapshots, workspace: str, items: Sequence[Item]) -> RevertPlan:
     patches = [item for item in items if isinstance(item, Patch)]
     steps = [
         await snapshots.changes(workspace, patch.tree_before, patch.tree_after)
         for patch in patches
         if patch.tree_after
     ]
-    moves, broken = moves_back(steps)
+    moves, conflicting = moves_back(steps)
     touched = {change.path for step in steps for change in step}
-    unseen = {path for path in _edited(items, workspace) if path not in touched}
-    left = {*map(printable, broken), *map(printable, unseen)}
-    return Plan(moves, tuple(left), any(not patch.tree_after for patch in patches))
+    # Files outside the workspace or ignored by git are in no snapshot.
+    untracked = {path for path in _edited(items, workspace) if path not in touched}
+    conflicts = {*map(printable, conflicting), *map(printable, untracked)}
+    return RevertPlan(moves, tuple(conflicts), any(not patch.tree_after for patch in patches))
 
 
 def moves_back(
     steps: Iterable[Sequence[TreeChange]],
 ) -> tuple[tuple[FileRestore, ...], tuple[str, ...]]:
-    """What takes steps back, oldest first; and the files that somebody else changed in between."""
+    """Return the moves that undo steps, and the files that something else changed between them.
+
+    `steps` are the changes of each step, oldest first.
+    """
     begins: dict[str, GitEntry | None] = {}
     ends: dict[str, GitEntry | None] = {}
-    broken: set[str] = set()
+    conflicting: set[str] = set()
     for step in steps:
         for change in step:
+            # Between two steps of the session a file must stay what the first one made of it.
             begins.setdefault(change.path, change.before)
             if ends.get(change.path, change.before) != change.before:
-                broken.add(change.path)
+                conflicting.add(change.path)
             ends[change.path] = change.after
     moves = tuple(
         FileRestore(path, ends[path], begin)
         for path, begin in begins.items()
-        if path not in broken and ends[path] != begin
+        if path not in conflicting and ends[path] != begin
     )
-    return moves, tuple(broken)
+    return moves, tuple(conflicting)
 
 
 def _edited(items: Iterable[Item], workspace: str) -> set[str]:
-    """The files that calls of tools have changed, in the workspace or not."""
+    """Return the files that tool calls have changed, inside the workspace or not."""
     done = [
         item.title
         for item in items
@@ -198,24 +209,24 @@ def _edited(items: Iterable[Item], workspace: str) -> set[str]:
 
 
 def _items_after(snapshot: Snapshot, op: Revert) -> Sequence[Item]:
-    found = find_mark(snapshot, op.turn_id, op.step or 0)
-    if found is None:
-        raise _no_place(op.turn_id, op.step)
-    return snapshot.items[snapshot.marks[found].items :]
+    mark = find_mark(snapshot, op.turn_id, op.step or 0)
+    if mark is None:
+        raise _not_in_history(op.turn_id, op.step)
+    return snapshot.items[snapshot.marks[mark].items :]
 
 
 def _items_of(snapshot: Snapshot, op: SessionDiff) -> Sequence[Item]:
     if op.turn_id is None:
         return snapshot.items
-    found = find_mark(snapshot, op.turn_id, op.step or 0)
-    if found is None:
-        raise _no_place(op.turn_id, op.step)
-    for mark in snapshot.marks[found + 1 :]:
-        if op.step or mark.turn_id != op.turn_id:
-            return snapshot.items[snapshot.marks[found].items : mark.items]
-    return snapshot.items[snapshot.marks[found].items :]
+    mark = find_mark(snapshot, op.turn_id, op.step or 0)
+    if mark is None:
+        raise _not_in_history(op.turn_id, op.step)
+    for later in snapshot.marks[mark + 1 :]:
+        if op.step or later.turn_id != op.turn_id:
+            return snapshot.items[snapshot.marks[mark].items : later.items]
+    return snapshot.items[snapshot.marks[mark].items :]
 
 
-def _no_place(turn_id: str, step: int | None) -> RejectionError:
+def _not_in_history(turn_id: str, step: int | None) -> RejectionError:
     where = f"step {step} of turn {turn_id}" if step else f"turn {turn_id}"
-    return RejectionError("not_found", f"There is no {where} in the history of this session.")
+    return RejectionError("not_found", f"The history of this session has no {where}.")

@@ -1,4 +1,7 @@
-"""What the composition root gives every session: the world, behind small functions."""
+"""The services that the composition root gives every session: log, time, models, tools, settings.
+
+They are small functions, so that tests and simulations can replace each of them.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,38 +23,41 @@ from tiller_protocol.answers import LanguageServerSummary, ServerSummary
 
 
 class ChosenModel(Struct, frozen=True):
-    """A model that can be asked."""
+    """A model of a configured provider."""
 
     name: str
     """Provider and model, as the user writes it."""
     provider_model: str
-    """What the provider calls it."""
+    """The provider's name for it."""
     client: ModelClient
+    """Sends requests to the provider."""
     context_window: int | None = None
-    """Tokens; None when unknown."""
+    """In tokens; None if unknown."""
     max_output_tokens: int | None = None
+    """None if the provider decides."""
     options: dict[str, Any] = {}
-    """Of provider and model, as fields of the provider's request."""
+    """Options of provider and model: fields of the provider's request."""
     variants: dict[str, dict[str, Any]] = {}
-    """The options that each variant adds."""
+    """The options that each variant adds, by its name."""
     images: bool = True
-    """Whether it takes images."""
+    """Whether the model takes images."""
     price: CostOf = unpriced
+    """Computes the cost of a usage."""
 
 
 class ToolServers(Protocol):
     """The MCP servers, whose tools are among `Services.tools`."""
 
     async def ready(self, *, every: bool = False) -> None:
-        """Start what a turn needs, with `every` all that are not up, and wait for them a while."""
+        """Start the servers that a turn needs, with `every` all, and wait briefly for them."""
         ...
 
     def problems(self) -> Mapping[str, str]:
-        """Which have nothing to offer, and why, as clauses."""
+        """Return why servers offer no tools, as clauses by the server's name."""
         ...
 
     def summaries(self) -> tuple[ServerSummary, ...]:
-        """All of them, and how they are."""
+        """Return the state of every server."""
         ...
 
 
@@ -59,33 +65,34 @@ class LanguageServers(Diagnostics, Protocol):
     """The language servers."""
 
     def summaries(self) -> tuple[LanguageServerSummary, ...]:
-        """All that may be started, and how they are."""
+        """Return the state of every server that may be started."""
         ...
 
 
 @dataclass(frozen=True)
 class UserSettings:
-    """What the user has configured, and where."""
+    """The user's configuration and its environment."""
 
     configuration: Callable[[], Configuration]
+    """Returns the configuration in use."""
     problem: Callable[[], str]
-    """Why the configuration in use is not the one in the file; empty when it is."""
+    """Returns why the configuration in the file is not in use; empty if it is."""
     projects: TrustedProjects
-    """Which projects the user trusts."""
+    """The projects that the user trusts."""
     config_directory: Path
-    """Absolute, links followed."""
+    """Absolute, with links resolved."""
     home: Path
-    """Absolute, links followed."""
+    """Absolute, with links resolved."""
     platform: str
-    """As `sys.platform` names it."""
+    """A value of `sys.platform`."""
 
 
 @dataclass(frozen=True)
 class ToolSources:
-    """Where the tools of a turn come from, and what watches them."""
+    """Where the tools of a turn come from, and what checks their work."""
 
     available: Callable[[], Mapping[str, Tool]]
-    """The tools that there are now, by name; those of MCP servers are among them."""
+    """Returns the tools available now by name, including those of MCP servers."""
     servers: ToolServers
     language_servers: LanguageServers
     hooks: Hooks
@@ -93,15 +100,15 @@ class ToolSources:
 
 @dataclass(frozen=True)
 class CommandSettings:
-    """What commands and other child processes run with."""
+    """The environment of commands and other child processes."""
 
     variables: Callable[[str], Mapping[str, str]]
-    """The environment of a child process, by the id of the call that starts it."""
+    """Returns the environment variables for a child process of the call with this id."""
     secrets: Callable[[], tuple[str, ...]]
-    """The keys in use now; they are removed from what tools output."""
+    """Returns the API keys in use, which are removed from tool output."""
     confiner: Confiner
     proxies: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The daemon's own proxy variables, passwords included: for tools, never for commands."""
+    """The daemon's proxy variables with their passwords: for tools, never for commands."""
 
 
 @dataclass(frozen=True)
@@ -109,32 +116,38 @@ class SessionFiles:
     """The files that the daemon keeps for its sessions."""
 
     spill_directory: Callable[[str], Path]
-    """Where output goes that is too long for a model, by session."""
+    """Returns the directory of a session for output that is too long for the model."""
     journals: Path
-    """For changes of several files that are under way."""
+    """The directory for journals of changes to several files."""
     forget: Callable[[str], None]
     """Removes the files of a deleted session."""
     snapshots: Snapshots | None = None
-    """None: files are never put back."""
+    """None if files can't be reverted."""
 
 
 @dataclass(frozen=True)
 class Services:
-    """The world as sessions see it."""
+    """The services that all sessions share."""
 
     log: Log
+    """The durable log of events."""
     publish: Publish
+    """Sends encoded events to frontends."""
     time: Callable[[], float]
-    """Unix seconds."""
+    """Returns Unix seconds."""
     random: Callable[[], float]
-    """In [0, 1)."""
+    """Returns a number in [0, 1)."""
     new_id: Callable[[], str]
-    """A new ULID."""
+    """Returns a new ULID."""
     model: Callable[[str | None], ChosenModel]
     """Finds a model by its full name, None for the default; raises `RejectionError`."""
     discover: Callable[[], Awaitable[None]]
-    """Looks for what a turn needs beyond the configuration: a local model, tools of servers."""
+    """Prepares a turn: rereads a changed configuration, looks for local models, starts servers."""
     user: UserSettings
+    """The user's configuration."""
     tools: ToolSources
+    """Tools, their servers and hooks."""
     commands: CommandSettings
+    """How commands run."""
     files: SessionFiles
+    """Files that the daemon writes for sessions."""

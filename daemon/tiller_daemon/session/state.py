@@ -1,4 +1,4 @@
-"""What a session holds between two ops. Handlers change it; the loop and the turn work on it."""
+"""The state of a loaded session. Handlers change it; the submission loop and the turn use it."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -7,7 +7,8 @@ import trio
 
 from tiller_daemon.session.active_turn import ActiveTurn, SessionParts
 from tiller_daemon.session.background import Background
-from tiller_daemon.session.mailbox import InputQueue
+from tiller_daemon.session.input_queue import InputQueue
+from tiller_daemon.session.notices import Notices
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import OpenRequests
 from tiller_daemon.session.services import Services
@@ -24,39 +25,37 @@ from tiller_protocol.snapshot import Snapshot
 
 @dataclass(eq=False)
 class Pending:
-    """A submission on its way through the loop. `answer` is there once `answered` is set.
-
-    `sub_agent_run` is set when the input is the prompt of a sub-agent. `images` are those of the
-    input as a model gets them, `files` what became of those that a revert is about.
-    """
+    """A submission that has no answer yet."""
 
     submission_id: str
+    """The ULID that makes retries of it the same submission."""
     op: AnyOp
+    """What the frontend wants."""
     client: str
+    """The frontend's name."""
     digest: bytes
+    """A hash of the op, to detect that an id is used for another one."""
     sub_agent_run: SubAgentRun | None = None
+    """Set if the input is the prompt of a sub-agent."""
     images: tuple[Image, ...] = ()
+    """The images of the input as the model gets them."""
     files: RevertResult | None = None
+    """For a revert, what was done to files before the handler runs."""
     answered: trio.Event = field(default_factory=trio.Event)
+    """Set when there is an `answer`, or the attempt failed without one."""
     answer: AnyAnswer | None = None
+    """Valid once `answered` is set."""
 
 
 class BegunTurn(NamedTuple):
-    """A turn that is to run, and the history that it continues."""
+    """A turn that a handler has begun, and the history that it continues."""
 
     turn: ActiveTurn
     history: History
 
 
 class SessionState:
-    """The state of one loaded session.
-
-    `servers_told` are the MCP servers of which it was said that they can't be used;
-    `told_of_problem` is what was last said of a configuration that can't be read, and
-    `told_of_no_sandbox` says whether it was said that nothing holds its commands;
-    `projects_told` are the contents of its project of which it was said that they do not count,
-    `refused_told` the documents of which it was said that they are not read.
-    """
+    """The state of one loaded session."""
 
     def __init__(
         self,
@@ -78,21 +77,17 @@ class SessionState:
             sessions,
             self.background,
         )
-        self.servers_told: set[str] = set()
-        self.told_of_problem = ""
-        self.told_of_no_sandbox = False
-        self.projects_told: set[str] = set()
-        self.refused_told: set[str] = set()
+        self.notices = Notices(services)
         self.turn: ActiveTurn | None = None
         self._begun: BegunTurn | None = None
 
     def begin(self, turn: ActiveTurn, history: History) -> None:
-        """Make this the session's turn; the actor runs it as soon as the handler has returned."""
+        """Make this the session's turn; the actor starts its task when the handler has returned."""
         self.turn = turn
         self._begun = BegunTurn(turn, history)
 
     def take_begun(self) -> BegunTurn | None:
-        """Return the turn that was begun and does not run yet, once."""
+        """Return the turn that was begun and has no task yet, and forget it."""
         begun, self._begun = self._begun, None
         return begun
 

@@ -1,7 +1,7 @@
-"""The supervisor: makes, forks, deletes and lists sessions, and routes ops to them.
+"""The supervisor: creates, forks, deletes and lists sessions, and routes ops to them.
 
-A submission takes effect at most once: its answer is looked up in the log first, and two at the
-same moment share one (G3). Which sessions are in memory is the business of `loaded`.
+A submission takes effect at most once: the log is searched for its answer first, and a retry that
+arrives while it is in flight shares its answer. `loaded_sessions` manages the sessions in memory.
 """
 
 import hashlib
@@ -13,15 +13,15 @@ from msgspec import structs
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.actor import Session
 from tiller_daemon.session.attachments import fit_images
-from tiller_daemon.session.checks import check_settings, check_workspace
 from tiller_daemon.session.freeze import merge_settings
-from tiller_daemon.session.loaded import LoadedSessions, no_session
+from tiller_daemon.session.loaded_sessions import LoadedSessions, unknown_session
 from tiller_daemon.session.recovery import load_snapshot
 from tiller_daemon.session.rejections import record_rejection
-from tiller_daemon.session.requests import no_request
+from tiller_daemon.session.requests import unknown_request
 from tiller_daemon.session.reverting import session_diff
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.state import Pending
+from tiller_daemon.session.validation import check_settings, check_workspace
 from tiller_daemon.store.base import BadCursor, LogError, SessionRow, SubmissionRow, cursor_of
 from tiller_protocol.answers import (
     Accepted,
@@ -68,24 +68,24 @@ class Supervisor:
     @property
     def turns_running(self) -> int:
         """How many turns are active."""
-        return sum(session.turn_runs for session in self._sessions)
+        return sum(session.turn_is_running for session in self._sessions)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Own the sessions' tasks until cancelled; started when unfinished turns are closed."""
+        """Own the sessions' tasks until cancelled; started once unfinished turns are closed."""
         self._highest_id = await self._services.log.highest_submission()
         await self._sessions.run(task_status=task_status)
 
     async def drain(self) -> None:
         """Wait until no turn is active."""
         for session in self._sessions:
-            await session.rest()
+            await session.wait_for_turn()
 
     async def shut_down(self) -> None:
-        """Interrupt all turns and put everything into the log."""
+        """End all turns and commit everything to the log."""
         await self._sessions.shut_down()
 
     async def handle(self, submission_id: str, op: AnyOp, client: str) -> AnyAnswer:
-        """Answer one submission about sessions; never raises but on cancellation."""
+        """Answer one submission about sessions. Raises nothing except for cancellation."""
         try:
             match op:
                 case SessionList():
@@ -93,7 +93,7 @@ class Supervisor:
                 case SessionGet():
                     return Accepted(submission_id, await self._get(op))
                 case SessionDiff():
-                    snapshot = (await self._sessions.find(op.session_id)).outbox.settle()
+                    snapshot = (await self._sessions.find(op.session_id)).outbox.fold_pending()
                     return Accepted(submission_id, await session_diff(self._services, snapshot, op))
                 case Replay():
                     return Accepted(submission_id, await self._replay(op))
@@ -105,8 +105,9 @@ class Supervisor:
             return RejectionError("unavailable", error.message).answer(submission_id)
 
     async def _once(self, submission_id: str, op: AnyOp, client: str) -> AnyAnswer:
-        """Give the op its one effect, or the answer that it already had."""
+        """Apply the op unless it was applied before; return its answer in both cases."""
         digest = hashlib.blake2b(msgspec.msgpack.encode(op), digest_size=16).digest()
+        # A loop, since the first attempt may fail without an answer and another retry may follow.
         while (earlier := self._in_flight.get(submission_id)) is not None:
             await earlier.answered.wait()
             if earlier.answer is not None and earlier.digest == digest:
@@ -122,7 +123,10 @@ class Supervisor:
             pending.answered.set()
 
     async def _earlier(self, submission_id: str) -> SubmissionRow | None:
-        """The stored answer. An id above all that ever came is new: ULIDs grow with time."""
+        """Return the stored answer, if any.
+
+        ULIDs grow with time, so an id above all earlier ones is new and needs no search.
+        """
         if submission_id > self._highest_id:
             self._highest_id = submission_id
             return None
@@ -143,8 +147,10 @@ class Supervisor:
             case SessionDelete() as op:
                 return await self._delete(pending, op)
             case Answer() as op:
+                # A sub-agent's request shows in several sessions; only one has the waiting task.
                 session = await self._session_of_request(op.request_id)
             case UserInput() as op:
+                # Slow work belongs here, outside the session's loop, which must answer quickly.
                 pending.images = await fit_images(op)
                 await self._services.discover()
                 session = await self._sessions.find(op.session_id)
@@ -162,13 +168,16 @@ class Supervisor:
         )
 
     async def _fork(self, pending: Pending, op: SessionFork) -> AnyAnswer:
-        """A session that reads its beginning from the parent's events: nothing is copied."""
+        """Create a session that reads its beginning from its parent's events; nothing is copied."""
         parent = await self._sessions.find(op.session_id)
-        head = parent.outbox.settle().seq
+        # The fork reads what it shares from the log, so all of it must be there first.
+        head = parent.outbox.fold_pending().seq
         await parent.outbox.committed()
         at = head if op.at is None else op.at
         if not 1 <= at <= head:
-            message = f"Session {op.session_id} has the events 1 to {head}; {at} is none of them."
+            message = (
+                f"Session {op.session_id} has events 1 to {head}, so it can't be forked at {at}."
+            )
             raise RejectionError("not_found", message)
         shared = await load_snapshot(self._services.log, op.session_id, at)
         created = SessionCreated(shared.workspace, shared.settings, op.session_id, at)
@@ -189,6 +198,7 @@ class Supervisor:
 
     async def _delete(self, pending: Pending, op: SessionDelete) -> AnyAnswer:
         doomed = await self._with_sub_agents(op.session_id)
+        # All are checked before any is deleted.
         for session_id in doomed:
             await self._check_deletable(session_id)
         for session_id in doomed:
@@ -201,29 +211,29 @@ class Supervisor:
         return answer
 
     async def _with_sub_agents(self, session_id: str) -> list[str]:
-        """The session and all that works for it, the deepest first."""
-        found: list[str] = []
+        """Return the ids of the session and all its sub-agents' sessions, the deepest first."""
+        session_ids: list[str] = []
         for sub_agent in await self._services.log.sub_agents(session_id):
-            found += await self._with_sub_agents(sub_agent)
-        return [*found, session_id]
+            session_ids += await self._with_sub_agents(sub_agent)
+        return [*session_ids, session_id]
 
     async def _check_deletable(self, session_id: str) -> None:
         session = await self._sessions.find(session_id)
-        if session.is_at_work:
-            message = f"The session {session_id} is at work. Interrupt it, then delete it."
+        if session.is_busy:
+            message = f"Session {session_id} is running a turn. Interrupt it, then delete it."
             raise RejectionError("busy", message)
         if forks := await self._services.log.forks(session_id):
-            message = f"The forks {', '.join(forks)} share this session's log: delete them first."
+            message = f"The forks {', '.join(forks)} share this session's log. Delete them first."
             raise RejectionError("busy", message)
 
     async def _session_of_request(self, request_id: str) -> Session:
-        """The session in which a task waits, else one whose log says how the request ended."""
+        """Return the session whose task waits for the answer, else one that had the request."""
         for session in self._sessions:
             if session.awaits(request_id):
                 return session
         rows = await self._services.log.requests(request_id)
         if not rows:
-            raise no_request(request_id)
+            raise unknown_request(request_id)
         return await self._sessions.find(rows[0].session_id)
 
     async def _list(self, op: SessionList) -> AnyResult:
@@ -258,6 +268,7 @@ class Supervisor:
 
     async def _get(self, op: SessionGet) -> AnyResult:
         session = await self._sessions.find(op.session_id)
+        # Frontends continue from this snapshot's number, so everything in it must be published.
         while not session.outbox.is_committed:
             await session.outbox.committed()
         now = session.snapshot
@@ -274,7 +285,8 @@ class Supervisor:
     async def _replay(self, op: Replay) -> AnyResult:
         row = await self._services.log.session(op.session_id)
         if row is None:
-            raise no_session(op.session_id)
+            raise unknown_session(op.session_id)
+        # Loading closes the unfinished turn, so that the frontend sees its end.
         if row.unfinished and self._sessions.get(op.session_id) is None:
             await self._sessions.find(op.session_id)
         bodies = await self._services.log.events(
@@ -288,13 +300,13 @@ class Supervisor:
 def _session_id(op: AnyOp) -> str:
     session_id = getattr(op, "session_id", None)
     if not isinstance(session_id, str):
-        raise RejectionError("bad_message", f"{type(op).__name__} names no session.")
+        raise RejectionError("bad_message", f"{type(op).__name__} needs a `session_id`.")
     return session_id
 
 
 def _same_answer(row: SubmissionRow, digest: bytes) -> AnyAnswer:
     if row.digest != digest:
         raise RejectionError(
-            "bad_message", "This submission id was used for another op. Choose a new one."
+            "bad_message", "This submission id was already used for another op. Choose a new one."
         )
     return decode_answer(row.answer)

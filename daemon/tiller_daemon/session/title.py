@@ -1,7 +1,7 @@
-"""The title of a session: first the user's own words, then what a model makes of them.
+"""The title of a session: the start of the first input, then a title written by a model.
 
-The model is asked once, beside the first turn. That request belongs to the session and not to the
-turn: it neither delays the turn nor fails it, and whatever becomes of it the session has a title.
+The model is asked once, beside the first turn. The request belongs to the session, not to the turn:
+it can't delay the turn or make it fail. If it fails, the first title stays.
 """
 
 from contextlib import aclosing
@@ -12,8 +12,8 @@ import trio
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.models.base import ModelError, ModelRequest, TextDelta, UsageReported
 from tiller_daemon.session.outbox import Outbox
+from tiller_daemon.session.project_trust import configuration_for
 from tiller_daemon.session.services import ChosenModel, Services
-from tiller_daemon.session.trust import configuration_for
 from tiller_protocol.events import SessionTitled
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Usage, UserMessage
@@ -21,22 +21,22 @@ from tiller_protocol.items import Usage, UserMessage
 log = structlog.get_logger()
 
 TITLE_CHARS_MAX = 72
-"""Longest title; a line of a list."""
+"""Longest title: it must fit on one line of a list."""
 
 TITLE_S_MAX = 30.0
-"""How long a title may take; the request is made once and never again."""
+"""How long the request may take. It is never retried."""
 
 TITLE_AFTER_TURN_S_MAX = 5.0
-"""How long a title may still take when its turn has ended: a short answer needs no long wait."""
+"""How long the request may go on after the first turn has ended."""
 
 INPUT_CHARS_MAX = 4_000
-"""How much of the user's words is enough to see what they are about."""
+"""How much of the input the model gets to see."""
 
 ANSWER_CHARS_MAX = 4_000
-"""A model that has said so much without a line to take does not know what was asked."""
+"""How much of the answer is read. A model that writes more has not understood the request."""
 
 OUTPUT_TOKENS_MAX = 2_000
-"""Room for models that think before they write a line."""
+"""Generous, since reasoning models think before they write a line."""
 
 TITLE_SYSTEM = (
     "You name sessions of a coding agent. Answer with the title alone, in one line of three to "
@@ -45,8 +45,8 @@ TITLE_SYSTEM = (
 )
 
 
-class Titling:
-    """The request for a title, beside a turn. `run` is its task, owned by the session."""
+class TitleRequest:
+    """The request for a title beside a turn. The session owns its task, `run`."""
 
     def __init__(
         self, services: Services, outbox: Outbox, turn_model: ChosenModel, ordinal: int, text: str
@@ -59,14 +59,15 @@ class Titling:
         self._scope = trio.CancelScope()
 
     async def run(self) -> None:
-        """Ask and put `session_titled`; every failure leaves the title that there is."""
+        """Ask the model and put `session_titled`; on any failure the old title stays."""
         session_id = self._outbox.snapshot.session_id
-        self._hurry(TITLE_S_MAX)
+        self._shorten_deadline(TITLE_S_MAX)
         with self._scope:
             try:
                 answer, usage, cost = await self._ask()
             except (ModelError, RejectionError) as error:
                 log.info("no_title", session_id=session_id, reason=error.message)
+            # Not even a bug in here may end the session, which needs no title to work.
             except Exception:
                 log.exception("no_title", session_id=session_id)
             else:
@@ -74,14 +75,16 @@ class Titling:
                     self._outbox.put(SessionTitled(title, usage, cost))
 
     def turn_ended(self, *, interrupted: bool) -> None:
-        """Let the request have a little more time, or none if the user wants an end."""
-        self._hurry(0.0 if interrupted else TITLE_AFTER_TURN_S_MAX)
+        """Leave the request little time, or none if the user interrupted the turn."""
+        self._shorten_deadline(0.0 if interrupted else TITLE_AFTER_TURN_S_MAX)
 
-    def _hurry(self, seconds: float) -> None:
+    def _shorten_deadline(self, seconds: float) -> None:
+        # The deadline may only move closer.
         self._scope.deadline = min(self._scope.deadline, trio.current_time() + seconds)
 
     async def _ask(self) -> tuple[str, Usage, float | None]:
         workspace = self._outbox.snapshot.workspace
+        # A small model is enough and cheaper.
         small = configuration_for(self._services, workspace).small_model
         model = self._services.model(small) if small else self._turn_model
         asked = f"Name this request:\n\n<request>\n{self._text[:INPUT_CHARS_MAX]}\n</request>"
@@ -112,17 +115,18 @@ class Titling:
 
 
 def first_title(text: str) -> str:
-    """The title of a session until it gets a better one: the beginning of what was asked first."""
+    """Return the session's provisional title: the beginning of its first input."""
     return _cut(" ".join(text.split()) or "(no text)")
 
 
 def clean_title(answer: str) -> str:
-    """The title in a model's answer: one line without decoration; empty if there is none."""
-    # Servers that do not parse thinking send it as text before the answer.
+    """Return the title in a model's answer, one line without decoration; empty if none is found."""
+    # Some servers do not parse reasoning and send it as text before the answer.
     lines = answer.rpartition("</think>")[2].split("\n")
     for line in lines:
         words = "".join(c if c.isprintable() else " " for c in line).split()
         title = " ".join(words).lstrip("#*_-> ").removeprefix("Title:").strip("\"'`*_“”«» ")
+        # Reasoning without an end has no answer behind it.
         if title and not title.startswith("<think>"):
             return _cut(title)
     return ""

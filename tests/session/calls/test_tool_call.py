@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tiller_daemon.session.calls.tool_call import or_output, to_be_written
+from tiller_daemon.session.calls.tool_call import or_send_result, to_be_written
 from tiller_daemon.tools.base import Requirement, ToolResult
 
 
@@ -25,10 +25,10 @@ async def test_an_interrupt_while_more_is_found_out_keeps_the_result_as_output()
         return "more"
 
     with trio.move_on_after(0) as scope:
-        await or_output(for_ever, ToolResult("Made a.py"), output)
+        await or_send_result(for_ever, ToolResult("Made a.py"), output)
     assert scope.cancelled_caught
     assert told == ["Made a.py"]
-    assert await or_output(more, ToolResult("Made b.py"), output) == "more"
+    assert await or_send_result(more, ToolResult("Made b.py"), output) == "more"
     assert told == ["Made a.py"]
 
 

@@ -71,7 +71,7 @@ async def test_without_a_sandbox_a_read_only_agent_runs_no_command(
     await world.ended(session_id)
     made = [item for item in world.model.requests[1].items if isinstance(item, ToolCall)]
     assert [call.error_kind == "denied" for call in made] == [True, True, True, True]
-    assert "plan only reads" in made[1].output
+    assert "plan is read-only" in made[1].output
     opened = [e for e in await world.events(session_id) if isinstance(e.body, RequestOpened)]
     assert opened == []
     nursery.cancel_scope.cancel()

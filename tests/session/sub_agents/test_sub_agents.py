@@ -365,7 +365,7 @@ async def test_only_its_own_sub_agents_can_be_resumed(autojump_clock, start):
     await world.ended(boss)
     (call,) = task_calls(world, boss)
     assert call.error_kind == "failed"
-    assert "no sub-agent of this session" in call.output
+    assert "not a sub-agent of this session" in call.output
 
 
 async def test_an_unknown_agent_is_an_invalid_call_that_names_those_there_are(

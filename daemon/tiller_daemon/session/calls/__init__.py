@@ -1,1 +1,1 @@
-"""The tool calls of a turn: permission, enclosure, run."""
+"""The tool calls of a turn: permission, enclosure, execution."""

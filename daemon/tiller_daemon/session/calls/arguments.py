@@ -1,7 +1,7 @@
-"""What the arguments of a tool are: shown to models as JSON Schema, decoded, and explained. Pure.
+"""Tool arguments: their JSON Schema for models, decoding, and error messages. Pure.
 
-A built-in tool has an argument struct; one of another's making has a schema, and its arguments stay
-the JSON object that they are.
+A built-in tool has an argument struct. An MCP tool has a schema, and its arguments stay a JSON
+object.
 """
 
 import re
@@ -14,20 +14,22 @@ from tiller_daemon.tools.suggestions import did_you_mean
 from tiller_daemon.turn.output_schema import value_problem
 
 _UNKNOWN_FIELD = re.compile("contains unknown field `([^`]*)`")
-"""What msgspec says of a field that an argument struct does not have."""
+"""Msgspec's message for a field that the argument struct does not have."""
 
 
 class BadArguments(Exception):
-    """Arguments that are not what the tool takes; the message names the field and the schema."""
+    """Arguments that a tool does not accept; the message names the field and the schema."""
 
 
 def decode_arguments(tool: Tool, text: str) -> Any:  # noqa: ANN401 - struct or object, by the tool
-    """Return the arguments as the tool's own functions take them; raises `BadArguments`."""
+    """Return the arguments as the tool's functions take them; raises `BadArguments`."""
+    # Some models send nothing for a tool without required arguments.
     text = text.strip() or "{}"
     try:
         if tool.schema is None:
             return msgspec.json.decode(text, type=tool.arguments)
         decoded = msgspec.json.decode(text, type=dict[str, Any])
+    # Deeply nested JSON exhausts the decoder's stack.
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadArguments(_explain(tool, str(error))) from None
     if problem := value_problem(tool.schema, decoded):
@@ -36,9 +38,9 @@ def decode_arguments(tool: Tool, text: str) -> Any:  # noqa: ANN401 - struct or 
 
 
 def parameters(tool: Tool) -> dict[str, Any]:
-    """JSON Schema of a tool's arguments.
+    """Return the JSON Schema of a tool's arguments.
 
-    That of a struct is without indirection: some models can't follow `$ref`.
+    References in the schema of a struct are inlined, since some models can't follow `$ref`.
     """
     if tool.schema is not None:
         return tool.schema
@@ -47,8 +49,8 @@ def parameters(tool: Tool) -> dict[str, Any]:
     def inlined(schema: object) -> object:
         match schema:
             case {"$ref": str(name)}:
-                found = definitions[name.rpartition("/")[2]]
-                return {key: inlined(value) for key, value in found.items() if key != "title"}
+                definition = definitions[name.rpartition("/")[2]]
+                return {key: inlined(value) for key, value in definition.items() if key != "title"}
             case dict():
                 known = cast("dict[str, object]", schema)
                 return {key: inlined(value) for key, value in known.items()}
@@ -61,16 +63,16 @@ def parameters(tool: Tool) -> dict[str, Any]:
 
 
 def _explain(tool: Tool, problem: str) -> str:
-    taken = parameters(tool)
-    schema = msgspec.json.encode(taken).decode()
+    schema = parameters(tool)
     hint = ""
     if unknown := _UNKNOWN_FIELD.search(problem):
-        hint = did_you_mean(unknown[1], _field_names(taken))
-    return f"Invalid arguments for {tool.name}: {problem}.{hint} They must match {schema}"
+        hint = did_you_mean(unknown[1], _field_names(schema))
+    text = msgspec.json.encode(schema).decode()
+    return f"Invalid arguments for {tool.name}: {problem}.{hint} They must match {text}"
 
 
 def _field_names(schema: object) -> set[str]:
-    """The names of all fields, at any depth."""
+    """Return the names of all fields at any depth."""
     match schema:
         case dict():
             known = cast("dict[str, object]", schema)

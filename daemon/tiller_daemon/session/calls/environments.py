@@ -1,4 +1,4 @@
-"""What the calls of one turn run with: files, processes, the user, the web."""
+"""The environment of a turn's tool calls: files, processes, the user, the web."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -23,17 +23,17 @@ from tiller_protocol.events import PlanUpdated
 from tiller_protocol.items import PlanEntry, ToolCall
 
 Delegate = Callable[[str, str, str, str], Awaitable[ToolResult]]
-"""`Delegation.run`: the call's id, the prompt, the agent, what to resume."""
+"""`Delegation.run` for one turn: takes the call's id, the prompt, the agent, the id to resume."""
 
 
 @dataclass(frozen=True)
 class ProcessSettings:
-    """What child processes of calls get."""
+    """The environment of child processes."""
 
     variables: Callable[[str], Mapping[str, str]]
-    """The environment of a child process, by the id of the call that starts it."""
+    """Returns the environment variables for a child process of the call with this id."""
     secrets: Callable[[], tuple[str, ...]]
-    """The keys in use now; removed from everything that a tool outputs."""
+    """Returns the API keys in use, which are removed from all tool output."""
     background: BackgroundCommands
 
 
@@ -42,9 +42,9 @@ class WebSettings:
     """How tools reach the web."""
 
     private_addresses: bool
-    """Whether machines that are not on the public internet may be asked."""
+    """Whether tools may connect to private addresses."""
     proxies: Mapping[str, str]
-    """The daemon's own variables that name proxies, with passwords."""
+    """The daemon's proxy variables, with their passwords."""
 
 
 @dataclass(frozen=True)
@@ -52,19 +52,27 @@ class Environments:
     """Makes the `ToolEnvironment` of each call of one turn."""
 
     context: TurnContext
+    """The turn's frozen settings."""
     permission: Permission
+    """Puts questions to the user."""
     files: FileVersions
+    """The versions of files that the model has read."""
     diagnostics: Diagnostics
+    """The language servers."""
     spill_directory: Path
     """For output that is too long for the model."""
     journals: Path
-    """For changes of several files that are under way."""
+    """For journals of changes to several files."""
     processes: ProcessSettings
+    """For child processes."""
     web: WebSettings
+    """For tools that use the network."""
     emit: Emit
+    """Emits events of the turn."""
     delegate: Delegate
+    """Runs a sub-agent."""
     withdraw: Callable[[str], None]
-    """Withdraws the open questions of a call, by its id."""
+    """Cancels the open questions of the call with this id."""
 
     def make(
         self,
@@ -90,6 +98,7 @@ class Environments:
             journals=self.journals,
             private_addresses=self.web.private_addresses,
             diagnostics=self.diagnostics,
+            # Per call, as the user may have granted rules since the last one.
             readable=Readable(self.permission.rules()),
             withdraw=partial(self.withdraw, call.id),
             secrets=self.processes.secrets(),
@@ -98,7 +107,10 @@ class Environments:
         )
 
     def without_secrets(self, text: str) -> str:
-        """Return `text` without keys: a file may hold one, and root can read the daemon's own."""
+        """Return `text` without API keys.
+
+        A file may contain one, and root can read the daemon's own environment.
+        """
         for secret in self.processes.secrets():
             text = text.replace(secret, SECRET_PLACEHOLDER)
         return text

@@ -1,7 +1,8 @@
 """Escalation: a command that its enclosure stopped runs again in a looser one, if the user agrees.
 
-The model has no say: no argument of a call asks for this. A command that seemed to read and wanted
-to write is offered the session's enclosure; any other one is offered to run outside.
+The model can't ask for it: no tool has an argument for that. A command that seemed to read and
+tried to write may get the session's enclosure. A build may get that too if it is enough; any other
+command may run outside.
 """
 
 from typing import NamedTuple
@@ -12,67 +13,76 @@ from tiller_daemon.policy.rules import BUILT_IN
 from tiller_daemon.policy.shell.enclosures import judge_line
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.session.calls.command_paths import unsandboxed_requirement
-from tiller_daemon.session.calls.enclosing import Enclosing
 from tiller_daemon.session.calls.permission import Permission, one_line
+from tiller_daemon.session.calls.turn_enclosures import TurnEnclosures
 from tiller_daemon.tools.base import Requirement, ToolResult
 from tiller_protocol.items import ToolCall
 
-RAN_OUTSIDE = "[It failed in the sandbox. The user let it run again outside. What it printed then:]"
-RAN_AGAIN = "[The sandbox stopped it. The user let it do more. What it printed then:]"
-DECLINED = "[The user was asked to let it {what} and declined.{said}]"
+RAN_OUTSIDE = (
+    "[The command failed in the sandbox. With the user's approval it ran again outside. "
+    "Its output there:]"
+)
+RAN_AGAIN = (
+    "[The sandbox stopped the command. With the user's approval it ran again with more access. "
+    "Its output then:]"
+)
+DECLINED = "[The user was asked to let the command {what}, and declined.{comment}]"
 
 
-class Offered(NamedTuple):
-    """Where a stopped command runs again, None for nowhere; and its result so far."""
+class EscalationResult(NamedTuple):
+    """The user's decision about a stopped command."""
 
     enclosure: Enclosure | None
+    """Where it runs again; None if it does not."""
     result: ToolResult
+    """Its first result, with a note if the user declined."""
 
 
 class Escalation:
-    """The escalations of one turn. Once the user has declined, the turn asks for no more."""
+    """The escalations of one turn. Once the user has declined one, the turn offers no more."""
 
-    def __init__(self, permission: Permission, enclosing: Enclosing) -> None:
+    def __init__(self, permission: Permission, enclosures: TurnEnclosures) -> None:
         self._permission = permission
-        self._enclosing = enclosing
+        self._enclosing = enclosures
         self._declined = False
 
     async def offer(
-        self, call: ToolCall, need: Requirement, tried: Enclosure, result: ToolResult
-    ) -> Offered:
+        self, call: ToolCall, requirement: Requirement, tried: Enclosure, result: ToolResult
+    ) -> EscalationResult:
         """Ask whether a command that was stopped in `tried` may run in a looser enclosure.
 
-        `need` is the permission to run its command line.
+        `requirement` is the permission to run its command line.
         """
         if self._declined:
-            return Offered(None, result)
-        (command,) = need.subjects
-        if tried is Enclosure.BUILD and self._enclosing.session_may_more(result):
+            return EscalationResult(None, result)
+        (command,) = requirement.subjects
+        # The next looser enclosure, if it is enough: running outside is the last resort.
+        if tried is Enclosure.BUILD and self._enclosing.session_allows_more(result):
             enclosure, what = Enclosure.SESSION, "do more than build"
-            title = f"It wanted more than a build ({result.stopped_by}). Let it: {command}"
-            wanted = structs.replace(need, title=one_line(title))
+            title = f"It needs more than a build may do ({result.stopped_by}). Allow: {command}"
+            wanted = structs.replace(requirement, title=one_line(title))
         else:
             enclosure, what = Enclosure.OUTSIDE, "run outside the sandbox"
             title = f"The sandbox stopped it: {result.stopped_by}. Run again outside: {command}"
             wanted = unsandboxed_requirement(command, one_line(title))
         reply = await self._permission.offer(call, wanted)
         if reply is None:
-            return Offered(None, result)
+            return EscalationResult(None, result)
         if reply.resolution in ("once", "always"):
-            return Offered(enclosure, result)
-        return Offered(None, self._decline(result, what, reply.text))
+            return EscalationResult(enclosure, result)
+        return EscalationResult(None, self._decline(result, what, reply.text))
 
     async def permit_writing(
-        self, call: ToolCall, need: Requirement, result: ToolResult
+        self, call: ToolCall, requirement: Requirement, result: ToolResult
     ) -> ToolResult | None:
-        """Ask whether a command that only seemed to read may write; None when it may.
+        """Ask whether a command that seemed only to read may write.
 
-        Otherwise returns the result to keep.
+        Returns None if it may, otherwise its final result.
         """
-        (command,) = need.subjects
-        # With no enclosure for unasked commands, the verdict is what rules alone allow.
+        (command,) = requirement.subjects
+        # Judged as if no sandbox worked, so that only explicit rules can allow the command.
         rules = (*BUILT_IN, *self._enclosing.rules())
-        verdict = judge_line(command, need.permission, rules, None)
+        verdict = judge_line(command, requirement.permission, rules, None)
         mode = self._enclosing.context.permissions.sandbox.mode
         if mode == "read_only" or verdict.action == "deny" or self._enclosing.is_read_only_agent:
             return result
@@ -80,14 +90,14 @@ class Escalation:
             return None
         if self._permission.approve == "never" or self._declined:
             return result
-        title = one_line(f"It wanted to write ({result.stopped_by}). Let it: {command}")
-        reply = await self._permission.ask_about(call, structs.replace(need, title=title))
+        title = one_line(f"It tried to write ({result.stopped_by}). Allow: {command}")
+        reply = await self._permission.ask_about(call, structs.replace(requirement, title=title))
         if reply.resolution in ("once", "always"):
             return None
         return self._decline(result, "write", reply.text)
 
     def _decline(self, result: ToolResult, what: str, text: str) -> ToolResult:
         self._declined = True
-        said = f" They said: {text}" if text else ""
-        note = DECLINED.format(what=what, said=said)
+        comment = f" They said: {text}" if text else ""
+        note = DECLINED.format(what=what, comment=comment)
         return structs.replace(result, output=f"{result.output}\n{note}")

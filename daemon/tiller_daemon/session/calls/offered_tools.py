@@ -1,4 +1,4 @@
-"""The tools of a turn as models are offered them, and which of them a model means by a name."""
+"""The tools that a turn offers to its model, and lookup of the tool that the model names."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -11,36 +11,37 @@ from tiller_daemon.tools.base import Tool
 from tiller_daemon.tools.suggestions import did_you_mean
 from tiller_daemon.turn.context import OfferedSubAgent
 
-SPECS_KEPT_MAX = 256
-"""How many descriptions of tools are kept ready; each set of agents makes one more."""
+SPECS_CACHED_MAX = 256
+"""How many tool descriptions are cached; `task` needs one for each set of agents."""
 
 
 def tool_specs(
     tools: Mapping[str, Tool], sub_agents: Sequence[OfferedSubAgent]
 ) -> tuple[ToolSpec, ...]:
-    """The tools as models are offered them; `task` says which agents there are."""
+    """Return the tools' descriptions for models; that of `task` lists the agents."""
     lines = "\n".join(f"- {agent.name}: {agent.description}" for agent in sub_agents)
     agents = f"\n\nAgents:\n{lines}"
     return tuple(_spec(tool, agents if tool.effect == "agent" else "") for tool in tools.values())
 
 
 def find_tool(tools: Mapping[str, Tool], name: str) -> Tool | None:
-    """The tool of that name; letter case is all that is forgiven, and only if it leaves one."""
+    """Return the tool of that name, ignoring letter case if the match is unambiguous."""
     if tool := tools.get(name):
         return tool
-    meant = [tool for known, tool in tools.items() if known.casefold() == name.strip().casefold()]
-    return meant[0] if len(meant) == 1 else None
+    folded = name.strip().casefold()
+    matches = [tool for known, tool in tools.items() if known.casefold() == folded]
+    return matches[0] if len(matches) == 1 else None
 
 
-def no_tool(name: str, tools: Iterable[str]) -> str:
-    """The sentence for a tool that is not there."""
-    there_are = ", ".join(sorted(tools)) or "none"
-    return f"There is no tool {name!r}.{did_you_mean(name, tools)} Tools: {there_are}."
+def unknown_tool(name: str, tools: Iterable[str]) -> str:
+    """Return the error message for an unknown tool."""
+    available = ", ".join(sorted(tools)) or "none"
+    return f"There is no tool {name!r}.{did_you_mean(name, tools)} Tools: {available}."
 
 
-@lru_cache(SPECS_KEPT_MAX)
+@lru_cache(SPECS_CACHED_MAX)
 def _spec(tool: Tool, more: str) -> ToolSpec:
-    taken = parameters(tool)
+    schema = parameters(tool)
     description = tool.description + more
-    chars = len(tool.name) + len(description) + len(msgspec.json.encode(taken))
-    return ToolSpec(tool.name, description, taken, chars)
+    chars = len(tool.name) + len(description) + len(msgspec.json.encode(schema))
+    return ToolSpec(tool.name, description, schema, chars)

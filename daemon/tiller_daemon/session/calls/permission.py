@@ -1,4 +1,4 @@
-"""Permission for a call, by rules or by the user; and the user's answer to a tool's question."""
+"""Permission for a call, from the rules or the user, and the user's answers to tools' questions."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -14,24 +14,25 @@ from tiller_protocol.items import Request, RequestKind, ToolCall
 from tiller_protocol.settings import Approve, Rule
 
 TITLE_CHARS_MAX = 200
+"""Longest title of a request: frontends show it on one line."""
 
 CHANGED_MEANWHILE = (
-    "not run: what this call would touch changed while it was being judged. Look again, then call "
-    "it again."
+    "not run: what this call would touch changed while it waited for approval. Look again, then "
+    "repeat the call."
 )
 
-NOBODY_THERE = (
-    "Nobody is there to answer: this session asks no one. Decide yourself, and say what you chose."
+NO_USER = (
+    "No user is there to answer: this session asks no one. Decide yourself, and say what you chose."
 )
 
 
 @dataclass(frozen=True)
 class Permission:
-    """Decides about the calls of one turn, and asks the user through any attached frontend."""
+    """Decides about the calls of one turn; if needed, asks the user through any frontend."""
 
     approve: Approve
     rules: Callable[[], tuple[Rule, ...]]
-    """The rules as they are now: what the user grants counts at once."""
+    """Returns the current rules, as grants of the user apply at once."""
     ask: Callable[[Request, IsAllowed], Awaitable[Reply]]
     """Opens a request and returns how it was resolved; see `OpenRequests.ask`."""
     new_id: Callable[[], str]
@@ -47,45 +48,50 @@ class Permission:
         requirements: tuple[Requirement, ...],
         is_as_judged: Callable[[], bool] = lambda: True,
     ) -> Refusal | None:
-        """Return why the call may not run, if so; asks the user when the rules say so.
+        """Return None if the call may run, else why not; asks the user if the rules want that.
 
-        Time passes until the answer: `is_as_judged` checks that the call still does what the user
-        was asked about.
+        Files may change until the user answers. `is_as_judged` checks that the call still does what
+        the user approved.
         """
         verdict = self.verdict(requirements)
         if verdict.action == "allow":
             return None
         if verdict.action == "deny":
             return Refusal("denied", f"denied: {verdict.reason}")
-        need = next(need for need in requirements if need.permission == verdict.permission)
-        request = self._request(call, kind, need, requirements)
+        requirement = next(
+            requirement
+            for requirement in requirements
+            if requirement.permission == verdict.permission
+        )
+        request = self._request(call, kind, requirement, requirements)
         answer = await self.ask(request, lambda: self._is_allowed(requirements))
         if answer.resolution in ("once", "always"):
             return None if is_as_judged() else Refusal("failed", CHANGED_MEANWHILE)
-        said = f" They said: {answer.text}" if answer.text else ""
-        return Refusal("denied", f"The user rejected this call.{said}", ends_turn=True)
+        comment = f" They said: {answer.text}" if answer.text else ""
+        return Refusal("denied", f"The user rejected this call.{comment}", ends_turn=True)
 
-    async def offer(self, call: ToolCall, need: Requirement) -> Reply | None:
-        """Ask about something only an explicit rule can allow; None when the user is not asked.
+    async def offer(self, call: ToolCall, requirement: Requirement) -> Reply | None:
+        """Ask for something that only an explicit rule or the user can allow.
 
-        The user is not asked when the session asks no one or consents to everything, nor when a
-        rule denies it.
+        Returns None if the user is not asked: if `approve` is `never` or `always`, or if a rule
+        denies it.
         """
-        if self.approve != "ask" or self.verdict((need,)).action == "deny":
+        if self.approve != "ask" or self.verdict((requirement,)).action == "deny":
             return None
-        return await self.ask_about(call, need)
+        return await self.ask_about(call, requirement)
 
-    async def ask_about(self, call: ToolCall, need: Requirement) -> Reply:
-        """Ask the user about one requirement, whatever enclosure would run it unasked."""
-        request = self._request(call, "approval", need, (need,))
-        by_rules = structs.replace(need, most_unasked=None)
+    async def ask_about(self, call: ToolCall, requirement: Requirement) -> Reply:
+        """Ask the user about one requirement, even if an enclosure would let it run unasked."""
+        request = self._request(call, "approval", requirement, (requirement,))
+        by_rules = structs.replace(requirement, most_unasked=None)
         return await self.ask(request, lambda: self._is_allowed((by_rules,)))
 
     async def put_question(self, call: ToolCall, text: str, choices: tuple[str, ...]) -> UserAnswer:
-        """Put a tool's question to the user; raises `ToolFailure` when the session asks no one."""
+        """Put a tool's question to the user; raises `ToolFailure` if the session asks no one."""
         if self.approve == "never":
-            raise ToolFailure(NOBODY_THERE)
+            raise ToolFailure(NO_USER)
         title = one_line(text)
+        # The title may be cut, and the user must see all of the question.
         detail = "" if title == text else text
         request = Request(
             self.new_id(), "question", title, item_id=call.id, detail=detail, choices=choices
@@ -96,37 +102,42 @@ class Permission:
         return UserAnswer(None, answer.text)
 
     def _is_allowed(self, requirements: tuple[Requirement, ...]) -> bool:
-        """Whether rules that the user granted meanwhile make the question needless."""
-        outside = [need for need in requirements if need.permission == UNSANDBOXED]
-        commands = [command for need in outside for command in need.subjects]
+        """Whether rules that the user has granted meanwhile allow the call."""
+        # Outside the sandbox nothing confines a command, so a rule must spell it out.
+        outside = [r for r in requirements if r.permission == UNSANDBOXED]
+        commands = [command for requirement in outside for command in requirement.subjects]
         if not all(may_run_outside(command, self.rules()) for command in commands):
             return False
-        others = [need for need in requirements if need not in outside]
+        others = [r for r in requirements if r not in outside]
         return decide(others, self.rules(), "ask").action == "allow"
 
     def _request(
         self,
         call: ToolCall,
         kind: RequestKind,
-        need: Requirement,
+        requirement: Requirement,
         requirements: tuple[Requirement, ...],
     ) -> Request:
         """Return a request about one requirement, with the detail of the whole call."""
-        shown = need if need.detail else next((one for one in requirements if one.detail), need)
+        shown = (
+            requirement
+            if requirement.detail
+            else next((r for r in requirements if r.detail), requirement)
+        )
         return Request(
             id=self.new_id(),
             kind=kind,
-            title=one_line(need.title or call.title),
+            title=one_line(requirement.title or call.title),
             item_id=call.id,
-            permission=need.permission,
-            subjects=need.subjects,
-            always=patterns_for_always(need),
+            permission=requirement.permission,
+            subjects=requirement.subjects,
+            always=patterns_for_always(requirement),
             detail=shown.detail,
             detail_kind=shown.detail_kind,
         )
 
 
 def one_line(text: str) -> str:
-    """Return `text` as a title: one line, not too long."""
+    """Return `text` as a title: on one line, cut to `TITLE_CHARS_MAX`."""
     line = " ".join(text.split())
     return line if len(line) <= TITLE_CHARS_MAX else line[: TITLE_CHARS_MAX - 1] + "…"

@@ -1,4 +1,4 @@
-"""One tool call: prepare, permit, run, conclude. It carries what it asked for from end to end."""
+"""One tool call, from its prepared arguments through permission and execution to its result."""
 
 import dataclasses
 from collections.abc import Awaitable, Callable
@@ -17,10 +17,10 @@ from tiller_daemon.session.calls.command_paths import (
     further_requirements,
     requirements_without_sandbox,
 )
-from tiller_daemon.session.calls.enclosing import Enclosed, Enclosing
 from tiller_daemon.session.calls.environments import Environments
 from tiller_daemon.session.calls.escalation import RAN_AGAIN, RAN_OUTSIDE, Escalation
 from tiller_daemon.session.calls.permission import Permission, one_line
+from tiller_daemon.session.calls.turn_enclosures import CallEnclosure, TurnEnclosures
 from tiller_daemon.session.hooks import TurnHooks
 from tiller_daemon.tools.base import (
     FileCheck,
@@ -40,8 +40,8 @@ from tiller_protocol.items import Effect, ToolCall
 log = structlog.get_logger()
 
 READ_ONLY = (
-    "denied: the agent {agent} only reads and changes nothing. It can run commands that only read; "
-    "leave out what writes, or end with what should be done by somebody else."
+    "denied: the agent {agent} is read-only. It can run commands that only read. Leave out what "
+    "writes, or end with a description of what should be changed."
 )
 
 
@@ -50,58 +50,67 @@ class TurnTools:
     """What the calls of one turn share."""
 
     context: TurnContext
+    """The turn's frozen settings."""
     permission: Permission
-    enclosing: Enclosing
+    """Decides about calls."""
+    enclosures: TurnEnclosures
+    """Chooses where commands run."""
     escalation: Escalation
+    """Offers a looser enclosure for commands that were stopped."""
     environments: Environments
+    """Makes what tools run with."""
     hooks: TurnHooks
+    """Run before and after calls."""
 
     @property
     def workspace(self) -> Path:
-        """Where the turn works."""
+        """The turn's workspace."""
         return Path(self.context.workspace)
 
     def requirements_of(self, tool: Tool, arguments: Any) -> tuple[Requirement, ...]:  # noqa: ANN401
-        """Return the permissions that a call needs as files are now. Raises `ToolFailure`."""
+        """Return the permissions that a call needs, as files are now; raises `ToolFailure`."""
         requirements = tool.requirements(arguments, self.workspace)
         requirements = (*requirements, *further_requirements(requirements, self.workspace))
         if not _commands(requirements):
             return requirements
-        most = self.enclosing.most_unasked
-        if self.enclosing.asks:
+        most = self.enclosures.most_unasked
+        if self.enclosures.asks:
             requirements = (
                 *requirements,
                 *requirements_without_sandbox(requirements, reads_are_confined=most is not None),
             )
         if most and _runs_in_background(tool, arguments):
-            # A build's repositories are looked for when it has ended, and this one goes on.
+            # New repositories are disabled when a build has ended, which is unknown for this one.
             most = Enclosure.READ_ONLY
         return tuple(
-            structs.replace(need, most_unasked=most) if need.kind == "command" else need
-            for need in requirements
+            structs.replace(r, most_unasked=most) if r.kind == "command" else r
+            for r in requirements
         )
 
     def effect_of(self, tool: Tool, requirements: tuple[Requirement, ...]) -> Effect:
-        """Return whether a call only reads."""
+        """Return `read` for a call that only reads, else `write`."""
         match tool.effect:
             case "read" | "write":
                 return tool.effect
             case "command":
                 commands = _commands(requirements)
-                enforced = self.enclosing.most_unasked is not None
+                # Without a sandbox a command that seems to read could still write.
+                enforced = self.enclosures.most_unasked is not None
                 reads = bool(commands) and enforced and all(map(seems_to_read, commands))
             case "agent":
                 read_only = {
                     agent.name for agent in self.context.prompt.sub_agents if agent.read_only
                 }
-                agents = {subject for need in requirements for subject in need.subjects}
+                agents = {
+                    subject for requirement in requirements for subject in requirement.subjects
+                }
                 reads = self.context.permissions.read_only or agents <= read_only
         return "read" if reads else "write"
 
     def unknown_agent(self, requirements: tuple[Requirement, ...]) -> str:
-        """Return what to tell a model that named an agent that does not exist, else nothing."""
+        """Return the error message if the call names an unknown agent, else an empty string."""
         agents = {agent.name for agent in self.context.prompt.sub_agents}
-        named = [subject for need in requirements for subject in need.subjects]
+        named = [subject for requirement in requirements for subject in requirement.subjects]
         unknown = next((name for name in named if name not in {*agents, RESUMED}), None)
         if unknown is None:
             return ""
@@ -132,11 +141,9 @@ class PreparedToolCall:
 
     @property
     def may_begin_early(self) -> bool:
-        """Whether it only reads, can be made again, and needs no question.
-
-        A hook would notice that it is made again.
-        """
-        if self._turn.hooks.watch(self._tool.name):
+        """Whether it only reads, may be repeated, and needs no approval."""
+        # If the response is retried the call runs again, which a hook would notice.
+        if self._turn.hooks.observes(self._tool.name):
             return False
         if self.effect != "read" or not self._tool.repeatable(self._arguments):
             return False
@@ -144,16 +151,17 @@ class PreparedToolCall:
 
     @property
     def was_stopped(self) -> bool:
-        """Whether it seemed to read, ran where nothing can be written, and was stopped there."""
+        """Whether it seemed only to read, tried to write, and was stopped by its enclosure."""
         return self._stopped is not None
 
     async def permit(self) -> Refusal | None:
-        """Ask the policy, then the user's hooks, then the user if the policy says so."""
+        """Ask the policy, then the hooks, then the user if the policy wants that."""
         turn = self._turn
         if turn.context.permissions.read_only and self.effect != "read":
             return Refusal("denied", READ_ONLY.format(agent=turn.context.agent))
         action = turn.permission.verdict(self._requirements).action
         if action == "ask" and (check := self._tool.check):
+            # A call that would fail anyway is not worth a question.
             files = turn.environments.files
             try:
                 await trio.to_thread.run_sync(check, self._arguments, turn.workspace, files)
@@ -166,19 +174,19 @@ class PreparedToolCall:
         )
 
     async def run(self, output: Output) -> ToolResult:
-        """Run it, then the user's hooks; every failure is a `ToolFailure`."""
+        """Run the tool, then the hooks; every failure is a `ToolFailure`."""
         hooks = self._turn.hooks
         try:
             result = await self._run(output)
         except ToolFailure as failure:
-            more = await hooks.after(self.call, str(failure), failed=True)
-            raise ToolFailure(str(failure) + self._without_secrets(more)) from failure
+            added = await hooks.after(self.call, str(failure), failed=True)
+            raise ToolFailure(str(failure) + self._without_secrets(added)) from failure
         after = partial(hooks.after, self.call, result.output, failed=result.failed)
-        more = await or_output(after, result, output)
-        return structs.replace(result, output=result.output + self._without_secrets(more))
+        added = await or_send_result(after, result, output)
+        return structs.replace(result, output=result.output + self._without_secrets(added))
 
     async def run_again(self, begin: Callable[[], Awaitable[None]], output: Output) -> ToolResult:
-        """Ask whether a stopped call may write, and run it in the session's enclosure if so."""
+        """Ask whether a stopped call may write; if so, run it in the session's enclosure."""
         first, self._stopped = self._stopped, None
         assert first is not None
         declined = await self._turn.escalation.permit_writing(self.call, self._command, first)
@@ -189,7 +197,7 @@ class PreparedToolCall:
         return structs.replace(result, output=f"{RAN_AGAIN}\n{result.output}")
 
     async def _run(self, output: Output, enclosure: Enclosure | None = None) -> ToolResult:
-        """Run the tool within its time limit, and add what the call broke or brought up."""
+        """Run the tool; append new instructions, disabled repositories and new errors in files."""
         turn, tool = self._turn, self._tool
         enclosed = await self._enclose(enclosure)
         environment = turn.environments.make(
@@ -198,13 +206,13 @@ class PreparedToolCall:
         try:
             check = await self._check_of_changes()
             result = await self._run_tool(environment)
-            more = new_instructions(self._requirements, environment)
-            more += await turn.enclosing.disable_new_repositories(enclosed)
+            added = new_instructions(self._requirements, environment)
+            added += await turn.enclosures.disable_new_repositories(enclosed)
             if check:
-                more += await or_output(check.new_errors, result, environment.output)
+                added += await or_send_result(check.new_errors, result, environment.output)
             return structs.replace(
                 result,
-                output=self._without_secrets(result.output + more),
+                output=self._without_secrets(result.output + added),
                 diff=self._without_secrets(result.diff),
             )
         except ToolFailure as failure:
@@ -220,9 +228,10 @@ class PreparedToolCall:
             ) from error
 
     async def _run_tool(self, environment: ToolEnvironment) -> ToolResult:
-        """Run the tool; again in a looser enclosure if this one stopped it and the user agrees.
+        """Run the tool; if its enclosure stopped it and the user agrees, again in a looser one.
 
-        A call that only reads is not asked about here, as others run beside it: see `run_again`.
+        The user is not asked about a call that only reads, as others run beside it: see
+        `run_again`.
         """
         result = await self._attempt(environment)
         confined = environment.confined
@@ -237,10 +246,10 @@ class PreparedToolCall:
         if offered.enclosure is None:
             return offered.result
         if offered.enclosure is Enclosure.OUTSIDE:
-            note, looser = RAN_OUTSIDE, Enclosed(None)
+            note, looser = RAN_OUTSIDE, CallEnclosure(None)
         else:
             note = RAN_AGAIN
-            looser = await self._turn.enclosing.enclose(offered.enclosure, self._requirements)
+            looser = await self._turn.enclosures.enclose(offered.enclosure, self._requirements)
         result = await self._attempt(dataclasses.replace(environment, confined=looser.confined))
         return structs.replace(result, output=f"{note}\n{result.output}")
 
@@ -248,28 +257,30 @@ class PreparedToolCall:
         with trio.fail_after(self._tool.timeout_s):
             return await self._tool.run(self._arguments, environment)
 
-    async def _enclose(self, enclosure: Enclosure | None) -> Enclosed:
-        """Make the enclosure: none for the user's own command, nor for other tools."""
+    async def _enclose(self, enclosure: Enclosure | None) -> CallEnclosure:
+        """Make the enclosure; the user's own commands and tools without commands have none."""
         turn = self._turn
         if not self._commands or self.call.by_user:
-            return Enclosed(None)
+            return CallEnclosure(None)
         if enclosure is None:
-            enclosure = turn.enclosing.enclosure_of(self._requirements)
+            enclosure = turn.enclosures.enclosure_of(self._requirements)
+            # Rules may allow a command more, but not for a read-only agent.
             if turn.context.permissions.read_only:
                 enclosure = Enclosure.READ_ONLY
         background = _runs_in_background(self._tool, self._arguments)
-        return await turn.enclosing.enclose(enclosure, self._requirements, background=background)
+        return await turn.enclosures.enclose(enclosure, self._requirements, background=background)
 
     async def _check_of_changes(self) -> FileCheck | None:
-        """Note how files are that the tool will change; which ones a command will is unknown."""
+        """Note the errors in files that the tool will change."""
         if self._tool.effect != "write":
+            # Which files a command will change is not known beforehand.
             return None
         root, files = to_be_written(self._requirements, self._turn.workspace)
         diagnostics = self._turn.environments.diagnostics
         return await diagnostics.before_change(root, files) if files else None
 
     def _is_as_judged(self) -> bool:
-        """Whether the call still needs the permissions that the user was asked about."""
+        """Whether the call still needs the same permissions as when the user was asked."""
         return self._turn.requirements_of(self._tool, self._arguments) == self._requirements
 
     @property
@@ -278,21 +289,23 @@ class PreparedToolCall:
 
     @property
     def _command(self) -> Requirement:
-        """The permission to run the command line, for a call that has one."""
+        """The requirement to run the command line, for a call that has one."""
         return next(
-            need
-            for need in self._requirements
-            if need.kind == "command" and need.permission != UNSANDBOXED
+            requirement
+            for requirement in self._requirements
+            if requirement.kind == "command" and requirement.permission != UNSANDBOXED
         )
 
     def _without_secrets(self, text: str) -> str:
         return self._turn.environments.without_secrets(text)
 
 
-async def or_output(more: Callable[[], Awaitable[str]], result: ToolResult, output: Output) -> str:
-    """Return `more`; if that is interrupted, send the result that there is as live output.
+async def or_send_result(
+    more: Callable[[], Awaitable[str]], result: ToolResult, output: Output
+) -> str:
+    """Return `more`; if that is interrupted, send the result so far as live output.
 
-    The work has been done: the model has to know about it although the call counts as aborted.
+    The tool has done its work, so the model must learn of it although the call counts as aborted.
     """
     try:
         return await more()
@@ -304,24 +317,24 @@ async def or_output(more: Callable[[], Awaitable[str]], result: ToolResult, outp
 def to_be_written(
     requirements: tuple[Requirement, ...], workspace: Path
 ) -> tuple[Path, list[Path]]:
-    """Return the workspace, links followed, and the files in it that a call will write."""
-    wanted = [need for need in requirements if need.permission == "write" and need.kind == "path"]
-    inside = [s for need in wanted for s in need.subjects if not s.startswith("/")]
+    """Return the workspace with links resolved, and the files in it that a call will write."""
+    writes = [r for r in requirements if r.permission == "write" and r.kind == "path"]
+    inside = [path for r in writes for path in r.subjects if not path.startswith("/")]
     root = workspace.resolve() if inside else workspace
     return root, [root / subject for subject in inside]
 
 
 def _commands(requirements: tuple[Requirement, ...]) -> list[str]:
-    return [text for need in requirements if need.kind == "command" for text in need.subjects]
+    return [line for r in requirements if r.kind == "command" for line in r.subjects]
 
 
 def _runs_in_background(tool: Tool, arguments: Any) -> bool:  # noqa: ANN401
-    """Whether a call leaves a command behind in the background."""
+    """Whether a call leaves a command running in the background."""
     return tool.effect == "command" and not tool.repeatable(arguments)
 
 
 def _title(tool: Tool, requirements: tuple[Requirement, ...]) -> str:
     if tool.effect == "agent":
         return one_line(requirements[0].title)
-    titles = (" ".join(need.subjects) or need.title for need in requirements)
+    titles = (" ".join(requirement.subjects) or requirement.title for requirement in requirements)
     return one_line(next(titles, ""))

@@ -1,6 +1,6 @@
 """The tools of one turn: finds the tool of a call and validates its arguments.
 
-Implements the turn's `ToolRuntime`. What becomes of a prepared call is in `tool_call`.
+Implements the turn's `ToolRuntime`. `tool_call` runs the prepared calls.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from tiller_daemon.session.calls.arguments import BadArguments, decode_arguments
-from tiller_daemon.session.calls.offered_tools import find_tool, no_tool
+from tiller_daemon.session.calls.offered_tools import find_tool, unknown_tool
 from tiller_daemon.session.calls.tool_call import PreparedToolCall, TurnTools
 from tiller_daemon.tools.base import Requirement, Tool, ToolFailure
 from tiller_daemon.turn.ports import Refusal
@@ -18,16 +18,16 @@ from tiller_protocol.items import ToolCall
 
 @dataclass(frozen=True)
 class Toolbox:
-    """The tools of one turn, by name, and what they share."""
+    """The tools of one turn by name, and what their calls share."""
 
     tools: Mapping[str, Tool]
     shared: TurnTools
 
     def prepare(self, call: ToolCall) -> PreparedToolCall | Refusal:
-        """Find the tool and validate the arguments, or say what is wrong with the call."""
+        """Find the tool and validate the arguments; return a refusal if the call is invalid."""
         tool = find_tool(self.tools, call.name)
         if tool is None:
-            return Refusal("invalid", no_tool(call.name, self.tools))
+            return Refusal("invalid", unknown_tool(call.name, self.tools))
         try:
             arguments = decode_arguments(tool, call.arguments)
             requirements = self.shared.requirements_of(tool, arguments)
@@ -40,15 +40,17 @@ class Toolbox:
         return PreparedToolCall(self.shared, tool, arguments, requirements, call)
 
     def savepoint(self) -> Callable[[], None]:
-        """Return a function that forgets all that calls learn about files from now on."""
+        """Return a function that undoes what calls note about files from now on."""
         return self.shared.environments.files.remember()
 
     async def permit_repetition(self, call: ToolCall) -> Refusal | None:
-        """Ask about a call that repeats itself; without a user to ask, the turn ends."""
+        """Ask whether a call that keeps repeating may go on; a refusal ends the turn."""
         tool = self.tools.get(call.name)
         if tool and tool.polls:
             return None
-        title = f"{call.name} was called again and again with the same arguments. Go on?"
-        need = Requirement("doom_loop", (call.name,), ("*",), title=title, detail=call.arguments)
-        refusal = await self.shared.permission.obtain(call, "doom_loop", (need,))
+        title = f"{call.name} was called repeatedly with the same arguments. Go on?"
+        requirement = Requirement(
+            "doom_loop", (call.name,), ("*",), title=title, detail=call.arguments
+        )
+        refusal = await self.shared.permission.obtain(call, "doom_loop", (requirement,))
         return refusal and structs.replace(refusal, ends_turn=True)

@@ -1,1 +1,1 @@
-"""Sub-agents: who they are, and their runs."""
+"""Sub-agents: the agents that there are, and the runs of sub-agents."""

@@ -1,7 +1,7 @@
-"""Which agent a name means: those built in, the user's own, the project's.
+"""The agents by name: built-in ones, the user's, and those of a trusted project.
 
-The user's files and configuration add to what is built in under the same name. A project that is
-trusted can only add names.
+The user's files and configuration override fields of a built-in agent of the same name. A project
+can only add agents under new names.
 """
 
 from collections.abc import Mapping
@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from tiller_daemon.config import Agent
 from tiller_daemon.config.request_options import merge_options
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.session.reading import may_read
+from tiller_daemon.session.project_trust import trusted_workspace
+from tiller_daemon.session.read_access import may_read
 from tiller_daemon.session.services import Services
-from tiller_daemon.session.trust import trusted_place
 from tiller_daemon.tools.suggestions import did_you_mean
 from tiller_daemon.turn.prompt import DEFAULT_PROMPT, EXPLORE_PROMPT, GENERAL_PROMPT, PLAN_PROMPT
 from tiller_daemon.workspace.agents import AgentDefinition, project_agents, user_agents
@@ -23,22 +23,24 @@ BUILT_IN: Mapping[str, Agent] = {
         description="Reads, writes and runs commands; the default.", prompt=DEFAULT_PROMPT
     ),
     "plan": Agent(
-        description="Looks and makes a plan; changes nothing.", prompt=PLAN_PROMPT, read_only=True
+        description="Looks around and makes a plan; changes nothing.",
+        prompt=PLAN_PROMPT,
+        read_only=True,
     ),
     "explore": Agent(
-        description="Finds its way in the code and answers in short; changes nothing.",
+        description="Explores the code and gives a short answer; changes nothing.",
         prompt=EXPLORE_PROMPT,
         read_only=True,
     ),
     "general": Agent(
-        description="Does one task from begin to end and reports what came of it.",
+        description="Does one task from start to finish and reports the result.",
         prompt=GENERAL_PROMPT,
     ),
 }
 
 
 def list_agents(services: Services, workspace: str | None) -> dict[str, AgentDefinition]:
-    """Return all agents by name; without a workspace those of no project."""
+    """Return all agents by name; without a workspace, no project's are included."""
     configured = services.user.configuration().agents
     written = user_agents(services.user.config_directory)
     agents: dict[str, AgentDefinition] = {}
@@ -46,25 +48,26 @@ def list_agents(services: Services, workspace: str | None) -> dict[str, AgentDef
         file = written.get(name, AgentDefinition(Agent()))
         agent = _layered(BUILT_IN.get(name, Agent()), file.agent)
         agents[name] = AgentDefinition(_layered(agent, configured.get(name, Agent())), file.problem)
-    if place := trusted_place(services, workspace):
-        # Which rules an agent adds is known only when it is read: these are those below it.
-        unasked = may_read(place, services.user.configuration().permissions)
-        agents = project_agents(place, unasked) | agents
+    if project := trusted_workspace(services, workspace):
+        # An agent's own rules are known only after its file is read, so they can't count here.
+        unasked = may_read(project, services.user.configuration().permissions)
+        # The user's agents win, so a project can't redefine them.
+        agents = project_agents(project, unasked) | agents
     return agents
 
 
 def find_agent(services: Services, workspace: str, name: str) -> Agent:
-    """Return the agent; raises `RejectionError` that lists the others, or says what is wrong."""
+    """Return an agent; raises `RejectionError` if it is unknown or invalid."""
     return choose_agent(list_agents(services, workspace), name)
 
 
 def choose_agent(agents: Mapping[str, AgentDefinition], name: str) -> Agent:
-    """As `find_agent`, of those that are there."""
+    """Return one of `agents`; raises `RejectionError` if it is unknown or invalid."""
     if name not in agents:
-        there_are = ", ".join(sorted(agents))
+        names = ", ".join(sorted(agents))
         hint = did_you_mean(name, agents)
         raise RejectionError(
-            "invalid_settings", f"There is no agent {name!r}.{hint} Agents: {there_are}."
+            "invalid_settings", f"There is no agent {name!r}.{hint} Agents: {names}."
         )
     agent, problem = agents[name]
     if problem:
@@ -72,14 +75,14 @@ def choose_agent(agents: Mapping[str, AgentDefinition], name: str) -> Agent:
     return agent
 
 
-def _layered(below: Agent, above: Agent) -> Agent:
-    """What `above` says, and where it says nothing `below`; the rules are of both."""
+def _layered(base: Agent, override: Agent) -> Agent:
+    """Return `base` with the fields that `override` sets; the rules of both apply."""
     return Agent(
-        description=above.description or below.description,
-        prompt=below.prompt if above.prompt is None else above.prompt,
-        model=above.model or below.model,
-        permissions=(*below.permissions, *above.permissions),
-        tools=below.tools if above.tools is None else above.tools,
-        options=merge_options(below.options, above.options),
-        read_only=below.read_only if above.read_only is None else above.read_only,
+        description=override.description or base.description,
+        prompt=base.prompt if override.prompt is None else override.prompt,
+        model=override.model or base.model,
+        permissions=(*base.permissions, *override.permissions),
+        tools=base.tools if override.tools is None else override.tools,
+        options=merge_options(base.options, override.options),
+        read_only=base.read_only if override.read_only is None else override.read_only,
     )

@@ -1,8 +1,7 @@
-"""Sub-agents: a call of `task` becomes a turn of a session of its own, and waits for its end.
+"""Delegation: a call of `task` starts a turn in a separate session and waits for its end.
 
-The sub-agent's session is like any other: it has its own log, any frontend may attach to it, steer
-it and answer its requests. A `SubAgentRun` links the call with that turn. The supervisor makes and
-finds the session.
+The sub-agent's session is like any other: any frontend can attach to it, steer it and answer its
+requests. A `SubAgentRun` links the call with the turn.
 """
 
 from typing import Protocol
@@ -19,45 +18,45 @@ from tiller_protocol.settings import Budget, Settings, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
 DEPTH_MAX = 3
-"""How deep sub-agents may start sub-agents; at this depth the tool is not offered any more."""
+"""How deep sub-agents may be nested; at this depth the tool is no longer offered."""
 
 END_S_MAX = 15.0
-"""How long an interrupted call waits for its sub-agent's turn: killing a process tree that does not
-listen takes a few seconds, and each level of depth waits for the one below."""
+"""How long an interrupted call waits for its sub-agent's turn. Killing a process tree that ignores
+signals takes a few seconds, and each level waits for the one below."""
 
 START_S_MAX = 30.0
 """How long a sub-agent may take to start: two commits to the log."""
 
 CLIENT = "task"
-"""Whose input a sub-agent's prompt is."""
+"""The client's name for a sub-agent's prompt."""
 
 
 class OwnedSession(Protocol):
-    """A session that works for another one."""
+    """The session of a sub-agent."""
 
     @property
     def snapshot(self) -> Snapshot:
-        """The session as it is."""
+        """The session's current state."""
         ...
 
     async def run_sub_agent(
         self, sub_agent_run: "SubAgentRun", prompt: str, overrides: TurnOverrides
     ) -> None:
-        """Start the turn; raises `RejectionError` when that can't be."""
+        """Start the sub-agent's turn; raises `RejectionError`."""
         ...
 
 
 class Sessions(Protocol):
-    """Where sub-agents live."""
+    """Creates and finds the sessions of sub-agents."""
 
     async def create_owned(
         self, workspace: str, settings: Settings, owner_id: str, item_id: str
     ) -> OwnedSession:
-        """Make a session for a sub-agent; raises `LogError`."""
+        """Create a session for a sub-agent; raises `LogError`."""
         ...
 
     async def find_owned(self, session_id: str, owner_id: str) -> OwnedSession:
-        """Find a sub-agent of this session; raises `RejectionError` or `LogError`."""
+        """Find the session of an earlier sub-agent; raises `RejectionError` or `LogError`."""
         ...
 
 
@@ -70,20 +69,20 @@ class Delegation:
         self._sub_agent_runs: list[SubAgentRun] = []
 
     def spent(self) -> Spent:
-        """What all sub-agents of the turn have spent so far."""
+        """Return what all sub-agents of the turn have spent so far."""
         total = Spent()
         for sub_agent_run in self._sub_agent_runs:
             total = total.plus(sub_agent_run.spent())
         return total
 
     def reconsider(self) -> None:
-        """Resolve open requests of sub-agents that are allowed by now."""
+        """Resolve open requests of sub-agents that the rules now allow."""
         for sub_agent_run in self._sub_agent_runs:
-            if sub_agent_run.turn and not sub_agent_run.over.is_set():
+            if sub_agent_run.turn and not sub_agent_run.done.is_set():
                 sub_agent_run.turn.reconsider()
 
     def close(self) -> None:
-        """Forget the runs: they refer to the turn, which has ended and is to be freed at once."""
+        """Drop the runs. They refer to the turn, which must be freed as soon as it has ended."""
         self._sub_agent_runs.clear()
 
     async def run(
@@ -91,19 +90,20 @@ class Delegation:
     ) -> ToolResult:
         """Give `prompt` to a sub-agent of `owner` and return its report; raises `ToolFailure`.
 
-        On cancellation its turn is interrupted, and has ended when this returns.
+        On cancellation the sub-agent's turn is interrupted; this waits up to `END_S_MAX` for its
+        end.
         """
         sub_agent_run = SubAgentRun(owner, self._inherited(owner), item_id)
         self._sub_agent_runs.append(sub_agent_run)
         try:
-            # Cancelled in here, a turn could start of which nobody knows.
+            # Shielded, since a cancellation in here could leave a turn that has no owner.
             with trio.fail_after(START_S_MAX, shield=True):
                 await self._start(owner, sub_agent_run, prompt, agent, resume)
-            await sub_agent_run.over.wait()
+            await sub_agent_run.done.wait()
         except (RejectionError, LogError) as error:
             raise ToolFailure(f"No sub-agent was started: {error.message}") from error
         finally:
-            await _bring_to_an_end(sub_agent_run)
+            await _end_turn(sub_agent_run)
         return _report(sub_agent_run)
 
     async def _start(
@@ -123,6 +123,7 @@ class Delegation:
         sub_agent_run.begin(session.snapshot.session_id, known)
         overrides = TurnOverrides(
             agent=agent or None,
+            # A resumed sub-agent keeps the model that it has.
             model=model if agent else None,
             variant=variant if agent else None,
             approve=context.permissions.approve,
@@ -141,7 +142,7 @@ class Delegation:
         )
 
     def _budget_left(self, owner: Owner) -> Budget:
-        """What the turn and its session may still spend, the step that runs now counted."""
+        """Return what the turn and its session may still spend after the current step."""
         budgets = owner.context.budgets
         turn = owner.open_turn()
         spent = Spent(
@@ -152,41 +153,46 @@ class Delegation:
         ).plus(owner.spent_by_others().minus(self.spent()))
         left = remaining_budget(budgets.turn, spent)
         of_session = remaining_budget(budgets.session, budgets.spent_before.plus(spent))
+        # Checked here, since the step that calls `task` may have used up the budget.
         if left is None or of_session is None:
             raise ToolFailure("No sub-agent was started: the budget of this turn is used up.")
         return tighter_budget(tighter_budget(left, of_session), self._default_budget)
 
 
 def _has_model(owner: Owner, agent: str) -> bool:
-    """Whether an agent names a model, and so does not take its owner's."""
-    return any(one.name == agent and one.has_model for one in owner.context.prompt.sub_agents)
+    """Whether an agent is configured with a model, and so does not use its owner's."""
+    return any(
+        offered.name == agent and offered.has_model for offered in owner.context.prompt.sub_agents
+    )
 
 
-async def _bring_to_an_end(sub_agent_run: SubAgentRun) -> None:
+async def _end_turn(sub_agent_run: SubAgentRun) -> None:
     """Interrupt the sub-agent's turn if it still runs, and wait for its end."""
-    if sub_agent_run.turn and not sub_agent_run.over.is_set():
+    if sub_agent_run.turn and not sub_agent_run.done.is_set():
         sub_agent_run.turn.interrupt()
+        # Shielded, since this also runs when the call has been cancelled.
         with trio.move_on_after(END_S_MAX, shield=True):
-            await sub_agent_run.over.wait()
-    sub_agent_run.abandon()
+            await sub_agent_run.done.wait()
+    sub_agent_run.detach()
 
 
 def _report(sub_agent_run: SubAgentRun) -> ToolResult:
-    sums = sub_agent_run.sums
-    assert sums is not None
+    totals = sub_agent_run.totals
+    assert totals is not None
     body = sub_agent_run.ended
-    footer = f"[sub-agent {sums.agent}, {sums.session_id}: `resume` it to go on from here]"
+    footer = f"[sub-agent {totals.agent}, {totals.session_id}: `resume` it to continue from here]"
     if body is None:
-        said = "The sub-agent's session could not be logged, and ended."
+        report = "The sub-agent's session ended because its log could not be written."
     elif body.outcome == "completed":
-        said = body.last_message or "The sub-agent ended without a word."
+        report = body.last_message or "The sub-agent ended without a message."
     else:
         reason = f": {body.error.message}" if body.error else "."
-        said = f"The sub-agent's turn ended as {body.outcome}{reason}"
+        report = f"The sub-agent's turn ended as {body.outcome}{reason}"
         if body.last_message:
-            said += f"\nThe last that it said:\n{body.last_message}"
+            report += f"\nIts last message:\n{body.last_message}"
     failed = body is None or body.outcome != "completed"
-    # A no to a sub-agent is a no to what it was to do: it is the user's turn to speak.
+    # If the user rejected a call of the sub-agent, this call counts as rejected too and ends the
+    # turn, so that the user can say what to do instead.
     rejected = body is not None and body.outcome == "blocked"
-    output = f"{truncate(said)}\n\n{footer}"
-    return ToolResult(output, failed=failed, rejected=rejected, sub_agent=sums)
+    output = f"{truncate(report)}\n\n{footer}"
+    return ToolResult(output, failed=failed, rejected=rejected, sub_agent=totals)

@@ -1,7 +1,7 @@
-"""The link between a call of `task` and the turn of the sub-agent that does its work.
+"""The link between a call of `task` and the turn of its sub-agent.
 
-Downwards go rules, budget and interrupt; upwards go requests, grants and what was spent. How calls
-start such turns and report of them is in `delegation`.
+Rules, budget and interrupts go down to the sub-agent; requests, grants and spending go up to the
+owner. `delegation` starts the turns and reports their results.
 """
 
 from typing import Protocol
@@ -26,25 +26,26 @@ from tiller_protocol.settings import Budget, Rule
 from tiller_protocol.turns import OpenTurn, add_cost
 
 SHOWN_CALLS_MAX = 500
-"""How many calls of a sub-agent are shown as live output of the call that waits for it."""
+"""How many calls of a sub-agent are shown as live output of the `task` call."""
 
 
 class Inherited(Struct, frozen=True):
-    """What a sub-agent's turn has from the turn it works for.
-
-    It may do no more than `permissions` say, whose rules stand below its own. `depth` counts from
-    1. It takes the `model`, with its `variant`, if its agent names none. `budget` is what was left.
-    """
+    """What a sub-agent's turn inherits from its owner's turn."""
 
     permissions: Permissions
+    """Sandbox and read-only state are limits for the sub-agent; its own rules are stronger."""
     depth: int
+    """The level of nesting, from 1."""
     model: str
+    """Used if the sub-agent's agent is configured with none."""
     variant: str
+    """The variant of `model`; may be empty."""
     budget: Budget
+    """What the owner may still spend."""
 
 
 class Owner(Protocol):
-    """The turn that sub-agents work for."""
+    """The turn whose calls start sub-agents."""
 
     context: TurnContext
 
@@ -53,94 +54,100 @@ class Owner(Protocol):
         ...
 
     def open_turn(self) -> OpenTurn:
-        """What the turn comes to so far, sub-agents included."""
+        """Return the turn's totals so far, sub-agents included."""
         ...
 
     def elapsed_s(self) -> float:
-        """How long the turn has run."""
+        """Return how many seconds the turn has worked."""
         ...
 
     def spent_by_others(self) -> Spent:
-        """What counts against the turn's budgets beyond its own steps."""
+        """Return what counts against the turn's budgets beyond its own steps."""
         ...
 
     def live_rules(self) -> tuple[Rule, ...]:
-        """What the user granted since the turn began."""
+        """Return the rules that the user granted since the turn began."""
         ...
 
-    def show(self, request: Request) -> None:
-        """Show a sub-agent's request, here and to whom this turn works for."""
+    def mirror_request(self, request: Request) -> None:
+        """Show a sub-agent's request in the session of this turn, and in those above it."""
         ...
 
-    def hide(self, request_id: str, reply: Reply) -> None:
-        """Say how a request that is shown was resolved."""
+    def mirror_resolution(self, request_id: str, reply: Reply) -> None:
+        """Show how a mirrored request was resolved."""
         ...
 
-    def granted(self, rules: tuple[Rule, ...]) -> None:
-        """Let a grant that a sub-agent got count for all of the session."""
+    def grant_from_sub_agent(self, rules: tuple[Rule, ...]) -> None:
+        """Apply rules that the user granted to a sub-agent to the whole session."""
         ...
 
 
 class WorkingTurn(Protocol):
-    """The turn of a sub-agent, as the call that waits for it sees it."""
+    """A sub-agent's turn, as the waiting call sees it."""
 
     def interrupt(self) -> None:
         """End the turn as `interrupted`."""
         ...
 
     def reconsider(self) -> None:
-        """Resolve open requests that are allowed by now."""
+        """Resolve open requests that the rules now allow."""
         ...
 
 
 class SubAgentRun:
-    """One call of `task` and the turn that does its work; made by the call, told by the turn."""
+    """One call of `task` and the sub-agent's turn. The call creates it, the turn reports to it.
+
+    `totals` is what the sub-agent, with those nested below it, has spent for this call. `done` is
+    set when the turn is over; `ended` is then its last event, or None if it could not be logged.
+    """
 
     def __init__(self, owner: Owner, inherited: Inherited, item_id: str) -> None:
         self.inherited = inherited
-        self.over = trio.Event()
+        self.done = trio.Event()
         self.ended: TurnEnded | None = None
-        self.sums: SubAgent | None = None
+        self.totals: SubAgent | None = None
         self.turn: WorkingTurn | None = None
         self._owner = owner
         self.item_id = item_id
+        # Already subtracted from the inherited budget, so only what comes on top counts.
         self._others_before = owner.spent_by_others()
         self._own = SubAgent("", "")
-        self._below: dict[str, SubAgent] = {}
+        self._nested: dict[str, SubAgent] = {}
         self._names: dict[str, str] = {}
-        self._shown = 0
-        self._told = True
+        self._calls_shown = 0
+        self._attached = True
 
     def begin(self, session_id: str, agent: str) -> None:
-        """Link call and session, before the turn starts."""
+        """Link the call with the session, before the turn starts."""
         self._own = SubAgent(session_id, agent)
-        self._tell_sums()
+        self._report_totals()
 
-    def began(self, turn: WorkingTurn) -> None:
-        """Take the turn that has begun."""
+    def turn_started(self, turn: WorkingTurn) -> None:
+        """Note the turn, which has begun."""
         self.turn = turn
 
-    def end(self, body: TurnEnded | None) -> None:
-        """Say that the turn is over and in the log; `None` if it could not be logged."""
+    def turn_ended(self, body: TurnEnded | None) -> None:
+        """Note that the turn's end is in the log; `body` is None if it could not be logged."""
         self.ended = body
         self.turn = None
-        self.over.set()
+        self.done.set()
 
-    def abandon(self) -> None:
-        """Tell the owner nothing any more."""
-        self._told = False
+    def detach(self) -> None:
+        """Stop reporting to the owner."""
+        self._attached = False
 
-    def saw(self, *bodies: AnyBody) -> None:
-        """Look at what the sub-agent's turn emits: count it and show its calls."""
+    def observe(self, *bodies: AnyBody) -> None:
+        """Take the events of the sub-agent's turn, to count its spending and show its calls."""
         for body in bodies:
             match body:
                 case ItemStarted(ToolCall() as call):
                     self._names[call.id] = call.name
-                case ToolCallUpdated(sub_agent=SubAgent() as below):
-                    self._below[body.item_id] = below
-                    self._tell_sums()
+                case ToolCallUpdated(sub_agent=SubAgent() as nested):
+                    # Each update has the totals of its call, so it replaces the one before.
+                    self._nested[body.item_id] = nested
+                    self._report_totals()
                 case ToolCallUpdated(state="running"):
-                    self._show_call(body)
+                    self._show_nested_call(body)
                 case StepEnded():
                     self._count(1, body.usage, body.cost)
                 case HistoryCompacted() if body.usage != Usage():
@@ -148,33 +155,34 @@ class SubAgentRun:
                 case _:
                     pass
 
-    def show(self, request: Request) -> None:
-        """Show the request where the sub-agent works for, under the call."""
-        if self._told:
+    def request_opened(self, request: Request) -> None:
+        """Show a request of the sub-agent in the owner's session, under the `task` call."""
+        if self._attached:
+            # The user must see who asks.
             title = f"{self._own.agent}: {request.title}"
-            self._owner.show(structs.replace(request, item_id=self.item_id, title=title))
+            self._owner.mirror_request(structs.replace(request, item_id=self.item_id, title=title))
 
-    def hide(self, request_id: str, reply: Reply) -> None:
-        """Say there how it was resolved."""
-        if self._told:
-            self._owner.hide(request_id, reply)
+    def request_resolved(self, request_id: str, reply: Reply) -> None:
+        """Show in the owner's session how a request was resolved."""
+        if self._attached:
+            self._owner.mirror_resolution(request_id, reply)
 
-    def granted(self, rules: tuple[Rule, ...]) -> None:
-        """Let the user's grant count for whom the sub-agent works, and so for its other ones."""
-        if self._told:
-            self._owner.granted(rules)
+    def pass_up_grant(self, rules: tuple[Rule, ...]) -> None:
+        """Pass rules that the user granted on to the owner, and so to its other sub-agents."""
+        if self._attached:
+            self._owner.grant_from_sub_agent(rules)
 
     def live_rules(self) -> tuple[Rule, ...]:
-        """What the user granted to the owner meanwhile."""
+        """Return the rules that the user has granted to the owner since its turn began."""
         return self._owner.live_rules()
 
     def spent(self) -> Spent:
-        """What the sub-agent and those below it have spent for this call."""
-        sums = self.sums
-        return Spent(sums.steps, sums.usage.tokens, sums.cost or 0.0) if sums else Spent()
+        """Return what the sub-agent, with those nested below it, has spent for this call."""
+        totals = self.totals
+        return Spent(totals.steps, totals.usage.tokens, totals.cost or 0.0) if totals else Spent()
 
     def spent_beside(self) -> Spent:
-        """What the owner's other sub-agents have spent since this one began."""
+        """Return what the owner's other sub-agents have spent since this one began."""
         others = self._owner.spent_by_others().minus(self._others_before)
         return others.minus(self.spent())
 
@@ -186,23 +194,24 @@ class SubAgentRun:
             usage=own.usage.plus(usage),
             cost=add_cost(own.cost, cost),
         )
-        self._tell_sums()
+        self._report_totals()
 
-    def _tell_sums(self) -> None:
-        sums = self._own
-        for below in self._below.values():
-            sums = structs.replace(
-                sums,
-                steps=sums.steps + below.steps,
-                usage=sums.usage.plus(below.usage),
-                cost=add_cost(sums.cost, below.cost),
+    def _report_totals(self) -> None:
+        totals = self._own
+        for nested in self._nested.values():
+            totals = structs.replace(
+                totals,
+                steps=totals.steps + nested.steps,
+                usage=totals.usage.plus(nested.usage),
+                cost=add_cost(totals.cost, nested.cost),
             )
-        self.sums = sums
-        if self._told:
-            self._owner.put(ToolCallUpdated(self.item_id, "running", sub_agent=sums))
+        self.totals = totals
+        if self._attached:
+            self._owner.put(ToolCallUpdated(self.item_id, "running", sub_agent=totals))
 
-    def _show_call(self, update: ToolCallUpdated) -> None:
-        self._shown += 1
-        if self._told and self._shown <= SHOWN_CALLS_MAX:
+    def _show_nested_call(self, update: ToolCallUpdated) -> None:
+        self._calls_shown += 1
+        # The sub-agent's own session has them all.
+        if self._attached and self._calls_shown <= SHOWN_CALLS_MAX:
             line = f"{self._names.get(update.item_id, '')} {update.title}".strip()
             self._owner.put(ItemDelta(self.item_id, "output", f"{line}\n"))

@@ -1,6 +1,6 @@
-"""Gives the commands of one turn their enclosures: by the rules, and by what people said.
+"""Chooses the enclosures of one turn's commands, by the rules and the user's answers.
 
-The verdict is the policy's, the enclosure is made in `sandbox`. Here one becomes the other.
+The policy decides, the package `sandbox` makes the enclosures. This module connects the two.
 """
 
 import contextlib
@@ -24,24 +24,27 @@ from tiller_daemon.turn.context import TurnContext
 from tiller_protocol.settings import Rule
 
 REVEALING = ("read", "external_directory")
-"""Permissions that let a command see what enclosures hide."""
+"""Permissions that let a command see what its enclosure hides."""
 
 NEW_REPOSITORY = (
-    "[It made a git repository in the workspace: {names}. Git would execute what its configuration "
-    "names, so its mark is called {disabled} now. Tell the user if it is needed.]"
+    "[The command created a git repository in the workspace: {names}. Git would run programs that "
+    "its configuration names, so it was disabled by renaming its marker to {disabled}. If the "
+    "repository is needed, tell the user.]"
 )
 
 
-class Enclosed(NamedTuple):
-    """The enclosure of a call, None for one that runs outside; and what was there before."""
+class CallEnclosure(NamedTuple):
+    """The enclosure that a call runs in."""
 
     confined: CommandSandbox | None
+    """None for a call that runs outside the sandbox."""
     repositories: tuple[Path, ...] = ()
+    """The git repositories in the workspace before the call."""
 
 
 @dataclass(frozen=True)
-class Enclosing:
-    """The enclosures of one turn. `rules` returns the rules as they are now."""
+class TurnEnclosures:
+    """The enclosures of one turn. `rules` returns the current rules."""
 
     confiner: Confiner
     context: TurnContext
@@ -50,42 +53,52 @@ class Enclosing:
 
     @property
     def most_unasked(self) -> Enclosure | None:
-        """The loosest enclosure for what nobody was asked about; None if none works here."""
+        """The loosest enclosure for calls that run unasked; None if no sandbox works here."""
         sandbox = self.context.permissions.sandbox
         return self.confiner.most_unasked(sandbox, Path(self.context.workspace))
 
     @property
     def asks(self) -> bool:
-        """Whether commands that do more than read are asked about, whatever rules allow."""
+        """Whether commands that do more than read need approval, whatever rules allow."""
         return self.confiner.must_ask(self.context.permissions.sandbox)
 
     @property
     def is_read_only_agent(self) -> bool:
-        """Whether the agent of the turn only reads."""
+        """Whether the turn's agent only reads."""
         return self.context.permissions.read_only
 
-    def session_may_more(self, result: ToolResult) -> bool:
-        """Whether the session's enclosure has what a build was stopped for."""
+    def session_allows_more(self, result: ToolResult) -> bool:
+        """Whether the session's enclosure allows what stopped a build."""
         return self.context.permissions.sandbox.network or ".git" in result.stopped_by
 
     def enclosure_of(self, requirements: Sequence[Requirement]) -> Enclosure:
-        """Where a permitted call runs: where nobody had to be asked, else as the session has it."""
-        commands = [need for need in requirements if need.kind == "command"]
-        lines = [line for need in commands for line in need.subjects]
+        """Return where a permitted call runs.
+
+        Commands that rules let leave the sandbox run outside. Otherwise a call that the rules
+        allow runs in the enclosure of their verdict, and one that the user approved in the
+        session's.
+        """
+        commands = [r for r in requirements if r.kind == "command"]
+        lines = [line for requirement in commands for line in requirement.subjects]
         if not lines or all(may_run_outside(line, self.rules()) for line in lines):
+            # The mode `read_only` is a promise that rules do not lift.
             mode = self.context.permissions.sandbox.mode
             return Enclosure.SESSION if mode == "read_only" else Enclosure.OUTSIDE
-        by_rules = [need for need in commands if need.permission != UNSANDBOXED]
+        by_rules = [r for r in commands if r.permission != UNSANDBOXED]
         verdict = decide(by_rules, self.rules(), "ask")
         return verdict.enclosure if verdict.action == "allow" else Enclosure.SESSION
 
     async def enclose(
         self, enclosure: Enclosure, requirements: Sequence[Requirement], *, background: bool = False
-    ) -> Enclosed:
-        """Make the enclosure of a call. Raises `ToolFailure`."""
+    ) -> CallEnclosure:
+        """Make the enclosure of a call; raises `ToolFailure`.
+
+        It is `background` if it is needed beyond the call, for a background command.
+        """
         if enclosure is Enclosure.OUTSIDE or self.confiner.search_result().sandbox is None:
-            return Enclosed(None)
+            return CallEnclosure(None)
         workspace = Path(self.context.workspace)
+        # The scan reads the whole workspace, so it must not block the event loop.
         findings = await trio.to_thread.run_sync(self._findings, workspace)
         confined = self.confiner.confined(
             enclosure,
@@ -94,24 +107,25 @@ class Enclosing:
             self.spill_directory,
             masked=tuple(self._masked(findings, enclosure)),
             revealed=tuple(self._revealed(requirements, findings)),
+            # A build that can write into `.git` could plant a hook that git later runs outside.
             read_only=findings.repositories if enclosure is Enclosure.BUILD else (),
             background=background,
         )
-        return Enclosed(confined, findings.repositories)
+        return CallEnclosure(confined, findings.repositories)
 
     def _revealed(
         self, requirements: Sequence[Requirement], findings: ScanResult
     ) -> Iterator[Path]:
-        """What the call was allowed to see although its enclosure hides it."""
+        """Yield what the call may see although enclosures hide it."""
         workspace = Path(self.context.workspace).resolve()
-        for need in requirements:
-            for subject in need.subjects if need.permission in REVEALING else ():
+        for requirement in requirements:
+            for subject in requirement.subjects if requirement.permission in REVEALING else ():
                 path = workspace / subject
-                if need.permission != "read" or path in findings.protected:
+                if requirement.permission != "read" or path in findings.protected:
                     yield path
 
     def _masked(self, findings: ScanResult, enclosure: Enclosure) -> Iterator[Path]:
-        """The protected files; one that a person allowed is kept from those that rules deny."""
+        """Yield the protected files to hide; in a looser enclosure only those that rules deny."""
         rules = (*BUILT_IN, *self.rules())
         place = Path(self.context.workspace).resolve()
         for path in findings.protected:
@@ -119,8 +133,8 @@ class Enclosing:
             if enclosure < Enclosure.SESSION or evaluate("read", name, rules) == "deny":
                 yield path
 
-    async def disable_new_repositories(self, enclosed: Enclosed) -> str:
-        """What a build made and git would execute, disabled; as text for the model."""
+    async def disable_new_repositories(self, enclosed: CallEnclosure) -> str:
+        """Disable git repositories that a build has created; return a note for the model."""
         confined = enclosed.confined
         if confined is None or confined.enclosure is not Enclosure.BUILD:
             return ""
@@ -132,6 +146,7 @@ class Enclosing:
         new = [path for path in self._findings(workspace).repositories if path not in before]
         disabled: list[str] = []
         for path in new:
+            # The command's last processes may have removed it meanwhile.
             with contextlib.suppress(FileNotFoundError):
                 disabled.append(disable_repository(place, path))
         if not disabled:
@@ -148,6 +163,5 @@ class Enclosing:
             return scanner.scan()
         except WorkspaceTooLarge as problem:
             raise ToolFailure(
-                f"{problem}, too many to protect files in it. Start the session in a directory "
-                "below it."
+                f"{problem}, too many to protect files in it. Start the session in a subdirectory."
             ) from None

@@ -1,6 +1,6 @@
-"""What a turn's model is told beyond its agent's prompt: gathered from the disk when a turn begins.
+"""The system prompt of a turn: the agent's prompt, instructions, skills and the environment.
 
-A few small files are read, all bounded; nothing is run.
+When a turn begins, a few small files of bounded size are read. Nothing is executed.
 """
 
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tiller_daemon.files.paths import printable
-from tiller_daemon.session.reading import may_read
+from tiller_daemon.session.read_access import may_read
 from tiller_daemon.session.services import Services
 from tiller_daemon.turn.context import Permissions
 from tiller_daemon.turn.prompt import (
@@ -22,26 +22,27 @@ from tiller_daemon.workspace.repository import Repository, find_repository
 from tiller_daemon.workspace.skills import find_skills
 
 
-class Guidance(NamedTuple):
-    """The system prompt, and what is left out of it: sentences for the user."""
+class SystemPrompt(NamedTuple):
+    """The system prompt of a turn."""
 
     prompt: str
-    refused: tuple[str, ...]
+    refused_documents: tuple[str, ...]
+    """Documents that are left out, each as `path: reason`, for the user."""
 
 
-def write_prompt(
+def build_system_prompt(
     services: Services, workspace: str, agent_prompt: str | None, permissions: Permissions
-) -> Guidance:
+) -> SystemPrompt:
     """Return the system prompt of a turn that begins now."""
-    place = Path(workspace).resolve()
-    repository = find_repository(place)
+    directory = Path(workspace).resolve()
+    repository = find_repository(directory)
     root, config = repository.root if repository else None, services.user.config_directory
-    unasked = may_read(place, permissions.rules)
-    instructions = read_instructions(place, root, services.user.home, config, unasked)
-    skills = find_skills(place, config, unasked)
+    unasked = may_read(directory, permissions.rules)
+    instructions = read_instructions(directory, root, services.user.home, config, unasked)
+    skills = find_skills(directory, config, unasked)
     environment = PromptEnvironment(
         workspace,
-        _said(repository),
+        _repository_line(repository),
         services.user.platform,
         datetime.fromtimestamp(services.time(), UTC).date().isoformat(),
         services.commands.confiner.describe(permissions.sandbox),
@@ -49,14 +50,14 @@ def write_prompt(
     prompt = system_prompt(
         agent_prompt,
         environment,
-        [InstructionFile(one.path, one.text) for one in instructions if not one.problem],
+        [InstructionFile(i.path, i.text) for i in instructions if not i.problem],
         [SkillSummary(s.name, s.description, s.path) for s in skills if not s.problem],
     )
-    problems = [(one.path, one.problem) for one in (*instructions, *skills) if one.problem]
-    return Guidance(prompt, tuple(f"{path}: {problem}" for path, problem in problems))
+    problems = [(d.path, d.problem) for d in (*instructions, *skills) if d.problem]
+    return SystemPrompt(prompt, tuple(f"{path}: {problem}" for path, problem in problems))
 
 
-def _said(repository: Repository | None) -> str:
+def _repository_line(repository: Repository | None) -> str:
     if repository is None:
         return ""
     root = printable(repository.root)

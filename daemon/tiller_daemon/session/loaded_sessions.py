@@ -1,7 +1,7 @@
-"""The sessions in memory: each is loaded from the log when it is asked for, and runs as a task.
+"""The sessions in memory: each is loaded from the log on demand and runs as a task.
 
-A session that crashes is dropped and loaded anew by whoever asks next; the others do not notice.
-Which op goes to which session is the supervisor's business.
+A session that crashes is dropped, and the next op loads it again; other sessions are not affected.
+The supervisor decides which op goes to which session.
 """
 
 from collections.abc import Iterator
@@ -25,11 +25,11 @@ UNLOAD_AFTER_S = 300.0
 """A session without activity for this long is unloaded; the next op loads it again."""
 
 UNLOAD_CHECK_S = 30.0
-"""How often idle sessions are looked for."""
+"""How often to look for idle sessions."""
 
 
 class LoadedSessions:
-    """Sessions by id. `run` owns their tasks; nothing can be loaded before it runs."""
+    """The loaded sessions by id. `run` owns their tasks and must run before any is loaded."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -44,14 +44,16 @@ class LoadedSessions:
         return iter(list(self._sessions.values()))
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Own the sessions' tasks until cancelled; started when unfinished turns are closed.
+        """Own the sessions' tasks until cancelled; started once unfinished turns are closed.
 
-        Those that are to be resumed get ready meanwhile: whoever asks for such a session waits.
+        If turns are resumed instead, `started` does not wait for them, but `find` waits for the
+        session in question.
         """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             unfinished = await self._services.log.unfinished()
             if self._resumes():
+                # In parallel, since discovery of models and servers may take a while.
                 for session_id in unfinished:
                     nursery.start_soon(self._recover, session_id)
             else:
@@ -63,7 +65,7 @@ class LoadedSessions:
                 self._unload_idle()
 
     async def shut_down(self) -> None:
-        """End all turns and put everything into the log; what is resumed later stays unfinished."""
+        """End all turns and commit everything; the log keeps turns to be resumed as unfinished."""
         resumes = self._resumes()
         async with trio.open_nursery() as nursery:
             for session in self:
@@ -72,14 +74,15 @@ class LoadedSessions:
                 )
 
     def get(self, session_id: str) -> Session | None:
-        """The session if it is in memory."""
+        """Return the session if it is in memory."""
         return self._sessions.get(session_id)
 
     async def find(self, session_id: str, *, resumes: bool = False) -> Session:
-        """The session, loaded if need be; raises `RejectionError` or `LogError`.
+        """Return the session, loaded if necessary; raises `RejectionError` or `LogError`.
 
-        A turn that is found unfinished is closed, or goes on if it `resumes`.
+        An unfinished turn in the log is closed, or with `resumes` continued if possible.
         """
+        # One task loads, the others wait. A loop, as the load may have failed.
         while (loading := self._loading.get(session_id)) is not None:
             await loading.wait()
         if session := self._sessions.get(session_id):
@@ -87,11 +90,12 @@ class LoadedSessions:
         loaded = self._loading[session_id] = trio.Event()
         try:
             if await self._services.log.session(session_id) is None:
-                raise no_session(session_id)
+                raise unknown_session(session_id)
             snapshot = await load_snapshot(self._services.log, session_id)
             if resumes:
                 await self._services.discover()
             session = self.start(snapshot, resumes=resumes)
+            # No op may reach the session before its unfinished turn is closed.
             await session.recovered.wait()
             await session.outbox.committed()
             return session
@@ -100,7 +104,7 @@ class LoadedSessions:
             loaded.set()
 
     def start(self, snapshot: Snapshot, *, resumes: bool = False) -> Session:
-        """Run a session that is new, or was read from the log."""
+        """Start the task of a session that is new or was read from the log."""
         session = Session(self._services, snapshot, self)
         self._sessions[snapshot.session_id] = session
         assert self._nursery is not None
@@ -110,23 +114,25 @@ class LoadedSessions:
     async def create_owned(
         self, workspace: str, settings: Settings, owner_id: str, item_id: str
     ) -> Session:
-        """Make the session of a sub-agent; see `Sessions`."""
+        """Create the session of a sub-agent; see `Sessions`."""
         session = self.start(Snapshot(self._services.new_id()))
         created = SessionCreated(workspace, settings, owner_id=owner_id, owner_item_id=item_id)
+        # Committed before the owner's log refers to this session.
         session.outbox.put(created)
         await session.outbox.committed()
         return session
 
     async def find_owned(self, session_id: str, owner_id: str) -> Session:
-        """Find a sub-agent of a session; see `Sessions`."""
+        """Find the session of a sub-agent; see `Sessions`."""
         session = await self.find(session_id)
+        # A model may name any id, but must not steer sessions of others.
         if session.snapshot.owner_id != owner_id:
-            message = f"{session_id} is no sub-agent of this session."
+            message = f"{session_id} is not a sub-agent of this session."
             raise RejectionError("not_found", message)
         return session
 
     async def remove(self, session_id: str) -> None:
-        """Shut a session down and take it out of memory; no effect if it is not there."""
+        """Shut down and unload a session; no effect if it is not loaded."""
         if session := self._sessions.get(session_id):
             await session.shut_down()
             session.stop()
@@ -136,7 +142,7 @@ class LoadedSessions:
         return self._services.user.configuration().resume == "auto"
 
     async def _recover(self, session_id: str) -> None:
-        """Close or resume an unfinished turn; a session that can't be read stops no other one."""
+        """Close or resume an unfinished turn; an unreadable session does not stop the others."""
         try:
             await self.find(session_id, resumes=self._resumes())
         except (LogError, RejectionError) as error:
@@ -152,6 +158,7 @@ class LoadedSessions:
         except* Exception:
             log.exception("session_crashed", session_id=session_id)
         finally:
+            # It may have been loaded again already.
             if self._sessions.get(session_id) is session:
                 del self._sessions[session_id]
 
@@ -159,20 +166,21 @@ class LoadedSessions:
         oldest = self._services.time() - UNLOAD_AFTER_S
         for session_id, session in list(self._sessions.items()):
             if session.is_idle and session.active_at < oldest:
+                # Removed first, so that an op that comes now loads the session again.
                 del self._sessions[session_id]
                 session.stop()
 
 
 async def _shut_down(session: Session, resumed_later: bool) -> None:  # noqa: FBT001
     try:
-        await (session.leave() if resumed_later else session.shut_down())
+        await (session.suspend() if resumed_later else session.shut_down())
     except LogError as error:
         session_id = session.snapshot.session_id
         log.error("session_not_saved", session_id=session_id, reason=error.message)
 
 
-def no_session(session_id: str) -> RejectionError:
-    """The rejection of an op that names a session that is not in the log."""
+def unknown_session(session_id: str) -> RejectionError:
+    """Return the rejection of an op for a session that is not in the log."""
     return RejectionError(
-        "not_found", f"There is no session {session_id}. `tiller ls` shows those there are."
+        "not_found", f"There is no session {session_id}. `tiller ls` lists the sessions."
     )

@@ -1,7 +1,7 @@
-"""What turns change in files: noticed by snapshots before and after, and told as `Patch` items.
+"""What a turn changes in files: found by snapshots before and after, recorded as `Patch` items.
 
-Implements the turn's `ChangeTracker`. How snapshots are taken is in `snapshots.snapshots`; how one
-gets back is in `reverting`.
+Implements the turn's `ChangeTracker`. `snapshots.snapshots` takes the snapshots, `reverting` goes
+back to them.
 """
 
 from collections.abc import Callable
@@ -16,22 +16,22 @@ from tiller_protocol.ids import ItemId
 from tiller_protocol.items import FileChange, Patch
 
 FILES_NAMED_MAX = 1_000
-"""Most files that one patch names: a turn that unpacks an archive must not fill the log."""
+"""How many files one patch names, so that unpacking an archive does not fill the log."""
 
-SETTLE_S_MAX = 3.0
-"""How long the look after an interrupted turn may take; a daemon that stops waits for it."""
+FINISH_S_MAX = 3.0
+"""How long the last comparison of an interrupted turn may take. A stopping daemon waits for it."""
 
-FAILED = (
-    "No snapshot of {workspace} could be taken: {reason}. The turn goes on; what it changes in "
+SNAPSHOT_FAILED = (
+    "No snapshot of {workspace} could be taken: {reason}. The turn goes on, but its changes to "
     "files can't be reverted."
 )
 
 
 class TurnChanges:
-    """The changes of one turn, a step at a time; does nothing where there are no snapshots.
+    """Finds what one turn changes in files, step by step. Does nothing without `Snapshots`.
 
-    When snapshots are switched off, or fail, a step that may have written has a patch without
-    trees: nobody knows what it changed.
+    If snapshots are switched off or fail, a step that may have written gets a patch without trees:
+    its changes are unknown.
     """
 
     def __init__(
@@ -51,28 +51,32 @@ class TurnChanges:
         self._before = ""
 
     async def before(self) -> None:
-        """Take a snapshot, unless this step has one; see `ChangeTracker`."""
+        """Take a snapshot unless the step already has one; see `ChangeTracker`."""
         if self._snapshots is None or self._is_open:
             return
-        # When this is cancelled, the call that it is for does not begin.
+        # If this is cancelled, the call does not begin, so there is nothing to compare.
         self._before = await self._take(self._snapshots) if self._enabled else ""
         self._is_open = True
 
     async def after(self) -> Patch | None:
-        """Compare with the snapshot before; see `ChangeTracker`. If cancelled, call it again."""
+        """Compare with the earlier snapshot; see `ChangeTracker`. If cancelled, call it again."""
         if self._snapshots is None or not self._is_open:
             return None
         patch = await self._compare(self._snapshots)
         self._is_open = False
         return patch
 
-    async def settle(self) -> Patch | None:
-        """`after`, for a turn that was cancelled or crashed; at most `SETTLE_S_MAX`."""
-        with trio.move_on_after(SETTLE_S_MAX):
+    async def finish(self) -> Patch | None:
+        """Do `after` for a turn that was cancelled or crashed, within `FINISH_S_MAX`.
+
+        Out of time, it returns a patch without trees.
+        """
+        with trio.move_on_after(FINISH_S_MAX):
             return await self.after()
         return Patch(ItemId(self._new_id()), ())
 
     async def _compare(self, snapshots: Snapshots) -> Patch | None:
+        # Without a first snapshot a second one is of no use.
         after = await self._take(snapshots) if self._before else ""
         item_id = ItemId(self._new_id())
         if not after:
@@ -82,27 +86,28 @@ class TurnChanges:
         try:
             changes = await snapshots.changes(self._workspace, self._before, after)
         except SnapshotProblem as problem:
-            self._tell(problem)
+            self._warn_of(problem)
             return Patch(item_id, ())
         named = tuple(map(file_change, changes[:FILES_NAMED_MAX]))
         files = tuple(change.path for change in named)
         return Patch(item_id, files, self._before, after, named, len(changes) - len(named))
 
     async def _take(self, snapshots: Snapshots) -> str:
-        """A snapshot, or '' when there can't be one: said once, and the work goes on."""
+        """Take a snapshot; if that fails, warn and return an empty string."""
         try:
             return await snapshots.take(self._workspace, self._session_id)
         except SnapshotProblem as problem:
-            self._tell(problem)
+            self._warn_of(problem)
             return ""
 
-    def _tell(self, problem: SnapshotProblem) -> None:
+    def _warn_of(self, problem: SnapshotProblem) -> None:
+        # Known problems were reported before.
         if not problem.known:
-            message = FAILED.format(workspace=self._workspace, reason=problem)
+            message = SNAPSHOT_FAILED.format(workspace=self._workspace, reason=problem)
             self._warn(WarningRaised("snapshot_failed", message))
 
 
 def file_change(change: TreeChange) -> FileChange:
-    """A change as frontends see it."""
+    """Convert a change for frontends."""
     kind = "added" if change.before is None else "removed" if change.after is None else "modified"
     return FileChange(printable(change.path), kind, change.added, change.removed)

@@ -1,4 +1,4 @@
-"""Checks of what a frontend sends: each raises `RejectionError` with a sentence that helps."""
+"""Validation of what frontends send: each check raises `RejectionError` with a helpful message."""
 
 import os
 from pathlib import Path
@@ -16,15 +16,16 @@ from tiller_protocol.settings import Settings
 
 
 def check_input(op: UserInput) -> None:
-    """Reject input that is empty or too large, or that asks for an answer by a bad schema."""
+    """Reject input that is empty or too large, or whose output schema is invalid."""
     if not op.text.strip() and not op.images and not op.files:
-        raise RejectionError("empty_input", "The input is empty: give text, an image or a file.")
+        raise RejectionError("empty_input", "The input is empty. Give text, an image or a file.")
+    # JSON may carry lone surrogates, which plain UTF-8 can't encode.
     size = len(op.text.encode("utf-8", "surrogatepass")) + sum(len(i.data) for i in op.images)
     if size > INPUT_BYTES_MAX:
         raise RejectionError(
             "too_large",
-            f"The input has {size:,} bytes; at most {INPUT_BYTES_MAX:,} fit. "
-            "Put large data into a file and name it.",
+            f"The input has {size:,} bytes; at most {INPUT_BYTES_MAX:,} are allowed. "
+            "Put large data into a file and name the file.",
             {"limit": INPUT_BYTES_MAX, "size": size},
         )
     schema = op.overrides.output_schema
@@ -33,13 +34,13 @@ def check_input(op: UserInput) -> None:
         raise RejectionError("invalid_settings", message)
 
 
-def handed_back(op: UserInput) -> dict[str, Any]:
-    """The input as `data` of a rejection, so that nothing the user typed is lost."""
+def input_data(op: UserInput) -> dict[str, Any]:
+    """Return the input as `data` of a rejection, so that nothing the user typed is lost."""
     return {"input": msgspec.to_builtins(op)}
 
 
 def check_workspace(workspace: str) -> None:
-    """Reject a workspace that is no directory that can be read and entered."""
+    """Reject a workspace that is not an accessible directory."""
     path = Path(workspace)
     if not path.is_absolute():
         problem = "is not an absolute path"
@@ -55,7 +56,7 @@ def check_workspace(workspace: str) -> None:
 
 
 def check_settings(services: Services, workspace: str, settings: Settings) -> None:
-    """Reject a model or an agent that is not there."""
+    """Reject settings that name an unknown model or agent."""
     if settings.model is not None:
         services.model(settings.model)
     if settings.agent is not None:

@@ -1,0 +1,93 @@
+"""The input queue of a session: input that was accepted and is not yet in the history.
+
+The submission loop puts input in, the turn takes it out. No method is async, so a check and the
+action that depends on it are atomic. Steering that a turn did not take becomes queued input.
+"""
+
+from msgspec import structs
+
+from tiller_protocol.items import Delivery, QueuedInput
+from tiller_protocol.settings import FollowUps
+
+QUEUED_INPUTS_MAX = 100
+"""How many inputs may wait in one session; more are rejected as `overloaded`."""
+
+
+class InputQueue:
+    """Implements the turn's `Mailbox`. `is_open` tells whether the turn still takes input."""
+
+    def __init__(self, queue: tuple[QueuedInput, ...]) -> None:
+        self._queue = list(queue)
+        self.is_open = False
+
+    @property
+    def queue(self) -> tuple[QueuedInput, ...]:
+        """The waiting inputs, next one first."""
+        return tuple(self._queue)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the queue is at its limit."""
+        return len(self._queue) >= QUEUED_INPUTS_MAX
+
+    @property
+    def has_steering(self) -> bool:
+        """Whether steering waits for the running turn."""
+        return any(queued.delivery == "steer" for queued in self._queue)
+
+    def open(self) -> None:
+        """Start to take input for a turn."""
+        self.is_open = True
+
+    def put(self, queued: QueuedInput) -> None:
+        """Append an input; the caller has checked `is_full`."""
+        self._queue.append(queued)
+
+    def position(self, input_id: str) -> int | None:
+        """Return the index of an input, or None if it is not queued."""
+        return next((n for n, queued in enumerate(self._queue) if queued.id == input_id), None)
+
+    def edit(self, position: int, text: str) -> None:
+        """Change the text of the input at `position`."""
+        self._queue[position] = structs.replace(self._queue[position], text=text)
+
+    def remove(self, position: int) -> None:
+        """Drop the input at `position`."""
+        del self._queue[position]
+
+    def move(self, position: int, to: int) -> None:
+        """Move the input at `position` to index `to`; an index beyond the end means last."""
+        self._queue.insert(to, self._queue.pop(position))
+
+    def promote(self, position: int) -> None:
+        """Make the input at `position` the next one; it becomes steering if a turn takes input."""
+        queued = self._queue.pop(position)
+        delivery: Delivery = "steer" if self.is_open else queued.delivery
+        # At the front in both cases: steering is taken in order as well.
+        self._queue.insert(0, structs.replace(queued, delivery=delivery))
+
+    def restore(self, queue: tuple[QueuedInput, ...]) -> None:
+        """Reset the queue to the one in the log."""
+        self._queue = list(queue)
+
+    def take_steering(self) -> tuple[QueuedInput, ...]:
+        """Remove and return all steering, oldest first."""
+        taken = tuple(queued for queued in self._queue if queued.delivery == "steer")
+        self._queue = [queued for queued in self._queue if queued.delivery != "steer"]
+        return taken
+
+    def take_follow_ups(self, mode: FollowUps) -> tuple[QueuedInput, ...]:
+        """Remove and return the next follow-up, or all of them."""
+        count = 1 if mode == "one_at_a_time" else len(self._queue)
+        taken, self._queue = tuple(self._queue[:count]), self._queue[count:]
+        return taken
+
+    def close(self) -> None:
+        """Stop taking input for this turn."""
+        self.is_open = False
+
+    def hand_back(self) -> bool:
+        """Turn undelivered steering into queued input; return whether there was any."""
+        handed_back = self.has_steering
+        self._queue = [structs.replace(queued, delivery="queue") for queued in self._queue]
+        return handed_back
