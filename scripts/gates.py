@@ -41,7 +41,6 @@ LONG_FILES: dict[str, int] = {}
 
 LARGE_BUNDLES = {
     "daemon/tiller_daemon/models/base.py:ModelRequest": 13,
-    "daemon/tiller_daemon/tools/base.py:ToolEnvironment": 20,
     "daemon/tiller_daemon/turn/ports.py:Ports": 13,
 }
 

@@ -21,7 +21,7 @@ import trio
 from table import Row, print_rows
 
 from tiller_daemon.policy.readable import Readable
-from tiller_daemon.tools.base import FileVersions, Tool, ToolEnvironment
+from tiller_daemon.tools.base import FileAccess, FileVersions, Tool, ToolEnvironment
 from tiller_daemon.tools.editing.apply_patch import APPLY_PATCH
 from tiller_daemon.tools.editing.edit import EDIT
 from tiller_daemon.tools.editing.write import WRITE
@@ -104,19 +104,12 @@ def make_environment(workspace: Path, journals: Path) -> ToolEnvironment:
     nothing: Any = None
     return ToolEnvironment(
         workspace=workspace,
-        spill_directory=workspace,
         session_id="s",
         call_id="s/1",
-        files=FileVersions(),
-        variables={},
-        output=nothing,
-        show_plan=nothing,
-        ask=nothing,
+        files=FileAccess(FileVersions(), Readable(()), nothing, workspace, journals),
+        commands=nothing,
+        user=nothing,
         delegate=nothing,
-        background=nothing,
-        diagnostics=nothing,
-        readable=Readable(()),
-        journals=journals,
     )
 
 

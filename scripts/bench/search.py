@@ -26,7 +26,7 @@ from table import Row, print_rows
 
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.processes.environment import child_environment
-from tiller_daemon.tools.base import FileVersions, Tool, ToolEnvironment
+from tiller_daemon.tools.base import CommandAccess, FileAccess, FileVersions, Tool, ToolEnvironment
 from tiller_daemon.tools.search.glob import GLOB
 from tiller_daemon.tools.search.grep import GREP
 from tiller_daemon.tools.search.ripgrep import ALWAYS, find_ripgrep
@@ -108,18 +108,14 @@ def make_environment(workspace: Path) -> ToolEnvironment:
     nothing: Any = None
     return ToolEnvironment(
         workspace=workspace,
-        spill_directory=workspace / "spill",
         session_id="s",
         call_id="s/1",
-        files=FileVersions(),
-        variables=child_environment(os.environ, (), f"bench-{os.getpid()}", "s/1"),
-        output=nothing,
-        show_plan=nothing,
-        ask=nothing,
+        files=FileAccess(FileVersions(), Readable(()), nothing, workspace / "spill"),
+        commands=CommandAccess(
+            child_environment(os.environ, (), f"bench-{os.getpid()}", "s/1"), nothing
+        ),
+        user=nothing,
         delegate=nothing,
-        background=nothing,
-        diagnostics=nothing,
-        readable=Readable(()),
     )
 
 

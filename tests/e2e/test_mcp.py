@@ -140,7 +140,7 @@ async def test_b35_a_server_that_dies_in_mid_call_yields_an_error_and_is_started
     assert (died.state, died.error_kind) == ("error", "failed")
     assert "bench was lost during the call: it ended with status 7" in died.output
     assert "about to die" in died.output
-    assert "started again for the next call" in died.output
+    assert "The next call connects again." in died.output
     assert before.output != after.output == again.output
 
 

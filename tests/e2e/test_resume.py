@@ -234,7 +234,7 @@ async def test_b50_a_sub_agents_turn_is_closed_and_its_owner_goes_on(
     assert (await frontend.turn_ended(owner)).outcome == "completed"
     (call,) = calls_in(frontend.requests(owner)[-1].items)
     assert call.error_kind == "lost"
-    assert f"{child}: `resume` it" in call.output
+    assert f"session is {child}. To continue from there, `resume` it." in call.output
 
 
 async def test_b50_a_turn_whose_model_is_gone_is_closed_and_says_why(

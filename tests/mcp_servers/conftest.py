@@ -15,7 +15,15 @@ from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.processes.environment import child_environment
-from tiller_daemon.tools.base import FileVersions, ToolEnvironment, ToolResult, UserAnswer
+from tiller_daemon.tools.base import (
+    CommandAccess,
+    FileAccess,
+    FileVersions,
+    ToolEnvironment,
+    ToolResult,
+    UserAccess,
+    UserAnswer,
+)
 
 TINY = (sys.executable, "-SEs", tiny_mcp.__file__)
 
@@ -68,18 +76,12 @@ class McpTestbed:
         nothing: Any = None
         return ToolEnvironment(
             workspace=self.directory,
-            spill_directory=self.directory / "spills",
             session_id="s",
             call_id="call/1",
-            files=FileVersions(),
-            variables={},
-            output=self._output,
-            show_plan=nothing,
-            ask=self._ask,
+            files=FileAccess(FileVersions(), Readable(()), nothing, self.directory / "spills"),
+            commands=CommandAccess({}, nothing),
+            user=UserAccess(self._output, nothing, self._ask),
             delegate=nothing,
-            background=nothing,
-            diagnostics=nothing,
-            readable=Readable(()),
         )
 
     async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:

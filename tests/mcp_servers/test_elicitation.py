@@ -42,7 +42,7 @@ async def form(user: User, *required: str, **properties: dict[str, Any]) -> type
 
 
 @pytest.mark.parametrize(
-    ("schema", "said", "value"),
+    ("schema", "expected", "value"),
     [
         ({"type": "string"}, "some words", "some words"),
         ({"type": "boolean"}, "Yes", True),
@@ -85,7 +85,7 @@ async def test_a_form_is_asked_field_by_field_with_choices():
 
 
 @pytest.mark.parametrize(
-    ("schema", "said", "why"),
+    ("schema", "expected", "why"),
     [
         (AMOUNT, "many", "That was not understood: invalid literal"),
         (AMOUNT, "12", "That is not valid: 12 is greater than the maximum of 9"),
@@ -108,7 +108,7 @@ async def test_declining_one_field_declines_the_form():
     assert (answer.action, answer.content) == ("decline", None)
 
 
-@pytest.mark.parametrize(("said", "action"), [("accept", "accept"), ("decline", "decline")])
+@pytest.mark.parametrize(("expected", "action"), [("accept", "accept"), ("decline", "decline")])
 async def test_a_form_without_fields_and_a_url_are_confirmed(expected, action):
     assert (await form(User(expected))).action == action
     params = types.ElicitRequestURLParams(message="Sign in.", url="https://e.invalid/x")

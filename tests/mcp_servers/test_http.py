@@ -171,7 +171,7 @@ async def test_g13_a_key_that_is_not_accepted_is_got_once_more(
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "expected"),
     [
         ({}, "it answered with status 401; it requires a key: set `api_key_env`"),
         ({"api_key_env": "NOWHERE"}, "its key is expected in the variable NOWHERE"),
@@ -192,7 +192,7 @@ async def test_g13_a_refusal_says_what_to_do(
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "expected"),
     [
         (status(500), "it answered with status 500"),
         (status(404), "it answered: Not Found"),

@@ -63,7 +63,11 @@ async def test_a_large_image_is_made_smaller(result_of):
 
 @pytest.mark.parametrize(
     ("data", "why"),
-    [("%%%", "it is not valid base64"), (encoded(b"GIF89a"), "it is broken"), ("", "it is no PNG")],
+    [
+        ("%%%", "it is not valid base64"),
+        (encoded(b"GIF89a"), "it is broken"),
+        ("", "it is not a PNG"),
+    ],
 )
 async def test_an_invalid_image_is_reported(result_of, data: str, why: str):
     result = await result_of(types.ImageContent(data=data, mime_type="image/png"))

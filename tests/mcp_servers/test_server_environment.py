@@ -33,7 +33,7 @@ def test_a_server_gets_what_a_command_gets_and_what_is_configured():
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "expected"),
     [
         (
             {"env_vars": ("PROVIDER_KEY",)},

@@ -58,7 +58,7 @@ async def test_servers_end_with_the_daemon(testbed: McpTestbed) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "expected"),
     [
         (("no-such-program",), "The program no-such-program was not found"),
         (
@@ -246,7 +246,7 @@ async def test_other_output_is_logged_up_to_a_limit(
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
         (r'{"jsonrpc": "2.0", "id": ID, "result": {"content": "no"}}', "an invalid result"),
         (r'{"jsonrpc": "2.0", "id": ID, "result": 7}', "time limit"),

@@ -6,7 +6,7 @@ from typing import Any
 import trio
 
 from tiller_daemon.policy.readable import Readable
-from tiller_daemon.tools.base import FileVersions, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.base import FileAccess, FileVersions, Tool, ToolEnvironment, ToolResult
 
 
 def call(tool: Tool, given: dict[str, str], workspace: Path, seen: FileVersions) -> ToolResult:
@@ -14,10 +14,13 @@ def call(tool: Tool, given: dict[str, str], workspace: Path, seen: FileVersions)
     arguments = tool.arguments(**given)
     nothing: Any = None
     environment = ToolEnvironment(
-        workspace=workspace, spill_directory=workspace, session_id="s", call_id="c", files=seen,
-        variables={}, output=nothing, show_plan=nothing, ask=nothing, delegate=nothing,
-        background=nothing, diagnostics=nothing,
+        workspace=workspace,
+        session_id="s",
+        call_id="c",
+        files=FileAccess(seen, Readable(()), nothing, workspace, workspace.with_name("journals")),
+        commands=nothing,
+        user=nothing,
+        delegate=nothing,
         requirements=tool.requirements(arguments, workspace),
-        journals=workspace.with_name("journals"), readable=Readable(()),
-    )  # fmt: skip
+    )
     return trio.run(tool.run, arguments, environment)

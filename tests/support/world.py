@@ -148,7 +148,7 @@ def make_tools(usage: Usage, head: Callable[[str], int]) -> dict[str, Tool]:
             usage.running[call_id] = session_id
             try:
                 if arguments.say:
-                    await environment.output(arguments.say)
+                    await environment.user.output(arguments.say)
                 await trio.sleep(arguments.seconds)
                 if arguments.crash:
                     raise ZeroDivisionError("a defect of the tool")

@@ -12,12 +12,16 @@ from tiller_daemon.policy.readable import Readable
 from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.tools import BUILT_IN
 from tiller_daemon.tools.base import (
+    CommandAccess,
+    FileAccess,
     FileVersions,
     Requirement,
     ToolEnvironment,
     ToolFailure,
     ToolResult,
+    UserAccess,
     UserAnswer,
+    WebAccess,
 )
 from tiller_protocol.items import PlanEntry
 from tiller_protocol.settings import Rule
@@ -85,22 +89,19 @@ class Bench:
     def _environment(self, requirements: tuple[Requirement, ...]) -> ToolEnvironment:
         return ToolEnvironment(
             workspace=self.workspace,
-            spill_directory=self.spills,
             session_id="s",
             call_id="call/1",
-            files=self.files,
-            variables=child_environment(os.environ, (), "LOG-OF-TESTS", "call/1"),
-            output=self._output,
-            show_plan=self._show_plan,
-            ask=self._ask,
+            files=FileAccess(
+                self.files, Readable(self.rules), _Nothing(), self.spills, self.journals
+            ),
+            commands=CommandAccess(
+                child_environment(os.environ, (), "LOG-OF-TESTS", "call/1"), _Nothing()
+            ),
+            user=UserAccess(self._output, self._show_plan, self._ask),
             delegate=self._delegate,
-            background=_Nothing(),
+            web=WebAccess(self.private_addresses),
             requirements=requirements,
-            journals=self.journals,
-            private_addresses=self.private_addresses,
             secrets=self.secrets,
-            diagnostics=_Nothing(),
-            readable=Readable(self.rules),
         )
 
     async def _show_plan(self, plan: tuple[PlanEntry, ...]) -> None:

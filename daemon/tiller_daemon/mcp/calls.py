@@ -114,7 +114,7 @@ class McpCall:
                     break
                 await changed.wait()
             # The call is over: an answer to an open question would go nowhere.
-            self._environment.withdraw()
+            self._environment.user.withdraw()
 
     async def _ask_user(self, elicitation: _Elicitation) -> None:
         """Ask the user; the time limit is suspended while any question is open."""
@@ -123,7 +123,9 @@ class McpCall:
             self._time_left_s = self._limit.deadline - trio.current_time()
             self._limit.deadline = math.inf
         self._questions_open += 1
-        elicitation.result = await ask_user(self._server, elicitation.params, self._environment.ask)
+        elicitation.result = await ask_user(
+            self._server, elicitation.params, self._environment.user.ask
+        )
         self._questions_open -= 1
         if not self._questions_open:
             self._limit.deadline = trio.current_time() + self._time_left_s
@@ -141,7 +143,7 @@ class McpCall:
         shown = sorted(self._progress, key=lambda one: one[0])
         self._progress.clear()
         for one in shown:
-            await self._environment.output(_line(one))
+            await self._environment.user.output(_line(one))
 
     def _wake(self) -> None:
         self._changed.set()

@@ -11,12 +11,9 @@ from functools import partial
 import structlog
 import trio
 
+from tiller_daemon.policy.readable import Readable
 from tiller_daemon.session.background import Background
-from tiller_daemon.session.calls.environments import (
-    Environments,
-    ProcessSettings,
-    WebSettings,
-)
+from tiller_daemon.session.calls.environments import Environments
 from tiller_daemon.session.calls.escalation import Escalation
 from tiller_daemon.session.calls.permission import Permission
 from tiller_daemon.session.calls.tool_call import TurnTools
@@ -34,7 +31,7 @@ from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
 from tiller_daemon.session.title import TitleRequest
 from tiller_daemon.session.turn_changes import TurnChanges
 from tiller_daemon.store.base import LogError
-from tiller_daemon.tools.base import FileVersions
+from tiller_daemon.tools.base import FileAccess, FileVersions, WebAccess
 from tiller_daemon.turn.budget import Spent
 from tiller_daemon.turn.closing import closing_bodies
 from tiller_daemon.turn.context import Ending, TurnContext
@@ -296,14 +293,17 @@ class ActiveTurn:
         environments = Environments(
             context=context,
             permission=permission,
-            files=self._session.files,
-            diagnostics=services.tools.language_servers,
-            spill_directory=spill_directory,
-            journals=services.files.journals,
-            processes=ProcessSettings(
-                services.commands.variables, services.commands.secrets, self._session.background
+            files=FileAccess(
+                versions=self._session.files,
+                readable=Readable(self._rules()),
+                diagnostics=services.tools.language_servers,
+                spill_directory=spill_directory,
+                journals=services.files.journals,
             ),
-            web=WebSettings(
+            variables=services.commands.variables,
+            secrets=services.commands.secrets,
+            background=self._session.background,
+            web=WebAccess(
                 services.user.configuration().fetch.private_addresses, services.commands.proxies
             ),
             emit=self._emit,

@@ -229,42 +229,74 @@ def _nothing() -> None:
 
 
 @dataclass(frozen=True)
-class ToolEnvironment:
-    """What a running call may use. `output` sends a piece of live output to the frontends.
+class FileAccess:
+    """What a running call needs to work with files."""
 
-    `variables` is the whole environment for child processes: clean of secrets, with the marker
-    variables by which the daemon finds what a call left behind. `show_plan` replaces the plan of
-    the session. `ask` puts a question with choices to the user and waits as long as it takes; it
-    raises `ToolFailure` when nobody is there. `delegate` gives a prompt to a sub-agent, by the name
-    of an agent or by the id of an earlier sub-agent, and returns what came of it. `secrets` are
-    taken out of what a child process prints. `requirements` is what was judged before the call ran,
-    `journals` the directory of what is being changed. With `private_addresses` machines that
-    are not on the public internet may be asked for pages, by what `proxies` name, passwords and
-    all: no child process gets them. `withdraw` takes back what is still asked of the user.
-    `confined` is the sandbox for commands, if they run in one. `readable` says whose content may be
-    shown beyond what was judged.
-    """
+    versions: FileVersions
+    """What the model last saw of each file."""
+    readable: Readable
+    """Which files may be shown beyond those that the call was permitted to read."""
+    diagnostics: Diagnostics
+    spill_directory: Path
+    """For output that is too long for the model."""
+    journals: Path = Path("/nonexistent")
+    """Journals of changes in progress."""
+
+
+@dataclass(frozen=True)
+class CommandAccess:
+    """What a running call needs to start processes."""
+
+    variables: Mapping[str, str]
+    """The whole environment of a child process: no secrets, and the marks by which the daemon
+    finds what a call left behind."""
+    background: BackgroundCommands
+    confined: CommandSandbox | None = None
+    """The sandbox of the command; None runs it without one."""
+
+
+@dataclass(frozen=True)
+class UserAccess:
+    """How a running call reaches the user."""
+
+    output: Callable[[str], Awaitable[None]]
+    """Sends a piece of live output to the frontends."""
+    show_plan: Callable[[tuple[PlanEntry, ...]], Awaitable[None]]
+    """Replaces the plan of the session."""
+    ask: Callable[[str, tuple[str, ...]], Awaitable[UserAnswer]]
+    """Asks a question with choices and waits for the answer; `ToolFailure` if nobody is asked."""
+    withdraw: Callable[[], None] = _nothing
+    """Withdraws the questions of this call that are still open."""
+
+
+@dataclass(frozen=True)
+class WebAccess:
+    """How a running call reaches the web."""
+
+    private_addresses: bool = False
+    """Whether it may reach machines that are not on the public internet."""
+    proxies: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Proxy variables with their passwords; no child process gets them."""
+
+
+@dataclass(frozen=True)
+class ToolEnvironment:
+    """What a running call may use."""
 
     workspace: Path
-    spill_directory: Path
+    """Absolute."""
     session_id: str
     call_id: str
-    files: FileVersions
-    variables: Mapping[str, str]
-    output: Callable[[str], Awaitable[None]]
-    show_plan: Callable[[tuple[PlanEntry, ...]], Awaitable[None]]
-    ask: Callable[[str, tuple[str, ...]], Awaitable[UserAnswer]]
+    files: FileAccess
+    commands: CommandAccess
+    user: UserAccess
     delegate: Callable[[str, str, str], Awaitable[ToolResult]]
-    background: BackgroundCommands
-    diagnostics: Diagnostics
-    readable: Readable
+    """Gives a prompt to a sub-agent, by name or by the id of an earlier run; returns its report."""
+    web: WebAccess = WebAccess()
     requirements: tuple[Requirement, ...] = ()
-    journals: Path = Path("/nonexistent")
-    private_addresses: bool = False
+    """The permissions that were granted to this call."""
     secrets: tuple[str, ...] = ()
-    withdraw: Callable[[], None] = _nothing
-    confined: CommandSandbox | None = None
-    proxies: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The keys in use: the call removes them from what it outputs."""
 
 
 def always(arguments: Struct) -> bool:  # noqa: ARG001

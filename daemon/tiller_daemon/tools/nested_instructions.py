@@ -38,13 +38,13 @@ def new_instructions(requirements: Iterable[Requirement], environment: ToolEnvir
     root = environment.workspace.resolve()
 
     def may_read(path: Path) -> bool:
-        return environment.readable(text_of(root, path))
+        return environment.files.readable(text_of(root, path))
 
     unsent = [
         instructions
         for directory in _directories(below, root)
         for instructions in read_nested_instructions(root, directory, may_read)
-        if _note_if_unsent(instructions, environment.files)
+        if _note_if_unsent(instructions, environment.files.versions)
     ]
     refused = [f"\n\n({one.path} was not read: {one.problem}.)" for one in unsent if one.problem]
     readable = [

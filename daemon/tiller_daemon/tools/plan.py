@@ -39,7 +39,7 @@ def _requirements(arguments: PlanArguments, workspace: Path) -> tuple[Requiremen
 
 
 async def _run(arguments: PlanArguments, environment: ToolEnvironment) -> ToolResult:
-    await environment.show_plan(tuple(PlanEntry(i.text, i.state) for i in arguments.items))
+    await environment.user.show_plan(tuple(PlanEntry(i.text, i.state) for i in arguments.items))
     done = sum(item.state == "completed" for item in arguments.items)
     progress = f"{done} of {len(arguments.items)} done" if arguments.items else "no plan"
     return ToolResult(f"The user sees the plan: {progress}.", title=progress)

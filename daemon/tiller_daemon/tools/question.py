@@ -37,7 +37,7 @@ def _requirements(arguments: QuestionArguments, workspace: Path) -> tuple[Requir
 
 
 async def _run(arguments: QuestionArguments, environment: ToolEnvironment) -> ToolResult:
-    answer = await environment.ask(arguments.text, arguments.choices)
+    answer = await environment.user.ask(arguments.text, arguments.choices)
     if answer.text is None:
         reason = f" They said: {answer.reason}" if answer.reason else ""
         return ToolResult(f"The user did not answer.{reason}", title="not answered")

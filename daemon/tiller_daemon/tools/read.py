@@ -79,7 +79,7 @@ async def _run(arguments: ReadArguments, environment: ToolEnvironment) -> ToolRe
         if size_bytes is None:
             raise ToolFailure(f"{location.text} does not exist.{did_you_mean_path(location)}")
         if is_image(_beginning(location)):
-            return await _show_image(location, environment.files)
+            return await _show_image(location, environment.files.versions)
         if size_bytes <= SMALL_BYTES:
             output, digest = _show(location, size_bytes, arguments)
         else:
@@ -87,7 +87,7 @@ async def _run(arguments: ReadArguments, environment: ToolEnvironment) -> ToolRe
                 _show, location, size_bytes, arguments, abandon_on_cancel=True
             )
     if digest:
-        environment.files.fingerprints[location.path] = digest
+        environment.files.versions.fingerprints[location.path] = digest
     return ToolResult(output, title=location.text)
 
 

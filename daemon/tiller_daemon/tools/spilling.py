@@ -45,4 +45,4 @@ def spill_path(environment: ToolEnvironment) -> Path:
     # The id of a call comes from the provider, so it must not be able to name another directory.
     safe = re.sub(r"[^A-Za-z0-9_-]", "_", environment.call_id)[:64]
     digest = hashlib.sha256(environment.call_id.encode(errors="replace")).hexdigest()[:8]
-    return environment.spill_directory / f"{safe}-{digest}.txt"
+    return environment.files.spill_directory / f"{safe}-{digest}.txt"

@@ -1,5 +1,6 @@
 """The environment of a turn's tool calls: files, processes, the user, the web."""
 
+import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -11,11 +12,13 @@ from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.session.calls.permission import Permission
 from tiller_daemon.tools.base import (
     BackgroundCommands,
-    Diagnostics,
-    FileVersions,
+    CommandAccess,
+    FileAccess,
     Requirement,
     ToolEnvironment,
     ToolResult,
+    UserAccess,
+    WebAccess,
 )
 from tiller_daemon.turn.context import TurnContext
 from tiller_daemon.turn.ports import Emit, Output
@@ -27,27 +30,6 @@ Delegate = Callable[[str, str, str, str], Awaitable[ToolResult]]
 
 
 @dataclass(frozen=True)
-class ProcessSettings:
-    """The environment of child processes."""
-
-    variables: Callable[[str], Mapping[str, str]]
-    """Returns the environment variables for a child process of the call with this id."""
-    secrets: Callable[[], tuple[str, ...]]
-    """Returns the API keys in use, which are removed from all tool output."""
-    background: BackgroundCommands
-
-
-@dataclass(frozen=True)
-class WebSettings:
-    """How tools reach the web."""
-
-    private_addresses: bool
-    """Whether tools may connect to private addresses."""
-    proxies: Mapping[str, str]
-    """The daemon's proxy variables, with their passwords."""
-
-
-@dataclass(frozen=True)
 class Environments:
     """Makes the `ToolEnvironment` of each call of one turn."""
 
@@ -55,17 +37,15 @@ class Environments:
     """The turn's frozen settings."""
     permission: Permission
     """Puts questions to the user."""
-    files: FileVersions
-    """The versions of files that the model has read."""
-    diagnostics: Diagnostics
-    """The language servers."""
-    spill_directory: Path
-    """For output that is too long for the model."""
-    journals: Path
-    """For journals of changes to several files."""
-    processes: ProcessSettings
-    """For child processes."""
-    web: WebSettings
+    files: FileAccess
+    """For tools that work with files; what is readable is decided anew for each call."""
+    variables: Callable[[str], Mapping[str, str]]
+    """Returns the environment variables for a child process of the call with this id."""
+    secrets: Callable[[], tuple[str, ...]]
+    """Returns the API keys in use, which are removed from all tool output."""
+    background: BackgroundCommands
+    """The background commands of the session."""
+    web: WebAccess
     """For tools that use the network."""
     emit: Emit
     """Emits events of the turn."""
@@ -82,28 +62,24 @@ class Environments:
         output: Output,
     ) -> ToolEnvironment:
         """Return the environment of one call."""
+        # Per call, as the user may have granted rules since the last one.
+        readable = Readable(self.permission.rules())
         return ToolEnvironment(
             workspace=Path(self.context.workspace),
-            spill_directory=self.spill_directory,
             session_id=self.context.session_id,
             call_id=call.id,
-            files=self.files,
-            variables=self.processes.variables(call.id),
-            output=lambda piece: output(self.without_secrets(piece)),
-            show_plan=self._show_plan,
-            ask=partial(self.permission.put_question, call),
+            files=dataclasses.replace(self.files, readable=readable),
+            commands=CommandAccess(self.variables(call.id), self.background, confined),
+            user=UserAccess(
+                output=lambda piece: output(self.without_secrets(piece)),
+                show_plan=self._show_plan,
+                ask=partial(self.permission.put_question, call),
+                withdraw=partial(self.withdraw, call.id),
+            ),
             delegate=partial(self.delegate, call.id),
-            background=self.processes.background,
+            web=self.web,
             requirements=requirements,
-            journals=self.journals,
-            private_addresses=self.web.private_addresses,
-            diagnostics=self.diagnostics,
-            # Per call, as the user may have granted rules since the last one.
-            readable=Readable(self.permission.rules()),
-            withdraw=partial(self.withdraw, call.id),
-            secrets=self.processes.secrets(),
-            confined=confined,
-            proxies=self.web.proxies,
+            secrets=self.secrets(),
         )
 
     def without_secrets(self, text: str) -> str:
@@ -111,7 +87,7 @@ class Environments:
 
         A file may contain one, and root can read the daemon's own environment.
         """
-        for secret in self.processes.secrets():
+        for secret in self.secrets():
             text = text.replace(secret, SECRET_PLACEHOLDER)
         return text
 

@@ -12,6 +12,7 @@ import trio
 from msgspec import structs
 
 from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, seems_to_read
+from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.session.calls.command_paths import (
     further_requirements,
@@ -162,7 +163,7 @@ class PreparedToolCall:
         action = turn.permission.verdict(self._requirements).action
         if action == "ask" and (check := self._tool.check):
             # A call that would fail anyway is not worth a question.
-            files = turn.environments.files
+            files = turn.environments.files.versions
             try:
                 await trio.to_thread.run_sync(check, self._arguments, turn.workspace, files)
             except ToolFailure as failure:
@@ -209,7 +210,7 @@ class PreparedToolCall:
             added = new_instructions(self._requirements, environment)
             added += await turn.enclosures.disable_new_repositories(enclosed)
             if check:
-                added += await or_send_result(check.new_errors, result, environment.output)
+                added += await or_send_result(check.new_errors, result, environment.user.output)
             return structs.replace(
                 result,
                 output=self._without_secrets(result.output + added),
@@ -234,7 +235,7 @@ class PreparedToolCall:
         `run_again`.
         """
         result = await self._attempt(environment)
-        confined = environment.confined
+        confined = environment.commands.confined
         if confined is None or not result.stopped_by or not self._commands:
             return result
         if confined.enclosure is Enclosure.READ_ONLY:
@@ -250,7 +251,7 @@ class PreparedToolCall:
         else:
             note = RAN_AGAIN
             looser = await self._turn.enclosures.enclose(offered.enclosure, self._requirements)
-        result = await self._attempt(dataclasses.replace(environment, confined=looser.confined))
+        result = await self._attempt(_confined(environment, looser.confined))
         return structs.replace(result, output=f"{note}\n{result.output}")
 
     async def _attempt(self, environment: ToolEnvironment) -> ToolResult:
@@ -276,7 +277,7 @@ class PreparedToolCall:
             # Which files a command will change is not known beforehand.
             return None
         root, files = to_be_written(self._requirements, self._turn.workspace)
-        diagnostics = self._turn.environments.diagnostics
+        diagnostics = self._turn.environments.files.diagnostics
         return await diagnostics.before_change(root, files) if files else None
 
     def _is_as_judged(self) -> bool:
@@ -338,3 +339,9 @@ def _title(tool: Tool, requirements: tuple[Requirement, ...]) -> str:
         return one_line(requirements[0].title)
     titles = (" ".join(requirement.subjects) or requirement.title for requirement in requirements)
     return one_line(next(titles, ""))
+
+
+def _confined(environment: ToolEnvironment, confined: CommandSandbox | None) -> ToolEnvironment:
+    """Return the environment with its command in another sandbox, or in none."""
+    commands = dataclasses.replace(environment.commands, confined=confined)
+    return dataclasses.replace(environment, commands=commands)

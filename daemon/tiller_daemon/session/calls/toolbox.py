@@ -41,7 +41,7 @@ class Toolbox:
 
     def savepoint(self) -> Callable[[], None]:
         """Return a function that undoes what calls note about files from now on."""
-        return self.shared.environments.files.remember()
+        return self.shared.environments.files.versions.remember()
 
     async def permit_repetition(self, call: ToolCall) -> Refusal | None:
         """Ask whether a call that keeps repeating may go on; a refusal ends the turn."""

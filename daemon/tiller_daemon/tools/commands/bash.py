@@ -63,19 +63,19 @@ async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolRe
 
     async def receive(piece: bytes) -> None:
         if shown := await capture.add(piece):
-            await environment.output(shown)
+            await environment.user.output(shown)
 
     try:
         with tool_failures():
             end = await run_command(
                 [_shell(), "-c", arguments.command],
                 directory=environment.workspace,
-                variables=environment.variables,
+                variables=environment.commands.variables,
                 receive=receive,
                 timeout_s=arguments.timeout_s,
                 command_input=CommandInput(terminal=True) if arguments.pty else None,
                 secrets=environment.secrets,
-                confined=environment.confined,
+                confined=environment.commands.confined,
             )
         # A terminal ends lines with CR LF.
         output = (await truncated_output(capture)).replace(
@@ -83,7 +83,7 @@ async def _run(arguments: BashArguments, environment: ToolEnvironment) -> ToolRe
         )
     finally:
         capture.close()
-    sandbox = sandbox_notes(environment.confined, end.status, output)
+    sandbox = sandbox_notes(environment.commands.confined, end.status, output)
     notes = [*_notes(end, arguments.timeout_s), *sandbox.notes]
     return ToolResult(
         _with_notes(output, notes),
@@ -102,13 +102,13 @@ async def _start(arguments: BashArguments, environment: ToolEnvironment) -> Tool
         call_id=environment.call_id,
         arguments=(_shell(), "-c", arguments.command),
         directory=environment.workspace,
-        variables=environment.variables,
+        variables=environment.commands.variables,
         spill_path=spill_path(environment),
         terminal=arguments.pty,
         secrets=environment.secrets,
-        confined=environment.confined,
+        confined=environment.commands.confined,
     )
-    return result_of(await environment.background.start(start))
+    return result_of(await environment.commands.background.start(start))
 
 
 def _is_over_with_its_call(arguments: BashArguments) -> bool:

@@ -34,7 +34,9 @@ def _requirements(arguments: BashInputArguments, workspace: Path) -> tuple[Requi
 
 
 async def _run(arguments: BashInputArguments, environment: ToolEnvironment) -> ToolResult:
-    report = await environment.background.send(arguments.id, arguments.text, arguments.wait_s)
+    report = await environment.commands.background.send(
+        arguments.id, arguments.text, arguments.wait_s
+    )
     return result_of(report)
 
 

@@ -23,7 +23,7 @@ def _requirements(arguments: BashKillArguments, workspace: Path) -> tuple[Requir
 
 
 async def _run(arguments: BashKillArguments, environment: ToolEnvironment) -> ToolResult:
-    return result_of(await environment.background.kill(arguments.id))
+    return result_of(await environment.commands.background.kill(arguments.id))
 
 
 BASH_KILL: Final = Tool(

@@ -110,7 +110,7 @@ async def _run(arguments: ApplyPatchArguments, environment: ToolEnvironment) -> 
         return resolve_approved_path(environment, path)
 
     def apply() -> _Files:
-        files = _patched(arguments, locate, environment.files)
+        files = _patched(arguments, locate, environment.files.versions)
         store(environment, files.changes())
         return files
 

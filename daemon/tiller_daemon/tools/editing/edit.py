@@ -72,7 +72,7 @@ async def _run(arguments: EditArguments, environment: ToolEnvironment) -> ToolRe
     location = resolve_approved_path(environment, arguments.path)
 
     def edit() -> tuple[str, str]:
-        change, done = _change(arguments, location, environment.files)
+        change, done = _change(arguments, location, environment.files.versions)
         store(environment, [change])
         return done, show_change(location, change.before, change.after)
 

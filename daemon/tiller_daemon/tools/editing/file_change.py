@@ -62,8 +62,8 @@ def store(environment: ToolEnvironment, changes: Sequence[Change]) -> None:
 
     Blocks for as long as the disk takes. Raises `PathProblem`.
     """
-    change_all(changes, environment.journals)
-    fingerprints = environment.files.fingerprints
+    change_all(changes, environment.files.journals)
+    fingerprints = environment.files.versions.fingerprints
     for change in changes:
         if change.after is None:
             fingerprints.pop(change.location.path, None)

@@ -52,7 +52,7 @@ async def _run(arguments: WriteArguments, environment: ToolEnvironment) -> ToolR
     location = resolve_approved_path(environment, arguments.path)
 
     def write() -> tuple[str, str]:
-        before, after = _change(arguments, location, environment.files)
+        before, after = _change(arguments, location, environment.files.versions)
         store(environment, [Change(location, before, after)])
         done = "Created" if before is None else "Replaced"
         output = f"{done} {location.text}: {len(after)} bytes{describe_format(after)}."

@@ -66,7 +66,7 @@ async def _run(arguments: GrepArguments, environment: ToolEnvironment) -> ToolRe
         if _is_directory(location):
             with pinned_directory(location) as beneath:
                 within = "" if location.text == "." else f"{location.text.rstrip('/')}/"
-                scope = _Scope(beneath, within, "./", environment.readable)
+                scope = _Scope(beneath, within, "./", environment.files.readable)
                 return await _search(arguments, include, scope, environment)
         with pinned_parent(location) as beneath:
             # The model named the file, so reading it was judged for this call.
@@ -134,7 +134,7 @@ async def _search(
     extent = await run_search(
         Query(scope.target, arguments.pattern, include.ignore_lines if include else ()),
         directory=scope.beneath.directory,
-        variables=environment.variables,
+        variables=environment.commands.variables,
         take=take,
     )
     confirmed = await trio.to_thread.run_sync(confirmed_lines, scope.beneath, lines)
@@ -169,7 +169,7 @@ async def _count_protected(
     await run_search(
         Query("./", ignore_lines=() if in_all else ignore_lines_without(fragments)),
         directory=scope.beneath.directory,
-        variables=environment.variables,
+        variables=environment.commands.variables,
         take=take,
     )
     return len(await trio.to_thread.run_sync(existing_files, scope.beneath, protected))

@@ -70,8 +70,8 @@ async def _run(arguments: FetchArguments, environment: ToolEnvironment) -> ToolR
     if any(secret in arguments.url for secret in environment.secrets):
         raise ToolFailure("The URL contains a key, so it is not fetched.")
     http = await trio.to_thread.run_sync(_load)
-    may_reach = any_address if environment.private_addresses else is_public
-    page: Page = await http.get_page(address, environment.proxies, may_reach)
+    may_reach = any_address if environment.web.private_addresses else is_public
+    page: Page = await http.get_page(address, environment.web.proxies, may_reach)
     text = await _text(page, environment)
     if page.status >= HTTPStatus.BAD_REQUEST:
         raise ToolFailure(_refusal(page, text))
@@ -105,7 +105,7 @@ async def _text(page: "Page", environment: ToolEnvironment) -> str:
     if kind in HTML_KINDS:
         declared = _CHARSET.search(page.body[:CHARSET_BYTES_MAX])
         html = _decode(page.body, charset or (declared[1].decode() if declared else ""))
-        text = await to_markdown(html, str(page.address), environment.variables)
+        text = await to_markdown(html, str(page.address), environment.commands.variables)
         return html if text is None else text or "(The page has no text.)"
     if page.status >= HTTPStatus.BAD_REQUEST and not is_text:
         return ""

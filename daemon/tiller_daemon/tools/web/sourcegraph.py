@@ -117,7 +117,9 @@ async def _ask(
 ) -> "Page":
     headers = [("Accept", EVENT_STREAM), ("User-Agent", "tiller")]
     headers += [("Authorization", f"token {key}")] if key else []
-    return await http.get_stream(address, environment.proxies, any_address, headers, SEARCH_S_MAX)
+    return await http.get_stream(
+        address, environment.web.proxies, any_address, headers, SEARCH_S_MAX
+    )
 
 
 def _load() -> ModuleType:
