@@ -78,6 +78,8 @@ def _keep(above: int, command: list[str]) -> int:
 def _become(keeper: int, command: list[str]) -> None:
     """Turn into the command, which ends with its keeper."""
     _libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    for number in HANDED_ON:  # `nohup` and `&` have them ignored, and Python leaves it at that.
+        signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, AWAITED)
     try:
         if os.getppid() == keeper:
