@@ -163,7 +163,7 @@ def test_a_request_without_a_terminal_says_how_to_answer_it_from_elsewhere(
 
     def play(daemon: FakeDaemon, session_id: str) -> None:
         daemon.add(session_id, [started(), RequestOpened(request)])
-        assert daemon.answered.wait(10)
+        assert daemon.wait_for_answer(10)
         daemon.add(session_id, [ended("ok")])
 
     with FakeDaemon(places.runtime, play) as daemon:

@@ -34,7 +34,7 @@ REQUEST = Request(
 
 def asks(daemon: FakeDaemon, session_id: str) -> None:
     daemon.add(session_id, [started(), RequestOpened(REQUEST)])
-    assert daemon.answered.wait(PATIENCE_S)
+    assert daemon.wait_for_answer(PATIENCE_S)
     daemon.add(session_id, [*text_item("i1", "Thanks."), ended("Thanks.")])
 
 
@@ -69,7 +69,7 @@ def test_a_question_shows_its_choices_and_takes_a_number_or_any_text(
 
     def asks_that(daemon: FakeDaemon, session_id: str) -> None:
         daemon.add(session_id, [started(), RequestOpened(question)])
-        assert daemon.answered.wait(PATIENCE_S)
+        assert daemon.wait_for_answer(PATIENCE_S)
         daemon.add(session_id, [ended()])
 
     with FakeDaemon(places.runtime, asks_that) as daemon:
@@ -89,10 +89,9 @@ def test_what_was_typed_before_a_request_stood_on_the_screen_is_not_its_answer(
 
     def asks_twice(daemon: FakeDaemon, session_id: str) -> None:
         daemon.add(session_id, [started(), RequestOpened(REQUEST)])
-        assert daemon.answered.wait(PATIENCE_S)
-        daemon.answered.clear()
+        assert daemon.wait_for_answer(PATIENCE_S)
         daemon.add(session_id, [RequestOpened(second)])
-        assert daemon.answered.wait(PATIENCE_S)
+        assert daemon.wait_for_answer(PATIENCE_S)
         daemon.add(session_id, [ended()])
 
     with FakeDaemon(places.runtime, asks_twice) as daemon:

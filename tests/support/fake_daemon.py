@@ -98,7 +98,7 @@ class FakeDaemon:
         self.clients: list[str] = []
         self.interrupted = threading.Event()
         self.asked = threading.Event()
-        self.answered = threading.Event()
+        self._answered = threading.Semaphore(0)
         self.created = threading.Event()
         self.started = threading.Event()
         self.answers: dict[str, Answer] = {}
@@ -122,9 +122,13 @@ class FakeDaemon:
         self._thread.start()
         return self
 
+    def wait_for_answer(self, patience_s: float) -> bool:
+        """Wait for the next answer to a request; each one counts once."""
+        return self._answered.acquire(timeout=patience_s)
+
     def __exit__(self, *_rest: object) -> None:
         self.interrupted.set()
-        self.answered.set()
+        self._answered.release(len(self._players) or 1)
         for player in self._players:
             player.join()
         self._ended.set()
@@ -211,7 +215,7 @@ class FakeDaemon:
                 for session_id in self.sessions:
                     resolved = RequestResolved(op.request_id, op.decision, "fake", op.text)
                     self.add(session_id, [resolved])
-                self.answered.set()
+                self._answered.release()
             case Project():
                 return ProjectResult(op.workspace, "", (), trusted=False)
             case Catalog():
