@@ -38,9 +38,8 @@ def gates(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    for table in ("LONG_FILES", "LARGE_BUNDLES", "LARGE_CLASSES"):
+    for table in ("LARGE_BUNDLES", "LARGE_CLASSES"):
         monkeypatch.setattr(module, table, {})
-    monkeypatch.setattr(module, "HANDLES_LEFT", 0)
     return module
 
 
