@@ -14,8 +14,11 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
+import structlog
 
 from tiller_daemon.private import open_private
+
+log = structlog.get_logger()
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -39,7 +42,11 @@ def read_journal(path: Path, kind: type[Record]) -> Record | None:
     """Return what a journal records; None if it is missing or incomplete. Raises `OSError`."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (FileNotFoundError, msgspec.MsgspecError):
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        # Logged, because a disk that damages files gives the same error as a kill in mid-write.
+        log.warning("journal_unreadable", journal=str(path), reason=str(error))
         return None
 
 

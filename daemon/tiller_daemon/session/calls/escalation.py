@@ -43,7 +43,7 @@ class Escalation:
 
     def __init__(self, permission: Permission, enclosures: TurnEnclosures) -> None:
         self._permission = permission
-        self._enclosing = enclosures
+        self._enclosures = enclosures
         self._declined = False
 
     async def offer(
@@ -57,7 +57,7 @@ class Escalation:
             return EscalationResult(None, result)
         (command,) = requirement.subjects
         # The next looser enclosure, if it is enough: running outside is the last resort.
-        if tried is Enclosure.BUILD and self._enclosing.session_allows_more(result):
+        if tried is Enclosure.BUILD and self._enclosures.session_allows_more(result):
             enclosure, what = Enclosure.SESSION, "do more than build"
             title = f"It needs more than a build may do ({result.stopped_by}). Allow: {command}"
             wanted = structs.replace(requirement, title=one_line(title))
@@ -81,10 +81,10 @@ class Escalation:
         """
         (command,) = requirement.subjects
         # Judged as if no sandbox worked, so that only explicit rules can allow the command.
-        rules = (*BUILT_IN, *self._enclosing.rules())
+        rules = (*BUILT_IN, *self._enclosures.rules())
         verdict = judge_line(command, requirement.permission, rules, None)
-        mode = self._enclosing.context.permissions.sandbox.mode
-        if mode == "read_only" or verdict.action == "deny" or self._enclosing.is_read_only_agent:
+        mode = self._enclosures.context.permissions.sandbox.mode
+        if mode == "read_only" or verdict.action == "deny" or self._enclosures.is_read_only_agent:
             return result
         if verdict.action == "allow" or self._permission.approve == "always":
             return None
