@@ -38,12 +38,9 @@ HANDLE = re.compile(r"\b[GBT][1-9][0-9]?\b")
 
 LARGE_BUNDLES = {
     "daemon/tiller_daemon/models/base.py:ModelRequest": 13,
-    "daemon/tiller_daemon/turn/ports.py:Ports": 13,
 }
 
-LARGE_CLASSES = {
-    "client/tiller_client/interactive.py:InteractiveSession": 17,
-}
+LARGE_CLASSES: dict[str, int] = {}
 
 
 def main(root: Path) -> int:

@@ -27,15 +27,17 @@ exit status: 0 done, 1 failed, 2 usage; exec: 3 blocked, 4 limit reached, 130 in
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the verb and its options; raises `SystemExit` after help (0) or misuse (2)."""
-    parser = _parser()
-    parsed = parser.parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    parser = _parser(words[0] if words else "")
+    parsed = parser.parse_args(words)
     if parsed.verb is None:
         parser.print_help(sys.stderr)
         parser.exit(MISUSE)
     return parsed
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(verb: str) -> argparse.ArgumentParser:
+    """The parser of all verbs, or of some if `verb` is one of them: the rest takes 8 ms."""
     parser = _Parser(
         prog="tiller",
         description=DESCRIPTION,
@@ -43,15 +45,13 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("-V", "--version", action=_Version, help="print the version and exit")
-    add = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb").add_parser
-    _add_turns(add)
-    _add_sessions(add)
-    _add_inputs(add)
-    _add_requests(add)
-    _add_history(add)
-    _add_catalog(add)
-    _add_daemon(add)
-    _add_rest(add)
+    # Without `prog`, argparse formats a usage to find out, with the width of the terminal.
+    add = parser.add_subparsers(
+        title="verbs", metavar="VERB", dest="verb", prog="tiller"
+    ).add_parser
+    builders = [builder for builder, verbs in _VERBS.items() if verb in verbs]
+    for builder in builders or _VERBS:
+        builder(add)
     return parser
 
 
@@ -146,7 +146,9 @@ def _add_inputs(add: _AddParser) -> None:
     change.add_argument("--remove", metavar="INPUT", help="drop this input")
     change.add_argument("--promote", metavar="INPUT", help="steer the running turn with this input")
     change.add_argument("--edit", nargs=2, metavar=("INPUT", "TEXT"), help="replace its text")
-    change.add_argument("--move", nargs=2, metavar=("INPUT", "POSITION"), help="move it; 0 is next")
+    change.add_argument(
+        "--move", nargs=2, metavar=("INPUT", "POSITION"), help="move it to this place; 0 is next"
+    )
 
 
 def _add_requests(add: _AddParser) -> None:
@@ -156,16 +158,20 @@ def _add_requests(add: _AddParser) -> None:
     parser.add_argument("request", metavar="REQUEST", help="its id, or the beginning or end of it")
     parser.add_argument("decision", choices=("once", "always", "reject", "answer"))
     parser.add_argument(
-        "text", metavar="TEXT", nargs="?", default="", help="the reason for a reject, or the answer"
+        "text",
+        metavar="TEXT",
+        nargs="?",
+        default="",
+        help="the reason for rejecting, or the answer",
     )
 
 
 def _add_history(add: _AddParser) -> None:
     parser = _verb(add, "history", "compact", "summarise a session's history now")
     _session(parser)
-    parser = _verb(add, "history", "revert", "put history and files back to before a turn")
+    parser = _verb(add, "history", "revert", "take history and files back to before a turn")
     parser.add_argument(
-        "--step", type=_positive, metavar="N", help="undo only from step N of it on"
+        "--step", type=_positive, metavar="N", help="undo only step N and later ones"
     )
     _session(parser)
     parser.add_argument(
@@ -288,6 +294,22 @@ def _positive(text: str) -> int:
 
 
 _positive.__name__ = "positive number"
+
+
+_VERBS: dict[Callable[[_AddParser], None], tuple[str, ...]] = {
+    _add_turns: ("exec", "attach", "log"),
+    _add_sessions: ("new", "ls", "show", "archive", "rm", "fork"),
+    _add_inputs: ("send", "steer", "interrupt", "queue"),
+    _add_requests: ("requests", "answer"),
+    _add_history: ("compact", "revert", "unrevert", "diff", "shell"),
+    _add_catalog: (
+        *("models", "agents", "tools", "commands"),
+        *("config", "trust", "untrust", "doctor", "sandbox"),
+    ),
+    _add_daemon: ("daemon",),
+    _add_rest: ("schema", "demo"),
+}
+"""The verbs that each function adds, in the order in which help lists them."""
 
 
 class _Parser(argparse.ArgumentParser):

@@ -114,7 +114,7 @@ def _unique(known: list[str], reference: str, kind: str, verb: str) -> str:
         hint = f"did you mean {similar}? see" if similar else "see"
         raise UsageError(f"no {kind} begins or ends with {one_line(reference)!r}; {hint}: {verb}")
     shown = ", ".join(matches[:SHOWN_MAX]) + (" …" if len(matches) > SHOWN_MAX else "")
-    raise UsageError(f"{one_line(reference)!r} means {len(matches)} {kind}s: {shown}")
+    raise UsageError(f"{one_line(reference)!r} matches {len(matches)} {kind}s: {shown}")
 
 
 def _similar(known: list[str], reference: str) -> list[str]:

@@ -6,11 +6,12 @@ come through `watch`.
 
 import os
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self, TypeVar
 
 from tiller_client.errors import NoAnswer, NoDaemon, RejectedError, TillerError
-from tiller_client.runtime import check_runtime, is_listening, read_token
+from tiller_client.runtime import check_runtime, lock_is_held, read_token
 from tiller_client.sockets import RequestSocket
 from tiller_client.starting import start_daemon
 from tiller_protocol import PROTOCOL_VERSION
@@ -24,8 +25,14 @@ from tiller_protocol.places import Places
 ANSWER_DEADLINE_S = 30.0
 """Longest wait for an answer. The daemon answers once an op is in its log, not when it is done."""
 
-PROBE_S = 0.25
-"""Interval at which a wait for an answer checks that the daemon is still running."""
+CONNECT_DEADLINE_S = 15.0
+"""Longest wait for a daemon that is starting or stopping to listen or to end."""
+
+TOKEN_DEADLINE_S = 0.25
+"""Longest wait for the token of a daemon that listens."""
+
+POLL_S = 0.01
+"""Time between two attempts to connect."""
 
 _Kind = TypeVar("_Kind", bound=AnyResult)
 
@@ -44,8 +51,15 @@ class DaemonConnection:
 
     hello: HelloResult
 
-    def __init__(self, places: Places, name: str, *, may_start: bool = True) -> None:
-        """Connect and say hello as `name`.
+    def __init__(
+        self,
+        places: Places,
+        name: str,
+        *,
+        may_start: bool = True,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        """Connect and say hello as `name`; `environ` is for a daemon that this starts.
 
         Raises `NoDaemon`, `StartFailed`, `NotPrivate` or `NoAnswer`, or `RejectedError` if the
         daemon speaks another version of the protocol.
@@ -53,9 +67,14 @@ class DaemonConnection:
         self.places = places
         self._name = name
         self._may_start = may_start
-        self._socket: RequestSocket | None = None
+        self._environ = environ
+        self._socket = RequestSocket(places.runtime)
         self._token = ""
-        self._handshake()
+        try:
+            self._handshake()
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -70,9 +89,7 @@ class DaemonConnection:
 
     def close(self) -> None:
         """Close the socket; the daemon keeps running."""
-        if self._socket:
-            self._socket.close()
-            self._socket = None
+        self._socket.close()
 
     def ask(self, op: AnyOp, kind: type[_Kind]) -> _Kind:
         """Submit an op and return its result of type `kind`; raises as `submit`."""
@@ -101,7 +118,6 @@ class DaemonConnection:
 
     def _handshake(self) -> None:
         """Read the token of the running daemon and say hello."""
-        self._reach(look=True)
         self._token = self._read_token()
         answer = self._exchange(Hello(PROTOCOL_VERSION, self._name), new_id())
         if isinstance(answer, Rejected) and answer.code == "unauthorized":
@@ -111,8 +127,8 @@ class DaemonConnection:
             case Rejected(code="unsupported_protocol"):
                 raise RejectedError(
                     answer,
-                    f"this tiller speaks protocol {PROTOCOL_VERSION}, the running daemon "
-                    "another; when no turn is running: tiller daemon restart",
+                    f"this tiller speaks protocol {PROTOCOL_VERSION}, but the running daemon "
+                    "speaks another; once no turn is running, run: tiller daemon restart",
                 )
             case Rejected():
                 raise RejectedError(answer)
@@ -124,50 +140,57 @@ class DaemonConnection:
                 )
 
     def _read_token(self) -> str:
-        """Read the token. A daemon that is just starting listens a moment before it writes it."""
-        deadline = time.monotonic() + PROBE_S
+        """Read the token of the daemon that listens, which has written it before."""
+        deadline = time.monotonic() + TOKEN_DEADLINE_S
         while True:
+            self._reach()
             try:
                 return read_token(self.places.runtime)
-            except NoDaemon:
+            except NoDaemon:  # it has stopped since it was connected
                 if time.monotonic() > deadline:
                     raise
-                time.sleep(PROBE_S / 10)
+                self._socket.close()
+                time.sleep(POLL_S)
 
-    def _reach(self, *, look: bool) -> RequestSocket:
-        """Return the socket to the daemon; with `look`, start the daemon again if it died."""
-        if self._socket and not look:
-            return self._socket
-        if not self._daemon_is_running():
-            self.close()
-            if not self._may_start:
-                raise NoDaemon("no daemon is running; start one with: tiller daemon start")
-            start_daemon(self.places, os.environ)
-            check_runtime(self.places.runtime)
-        if self._socket is None:
-            self._socket = RequestSocket(self.places.runtime)
-        return self._socket
+    def _reach(self) -> None:
+        """Connect if there is no connection; start the daemon if none is running.
 
-    def _daemon_is_running(self) -> bool:
+        A daemon that holds its lock and does not listen is starting or stopping.
+        """
+        deadline = time.monotonic() + CONNECT_DEADLINE_S
+        while not self._connect():
+            if not lock_is_held(self.places.runtime):
+                if not self._may_start:
+                    raise NoDaemon("no daemon is running; start one with: tiller daemon start")
+                start_daemon(self.places, self._environ, self._connect)
+            elif time.monotonic() > deadline:
+                raise NoAnswer(
+                    f"a daemon is running but has not listened for {CONNECT_DEADLINE_S:g} s; "
+                    "see its log: tiller daemon logs"
+                )
+            else:
+                time.sleep(POLL_S)
+
+    def _connect(self) -> bool:
+        """Connect if a daemon listens; refuses a runtime directory that others can access."""
+        if self._socket.connected:
+            return True
         try:
             check_runtime(self.places.runtime)
         except NoDaemon:
             return False
-        return is_listening(self.places.runtime)
+        return self._socket.connect()
 
     def _exchange(self, op: AnyOp, submission_id: str) -> AnyAnswer:
         """Send and wait. If the daemon dies meanwhile, its successor gets the same submission."""
         frame = encode_submission(Submission(submission_id, op, self._name, self._token))
         deadline = time.monotonic() + ANSWER_DEADLINE_S
-        sent_on: RequestSocket | None = None
-        unanswered = False
+        self._socket.send(frame)
         while (left := deadline - time.monotonic()) > 0:
-            socket = self._reach(look=unanswered)
-            if socket is not sent_on and socket.send(frame, PROBE_S):
-                sent_on = socket
-            if socket is sent_on and (data := socket.receive(min(PROBE_S, left))) is not None:
+            self._reach()
+            if (data := self._socket.receive(left)) is not None:
                 return _decode(data)
-            unanswered = True
+            time.sleep(POLL_S)
         raise NoAnswer(
             f"the daemon did not answer within {ANSWER_DEADLINE_S:g} s; "
             "see its log: tiller daemon logs"

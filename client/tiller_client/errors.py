@@ -3,8 +3,11 @@
 `__main__` reports any other exception as a bug.
 """
 
-from tiller_protocol.answers import Rejected
-from tiller_protocol.errors import RejectionCode
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # `starting` is imported before anything that takes long
+    from tiller_protocol.answers import Rejected
+    from tiller_protocol.errors import RejectionCode
 
 STATUS_FAILED = 1
 STATUS_USAGE = 2
@@ -49,11 +52,11 @@ class Detached(TillerError):
 class RejectedError(TillerError):
     """The daemon refused an op; `answer` has the code and its data."""
 
-    def __init__(self, answer: Rejected, message: str = "") -> None:
+    def __init__(self, answer: "Rejected", message: str = "") -> None:
         super().__init__(message or answer.message)
         self.answer = answer
 
     @property
-    def code(self) -> RejectionCode:
+    def code(self) -> "RejectionCode":
         """The reason, for programs."""
         return self.answer.code

@@ -29,6 +29,41 @@ IDLE_HINT = "type the next task · Ctrl-C leaves »"
 """The bottom line when a typed line would start a turn."""
 
 
+class _OpenRequests:
+    """The open requests of a session, oldest first, and which of them the user is dealing with."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, Request] = {}
+        self.shown = ""
+        """The one that was shown last: an answer must not go to another one."""
+        self.asked = ""
+        """The one that typed lines answer."""
+        self.answered = ""
+        """The one whose answer was accepted, until its resolution is shown."""
+        self.rejecting = ""
+        """The one whose reason for a rejection is being typed."""
+        self._hinted: set[str] = set()
+
+    def clear(self) -> None:
+        """Forget all of them: their turn has ended, or the log is a new one."""
+        self.by_id.clear()
+        self.answered = ""
+
+    def resolve(self, request_id: str) -> None:
+        """Forget one of them."""
+        self.by_id.pop(request_id, None)
+        if self.rejecting == request_id:
+            self.rejecting = ""
+        if self.answered == request_id:
+            self.answered = ""
+
+    def take_unhinted(self) -> list[Request]:
+        """Return those that this has not returned before."""
+        new = [request for request in self.by_id.values() if request.id not in self._hinted]
+        self._hinted.update(request.id for request in new)
+        return new
+
+
 class InteractiveSession:
     """A session on a console.
 
@@ -58,12 +93,7 @@ class InteractiveSession:
         self._renderer = Renderer(
             console.paint, console.width, prompts=prompts, wraps=console.terminal
         )
-        self._requests: dict[str, Request] = {}
-        self._hinted: set[str] = set()
-        self._shown = ""
-        self._asked = ""
-        self._answered = ""
-        self._rejecting = ""
+        self._requests = _OpenRequests()
         self.busy = False
         self.idle = True
         self.ends_with: str | None = None
@@ -71,7 +101,7 @@ class InteractiveSession:
 
     def start_from(self, requests: Iterable[Request], *, busy: bool) -> None:
         """Set the state to begin with; the events that follow update it."""
-        self._requests = {request.id: request for request in requests}
+        self._requests.by_id = {request.id: request for request in requests}
         self.busy, self.idle = busy, not busy
 
     def advance(self) -> WatchUpdate:
@@ -80,7 +110,6 @@ class InteractiveSession:
         self._renderer.width = self._console.width
         if update.started_over:
             self._requests.clear()
-            self._answered = ""
             self._console.show(self._renderer.end_line())
             complain("the daemon has a new log; following the session from its start")
         for event in update.events:
@@ -110,15 +139,10 @@ class InteractiveSession:
             case TurnEnded():
                 self.busy = False
                 self._requests.clear()
-                self._answered = ""
             case RequestOpened(request):
-                self._requests[request.id] = request
+                self._requests.by_id[request.id] = request
             case RequestResolved(request_id):
-                self._requests.pop(request_id, None)
-                if self._rejecting == request_id:
-                    self._rejecting = ""
-                if self._answered == request_id:
-                    self._answered = ""
+                self._requests.resolve(request_id)
             case _:
                 pass
 
@@ -131,34 +155,32 @@ class InteractiveSession:
             self._console.final(event.body.last_message, interrupted=interrupted)
         self._console.show(self._renderer.feed(event))
         if isinstance(event.body, RequestOpened):
-            self._shown = event.body.request.id
+            self._requests.shown = event.body.request.id
 
     def _ask_next(self) -> None:
         """Ask the oldest open request here, or without a keyboard show how to answer it."""
         if self._console.keyboard is None:
-            for request in self._requests.values():
-                if request.id not in self._hinted:
-                    self._hinted.add(request.id)
-                    self._show_whole(request)
-                    complain(_how_to_answer(request))
+            for request in self._requests.take_unhinted():
+                self._show_whole(request)
+                complain(_how_to_answer(request))
             self._console.bottom(self._moving_line())
             return
-        request = next(iter(self._requests.values()), None)
-        if request is None or self._answered:  # its resolution is shown first
+        request = next(iter(self._requests.by_id.values()), None)
+        if request is None or self._requests.answered:  # its resolution is shown first
             self._console.bottom(self._moving_line())
             return
-        if request.id != self._asked:
+        if request.id != self._requests.asked:
             for line in self._watch.typed_ahead(self._console.keyboard):
                 self._console.entered()
                 self._send(line.rstrip("\r\n"))
-            self._asked = request.id
+            self._requests.asked = request.id
         self._show_whole(request)
-        self._console.bottom(prompt_for(request, rejecting=self._rejecting == request.id))
+        self._console.bottom(prompt_for(request, rejecting=self._requests.rejecting == request.id))
 
     def _show_whole(self, request: Request) -> None:
-        """Show this request unless it was shown last: an answer must not go to another one."""
-        if self._shown != request.id:
-            self._shown = request.id
+        """Show this request unless it was shown last."""
+        if self._requests.shown != request.id:
+            self._requests.shown = request.id
             self._console.show(self._renderer.ask(request))
 
     def _moving_line(self) -> str:
@@ -173,24 +195,24 @@ class InteractiveSession:
 
         Lines typed before a request was on the screen never answer it.
         """
-        request = self._requests.get(self._asked)
+        request = self._requests.by_id.get(self._requests.asked)
         if request is None:
             self._send(line)
             return
-        reply = read_reply(request, line, rejecting=self._rejecting == request.id)
+        reply = read_reply(request, line, rejecting=self._requests.rejecting == request.id)
         if isinstance(reply, Reply):
-            self._rejecting = ""
+            self._requests.rejecting = ""
             self._answer(request, reply)
         elif reply == "reject":
-            self._rejecting = request.id
+            self._requests.rejecting = request.id
         else:
             self._console.line(f"  {reply}")
 
     def _answer(self, request: Request, reply: Reply) -> None:
-        self._requests.pop(request.id, None)
+        self._requests.by_id.pop(request.id, None)
         try:
             self._connection.submit(Answer(request.id, reply.decision, reply.text))
-            self._answered = request.id
+            self._requests.answered = request.id
         except RejectedError as error:
             self._console.line(f"  {one_line(str(error))}")
 

@@ -1,6 +1,5 @@
 """Reads text and files that the command line names, and checks them before anything is sent."""
 
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -69,6 +68,8 @@ def read_workspace(argument: str) -> str:
 
 def read_schema(argument: str) -> dict[str, Any]:
     """The JSON Schema in a file; raises `UsageError` unless it is a JSON object."""
+    import json
+
     try:
         schema: object = json.loads(Path(argument).read_bytes())
     except OSError as error:

@@ -204,8 +204,8 @@ class Renderer:
                         waiting = ", ".join(cut(line, QUEUED_COLUMNS) for line in lines)
                         yield from self._line(self._paint.dim(f"{label}: {waiting}"))
             case HistoryReverted():
-                done = "the revert was undone" if body.undone else "history was put back"
-                conflicts = f"; left as they are: {', '.join(body.conflicts)}"
+                done = "the revert was undone" if body.undone else "history was reverted"
+                conflicts = f"; files left as they are: {', '.join(body.conflicts)}"
                 yield from self._line(f"⟲ {done}{one_line(conflicts) if body.conflicts else ''}")
             case SessionCreated():
                 self._settings = body.settings

@@ -1,104 +1,136 @@
-# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownVariableType=false
-"""The two nng sockets of a frontend; the only module that imports pynng, which has no types.
+"""The two sockets of a frontend: REQ for ops, SUB for the events of one topic.
 
-All waits have a timeout and use `select` instead of nng, so that Ctrl-C works at once.
+All waits have a timeout, so that Ctrl-C works at once. No thread reads or reconnects in the
+background: a socket does so when it is used.
 """
 
 import contextlib
+import errno
+import math
 import os
 import select
-from collections.abc import Generator
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import pynng
-
 from tiller_client.errors import TillerError
-from tiller_protocol.codec import MESSAGE_BYTES_MAX, TOPIC_END, decode_publication
+from tiller_client.nng_pipe import PUB, REP, REQ, SUB, ConnectionLost, NngPipe
+from tiller_protocol.codec import TOPIC_END, decode_publication
 from tiller_protocol.errors import BadMessage
 from tiller_protocol.events import Event
 from tiller_protocol.places import EVENTS_SOCKET, OPS_SOCKET
 
-RESEND_MS = 10_000
-"""After this, nng resends an unanswered request; on a new connection it does so at once."""
+RESEND_S = 10.0
+"""After this, an unanswered request is sent again; on a new connection at once."""
 
-RECONNECT_MIN_MS = 20
-RECONNECT_MAX_MS = 200
-
-BUFFER_MESSAGES = 8_192
-"""Events that nng buffers while this process is busy or stopped; the most it supports."""
-
-DRAIN_EVENTS_MAX = 512
-"""Most events to process at once, so that a burst can't block the keyboard."""
+RECONNECT_S = 0.05
+"""Shortest time between two attempts to connect for events."""
 
 JOIN_DEADLINE_S = 1.0
 """Longest wait for the first connection; without one, events come late, by replay."""
+
+REQUEST_ID_BYTES = 4
+LAST_PART = 0x8000_0000
+"""The bit that marks the last number of a route in nng; the only number here."""
+
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class RequestSocket:
     """REQ socket for ops. One request at a time: a new one replaces the previous one."""
 
     def __init__(self, runtime: Path) -> None:
-        """Connect in the background, again after each failure."""
-        with _explained_errors():
-            self._socket = pynng.Req0(
-                resend_time=RESEND_MS,
-                recv_max_size=MESSAGE_BYTES_MAX,
-                reconnect_time_min=RECONNECT_MIN_MS,
-                reconnect_time_max=RECONNECT_MAX_MS,
-            )
-        self._socket.dial(f"ipc://{runtime / OPS_SOCKET}", block=False)
+        """Prepare the socket; `connect` connects it."""
+        self._path = runtime / OPS_SOCKET
+        self._pipe: NngPipe | None = None
+        self._number = int.from_bytes(os.urandom(REQUEST_ID_BYTES), "big")
+        self._id = b""
+        self._frame: bytes | None = None
+        self._sent_at = 0.0
 
-    def send(self, frame: bytes, timeout_s: float) -> bool:
-        """Send a request once there is a connection; false if there is none in time."""
-        if not select.select([self._socket.send_fd], [], [], timeout_s)[0]:
-            return False
-        try:
-            self._socket.send(frame, block=False)
-        except pynng.TryAgain:
-            return False
-        return True
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection, as far as is known."""
+        return self._pipe is not None
+
+    def connect(self) -> bool:
+        """Connect if there is no connection; false if nothing listens.
+
+        A new connection gets the unanswered request again.
+        """
+        if self._pipe is None:
+            self._pipe = _open(self._path, REQ, REP)
+            self._send()
+        return self._pipe is not None
+
+    def send(self, frame: bytes) -> None:
+        """Send a request, now or once there is a connection."""
+        self._number += 1
+        self._id = (self._number & (LAST_PART - 1) | LAST_PART).to_bytes(REQUEST_ID_BYTES, "big")
+        self._frame = frame
+        self._send()
 
     def receive(self, timeout_s: float) -> bytes | None:
-        """Return the answer, or `None` if there is none in time."""
-        if not select.select([self._socket.recv_fd], [], [], timeout_s)[0]:
-            return None
+        """Return the answer; `None` if there is none in time or the connection is lost."""
+        deadline = time.monotonic() + timeout_s
         try:
-            return self._socket.recv(block=False)
-        except pynng.TryAgain:
-            return None
+            while self._pipe and (left := deadline - time.monotonic()) > 0:
+                if time.monotonic() - self._sent_at > RESEND_S and not self._pipe.has_unsent:
+                    self._send()
+                if (answer := self._take(self._pipe, min(left, RESEND_S))) is not None:
+                    self._frame = None
+                    return answer
+        except ConnectionLost:
+            self.close()
+        return None
 
     def close(self) -> None:
-        """Close the socket; a pending answer is dropped."""
-        self._socket.close()
+        """Close the connection; a pending answer is dropped."""
+        if self._pipe:
+            self._pipe.close()
+            self._pipe = None
+
+    def _send(self) -> None:
+        if self._pipe and self._frame is not None:
+            self._pipe.send((self._id, self._frame))
+            self._sent_at = time.monotonic()
+
+    def _take(self, pipe: NngPipe, timeout_s: float) -> bytes | None:
+        """Wait for the connection once; returns the answer if it is there."""
+        unsent = [pipe] if pipe.has_unsent else []
+        readable, writable, _ = select.select([pipe], unsent, [], timeout_s)
+        if writable:
+            pipe.write()
+        for message in pipe.read() if readable else ():
+            if len(message) < REQUEST_ID_BYTES:
+                raise ConnectionLost
+            if message.startswith(self._id):
+                return message[REQUEST_ID_BYTES:]
+        return None
 
 
 class EventSocket:
     """SUB socket for the events of one topic; a context manager. It does not detect lost events.
 
-    `event_fd` is readable if `drain` has events. `joined_fd` is readable after each (re)connection:
-    events that were published before may be missing.
+    If `select` says that one of `sources` is readable, `drain` may have events.
     """
 
     def __init__(self, runtime: Path, topic: str) -> None:
-        """Subscribe, and wait at most `JOIN_DEADLINE_S` for the connection."""
-        self.joined_fd, self._joined_write = os.pipe()
-        os.set_blocking(self.joined_fd, False)
-        os.set_blocking(self._joined_write, False)
-        with _explained_errors():
-            self._socket = pynng.Sub0(
-                recv_max_size=MESSAGE_BYTES_MAX,
-                recv_buffer_size=BUFFER_MESSAGES,
-                reconnect_time_min=RECONNECT_MIN_MS,
-                reconnect_time_max=RECONNECT_MAX_MS,
-            )
-        self._socket.add_post_pipe_connect_cb(self._note_joined)
-        self._socket.subscribe(topic.encode() + TOPIC_END)
-        self._socket.dial(f"ipc://{runtime / EVENTS_SOCKET}", block=False)
-        self.event_fd: int = self._socket.recv_fd
-        select.select([self.joined_fd], [], [], JOIN_DEADLINE_S)
+        """Subscribe, and wait at most `JOIN_DEADLINE_S` for the connection.
+
+        Events that come with the connection are dropped, so ask for a replay after this.
+        """
+        self._path = runtime / EVENTS_SOCKET
+        self._prefix = topic.encode() + TOPIC_END
+        self._pipe: NngPipe | None = None
+        self._tried_at = -math.inf
+        self._joined = False
+        try:
+            self._await_joined(time.monotonic() + JOIN_DEADLINE_S)
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -111,47 +143,70 @@ class EventSocket:
     ) -> None:
         self.close()
 
+    @property
+    def sources(self) -> list[int]:
+        """The descriptor to wait for; none without a connection."""
+        return [self._pipe.fileno()] if self._pipe else []
+
+    @property
+    def wait_s_max(self) -> float:
+        """The longest time until the next `drain`, which also connects again."""
+        return math.inf if self._pipe else RECONNECT_S
+
     def close(self) -> None:
-        """Close the socket; pending events are dropped."""
-        self._socket.remove_post_pipe_connect_cb(self._note_joined)
-        self._socket.close()
-        os.close(self.joined_fd)
-        os.close(self._joined_write)
+        """Close the connection; pending events are dropped."""
+        if self._pipe:
+            self._pipe.close()
+            self._pipe = None
 
     def drain(self) -> list[Event]:
-        """Return the events received so far, at most `DRAIN_EVENTS_MAX`; never blocks.
+        """Return the events that have arrived, `READ_BYTES` of them at most; never blocks.
 
         An event that can't be decoded is dropped; a replay fills the gap.
         """
         events: list[Event] = []
-        while len(events) < DRAIN_EVENTS_MAX:
-            try:
-                data = self._socket.recv(block=False)
-            except pynng.TryAgain:
-                break
-            with contextlib.suppress(BadMessage):
-                events.append(decode_publication(data)[1])
+        for message in self._read():
+            if message.startswith(self._prefix):  # the daemon sends every topic to everyone
+                with contextlib.suppress(BadMessage):
+                    events.append(decode_publication(message)[1])
         return events
 
     def take_joined(self) -> bool:
-        """Whether there was a (re)connection since the last call."""
+        """Whether there was a new connection since the last call: events may be missing."""
+        joined, self._joined = self._joined, False
+        return joined
+
+    def _await_joined(self, deadline: float) -> None:
+        self._read()
+        while not self.take_joined() and (left := deadline - time.monotonic()) > 0:
+            select.select(self.sources, [], [], min(left, self.wait_s_max))
+            self._read()
+
+    def _read(self) -> list[bytes]:
+        """Messages that have arrived; connects again if the connection was lost."""
+        now = time.monotonic()
+        if self._pipe is None and now - self._tried_at > RECONNECT_S:
+            self._tried_at = now
+            self._pipe = _open(self._path, SUB, PUB)
+        if self._pipe is None:
+            return []
+        was_greeted = self._pipe.greeted
         try:
-            return bool(os.read(self.joined_fd, 64))
-        except BlockingIOError:
-            return False
-
-    def _note_joined(self, _pipe: object) -> None:
-        """Runs in a thread of nng."""
-        with contextlib.suppress(OSError):
-            os.write(self._joined_write, b"j")
+            messages = self._pipe.read()
+        except ConnectionLost:
+            self.close()
+            return []
+        self._joined = self._joined or (self._pipe.greeted and not was_greeted)
+        return messages
 
 
-@contextlib.contextmanager
-def _explained_errors() -> Generator[None]:
-    """Explain failures to get threads or descriptors in a sentence."""
+def _open(path: Path, own: int, peer: int) -> NngPipe | None:
+    """Connect; `None` if nothing listens, or too many connections wait to be accepted."""
     try:
-        yield
-    except (pynng.NoMemory, pynng.OutOfFiles) as error:
-        raise TillerError(
-            f"the system allows no more threads or open files ({error}); end some programs first"
-        ) from None
+        return NngPipe(path, own, peer)
+    except OSError as error:
+        if error.errno in _EXHAUSTED:
+            raise TillerError(
+                f"the system allows no more open files ({error.strerror}); end some programs first"
+            ) from None
+        return None

@@ -173,10 +173,10 @@ class Watch:
         return lines
 
     def _select(self, timeout_s: float, keyboard: int | None) -> list[int]:
-        sources = [self._socket.event_fd, self._socket.joined_fd, self._signals.fd]
+        sources = [*self._socket.sources, self._signals.fd]
         if keyboard is not None and _in_foreground(keyboard):
             sources.append(keyboard)
-        return select.select(sources, [], [], timeout_s)[0]
+        return select.select(sources, [], [], min(timeout_s, self._socket.wait_s_max))[0]
 
     def _interrupted(self) -> bool:
         """Whether Ctrl-C was pressed; after SIGCONT, also ask for a replay."""

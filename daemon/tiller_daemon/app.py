@@ -26,6 +26,7 @@ from tiller_daemon.config import Configuration, LiveConfiguration, TrustedProjec
 from tiller_daemon.config.http_proxy import proxies_of
 from tiller_daemon.files.changes import recover_changes
 from tiller_daemon.hooks.runner import HookRunner
+from tiller_daemon.idle_imports import import_when_idle
 from tiller_daemon.lsp.definitions import list_definitions
 from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.mcp.environment import ServerEnvironment
@@ -112,9 +113,12 @@ async def serve(
         runtime = stack.enter_context(RuntimeDirectory(options.places.runtime))
         _make_private(options.places.state)
         register(home(), (options.places.runtime, options.places.state))
-        opened = await stack.enter_async_context(open_log(options.places.state / LOG_FILE))
+        file = options.places.state / LOG_FILE
+        is_new = not file.exists()
+        opened = await stack.enter_async_context(open_log(file))
         forbid_tracing()
-        await sweep(opened.log_id)
+        if not is_new:  # no process can bear the mark of a new log
+            await sweep(opened.log_id)
         stack.enter_context(running_fork_server(f"{DAEMON_MARKER}={opened.log_id}"))
         await _restore_files(options.places.state / JOURNALS_FOLDER)
         providers = Providers(
@@ -165,6 +169,7 @@ async def _serve_sessions(
         await session_nursery.start(supervisor.run)
         session_nursery.start_soon(live.providers.run)
         session_nursery.start_soon(snapshots.run, partial(_has_session, services.log))
+        session_nursery.start_soon(import_when_idle)
         async with trio.open_nursery() as socket_nursery:
             socket_nursery.start_soon(transport.serve, server.handle, server.admit)
             socket_nursery.start_soon(_stop_on_signal, server)
@@ -229,6 +234,9 @@ class _LiveParts:
 
     async def refresh(self) -> None:
         """Apply the configuration file if it has changed."""
+        # Usually nothing has changed. Then not even the lock is needed.
+        if self.configuration.is_current:
+            return
         async with self._refreshing:
             if not await self.configuration.refresh():
                 return
@@ -256,6 +264,10 @@ class _LiveParts:
     async def discover(self) -> None:
         """Prepare what a turn needs: configuration, MCP servers, models."""
         await self.refresh()
+        # Usually nothing has to be looked for. Then no task is needed.
+        if self.providers.has_default:
+            await self.servers.ready()
+            return
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.servers.ready)
             await self.providers.discover()

@@ -53,7 +53,7 @@ class _Access:
         try:
             return await self._key.read()
         except KeyUnavailable as problem:
-            raise ToolFailure(f"Sourcegraph can't be searched: {problem}.") from None
+            raise ToolFailure(f"Sourcegraph can't be searched. {problem}") from None
 
     async def renew(self, refused: str) -> bool:
         return await self._key.refresh(refused)

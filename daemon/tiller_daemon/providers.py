@@ -149,9 +149,14 @@ class Providers:
         )
         return tuple(sorted((v for v in values if len(v) >= SECRET_CHARS_MIN), key=len)[::-1])
 
+    @property
+    def has_default(self) -> bool:
+        """Whether there is a default model, so that `discover` has nothing to look for."""
+        return self._default is not None
+
     async def discover(self) -> None:
         """Look for local servers, unless there is a default model already."""
-        if self._default is not None:
+        if self.has_default:
             return
         for server in await list_local_servers():
             if server.models and server.name not in self._active:
@@ -169,7 +174,7 @@ class Providers:
         if provider is None or not slash or not provider_model:
             raise RejectionError("invalid_settings", self._unknown_model(chosen))
         if problem := provider.problem:
-            raise RejectionError("invalid_settings", f"Model {chosen} can't be used: {problem}.")
+            raise RejectionError("invalid_settings", f"Model {chosen} can't be used. {problem}")
         model = self._configuration.models.get(chosen, Model())
         client: ModelClient = RedactedModel(provider.client, self.secret_values)
         if self._configuration.record:

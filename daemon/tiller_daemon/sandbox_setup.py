@@ -19,6 +19,7 @@ from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.daemon_registry import registered
 from tiller_daemon.sandbox.detect import find_sandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.stamps import look_along
 from tiller_protocol.places import Places
 
 NO_SANDBOX = 1
@@ -52,7 +53,9 @@ def _owners(configuration: Configuration) -> tuple[Provider | McpServer | Source
 
 def home() -> Path:
     """Return the user's home, with links resolved."""
-    return Path(os.environ.get("HOME") or "/").resolve()
+    named = Path(os.environ.get("HOME") or "/")
+    look_along(named)
+    return named.resolve()
 
 
 def run_confined(places: Places, configuration: Configuration, command: Sequence[str]) -> int:
@@ -99,7 +102,7 @@ def _problem(configuration: Configuration, confiner: Confiner) -> str:
         return "with full_access there is no sandbox: commands can do all that you can"
     found = confiner.search_result()
     if found.sandbox is None:
-        return f"there is no sandbox, so each command is asked about: {found.problem}"
+        return f"there is no sandbox, so every command needs approval. {found.problem}"
     return ""
 
 
@@ -110,4 +113,4 @@ def _level(configuration: Configuration, confiner: Confiner) -> str:
     level = f"{configuration.sandbox.mode}, {network}, by {found.sandbox.name}"
     if not found.sandbox.limits:
         return level
-    return f"{level}, as {found.instead}. Limits: {found.sandbox.limits}"
+    return f"{level}. {found.instead} Limits: {found.sandbox.limits}"

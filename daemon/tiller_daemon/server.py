@@ -146,7 +146,7 @@ class SubmissionServer:
         except Exception as error:
             log.exception("submission_crashed", submission_id=submission_id)
             what = f"{type(error).__name__}: {error}"
-            message = f"The daemon has a defect: {what}. Its log has the details."
+            message = f"This is a bug in the daemon: {what}. Its log has the details."
             return Rejected(submission_id, "internal", message)
 
     def _shows_token(self, frame: Frame) -> bool:

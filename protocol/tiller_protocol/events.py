@@ -42,10 +42,10 @@ class SessionCreated(Body, frozen=True, tag="session_created"):
 
     workspace: Annotated[str, doc("Absolute path.")]
     settings: Annotated[Settings, doc("Settings to begin with.")]
-    parent_id: Annotated[str | None, doc("Of a fork: the session that it branches from.")] = None
-    parent_seq: Annotated[int | None, doc("Of a fork: the last `seq` shared with it.")] = None
-    owner_id: Annotated[str | None, doc("Of a sub-agent: the session that it works for.")] = None
-    owner_item_id: Annotated[str | None, doc("Of a sub-agent: the call that started it.")] = None
+    parent_id: Annotated[str | None, doc("For a fork: the session that it branches from.")] = None
+    parent_seq: Annotated[int | None, doc("For a fork: the last `seq` shared with it.")] = None
+    owner_id: Annotated[str | None, doc("For a sub-agent: the session that it works for.")] = None
+    owner_item_id: Annotated[str | None, doc("For a sub-agent: the call that started it.")] = None
 
 
 class SessionConfigured(Body, frozen=True, tag="session_configured"):
@@ -211,8 +211,8 @@ class BackgroundChanged(Body, frozen=True, tag="background_changed"):
 class HistoryCompacted(Body, frozen=True, tag="history_compacted"):
     """The history that the model gets is shorter now; the log keeps all of it."""
 
-    tokens_before: Annotated[int, doc("Size of history before, in tokens (estimated).")]
-    tokens_after: Annotated[int, doc("Size of history after, in tokens (estimated).")]
+    tokens_before: Annotated[int, doc("Estimated size before, in tokens.")]
+    tokens_after: Annotated[int, doc("Estimated size afterwards, in tokens.")]
     item_id: Annotated[
         str | None, doc("The compaction item that replaces earlier history; absent if pruned.")
     ] = None
@@ -224,7 +224,7 @@ class HistoryCompacted(Body, frozen=True, tag="history_compacted"):
 class HistoryReverted(Body, frozen=True, tag="history_reverted"):
     """History and files went back to before a turn or a step, or a revert was undone."""
 
-    to_seq: Annotated[int, doc("Of a revert: history is as it was at this event.")]
+    to_seq: Annotated[int, doc("For a revert: history is as it was at this event.")]
     undone: Annotated[bool, doc("The last revert was undone: its history is back.")] = False
     conflicts: Annotated[
         tuple[str, ...], doc("Files that something else has changed; left as they are.")

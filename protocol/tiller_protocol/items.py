@@ -140,7 +140,7 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     diff: Annotated[str, doc("Unified diff of an edit.")] = ""
     spill_path: Annotated[str, doc("File with the whole output, if `output` is truncated.")] = ""
     exit_status: Annotated[
-        int | None, doc("Of a command that ended; absent for other tools and at a timeout.")
+        int | None, doc("For a command that ended; absent for other tools and after a timeout.")
     ] = None
     started_at: Annotated[
         float | None, doc("Unix seconds when the call began to run; absent before.")

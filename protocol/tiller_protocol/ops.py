@@ -35,7 +35,7 @@ class Hello(Op, frozen=True, tag="hello"):
     """Introduces a frontend. Answered by `HelloResult`, or rejected `unsupported_protocol`."""
 
     protocol_version: Annotated[int, doc("The version that the frontend speaks.")]
-    name: Annotated[str, doc("The frontend's name, for people.")]
+    name: Annotated[str, doc("The frontend's name, for display.")]
 
 
 class SessionCreate(Op, frozen=True, tag="session_create"):
@@ -127,7 +127,7 @@ class UserInput(Op, frozen=True, tag="user_input"):
     text: Annotated[str, doc("What the user wrote; may be empty if something is attached.")] = ""
     images: Annotated[
         tuple[Image, ...],
-        doc("Identified by their content, and scaled down to what providers accept."),
+        doc("Their content tells the format; large ones are scaled down."),
     ] = ()
     files: Annotated[
         tuple[str, ...],

@@ -3,7 +3,6 @@
 Pure: callers pass in the environment, platform and uid; no directory is created or read.
 """
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -67,5 +66,7 @@ def _base(environ: Mapping[str, str], name: str, otherwise: Path) -> Path:
 def _short_enough(runtime: Path, uid: int) -> Path:
     if len(bytes(runtime / EVENTS_SOCKET)) <= SOCKET_PATH_BYTES_MAX:
         return runtime
+    import hashlib  # it loads OpenSSL, and few runtime directories need it
+
     digest = hashlib.sha256(bytes(runtime)).hexdigest()[:16]
     return Path(f"/tmp/tiller-{uid}-{digest}")  # noqa: S108 - owner and mode are checked at start

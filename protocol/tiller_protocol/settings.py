@@ -34,7 +34,7 @@ TurnBudgetChoice = Annotated["Budget | None", doc("Limit for each turn.")]
 class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     """A permission rule; the last rule that matches wins."""
 
-    permission: Annotated[str, doc("Such as `bash`, or a glob over permissions.")]
+    permission: Annotated[str, doc("Such as `bash`, or a glob that matches several.")]
     pattern: Annotated[str, doc("A glob over the subject, such as a command or a path.")]
     # Not `Annotated`: the check of the configuration looks at this type, to list the choices.
     action: Action

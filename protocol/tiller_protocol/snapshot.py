@@ -118,9 +118,9 @@ class Snapshot(Struct, omit_defaults=True):
     unpriced: Annotated[int, doc("Requests that `cost` lacks, without sub-agents.")] = 0
     worked_s: Annotated[float, doc("Seconds of all turns that have ended.")] = 0.0
     delegated_steps: Annotated[int, doc("Model requests of sub-agents.")] = 0
-    parent_id: Annotated[str | None, doc("Of a fork: the session that it branches from.")] = None
-    owner_id: Annotated[str | None, doc("Of a sub-agent: the session that it works for.")] = None
-    owner_item_id: Annotated[str | None, doc("Of a sub-agent: the call that started it.")] = None
+    parent_id: Annotated[str | None, doc("For a fork: the session that it branches from.")] = None
+    owner_id: Annotated[str | None, doc("For a sub-agent: the session that it works for.")] = None
+    owner_item_id: Annotated[str | None, doc("For a sub-agent: the call that started it.")] = None
 
 
 def fork_base(parent: Snapshot, session_id: str) -> Snapshot:

@@ -12,9 +12,9 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import msgspec
 import pynng
@@ -48,19 +48,28 @@ sandbox = {{ mode = "full_access" }}
 [providers.bench]
 api = "openai_chat"
 base_url = "{url}/v1"
+[models."bench/play"]
+context_window = 100000000
 """
 
 
 class Model:
-    """The model server in its own process; a context manager."""
+    """The model server in its own process; a context manager.
+
+    `certificate` is a file with a certificate and its key, for TLS.
+    """
+
+    def __init__(self, certificate: Path | None = None) -> None:
+        self._certificate = certificate
 
     def __enter__(self) -> "Model":
-        self._process = subprocess.Popen(
-            [sys.executable, Path(__file__).with_name("model_server.py")], stdout=subprocess.PIPE
-        )
+        command = [sys.executable, Path(__file__).with_name("model_server.py")]
+        command += [self._certificate] if self._certificate else []
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert self._process.stdout is not None
         self._out = self._process.stdout
-        self.url = f"http://127.0.0.1:{int(self._out.readline())}"
+        scheme = "https" if self._certificate else "http"
+        self.url = f"{scheme}://127.0.0.1:{int(self._out.readline())}"
         os.set_blocking(self._out.fileno(), False)
         self._rest = b""
         self._played: dict[str, list[Played]] = {}
@@ -92,11 +101,25 @@ class Model:
             self._played.setdefault(played.id, []).append(played)
 
 
+def slow_disk(directory: Path, milliseconds: float) -> dict[str, str]:
+    """Variables with which a process waits so much longer for each sync of a file."""
+    library = directory / "slow_disk.so"
+    source = Path(__file__).with_name("slow_disk.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    return {"LD_PRELOAD": str(library), "SLOW_DISK_MS": f"{milliseconds:g}"}
+
+
 class Daemon:
-    """A home, and the daemon that lives in it when it was started; a context manager."""
+    """A home, and the daemon that lives in it when it was started; a context manager.
+
+    `shared_variables` are given to every daemon, such as those of `slow_disk`.
+    """
+
+    shared_variables: ClassVar[dict[str, str]] = {}
 
     def __init__(self, home: Path, url: str) -> None:
-        self.variables = {**os.environ, "TILLER_HOME": str(home), "HOME": str(home)}
+        home_variables = {"TILLER_HOME": str(home), "HOME": str(home)}
+        self.variables = {**os.environ, **home_variables, **self.shared_variables}
         self.places: Places = find_places(self.variables, sys.platform, os.getuid())
         self.workspace = home / "workspace"
         self.workspace.mkdir(parents=True)
@@ -217,9 +240,13 @@ class Frontend:
         settings = Settings(sandbox=sandbox)
         created = await self.ask(SessionCreate(self._workspace, settings=settings))
         assert isinstance(created, Created)
-        self._events.subscribe(created.session_id.encode() + b"\0")
-        self.seen[created.session_id] = []
+        self.follow(created.session_id)
         return created.session_id
+
+    def follow(self, session_id: str) -> None:
+        """Take the events of a session."""
+        self._events.subscribe(session_id.encode() + b"\0")
+        self.seen[session_id] = []
 
     async def say(self, session_id: str, play: Play) -> tuple[float, float]:
         """Ask for a turn; returns when it was submitted and when it was accepted."""
@@ -274,6 +301,26 @@ async def frontend_of(daemon: Daemon) -> AsyncGenerator[Frontend]:
         yield frontend
         nursery.cancel_scope.cancel()
     frontend.close()
+
+
+async def pid_of(command: tuple[str, ...]) -> int:
+    """The pid of a process with these arguments, once there is one.
+
+    Asking the process itself does not help: in a sandbox it has another pid.
+    """
+    wanted = b"".join(argument.encode() + b"\0" for argument in command)
+    with trio.fail_after(PATIENCE_S):
+        while (found := _pid_of(wanted)) is None:  # noqa: ASYNC110 - nobody tells
+            await trio.sleep(0.005)
+    return found
+
+
+def _pid_of(command_line: bytes) -> int | None:
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended meanwhile
+            if place.read_bytes() == command_line:
+                return int(place.parent.name)
+    return None
 
 
 async def await_death(watched: int, died: list[float]) -> None:

@@ -4,12 +4,14 @@ What it answers is asked for in the newest user message (`Play`, as JSON after `
 server plays for every session at once. A request that offers no tools is one on the side, such as
 for a title: it gets a word and is not counted. It prints its port, then one JSON object for each
 answer that has ended (`Played`), with times of the system-wide monotonic clock. A process of its
-own, so that it never waits for whoever measures.
+own, so that it never waits for whoever measures. With the path of a certificate and its key in one
+file as its argument, it speaks TLS.
 """
 
 import asyncio
 import json
 import signal
+import ssl
 import sys
 import time
 from contextlib import suppress
@@ -217,7 +219,11 @@ def _chunk(data: bytes) -> bytes:
 async def main() -> None:
     """Serve until SIGTERM."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(Connection, "127.0.0.1", 0, backlog=1024)
+    tls = None
+    if len(sys.argv) > 1:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(sys.argv[1])
+    server = await loop.create_server(Connection, "127.0.0.1", 0, backlog=1024, ssl=tls)
     ended = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, ended.set)
     sys.stdout.buffer.write(b"%d\n" % server.sockets[0].getsockname()[1])

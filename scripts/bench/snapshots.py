@@ -4,8 +4,9 @@
     .venv/bin/python scripts/bench/snapshots.py [FILES]
 
 Beside each a step pays: one look before its first call that may write, one after its last one, and
-the comparison if they differ. Loop lag is the longest that another task of the loop had to wait
-while the first snapshot was taken.
+the comparison if they differ. The first look of a turn is thorough: it compares all stamps. The
+others are quick: a watch tells which ones to compare. Loop lag is the longest that another task of
+the loop had to wait while the first snapshot was taken.
 """
 
 import os
@@ -22,6 +23,7 @@ from table import Row, print_rows
 
 from tiller_daemon.policy.rules import BUILT_IN, evaluate
 from tiller_daemon.session.reverting import moves_back
+from tiller_daemon.snapshots.looks import LEARN_FROM
 from tiller_daemon.snapshots.snapshots import Snapshots
 
 FILES = 5_000
@@ -40,20 +42,27 @@ async def main() -> None:
         _fill(workspace, files)
         snapshots = _snapshots(Path(place, "s"))
         take = partial(snapshots.take, str(workspace), "S")
+        quick = partial(take, thorough=False)
         lags: list[float] = []
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_watch, lags)
             first = await _timed(take)
             nursery.cancel_scope.cancel()
+        learning = [await _timed(take) for _ in range(LEARN_FROM - 1)]
         unchanged = [await _timed(take) for _ in range(ROUNDS)]
+        watched = [await _timed(quick) for _ in range(ROUNDS)]
+        touched: list[float] = []
+        for number in range(ROUNDS):
+            (workspace / f"folder{number}" / "new").touch()
+            touched.append(await _timed(quick))
         changed: list[float] = []
         compared: list[float] = []
         reverted: list[float] = []
         for number in range(ROUNDS):
-            before = await take()
+            before = await quick()
             _change(workspace, number)
-            changed.append(await _timed(take))
-            after = await take()
+            changed.append(await _timed(quick))
+            after = await quick()
             compare = partial(snapshots.changes, str(workspace), before, after)
             compared.append(await _timed(compare))
             moves, _ = moves_back([await compare()])
@@ -63,14 +72,17 @@ async def main() -> None:
             (
                 Row(f"first snapshot of {files} files", "ms", (first,)),
                 Row("longest wait of the loop meanwhile", "ms", (max(lags),)),
-                Row("snapshot, nothing changed", "ms", tuple(unchanged)),
-                Row(f"snapshot, {CHANGED} files changed", "ms", tuple(changed)),
+                Row("snapshot with which the files become known", "ms", (learning[-1],)),
+                Row("thorough snapshot, nothing changed", "ms", tuple(unchanged)),
+                Row("quick snapshot, nothing changed", "ms", tuple(watched)),
+                Row("quick snapshot, one new file", "ms", tuple(touched)),
+                Row(f"quick snapshot, {CHANGED} files changed", "ms", tuple(changed)),
                 Row("comparison of two", "ms", tuple(compared)),
                 Row(f"putting {CHANGED} files back", "ms", tuple(reverted)),
             )
         )
-        step = statistics.median(unchanged) + statistics.median(changed)
-        print(f"a step that changes {CHANGED} files: {step + statistics.median(compared):.0f} ms")
+        step = statistics.median(watched) + statistics.median(changed)
+        print(f"a step that changes {CHANGED} files: {step + statistics.median(compared):.1f} ms")
 
 
 def _fill(workspace: Path, files: int) -> None:

@@ -7,10 +7,31 @@ OUTBOX = (
         "G1 nothing is published before it is in the log",
         SESSION + "outbox.py",
         "Outbox._write",
-        "A = tuple(request_rows(B))",
-        "A = tuple(request_rows(B))\n"
-        "for event, body in zip(B, bodies, strict=True):\n"
+        "A = session_row(B)",
+        "A = session_row(B)\n"
+        "for event, body in zip(events, bodies, strict=True):\n"
         "    self._publish(event.session_id, body)",
+    ),
+    Fault(
+        "G1 a power failure loses no answer",
+        SESSION + "outbox.py",
+        "Outbox._write",
+        "A = B is not None or not all(map(C, D))",
+        "A = not all(map(C, D))",
+    ),
+    Fault(
+        "G1 a power failure loses no call that has begun",
+        SESSION + "outbox.py",
+        "_may_be_lost",
+        "case ItemDelta() | StepStarted():",
+        "case ItemDelta() | StepStarted() | ToolCallUpdated():",
+    ),
+    Fault(
+        "G1 only one task writes at a time",
+        SESSION + "outbox.py",
+        "Outbox.commit",
+        "if A:",
+        "if False:",
     ),
     Fault(
         "G1 committed means all that was put before",

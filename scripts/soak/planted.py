@@ -2,8 +2,9 @@
 
     .venv/bin/python scripts/soak/planted.py [WORDS]   # WORDS: only faults that have them
 
-Two suites look for each: the simulation, and the examples (sessions and turns). Ends with status 1
-when a fault survives both, or is found although it is marked as equivalent, or can't be planted.
+Two suites look for each: the simulation, and the examples (sessions, turns and snapshots). Ends
+with status 1 when a fault survives both, or is found although it is marked as equivalent, or can't
+be planted.
 """
 
 import os
@@ -17,16 +18,17 @@ from pathlib import Path
 
 import faults_of_input
 import faults_of_record
+import faults_of_snapshots
 from fault import Fault
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("daemon", "protocol", "client")
 
-FAULTS = faults_of_input.FAULTS + faults_of_record.FAULTS
+FAULTS = faults_of_input.FAULTS + faults_of_record.FAULTS + faults_of_snapshots.FAULTS
 
 SUITES = {
     "simulation": ("tests/sim",),
-    "examples": ("tests/session", "tests/turn"),
+    "examples": ("tests/session", "tests/turn", "tests/snapshots"),
 }
 PROGRAMS = {
     "TILLER_PROGRAMS": os.environ.get("TILLER_PROGRAMS", "200"),

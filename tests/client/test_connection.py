@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,8 @@ from tiller_client import connection as connection_module
 from tiller_client import starting
 from tiller_client.connection import DaemonConnection
 from tiller_client.errors import NoAnswer, NoDaemon, NotPrivate, RejectedError, StartFailed
-from tiller_client.runtime import is_listening, lock_is_held
-from tiller_client.sockets import EventSocket, RequestSocket
+from tiller_client.runtime import lock_is_held
 from tiller_protocol.answers import Created, DaemonStatusResult
-from tiller_protocol.codec import MESSAGE_BYTES_MAX
 from tiller_protocol.ops import DaemonStatus, Hello, SessionCreate
 from tiller_protocol.places import TOKEN_FILE, Places
 
@@ -115,10 +114,10 @@ def test_g3_an_op_without_an_answer_is_sent_again_under_its_own_id(
     connection.close()
 
 
-def wait_for_daemon(places: Places, _environ: object) -> None:
+def wait_for_daemon(_places: Places, _environ: object, is_up: Callable[[], bool]) -> None:
     """Instead of starting a daemon: another frontend starts one."""
     deadline = time.monotonic() + 10
-    while not is_listening(places.runtime) and time.monotonic() < deadline:
+    while not is_up() and time.monotonic() < deadline:
         pass
 
 
@@ -134,7 +133,7 @@ def test_a_daemon_that_is_found_dead_is_started_again(
     with FakeDaemon(places.runtime, token="old"):
         connection = DaemonConnection(places, "test")
     monkeypatch.setattr(
-        connection_module, "start_daemon", lambda _places, _environ: second.__enter__()
+        connection_module, "start_daemon", lambda _places, _environ, _is_up: second.__enter__()
     )
     with connection:
         connection.ask(SessionCreate("/w"), Created)
@@ -159,12 +158,42 @@ def test_a_daemon_that_does_not_answer_is_not_waited_for_for_ever(
             connection.submit(DaemonStatus())
 
 
-def test_t7_both_sockets_refuse_messages_beyond_the_limit(places: Places) -> None:
-    with FakeDaemon(places.runtime), EventSocket(places.runtime, "s") as events:
-        ops = RequestSocket(places.runtime)
-        assert ops._socket.recv_max_size == MESSAGE_BYTES_MAX
-        assert events._socket.recv_max_size == MESSAGE_BYTES_MAX
-        ops.close()
+def test_a_daemon_that_starts_is_waited_for_and_no_second_one_is_started(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "start_daemon", None)
+    asked = threading.Event()
+    is_held = lock_is_held
+    monkeypatch.setattr(
+        connection_module, "lock_is_held", lambda runtime: (asked.set(), is_held(runtime))[1]
+    )
+    hello: list[str] = []
+
+    def greet() -> None:
+        with DaemonConnection(places, "test") as connection:
+            hello.append(connection.hello.daemon_version)
+
+    winner = FakeDaemon(places.runtime)
+    winner.take_lock()
+    greeting = threading.Thread(target=greet)
+    greeting.start()
+    assert asked.wait(10)
+    winner.listen()
+    greeting.join()
+    winner.__exit__()
+    assert hello == ["0.0.fake"]
+
+
+def test_a_daemon_that_holds_its_lock_and_never_listens_is_reported(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "CONNECT_DEADLINE_S", 0.05)
+    starting_daemon = FakeDaemon(places.runtime)
+    starting_daemon.take_lock()
+    with pytest.raises(NoAnswer, match="has not listened"):
+        DaemonConnection(places, "test")
+    starting_daemon.listen()
+    starting_daemon.__exit__()
 
 
 def test_a_daemon_is_started_when_none_lives(
@@ -176,10 +205,10 @@ def test_a_daemon_is_started_when_none_lives(
         "with FakeDaemon(pathlib.Path(os.environ['TILLER_HOME'], 'runtime')) as daemon:\n"
         "    daemon._ended.wait(20)\n"
     )
-    assert not is_listening(places.runtime)
+    assert not lock_is_held(places.runtime)
     with DaemonConnection(places, "test") as connection:
         assert connection.hello.daemon_version == "0.0.fake"
-        process = starting._children[-1]
+        process = starting._starts[-1].process
         assert lock_is_held(places.runtime)
     assert tiller("daemon", "stop")[0] == 0
     assert process.wait(10) == 0

@@ -464,7 +464,7 @@ def test_the_key_file_of_sourcegraph_is_relative_to_the_configuration(load, plac
         ("mine", 'files = { ".x" = "x" }', "invalid_value", "other than basedpyright"),
         ("ty", 'command = ["./ty"]', "invalid_value", "absolute path"),
         ("ty", "command = []", "wrong_type", "length >= 1"),
-        ("ty", 'files = { "" = "python" }', "invalid_value", "endings of file names"),
+        ("ty", 'files = { "" = "python" }', "invalid_value", "file name extensions"),
         ("ty", "start = true", "unknown_key", "lsp.ty.start"),
     ],
 )

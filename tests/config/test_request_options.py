@@ -46,8 +46,8 @@ def test_an_empty_layer_changes_nothing(layer):
     ("text", "problem"),
     [
         *((f"options.{name} = 1", f"`{name}` is set by the daemon") for name in sorted(RESERVED)),
-        ("options.since = 2026-11-21", "JSON does not have"),
-        ("options.a = { b = [{ c = inf }] }", "JSON does not have"),
+        ("options.since = 2026-11-21", "JSON can't represent"),
+        ("options.a = { b = [{ c = inf }] }", "JSON can't represent"),
         ("variants.deep.model = 'x'", "`model` is set by the daemon"),
         ("options = 3", "expected a table"),
         ("variants.deep = 3", "expected a table"),

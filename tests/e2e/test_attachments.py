@@ -123,7 +123,7 @@ async def test_reading_an_image_shows_it_to_the_model(frontend: Frontend, worksp
     assert decode(large.images[0].data).size == (2000, 500)
     assert "It is attached, scaled to 2000 x 500." in large.output
     assert (cut.error_kind, cut.images) == ("failed", ())
-    assert "cut.png can't be shown: it is broken" in cut.output
+    assert "cut.png can't be shown. It is broken" in cut.output
     assert "hello" in greeting.output
     built = build_messages(frontend.requests(session_id)[1])
     check_chat_messages(built)
@@ -233,7 +233,7 @@ async def test_what_can_not_be_handed_over_is_a_sentence(
     assert ran.stderr == (b"tiller: There is no file greetings.txt. Did you mean `greeting.txt`?\n")
     ran = await tiller(daemon, *send, "--image", "greeting.txt", cwd=workspace)
     assert ran.returncode == 1
-    assert b"The image can't be used: it is not a PNG" in ran.stderr
+    assert b"The image can't be used. It is not a PNG" in ran.stderr
     ran = await tiller(daemon, *send, "--image", "nowhere.png", cwd=workspace)
     assert (ran.returncode, ran.stderr) == (
         2,

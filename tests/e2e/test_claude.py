@@ -13,7 +13,7 @@ from support.daemon import Daemon
 from support.dialect_anthropic import THINKING, Block, spoken
 from support.frontend import Frontend
 from support.http_server import serving, status
-from tiller_daemon.turn.history import PRUNED_OUTPUT
+from tiller_daemon.turn.tokens import PRUNED_OUTPUT
 from tiller_protocol.events import Event, ItemCompleted
 from tiller_protocol.items import Reasoning
 from tiller_protocol.ops import Compact, Interrupt

@@ -12,7 +12,7 @@ from support.daemon import CONFIG, Daemon
 from support.frontend import Frontend
 from support.http_server import LocalServer, serving
 from tiller_daemon.models.scripted import Failure, ScriptedUsage, ScriptStep, TextPart
-from tiller_daemon.turn.history import PRUNED_OUTPUT
+from tiller_daemon.turn.tokens import PRUNED_OUTPUT
 from tiller_protocol.codec import encode_event
 from tiller_protocol.events import (
     Event,

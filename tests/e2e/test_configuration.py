@@ -93,7 +93,7 @@ async def test_a_turn_that_runs_is_told_that_its_server_was_taken_out(
     await frontend.turn_ended(session_id)
     _, called = frontend.completed_calls(session_id)
     assert called.state == "error"
-    assert "the configuration has changed since the turn began" in called.output
+    assert "The configuration has changed since the turn began" in called.output
 
 
 async def test_a_file_that_can_not_be_read_is_told_of_and_changes_nothing(

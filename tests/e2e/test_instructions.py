@@ -51,9 +51,9 @@ async def test_a_file_below_brings_the_instructions_of_its_directories_once(
     assert "at the top" in first.system
     assert "Use tabs." not in first.system
     whole, again, itself = [call.output for call in calls_in(last.items)]
-    assert again == "     1\ta\n(End of file, 1 lines.)"
-    assert itself == "     1\tUse tabs.\n(End of file, 1 lines, no line end after the last.)"
-    assert whole.startswith("     1\ta\n(End of file, 1 lines.)\n\nThe project has instructions")
+    assert again == "     1\ta\n(End of file, 1 line.)"
+    assert itself == "     1\tUse tabs.\n(End of file, 1 line, no newline at the end.)"
+    assert whole.startswith("     1\ta\n(End of file, 1 line.)\n\nThe project has instructions")
     assert whole.endswith(
         f'<instructions file="{above}">\nUse tabs.\n</instructions>\n'
         f'<instructions file="{near}">\nUse blanks.\n</instructions>'
@@ -157,14 +157,14 @@ async def test_b60_a_link_to_a_protected_file_brings_nothing_of_it_and_that_is_s
     await frontend.say(session_id)
     await frontend.turn_ended(session_id)
     first, found, again = [call.output for call in frontend.completed_calls(session_id)]
-    told = f"({workspace}/a/AGENTS.md was not read: reading {workspace}/.env needs an approval.)"
-    assert first == f"     1\tone\n(End of file, 1 lines.)\n\n{told}"
+    told = f"({workspace}/a/AGENTS.md was not read: reading {workspace}/.env needs approval.)"
+    assert first == f"     1\tone\n(End of file, 1 line.)\n\n{told}"
     assert "(1 protected file was not searched" in found
     assert told not in again
     log = await frontend.log(session_id)
     warnings = [event.body for event in log if isinstance(event.body, WarningRaised)]
     (refused,) = [one for one in warnings if one.code == "document_refused"]
-    assert f"{workspace}/AGENTS.md: reading {workspace}/.env needs an approval" in refused.message
+    assert f"{workspace}/AGENTS.md: reading {workspace}/.env needs approval" in refused.message
     sent = "".join(map(repr, frontend.requests(session_id)))
     assert HIDDEN not in sent + "".join(map(repr, log))
     assert not daemon.said.count(HIDDEN)

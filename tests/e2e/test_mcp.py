@@ -138,7 +138,7 @@ async def test_b35_a_server_that_dies_in_mid_call_yields_an_error_and_is_started
     assert (await frontend.turn_ended(session_id)).outcome == "completed"
     before, died, after, again = calls_in(frontend.requests(session_id)[-1].items)
     assert (died.state, died.error_kind) == ("error", "failed")
-    assert "bench was lost during the call: it ended with status 7" in died.output
+    assert "bench was lost during the call. It ended with status 7" in died.output
     assert "about to die" in died.output
     assert "The next call connects again." in died.output
     assert before.output != after.output == again.output
@@ -163,7 +163,7 @@ async def test_a_turn_is_offered_the_tools_and_a_bad_server_is_a_warning_once(
     await frontend.say(session_id)
     await frontend.turn_ended(session_id, 2)
     (warning,) = warnings(frontend, session_id)
-    assert "MCP server bad can't be used: it ended with status 1" in warning
+    assert "MCP server bad can't be used. It ended with status 1" in warning
     assert "no configuration found" in warning
     offered = {tool.name: tool for tool in frontend.requests(session_id)[0].tools}
     echo = offered["mcp__tiny__echo"]
@@ -457,7 +457,7 @@ async def test_a_slow_server_does_not_keep_a_turn_for_longer_than_it_may(
     await frontend.say(session_id)
     assert (await frontend.turn_ended(session_id)).outcome == "completed"
     (warning,) = warnings(frontend, session_id)
-    assert "it was not ready after 0.5 s" in warning
+    assert "It was not ready after 0.5 s" in warning
     assert frontend.completed_calls(session_id)[0].output == "hi"
     catalog = await frontend.must(Catalog(start_servers=True))
     assert isinstance(catalog, CatalogResult)
@@ -497,7 +497,7 @@ async def test_the_command_line_says_which_tools_there_are_and_how_each_server_i
     assert status == 1
     assert re.search(r"^ok    mcp +tiny: \d+ tools$", said, re.MULTILINE), said
     assert re.search(r"^ok    mcp +bench: \d+ tools$", said, re.MULTILINE), said
-    assert re.search(r"^fail  mcp +bad can't be used: \S+", said, re.MULTILINE), said
+    assert re.search(r"^fail  mcp +bad can't be used\. \S+", said, re.MULTILINE), said
 
 
 async def tiller(daemon: Daemon, *arguments: str) -> tuple[int, str]:

@@ -14,6 +14,7 @@ import trio
 from e2e.words import bash, calls, text
 from support.daemon import CONFIG, START_S, Daemon, gone, leftovers
 from support.frontend import Frontend
+from support.jail import PYTHON
 from tiller_daemon.sandbox.detect import find_sandbox, try_out_landlock
 from tiller_protocol.answers import CatalogResult, SessionListResult
 from tiller_protocol.events import Event, ItemDelta
@@ -142,6 +143,22 @@ async def test_git_works_in_the_sandbox(confined: tuple[Daemon, Frontend], works
     call = await run(confined[1], workspace, f"echo new > new && {command}")
     assert call.exit_status == 0, call.output
     assert len(call.output.splitlines()) == 2
+
+
+@needs_sandbox
+async def test_an_approved_command_can_not_see_files_that_rules_deny(
+    confined: tuple[Daemon, Frontend], workspace: Path
+) -> None:
+    """Those that rules only ask about it can see."""
+    for name in ("plans.txt", ".env"):
+        (workspace / name).write_text(f"the content of {name}")
+    # The line does not spell the names out, so that the rules don't stop it beforehand.
+    program = "import os; os.system('cat .e* pl*')"
+    denied = {"permission": "read", "pattern": "plans.txt", "action": "deny"}
+    command = f'{PYTHON} -c "{program}"'
+    call = await run(confined[1], workspace, command, permissions=[denied])
+    assert "the content of .env" in call.output
+    assert "the content of plans.txt" not in call.output
 
 
 @needs_sandbox
@@ -317,8 +334,8 @@ async def test_by_landlock_no_command_runs_on_without_a_question(
     await frontend.must(Answer(request.id, "reject"))
     await frontend.turn_ended(session_id)
     said = await doctor(frontend)
-    assert "warn  sandbox        workspace_write, no network, by landlock, as bubblewrap" in said
-    assert "each command that does more than read is asked about" in said
+    assert "warn  sandbox        workspace_write, no network, by landlock. Bubblewrap" in said
+    assert "Every command that does more than read needs approval" in said
 
 
 async def test_b23_an_interrupt_leaves_nothing_alive_under_landlock(
@@ -410,9 +427,9 @@ async def test_without_a_command_it_is_said_what_would_hold_one(
     variables = daemon.variables | {"PATH": f"{no_bubblewrap(tmp_path)}:{os.environ['PATH']}"}
     status, said = await sandbox(variables, workspace)
     if try_out_landlock().sandbox:
-        assert "by landlock, as bubblewrap does not work here: No permissions" in said
+        assert "by landlock. Bubblewrap does not work here: No permissions" in said
         assert "can write to `.git`" in said
-    assert status == ("landlock" not in said.split(", as")[0])
+    assert status == ("landlock" not in said.split(".")[0])
     status, said = await sandbox(variables, workspace, "--sandbox", "full_access", "--", "ls")
     assert (status, said) == (
         1,

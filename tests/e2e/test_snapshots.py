@@ -323,7 +323,7 @@ async def test_a_diff_says_of_a_protected_file_that_it_changed_and_no_more(
     result = await frontend.must(SessionDiff(session_id))
     assert isinstance(result, SessionDiffResult)
     assert result.diff.startswith(
-        "The content of conf/a.txt changes. It is not shown, as reading it needs an approval.\n"
+        "The content of conf/a.txt changes. It is not shown, because reading it needs approval.\n"
     )
     assert [one.path for one in result.files] == ["conf/a.txt", "shown.txt"]
     shown = await trio.to_thread.run_sync(tiller, daemon, "diff", session_id)

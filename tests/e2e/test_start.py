@@ -151,7 +151,7 @@ def test_g14_the_places_are_for_their_owner_only(new_daemon: NewDaemon) -> None:
 
 DEFECT = """
 import structlog
-from tiller_daemon.__main__ import _set_up_logging
+from tiller_daemon.program import _set_up_logging
 from tiller_daemon.config import Configuration
 _set_up_logging(Configuration(), console={console})
 def fail(key):

@@ -255,7 +255,7 @@ def test_what_can_not_be_taken_back_is_named(work, tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "rename", fail)
     changes = [Change(locate(work, name), (work / name).read_bytes(), b"x") for name in "ab"]
-    with pytest.raises(PathProblem, match=r"The change could not be undone in a\. Read it"):
+    with pytest.raises(PathProblem, match=r"The change could not be undone in a\. Read again"):
         change_all(changes, tmp_path / "journals")
     assert (work / "a").read_text() == "x"
     assert (work / "b").read_text() == "two"

@@ -130,7 +130,7 @@ OTHERS = (b"", b"\x89PNG", b"hello", b"<svg/>", b"BM" + bytes(60), b"%PDF-1.7")
 @pytest.mark.parametrize("data", OTHERS)
 async def test_other_bytes_are_no_image_whatever_they_are_called(data):
     assert not is_image(data)
-    with pytest.raises(ImageProblem, match="it is not a PNG, JPEG, GIF or WebP: it starts with"):
+    with pytest.raises(ImageProblem, match="It is not a PNG, JPEG, GIF or WebP: it starts with"):
         await fit_image(data)
 
 
@@ -139,7 +139,7 @@ async def test_a_broken_image_is_said_to_be_broken(kind):
     whole = noise(kind, (200, 200)) if kind != "GIF" else picture(kind, (300, 300))
     assert is_image(whole)
     for data in (whole[: len(whole) * 2 // 3], whole[:20]):
-        with pytest.raises(ImageProblem, match="it is broken"):
+        with pytest.raises(ImageProblem, match="It is broken"):
             await fit_image(data)
 
 
@@ -188,7 +188,7 @@ async def test_a_picture_whose_pixels_are_broken_is_refused_with_broken_extras_t
     whole = noise("PNG", (200, 200))
     extra = BROKEN_EXTRAS["a profile with a wrong checksum"]
     for data in (whole[:33] + extra + whole[33 : len(whole) // 2], whole[:20] + extra + whole[33:]):
-        with pytest.raises(ImageProblem, match="it is broken"):
+        with pytest.raises(ImageProblem, match="It is broken"):
             await fit_image(data)
 
 
@@ -220,7 +220,7 @@ async def test_a_decompression_bomb_is_refused_undecoded(side):
     bomb = encode(Image.new("1", (side, side)), "PNG")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with pytest.raises(ImageProblem, match="it has more than 50,000,000 pixels"):
+        with pytest.raises(ImageProblem, match="It has more than 50,000,000 pixels"):
             await fit_image(bomb)
 
 

@@ -64,7 +64,7 @@ class LanguageServerTestbed:
 
     async def request_diagnostics(self, name: str | None = None) -> str:
         """Request diagnostics as the tool `diagnostics` does."""
-        return await self.servers.all_of(self.workspace, self.workspace / name if name else None)
+        return await self.servers.report(self.workspace, self.workspace / name if name else None)
 
     @property
     def running(self) -> int:

@@ -48,9 +48,9 @@ async def test_requests_of_a_server_get_responses(testbed: LanguageServerTestbed
 @pytest.mark.parametrize(
     ("how", "problem"),
     [
-        ("crash", "it ended with status 3"),
-        ("die", "it ended with status 1"),
-        ("refuse", "it could not be initialized: not today"),
+        ("crash", "It ended with status 3."),
+        ("die", "It ended with status 1."),
+        ("refuse", "It could not be initialized: not today."),
         ("garbage", "without a valid Content-Length"),
         ("endless", "end of a header"),
         ("huge", "larger than"),

@@ -166,17 +166,17 @@ async def test_g13_a_key_that_is_not_accepted_is_got_once_more(
         file.write_text("another-1234567890")
     assert (await testbed.call("pid")).output.isdigit()
     theirs.write_text("yet-another-1234567890")
-    with pytest.raises(ToolFailure, match=r"status 401; check the file .*ours"):
+    with pytest.raises(ToolFailure, match=r"status 401\. Check the file .*ours"):
         await testbed.call("pid")
 
 
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({}, "it answered with status 401; it requires a key: set `api_key_env`"),
-        ({"api_key_env": "NOWHERE"}, "its key is expected in the variable NOWHERE"),
-        ({"api_key_env": "MINE"}, "it answered with status 401; check the variable MINE"),
-        ({"headers": {"Authorization": f"Bearer {CANARY}"}}, "it answered with status 401"),
+        ({}, "It answered with status 401. It requires a key: set `api_key_env`"),
+        ({"api_key_env": "NOWHERE"}, "The key is expected in the variable NOWHERE"),
+        ({"api_key_env": "MINE"}, "It answered with status 401. Check the variable MINE"),
+        ({"headers": {"Authorization": f"Bearer {CANARY}"}}, "It answered with status 401"),
     ],
 )
 async def test_g13_a_refusal_says_what_to_do(
@@ -194,17 +194,17 @@ async def test_g13_a_refusal_says_what_to_do(
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (status(500), "it answered with status 500"),
-        (status(404), "it answered: Not Found"),
-        (status(200, b"{}", Content_Type="text/html"), "it answered: Unexpected content type"),
+        (status(500), "It answered with status 500"),
+        (status(404), "It answered: Not Found"),
+        (status(200, b"{}", Content_Type="text/html"), "It answered: Unexpected content type"),
         (status(200, b"[1", Content_Type="application/json"), "Failed to parse JSON response"),
         (
             status(302, Location="http://elsewhere.invalid/"),
             "Redirect to http://elsewhere.invalid/",
         ),
-        (raw(b"what?"), "it can't be reached: "),
-        (raw(b""), "it can't be reached: "),
-        (hanging(), "it was not ready after 0.5 s"),
+        (raw(b"what?"), "It can't be reached: "),
+        (raw(b""), "It can't be reached: "),
+        (hanging(), "It was not ready after 0.5 s"),
     ],
 )
 async def test_an_address_that_is_no_server_says_why(
@@ -223,7 +223,7 @@ async def test_nobody_there_says_so(testbed: McpTestbed) -> None:
         port = listener.getsockname()[1]
     await testbed.start(t=McpServer(url=f"http://127.0.0.1:{port}/mcp"))
     await testbed.servers.ready()
-    assert "it can't be reached: " in testbed.servers.summaries()[0].problem
+    assert "It can't be reached: " in testbed.servers.summaries()[0].problem
 
 
 async def test_an_answer_without_end_is_not_read_to_its_end(
@@ -234,7 +234,7 @@ async def test_an_answer_without_end_is_not_read_to_its_end(
     async with serving(raw(endless)) as odd:
         await testbed.start(t=McpServer(url=odd.base_url))
         await testbed.servers.ready()
-    assert "its response is larger than 100000 bytes" in testbed.servers.summaries()[0].problem
+    assert "Its response is larger than 100000 bytes" in testbed.servers.summaries()[0].problem
 
 
 async def noted(note: Path, words: str) -> None:

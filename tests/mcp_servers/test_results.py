@@ -1,12 +1,12 @@
 """Answers of servers as results: text, images, notes, failures, and long output."""
 
 import base64
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import mcp_types as types
 import pytest
+from msgspec.structs import replace
 
 from mcp_servers.conftest import McpTestbed
 from support.pictures import SIZE, decode, picture
@@ -64,21 +64,21 @@ async def test_a_large_image_is_made_smaller(result_of):
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        ("%%%", "it is not valid base64"),
-        (encoded(b"GIF89a"), "it is broken"),
-        ("", "it is not a PNG"),
+        ("%%%", "It is not valid base64."),
+        (encoded(b"GIF89a"), "It is broken"),
+        ("", "It is not a PNG"),
     ],
 )
 async def test_an_invalid_image_is_reported(result_of, data: str, why: str):
     result = await result_of(types.ImageContent(data=data, mime_type="image/png"))
-    assert result.output.startswith(f"[an image that can't be shown: {why}")
+    assert result.output.startswith(f"[An image can't be shown. {why}")
     assert result.images == ()
 
 
 async def test_images_over_the_limit_are_left_out(result_of):
     result = await result_of(*[image(picture(size=(2, 2)))] * (IMAGES_MAX + 1))
     assert len(result.images) == IMAGES_MAX
-    assert "one more image, not shown" in result.output
+    assert "One more image is not shown" in result.output
 
 
 async def test_resources_become_text_or_images_or_notes(result_of):

@@ -63,12 +63,12 @@ async def test_servers_end_with_the_daemon(testbed: McpTestbed) -> None:
         (("no-such-program",), "The program no-such-program was not found"),
         (
             (*TINY, "refuse"),
-            "it ended with status 1; the end of its standard error: no configuration found",
+            "It ended with status 1. Its standard error ends with `no configuration found`.",
         ),
-        (("true",), "it ended with status 0"),
-        (("sh", "-c", "kill -9 $$"), "it was killed by SIGKILL"),
-        ((*TINY, "garbled"), "it sent an invalid MCP message: "),
-        ((*TINY, "toolless"), "it answered: no such method"),
+        (("true",), "It ended with status 0."),
+        (("sh", "-c", "kill -9 $$"), "It was killed by SIGKILL"),
+        ((*TINY, "garbled"), "It sent an invalid MCP message: "),
+        ((*TINY, "toolless"), "It answered: no such method"),
     ],
 )
 async def test_a_server_that_can_not_be_started_says_why(
@@ -87,7 +87,7 @@ async def test_a_silent_server_fails_after_its_start_timeout(testbed: McpTestbed
     await testbed.start_tiny("mute", start_timeout_s=0.2)
     (summary,) = testbed.servers.summaries()
     assert summary.state == "failed"
-    assert summary.problem == "it was not ready after 0.2 s (`start_timeout_s`)"
+    assert summary.problem == "It was not ready after 0.2 s (`start_timeout_s`)."
 
 
 async def test_a_failed_server_is_retried_later_without_waiting(
@@ -139,7 +139,7 @@ async def test_all_calls_that_a_dying_server_was_in_fail_and_the_next_ones_share
         await testbed.wait_for_output("[1]\n[1]\n[1]\n")
         nursery.start_soon(call, "die")
     assert len(failed) == 4
-    assert all("it was killed by SIGKILL" in one for one in failed)
+    assert all("It was killed by SIGKILL" in one for one in failed)
     pids: set[str] = set()
 
     async def note_pid() -> None:
@@ -266,7 +266,7 @@ async def test_an_invalid_answer_fails_only_its_call(
 
 async def test_an_error_of_the_server_is_quoted(testbed: McpTestbed) -> None:
     await testbed.start_tiny()
-    with pytest.raises(ToolFailure, match=r"t/refuse failed: it answered: Not today\."):
+    with pytest.raises(ToolFailure, match=r"t/refuse failed\. It answered: Not today\."):
         await testbed.call("refuse")
 
 

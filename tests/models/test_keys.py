@@ -78,7 +78,7 @@ async def test_g13_a_command_is_not_told_the_keys_of_others() -> None:
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("exit 3", "`sh` of `api_key_command` failed with status 3; run it yourself"),
+        ("exit 3", "`sh` of `api_key_command` failed with status 3. Run it yourself"),
         (f"echo {KEY} >&2; exit 1", "status 1"),
         ("true", "printed no key"),
     ],
@@ -218,7 +218,7 @@ async def test_a_key_that_can_not_be_had_ends_the_request_before_it_is_sent(
     async with serving(status(200)) as server:
         provider = Provider("openai_chat", base_url=server.base_url)
         http = HttpClient("local", provider, key_from_file(key_file))
-        with pytest.raises(ModelError, match="others can read the file") as caught:
+        with pytest.raises(ModelError, match=r"can't be used\. Other users can read") as caught:
             async with http.stream("/x", b"{}"):
                 pass
         await http.aclose()

@@ -152,7 +152,7 @@ async def test_an_expectation_looks_at_what_came_after_the_models_last_words() -
     call = ToolCall(ItemId("c"), CallId("c"), "bash", "{}", "completed", output="== 2 passed ==")
     said = AssistantMessage(ItemId("a"), "Now what?", "completed")
     assert await answer(play, request(items=(HELLO, call))) == [Finished("stop")]
-    with pytest.raises(ModelError, match=r"contains '2 passed', and got 'hello'") as caught:
+    with pytest.raises(ModelError, match=r"contains '2 passed', but got 'hello'") as caught:
         await answer(play, request(items=(call, said, HELLO)))
     assert caught.value.kind == "bad_request"
 

@@ -271,7 +271,7 @@ async def test_in_a_container_without_user_namespaces_landlock_holds_what_reads(
     )
     if b"Unknown option" in done.stderr:
         pytest.skip("this bubblewrap can't take namespaces away")
-    assert done.stdout.startswith(b"landlock | bubblewrap does not work here"), done
+    assert done.stdout.startswith(b"landlock | Bubblewrap does not work here"), done
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

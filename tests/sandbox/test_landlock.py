@@ -154,7 +154,7 @@ def test_a_landlock_that_does_not_deny_is_no_sandbox(tmp_path: Path, deed: str) 
     launcher.write_text(text)
     found = try_out_landlock((*LAUNCHER[:-1], str(launcher)))
     assert found.sandbox is None
-    assert found.problem.startswith("landlock does not work here: it does not prevent")
+    assert found.problem.startswith("Landlock does not work here: it does not prevent")
     assert ("changing modes" if deed == "sockets" else deed) in found.problem
 
 

@@ -242,8 +242,8 @@ def test_sandbox_exec_gets_the_profile_and_the_command(home: Path) -> None:
 @pytest.mark.parametrize(
     ("platform", "said"),
     [
-        ("darwin", "there is no sandbox-exec"),
-        ("sunos5", "sunos5 has no sandbox that tiller supports"),
+        ("darwin", "There is no sandbox-exec."),
+        ("sunos5", "There is no sandbox for sunos5 that tiller supports."),
     ],
 )
 def test_where_there_is_no_sandbox_it_is_said_why(platform: str, said: str) -> None:

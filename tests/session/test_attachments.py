@@ -69,8 +69,8 @@ async def test_a_large_image_is_made_smaller_before_it_gets_into_history(
 @pytest.mark.parametrize(
     ("images", "code", "complaint"),
     [
-        ((picture(), b"%PDF-1.7"), "bad_message", "Image 2 of 2 can't be used: it is not a PNG,"),
-        ((picture()[:-40],), "bad_message", "The image can't be used: it is broken:"),
+        ((picture(), b"%PDF-1.7"), "bad_message", "Image 2 of 2 can't be used. It is not a PNG,"),
+        ((picture()[:-40],), "bad_message", "The image can't be used. It is broken:"),
         ((picture(),) * (IMAGES_MAX + 1), "too_large", "21 images; at most 20 are allowed"),
     ],
 )

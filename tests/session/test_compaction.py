@@ -14,7 +14,7 @@ from tiller_daemon.models.scripted import (
     TextPart,
 )
 from tiller_daemon.turn.compaction import FAILURES_MAX
-from tiller_daemon.turn.history import PRUNED_OUTPUT
+from tiller_daemon.turn.tokens import PRUNED_OUTPUT
 from tiller_protocol.answers import Started, Steered
 from tiller_protocol.events import HistoryCompacted, StatusChanged, ToolCallUpdated
 from tiller_protocol.items import Compaction, ToolCall, UserMessage

@@ -76,7 +76,7 @@ async def test_headless_nobody_is_asked_and_the_model_is_told(autojump_clock, st
     await world.say(session_id, "go")
     assert (await world.ended(session_id)).outcome == "completed"
     assert not [e for e in world.published[session_id] if isinstance(e.body, RequestOpened)]
-    assert results(world)[0].startswith("No user is there to answer")
+    assert results(world)[0].startswith("Nobody can answer")
 
 
 async def test_an_interrupt_cancels_a_question(autojump_clock, start):

@@ -88,9 +88,9 @@ class Reverts(RuleBasedStateMachine):
         self.tell(TurnStarted(CONTEXT))
         for step, deeds in enumerate(steps, 1):
             self.tell(StepStarted(step))
-            before, files = self.take(), self.files()
+            before, files = self.take(thorough=step == 1), self.files()
             self.do(deeds, "agent")
-            after = self.take()
+            after = self.take(thorough=False)
             self.steps[self.turn, step] = (files, self.files())
             if after != before:
                 patch = Patch(ItemId(self.name("i")), (), before, after)
@@ -195,8 +195,8 @@ class Reverts(RuleBasedStateMachine):
             if path.is_file() and ".git" not in path.parts
         }
 
-    def take(self) -> str:
-        return _run(lambda: self.snapshots.take(str(self.workspace), "S"))
+    def take(self, *, thorough: bool) -> str:
+        return _run(lambda: self.snapshots.take(str(self.workspace), "S", thorough=thorough))
 
     def put_back(self, op: Revert | Unrevert) -> RevertResult:
         result = _run(lambda: put_back(self.snapshots, self.session, op, "X"))

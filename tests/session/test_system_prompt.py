@@ -190,8 +190,8 @@ async def test_b60_what_may_not_be_read_unasked_is_in_no_prompt_and_said_once(
     assert warning.code == "document_refused"
     assert warning.message == (
         "Not read, and left out of the system prompt: "
-        f"{place}/AGENTS.md: reading {place}/.env needs an approval; "
-        f"{place}/.agents/skills/x/SKILL.md: reading {place}/secrets/SKILL.md needs an approval."
+        f"{place}/AGENTS.md: reading {place}/.env needs approval; "
+        f"{place}/.agents/skills/x/SKILL.md: reading {place}/secrets/SKILL.md needs approval."
     )
     nursery.cancel_scope.cancel()
 
@@ -207,7 +207,7 @@ async def test_b60_a_command_and_an_agent_that_may_not_be_read_unasked_say_so(
         (place / ".tiller" / kind / "go.md").symlink_to("../../prod.env")
     world.trust()
     session_id = await world.session()
-    problem = f"its file was not read: reading {place}/prod.env needs an approval"
+    problem = f"its file was not read: reading {place}/prod.env needs approval"
     refused = await world.refused(UserInput(session_id, "/go"))
     assert refused.message == f"The command /go can't be used: {problem}."
     op = UserInput(session_id, "hi", overrides=TurnOverrides(agent="go"))

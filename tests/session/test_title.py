@@ -1,10 +1,10 @@
-"""The title of a session (B11): asked for beside the first turn, which it never touches."""
+"""The title of a session (B11): asked for after the first turn, which it never touches."""
 
 import pytest
 import trio
 from msgspec import structs
 
-from support.world import World
+from support.world import EPOCH, World
 from tiller_daemon.models.scripted import (
     CallPart,
     Failure,
@@ -16,12 +16,11 @@ from tiller_daemon.models.scripted import (
     WaitPart,
 )
 from tiller_daemon.session.title import (
-    TITLE_AFTER_TURN_S_MAX,
     TITLE_CHARS_MAX,
     TITLE_S_MAX,
     clean_title,
 )
-from tiller_protocol.events import SessionTitled
+from tiller_protocol.events import SessionTitled, TurnEnded
 from tiller_protocol.items import Usage
 from tiller_protocol.ops import Interrupt, SessionDelete, SessionGet
 
@@ -91,8 +90,8 @@ async def test_b11_a_title_that_fails_or_hangs_changes_nothing_else(autojump_clo
     await world.say(session_id, "go")
     ended = await world.ended(session_id)
     assert (ended.outcome, ended.duration_s) == ("completed", 2.0)
-    assert len(world.model.for_titles) == 1
     await trio.sleep(TITLE_S_MAX)
+    assert len(world.model.for_titles) == 1
     await world.say(session_id, "again")
     assert (await world.ended(session_id, 2)).outcome == "completed"
     assert titles(world, session_id) == ["go"]
@@ -101,34 +100,68 @@ async def test_b11_a_title_that_fails_or_hangs_changes_nothing_else(autojump_clo
 async def test_b11_the_end_of_the_turn_does_not_wait_for_a_title_that_comes_soon_after(
     autojump_clock, titled
 ):
-    world, session_id = await titled(title("Soon after", wait_s=TITLE_AFTER_TURN_S_MAX - 1))
+    world, session_id = await titled(title("Soon after", wait_s=TITLE_S_MAX - 1))
     await world.say(session_id, "go")
     assert (await world.ended(session_id)).duration_s == 0.0
     assert titles(world, session_id) == ["go"]
-    await trio.sleep(TITLE_AFTER_TURN_S_MAX)
+    await trio.sleep(TITLE_S_MAX)
     assert titles(world, session_id) == ["go", "Soon after"]
 
 
+async def test_b11_no_title_is_asked_for_before_the_end_of_the_first_turn_is_in_the_log(
+    autojump_clock, titled
+):
+    world, session_id = await titled(title("Only then"), turn_of(50))
+    ended_before: list[bool] = []
+    stream = world.model.stream
+
+    def watched(request):
+        if request.purpose == "title":
+            published = world.published[session_id]
+            ended_before.append(any(isinstance(e.body, TurnEnded) for e in published))
+        return stream(request)
+
+    world.model.stream = watched
+    await world.say(session_id, "go")
+    await world.ended(session_id)
+    await world.until_body(session_id, SessionTitled, 2)
+    assert ended_before == [True]
+
+
+async def test_b11_a_second_turn_that_begins_at_once_does_not_lose_the_title(
+    autojump_clock, titled
+):
+    world, session_id = await titled(
+        title("In the second", wait_s=1), ScriptStep(parts=(TextPart("one"),)), turn_of(50)
+    )
+    await world.say(session_id, "go")
+    await world.ended(session_id)
+    await world.say(session_id, "again")
+    await world.until_body(session_id, SessionTitled, 2)
+    await world.ended(session_id, 2)
+    assert titles(world, session_id) == ["go", "In the second"]
+
+
 async def test_b11_a_title_is_dropped_when_it_takes_too_long(autojump_clock, titled):
-    late = title("Too late", wait_s=TITLE_AFTER_TURN_S_MAX + 1)
-    world, session_id = await titled(late)
+    world, session_id = await titled(title("Too late", wait_s=TITLE_S_MAX + 1))
     await world.say(session_id, "go")
     await world.ended(session_id)
     await trio.sleep(100)
-    later = title("Too late", wait_s=TITLE_S_MAX + 1)
-    world.scripts["long"] = Script((turn_of(50), DONE), title=later)
-    other = await world.session("long")
-    await world.say(other, "go")
-    await world.ended(other)
-    assert titles(world, session_id) == titles(world, other) == ["go"]
+    assert titles(world, session_id) == ["go"]
+    ((_, cut_at),) = world.model.cut
+    assert cut_at == EPOCH + TITLE_S_MAX
 
 
-async def test_an_interrupt_and_the_end_of_the_session_end_the_request(autojump_clock, titled):
+async def test_after_an_interrupt_there_is_no_request_and_the_end_of_the_session_ends_it(
+    autojump_clock, titled
+):
     world, session_id = await titled(title("Never", wait_s=3), turn_of(50))
     await world.say(session_id, "go")
     await trio.sleep(1)
     await world.must(Interrupt(session_id))
     await world.ended(session_id)
+    await trio.sleep(100)
+    assert world.model.for_titles == []
     deleted = await world.session()
     world.scripts["s"] = Script((DONE,), title=title("Never", wait_s=3))
     await world.say(deleted, "go")

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from sim.player import Seen
+from tiller_daemon.session.title import TITLE_S_MAX
 from tiller_protocol.events import (
     Event,
     ItemCompleted,
@@ -21,7 +22,7 @@ STATES = (
     "streaming", "before first token", "one tool", "several tools", "approval", "question",
     "retry wait", "compaction", "title", "own command",
 )  # fmt: skip
-"""Every state in which a turn can be interrupted."""
+"""Every state in which a turn can be interrupted; `title` is that of an earlier one, on its way."""
 
 
 def interrupted_states(seen: Seen, *, by_user: bool) -> Counter[str]:
@@ -38,7 +39,7 @@ def interrupted_states(seen: Seen, *, by_user: bool) -> Counter[str]:
             counted["title"] += any(
                 request.purpose == "title"
                 and request.session_id == session_id
-                and abs(time - turn[-1].time) < 0.001
+                and time - TITLE_S_MAX <= turn[-1].time <= time + 0.001
                 for request, time in seen.cut
             )
     return counted

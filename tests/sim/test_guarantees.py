@@ -11,15 +11,20 @@ from sim.batches import Batch, must_end, of_every_program
 from sim.player import Seen, SessionSeen
 from sim.sessions import beginning, lasting_answers
 from tiller_protocol.answers import Accepted, Rejected
+from tiller_protocol.codec import decode_event
 from tiller_protocol.events import (
     AnyBody,
+    ItemDelta,
+    ItemStarted,
     RequestOpened,
     RequestResolved,
     StatusChanged,
+    StepStarted,
     ToolCallUpdated,
     TurnEnded,
     TurnStarted,
 )
+from tiller_protocol.items import AssistantMessage, Reasoning
 from tiller_protocol.lifecycle import LifecycleState, advance
 from tiller_protocol.ops import (
     Answer,
@@ -41,6 +46,21 @@ def test_g1_log_first_nothing_is_published_before_it_is_committed(seen: Seen) ->
     for session in seen.sessions.values():
         for event in session.published:
             assert session.log[event.seq - 1] == event
+
+
+@of_every_program
+def test_g1_log_first_a_power_failure_loses_nothing_but_the_end_of_a_stream(seen: Seen) -> None:
+    """It loses commits that were not synced. After any other commit, all before it is safe."""
+    for batch in seen.store.unsynced:
+        assert batch.submission is None
+        for event in map(decode_event, (row.body for row in batch.events)):
+            match event.body:
+                case ItemDelta() | StepStarted():
+                    pass
+                case ItemStarted(item=AssistantMessage() | Reasoning()):
+                    pass
+                case body:
+                    raise AssertionError(f"{body} could be lost")
 
 
 @of_every_program

@@ -46,6 +46,7 @@ class Scene(NamedTuple):
     """What brings a turn into a state and leaves it there for long."""
 
     first: ScriptStep
+    second: ScriptStep | None = None
     opening: str = "auto"
     title: ScriptStep | None = None
     compaction: ScriptStep | None = None
@@ -97,7 +98,8 @@ def scenes(state: str) -> tuple[Scene, ...]:
                 Scene(ScriptStep((TextPart("x"),)), opening="compact", compaction=HANGS),
             )
         case "title":
-            return (Scene(HANGS, title=HANGS), Scene(ScriptStep((change,)), title=HANGS))
+            one, begun = ScriptStep((TextPart("x"),)), ScriptStep((change,))
+            return tuple(Scene(one, two, "start", title=HANGS) for two in (HANGS, begun))
         case _:
             return (Scene(ScriptStep((TextPart("x"),)), opening="shell"),)
 
@@ -123,7 +125,11 @@ def program(state: str, way: str, seed: int) -> Program:
     the_end = ScriptStep((TextPart("the end"),), repeat=True)
     return Program(
         seed,
-        Script((scene.first, the_end), scene.title, scene.compaction),
+        Script(
+            (scene.first, *((scene.second,) if scene.second else ()), the_end),
+            scene.title,
+            scene.compaction,
+        ),
         actions,
         Settings(approve="ask"),
         scene.context_window,

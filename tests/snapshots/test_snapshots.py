@@ -12,7 +12,8 @@ import trio
 
 from tiller_daemon.files.restore import FILE_BYTES_MAX
 from tiller_daemon.session.reverting import moves_back
-from tiller_daemon.snapshots.snapshots import JOURNAL, PACKED_FROM, SnapshotProblem, Snapshots
+from tiller_daemon.snapshots.looks import PACKED_FROM
+from tiller_daemon.snapshots.snapshots import JOURNAL, SnapshotProblem, Snapshots
 
 VARIABLES = {"PATH": os.environ["PATH"]}
 GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "gc.auto=0")
@@ -326,7 +327,7 @@ async def test_a_git_that_fails_is_said_once_and_left_alone_for_a_while(
     make: Make, workspace: Path, tmp_path: Path, autojump_clock
 ):
     snapshots = make(variables={"PATH": str(tmp_path)})
-    with pytest.raises(SnapshotProblem, match="git could not be started") as first:
+    with pytest.raises(SnapshotProblem, match=r"^Git could not be started: .+\.$") as first:
         await take(snapshots, workspace)
     with pytest.raises(SnapshotProblem) as second:
         await take(snapshots, workspace)

@@ -25,6 +25,7 @@ async def append_to(log: SqliteLog, session_id: str) -> None:
         submission = submission_row(f"{session_id}-{head}")
         await log.append(batch_of(session_id, first, head, submission=submission, bytes_min=300))
         os.write(1, f"{session_id} {head}\n".encode())
+        await trio.lowlevel.checkpoint()  # a short commit does not yield
 
 
 async def main(path: Path) -> None:

@@ -63,7 +63,8 @@ class Daemon:
     """A home and the daemon in it; a context manager that leaves no process behind.
 
     `home` must be short enough for socket paths. `config` is the text of `config.toml`. Everything
-    the daemon prints is in `said`. `prefix` is a program that becomes the daemon, if there is one.
+    the daemon prints is in `said`. `prefix` is a program that becomes the daemon, if there is one;
+    `program` is what the interpreter runs.
     """
 
     def __init__(self, home: Path, config: str = CONFIG) -> None:
@@ -79,6 +80,7 @@ class Daemon:
         }
         self.places: Places = find_places(self.variables, sys.platform, os.getuid())
         self.prefix: tuple[str, ...] = ()
+        self.program: tuple[str, ...] = ("-m", "tiller_daemon")
         self.process: subprocess.Popen[bytes] | None = None
         self.log_ids: set[str] = set()
         self._numbers = count(1)
@@ -132,7 +134,7 @@ class Daemon:
         """Start the program without waiting for anything; the caller owns the process."""
         with self._output.open("ab") as output:
             return subprocess.Popen(
-                [*self.prefix, sys.executable, "-P", "-m", "tiller_daemon", *arguments],
+                [*self.prefix, sys.executable, "-P", *self.program, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -106,9 +106,18 @@ class FakeDaemon:
         self.mute = threading.Event()
 
     def __enter__(self) -> Self:
+        self.take_lock()
+        self.listen()
+        return self
+
+    def take_lock(self) -> None:
+        """Begin to start, as the real daemon does: it has its lock some time before it listens."""
         self.runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = os.open(self.runtime / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def listen(self) -> None:
+        """Write the token and listen; `take_lock` comes before this."""
         token = self.runtime / TOKEN_FILE
         token.write_text(self.token)
         token.chmod(0o600)
@@ -120,7 +129,6 @@ class FakeDaemon:
         self._players: list[threading.Thread] = []
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
-        return self
 
     def wait_for_answer(self, patience_s: float) -> bool:
         """Wait for the next answer to a request; each one counts once."""

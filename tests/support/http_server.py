@@ -39,6 +39,9 @@ class LocalServer:
     answers: list[Answer]
     received: list[Received] = field(default_factory=list[Received])
     connections: int = 0
+    open_connections: int = 0
+    """How many of them are not closed yet."""
+
     client_closed: trio.Event = field(default_factory=trio.Event)
     """Set when a client closes a connection on which it was being answered."""
 
@@ -140,11 +143,15 @@ async def _serving(answers: list[Answer], port: int, tls: ssl.SSLContext | None,
 
         async def handle(stream: trio.SocketStream) -> None:
             server.connections += 1
-            if tls is None:
-                await _handle(server, stream)
-            else:
-                encrypted = trio.SSLStream(stream, tls, server_side=True, https_compatible=True)
-                await _handle(server, encrypted)
+            server.open_connections += 1
+            try:
+                if tls is None:
+                    await _handle(server, stream)
+                else:
+                    encrypted = trio.SSLStream(stream, tls, server_side=True, https_compatible=True)
+                    await _handle(server, encrypted)
+            finally:
+                server.open_connections -= 1
 
         nursery.start_soon(trio.serve_listeners, handle, listeners)
         yield server

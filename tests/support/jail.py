@@ -30,7 +30,7 @@ from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_protocol.settings import SandboxMode
 
 NOBODY: Final = 65534
-PYTHON: Final = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
+PYTHON: Final = shutil.which("python3", path="/usr/bin:/bin") or os.path.realpath(sys.executable)
 SECRET: Final = "the-secret-of-the-user"
 NOTES: Final = "what-the-user-noted"
 WHO: Final = ("root", "ordinary") if os.geteuid() == 0 else ("ordinary",)

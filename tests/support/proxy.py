@@ -4,6 +4,7 @@ Whatever server they are asked for, they look for its port on this machine: name
 """
 
 import ipaddress
+import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -32,12 +33,18 @@ class LocalProxy:
 
 @asynccontextmanager
 async def proxying(
-    kind: Literal["http", "socks5"] = "http", *, wants: str = ""
+    kind: Literal["http", "socks5"] = "http",
+    *,
+    wants: str = "",
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncGenerator[LocalProxy]:
-    """Run a proxy until the context is left."""
+    """Run a proxy until the context is left; with `tls` it is reached by TLS."""
     proxy = LocalProxy(wants=wants)
 
-    async def handle(client: trio.SocketStream) -> None:
+    async def handle(connection: trio.SocketStream) -> None:
+        client: trio.abc.Stream = connection
+        if tls:
+            client = trio.SSLStream(connection, tls, server_side=True, https_compatible=True)
         try:
             await (_http if kind == "http" else _socks)(proxy, client)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -53,7 +60,7 @@ async def proxying(
         nursery.cancel_scope.cancel()
 
 
-async def _http(proxy: LocalProxy, client: trio.SocketStream) -> None:
+async def _http(proxy: LocalProxy, client: trio.abc.Stream) -> None:
     data = b""
     while b"\r\n\r\n" not in data:
         data += await client.receive_some()
@@ -80,7 +87,7 @@ async def _http(proxy: LocalProxy, client: trio.SocketStream) -> None:
     await _join(client, server, f"{handed}\r\n\r\n".encode() + rest)
 
 
-async def _open(client: trio.SocketStream, port: int) -> trio.SocketStream:
+async def _open(client: trio.abc.Stream, port: int) -> trio.SocketStream:
     try:
         return await trio.open_tcp_stream("127.0.0.1", port)
     except OSError:
@@ -88,7 +95,7 @@ async def _open(client: trio.SocketStream, port: int) -> trio.SocketStream:
         raise trio.BrokenResourceError from None
 
 
-async def _socks(proxy: LocalProxy, client: trio.SocketStream) -> None:
+async def _socks(proxy: LocalProxy, client: trio.abc.Stream) -> None:
     buffer = bytearray()
 
     async def take(size: int) -> bytes:
@@ -133,7 +140,7 @@ async def _socks(proxy: LocalProxy, client: trio.SocketStream) -> None:
     await _join(client, server, bytes(buffer))
 
 
-async def _join(client: trio.SocketStream, server: trio.SocketStream, first: bytes) -> None:
+async def _join(client: trio.abc.Stream, server: trio.SocketStream, first: bytes) -> None:
     async with server, trio.open_nursery() as nursery:
         if first:
             await server.send_all(first)
@@ -142,6 +149,6 @@ async def _join(client: trio.SocketStream, server: trio.SocketStream, first: byt
         nursery.cancel_scope.cancel()
 
 
-async def _pump(source: trio.SocketStream, sink: trio.SocketStream) -> None:
+async def _pump(source: trio.abc.Stream, sink: trio.abc.Stream) -> None:
     async for piece in source:
         await sink.send_all(piece)

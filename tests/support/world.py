@@ -70,7 +70,7 @@ HARMLESS = (PLAN, QUESTION, TASK)
 NO_MEANS = ServerEnvironment({}, {}, (), lambda: (), Path("/"))
 
 NO_CONFINER = Confiner(
-    lambda: SandboxSearchResult(None, "this is a test"), Path("/nonexistent"), {}
+    lambda: SandboxSearchResult(None, "This is a test."), Path("/nonexistent"), {}
 )
 
 EPOCH = 1_700_000_000.0
@@ -310,6 +310,7 @@ class World:
                 forget=lambda session_id: None,
             ),
         )
+        self.services = services
         self.supervisor = Supervisor(services)
         self.server = SubmissionServer(services, self.supervisor, TOKEN, _no_models)
         await nursery.start(self._run)

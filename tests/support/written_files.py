@@ -146,7 +146,7 @@ def meet_refusal(work: Path, seen: FileVersions) -> None:
         said = str(failure)
     else:
         said = ""
-    assert "its encoding, Windows-1252, has no `→`" in said
+    assert "Its encoding, Windows-1252, has no `→`" in said
     assert (work / "f").read_bytes() == before
 
 

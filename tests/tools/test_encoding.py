@@ -49,7 +49,7 @@ def test_which_encoding_a_file_has(data, text, name):
 
 @pytest.mark.parametrize("data", [b"a\0b", b"\xff\xfe\0\0a\0\0\0", b"\xff\xfea", b"\x7fELF\0"])
 def test_what_is_no_text(data):
-    with pytest.raises(EncodingProblem, match=r"binary and begins with the bytes [0-9a-f ]+$"):
+    with pytest.raises(EncodingProblem, match=r"binary and begins with the bytes [0-9a-f ]+\.$"):
         decode_text(data)
 
 
@@ -61,7 +61,7 @@ async def test_files_of_windows_are_read_and_said_to_be_so(bench):
     )
     bench.put("old.c", b"/* caf\xe9 */\n")
     assert (await bench.call("read", path="old.c")).output == (
-        "     1\t/* café */\n(End of file, 1 lines, not UTF-8 but probably Windows-1252.)"
+        "     1\t/* café */\n(End of file, 1 line, not UTF-8 but probably Windows-1252.)"
     )
 
 
@@ -91,7 +91,7 @@ async def test_a_character_that_the_file_can_not_have_is_named_and_nothing_is_ch
         with pytest.raises(ToolFailure) as failure:
             await bench.call(name, **arguments)
         assert str(failure.value) == (
-            "old.c can't be changed like this: its encoding, Windows-1252, has no `→`. Avoid "
+            "old.c can't be changed like this. Its encoding, Windows-1252, has no `→`. Avoid "
             "that character, or convert the file first with `iconv -f WINDOWS-1252 -t UTF-8`. "
             "No file was changed."
         )

@@ -1,11 +1,14 @@
 """The tool `read`, on every kind of thing that a path can lead to (B58)."""
 
+import io
 import os
 import socket
 import threading
 
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 
 from support.pictures import picture
 from tiller_daemon.files.whole_files import EDITABLE_BYTES_MAX, SMALL_BYTES, fingerprint
@@ -66,7 +69,7 @@ async def test_an_interrupt_does_not_wait_for_a_disk_that_hangs(bench, monkeypat
 
 async def test_an_offset_beyond_the_end_names_the_end(bench):
     bench.put("a.txt", "one\n")
-    with pytest.raises(ToolFailure, match="has 1 lines; offset 5 is beyond its end"):
+    with pytest.raises(ToolFailure, match="has 1 line; offset 5 is beyond its end"):
         await bench.call("read", path="a.txt", offset=5)
 
 
@@ -122,7 +125,7 @@ async def test_b58_a_path_that_is_no_path_is_refused(bench):
 async def test_b58_a_huge_file_is_read_from_its_beginning_and_not_whole(bench):
     file = bench.put("huge.txt", "one\ntwo\n")
     os.truncate(file, 10 * 1024**3)
-    with pytest.raises(ToolFailure, match="it is binary"):
+    with pytest.raises(ToolFailure, match="It is binary"):
         await bench.call("read", path="huge.txt")
     with file.open("r+b") as opened:
         opened.write(b"line\n" * 4000)
@@ -152,7 +155,7 @@ async def test_b58_a_line_far_into_a_huge_file_is_looked_for_only_so_far(bench, 
 
 async def test_b58_binary_is_named_with_its_first_bytes(bench):
     bench.put("a.bin", b"\x7fELF\x02\x01\0\0")
-    with pytest.raises(ToolFailure, match="it is binary and begins with the bytes 7f 45 4c 46"):
+    with pytest.raises(ToolFailure, match="It is binary and begins with the bytes 7f 45 4c 46"):
         await bench.call("read", path="a.bin")
 
 
@@ -170,7 +173,7 @@ async def test_b58_line_ends_and_byte_order_mark_are_not_shown_but_said(bench):
         "     1\tone\n     2\ttwo\n(End of file, 2 lines, lines end in CRLF.)"
     )
     assert (await bench.call("read", path="cut.txt")).output.endswith(
-        "     2\ttwo\n(End of file, 2 lines, no line end after the last.)"
+        "     2\ttwo\n(End of file, 2 lines, no newline at the end.)"
     )
 
 
@@ -204,7 +207,7 @@ async def test_a_text_that_is_called_an_image_is_read_as_text(bench):
 
 async def test_an_image_that_can_not_be_shown_is_said(bench):
     bench.put("a.png", picture()[:50])
-    with pytest.raises(ToolFailure, match=r"^a\.png can't be shown: it is broken: "):
+    with pytest.raises(ToolFailure, match=r"^a\.png can't be shown\. It is broken: "):
         await bench.call("read", path="a.png")
 
 
@@ -227,3 +230,22 @@ async def test_a_path_inside_is_judged_relative_to_the_workspace(bench):
     for path in ("src/a.py", "./src//a.py", "door/a.py", str(bench.workspace / "src/../src/a.py")):
         (need,) = bench.requirements("read", path=path)
         assert (need.subjects, need.kind) == (("src/a.py",), "path")
+
+
+@given(
+    lines=st.lists(st.sampled_from(("", "x", "a\r", "y" * 40)), max_size=40),
+    offset=st.integers(1, 45),
+    block_bytes=st.integers(1, 9),
+    ended=st.booleans(),
+)
+def test_lines_are_skipped_in_blocks_as_if_they_were_counted_one_by_one(
+    lines: list[str], offset: int, block_bytes: int, *, ended: bool
+):
+    data = ("\n".join(lines) + ("\n" if ended else "")).encode()
+    stream = io.BytesIO(data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(room, "_BLOCK_BYTES", block_bytes)
+        skipped = room._skip_lines(stream, offset - 1)
+    before = io.BytesIO(data).readlines()[: offset - 1]
+    assert skipped == (len(before), len(b"".join(before)))
+    assert stream.tell() == skipped[1]

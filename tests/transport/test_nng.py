@@ -1,5 +1,6 @@
 """The nng sockets as honest frontends use them (T3, T4, T7, T14, T17, T19)."""
 
+import ast
 import os
 import resource
 import select
@@ -7,6 +8,7 @@ import stat
 import struct
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -495,3 +497,36 @@ async def test_g12_a_frontend_that_asks_without_end_and_never_reads_is_sent_away
                     await stream.send_all(question * 100)
         assert handled < PENDING_ANSWERS_MAX + BETWEEN_MAX
         assert await ask_once(runtime, b"other") == b"other"
+
+
+COUNT_THREADS = """
+import sys
+from pathlib import Path
+import trio
+from tiller_daemon.transport.nng import NngTransport
+
+def names():
+    return [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+
+async def main():
+    with NngTransport(Path(sys.argv[1]), 1 << 20):
+        while names().count("python") > 1:
+            await trio.sleep(0.001)  # a thread names itself when it runs
+        print(sorted(name for name in names() if name.startswith("nng:")))
+
+trio.run(main)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_nng_starts_few_threads(runtime: Path) -> None:
+    command = [sys.executable, "-c", COUNT_THREADS, str(runtime)]
+    done = await trio.run_process(command, capture_stdout=True)
+    started = ast.literal_eval(done.stdout.decode())
+    assert Counter(started) == {
+        "nng:aio:expire": 1,
+        "nng:poll:epoll": 1,
+        "nng:reap2": 1,
+        "nng:resolver": 1,
+        "nng:task": 2,
+    }

@@ -1,14 +1,17 @@
 """The runtime directory: modes, owner, lock, token, and starters that race (T6, T14)."""
 
+import fcntl
 import os
 import socket
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from tiller_daemon.transport import runtime
 from tiller_daemon.transport.runtime import (
     AlreadyRunning,
     RuntimeDirectory,
@@ -158,3 +161,31 @@ def tell(starter: subprocess.Popen[str], word: str) -> None:
 def hear(starter: subprocess.Popen[str]) -> str:
     assert starter.stdout is not None
     return starter.stdout.readline().strip()
+
+
+def test_a_frontend_that_asks_whether_a_daemon_runs_keeps_none_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To ask it takes the lock for a moment; the daemon waits for that moment to pass."""
+    monkeypatch.setattr(runtime, "LOCK_PATIENCE_S", 10.0)
+    path = tmp_path / "runtime"
+    tried = threading.Event()
+    path.mkdir(mode=0o700)
+    with (path / LOCK_FILE).open("w") as asked:
+        fcntl.flock(asked, fcntl.LOCK_SH)
+        flock = fcntl.flock
+
+        def noting(lock: int, operation: int) -> None:
+            try:
+                flock(lock, operation)
+            except BlockingIOError:
+                tried.set()
+                raise
+
+        monkeypatch.setattr(fcntl, "flock", noting)
+        releasing = threading.Thread(target=lambda: (tried.wait(10), flock(asked, fcntl.LOCK_UN)))
+        releasing.start()
+        with RuntimeDirectory(path) as held:
+            assert (path / TOKEN_FILE).read_text() == held.token
+        releasing.join()
+        assert tried.is_set()

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.narrow import of_kind
-from tiller_daemon.turn.history import ABORTED_OUTPUT, PRUNED_OUTPUT, History, for_request
-from tiller_daemon.turn.tokens import TokenMeter
+from tiller_daemon.turn.history import ABORTED_OUTPUT, History, for_request
+from tiller_daemon.turn.tokens import PRUNED_OUTPUT, TokenMeter
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import AssistantMessage, Compaction, ToolCall, UserMessage
 

@@ -141,10 +141,10 @@ def test_b60_a_file_that_may_not_be_read_unasked_is_refused_and_the_next_name_co
         (
             f"{repository}/AGENTS.md",
             "",
-            f"reading {repository}/closed/AGENTS.md needs an approval",
+            f"reading {repository}/closed/AGENTS.md needs approval",
         ),
         (f"{workspace}/CLAUDE.md", "instead", ""),
-        (f"{workspace}/AGENTS.md", "", f"reading {workspace}/prod.env needs an approval"),
+        (f"{workspace}/AGENTS.md", "", f"reading {workspace}/prod.env needs approval"),
     ]
 
 
@@ -203,7 +203,7 @@ def test_b60_nested_instructions_may_not_be_what_may_not_be_read_unasked(home):
     (workspace / "b" / "AGENTS.md").symlink_to("../prod.env")
     for name in ("a", "closed", "b"):
         (problem,) = nested(workspace, workspace / name)
-        assert problem.endswith("needs an approval")
+        assert problem.endswith("needs approval")
 
 
 def test_nested_instructions_keep_the_bounds_of_all(home):

@@ -75,7 +75,7 @@ def test_b60_a_skill_that_may_not_be_read_unasked_is_refused_unless_it_is_the_us
     mine, refused = find_skills(workspace, config, is_open)
     assert (mine.name, mine.problem) == ("mine", "")
     assert refused.description == ""
-    assert refused.problem == f"reading {workspace}/closed/SKILL.md needs an approval"
+    assert refused.problem == f"reading {workspace}/closed/SKILL.md needs approval"
 
 
 def test_no_more_than_the_limit_are_listed(places):

@@ -73,7 +73,7 @@ def _models(models: tuple[ModelSummary, ...], arguments: Namespace) -> int:
         else:
             say(paint.dim(f"{one_line(provider)}/… {len(more)} more: tiller models --all"))
     if not models:
-        say("no model is configured or found; for three ways to get one, run: tiller exec PROMPT")
+        say("no model was configured or found; to see how to get one, run: tiller exec PROMPT")
     return 0
 
 

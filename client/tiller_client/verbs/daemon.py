@@ -11,7 +11,7 @@ import msgspec
 from tiller_client.connection import DaemonConnection
 from tiller_client.console import print_json, say
 from tiller_client.errors import NoAnswer, NoDaemon, TillerError
-from tiller_client.runtime import is_listening, lock_is_held, my_places
+from tiller_client.runtime import lock_is_held, my_places
 from tiller_client.starting import DAEMON_COMMAND, last_lines
 from tiller_client.text import one_line, sanitized, seconds
 from tiller_protocol.answers import DaemonStatusResult
@@ -74,7 +74,7 @@ def stop(places: Places, *, drain: bool) -> bool:
 
     With `drain` the wait has no limit, as turns may take long; Ctrl-C ends only the wait.
     """
-    if not lock_is_held(places.runtime) and not is_listening(places.runtime):
+    if not lock_is_held(places.runtime):
         return False
     try:
         with DaemonConnection(places, NAME, may_start=False) as connection:

@@ -23,7 +23,7 @@ from tiller_client.demo_play import ANSWER, PROJECT, PROMPT, STEERING, configura
 from tiller_client.errors import STATUS_INTERRUPTED, TillerError
 from tiller_client.render import Renderer
 from tiller_client.render_item import UNCUT, call_label, diff_lines
-from tiller_client.starting import start_daemon
+from tiller_client.starting import wait_for_daemons
 from tiller_client.text import cut, pad, seconds
 from tiller_client.typed import prompt_for
 from tiller_client.verbs.daemon import stop
@@ -144,12 +144,11 @@ class _Demo:
         places.config.mkdir(parents=True)
         (places.config / CONFIG_FILE).write_text(configuration(str(scripts)))
         try:
-            process = start_daemon(places, environment)
-            with DaemonConnection(places, NAME, may_start=False) as connection:
+            with DaemonConnection(places, NAME, environ=environment) as connection:
                 yield connection
         finally:
             stop(places, drain=False)
-        process.wait()
+            wait_for_daemons(places)
 
     def _run_turn(self, connection: DaemonConnection, session_id: str) -> TurnEnded | None:
         """Run the turn to its end; `None` if the user pressed Ctrl-C."""

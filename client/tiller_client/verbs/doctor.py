@@ -13,7 +13,7 @@ import msgspec
 from tiller_client.connection import DaemonConnection
 from tiller_client.console import print_json, say, stdout_paint
 from tiller_client.errors import NoDaemon, TillerError
-from tiller_client.runtime import check_runtime, is_listening, lock_is_held, my_places
+from tiller_client.runtime import check_runtime, lock_is_held, my_places
 from tiller_client.text import Paint, one_line
 from tiller_client.verbs.config import check
 from tiller_protocol import PROTOCOL_VERSION
@@ -115,13 +115,9 @@ def _runtime(path: Path) -> Finding:
 
 def _daemon(places: Places) -> Iterator[Finding]:
     """Check the daemon and what it offers, without starting it."""
-    locked, listens = lock_is_held(places.runtime), is_listening(places.runtime)
-    if not locked and not listens:
+    if not lock_is_held(places.runtime):
         yield Finding("ok", "daemon", "is not running; the first verb that needs it starts it")
         return
-    if locked != listens:
-        state = "holds the lock but does not listen" if locked else "listens without the lock"
-        yield Finding("warn", "daemon", f"a process {state}; it may be starting or stopping")
     try:
         with DaemonConnection(places, "tiller doctor", may_start=False) as connection:
             hello = connection.hello
@@ -146,11 +142,11 @@ def _sandbox(sandbox: SandboxSummary) -> Finding:
         return Finding("warn", "sandbox", "none: commands may do what you may (full_access)")
     if sandbox.problem:
         why = one_line(sandbox.problem)
-        return Finding("warn", "sandbox", f"none, so every command needs approval: {why}")
+        return Finding("warn", "sandbox", f"none, so every command needs approval. {why}")
     enforced = f"{sandbox.mode}, {network}, by {sandbox.name}"
     if sandbox.limits:
         limits, instead = one_line(sandbox.limits), one_line(sandbox.instead)
-        text = f"{enforced}, as {instead}. Limits: {limits}"
+        text = f"{enforced}. {instead} Limits: {limits}"
         return Finding("warn", "sandbox", text)
     return Finding("ok", "sandbox", enforced)
 
@@ -178,7 +174,7 @@ def _server(server: ServerSummary) -> Finding:
         case "disabled":
             return Finding("ok", "mcp", f"{name} is not enabled")
         case "failed":
-            return Finding("fail", "mcp", f"{name} can't be used: {problem}")
+            return Finding("fail", "mcp", f"{name} can't be used. {problem}")
         case "idle" | "starting" | "ended":
             detail = f": {problem}" if problem else ""
             return Finding("warn", "mcp", f"{name}: {server.state}{detail}")
@@ -190,7 +186,7 @@ def _language_servers(servers: tuple[LanguageServerSummary, ...]) -> Iterator[Fi
     for one in servers:
         name, problem = one_line(one.name), one_line(one.problem)
         if problem:
-            yield Finding("warn", "lsp", f"{name} has ended: {problem}")
+            yield Finding("warn", "lsp", f"{name} has ended. {problem}")
         elif one.program:
             languages = ", ".join(map(one_line, one.languages))
             yield Finding("ok", "lsp", f"{name} for {languages} at {one_line(one.program)}")

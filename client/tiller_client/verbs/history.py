@@ -63,9 +63,9 @@ def _print_reverted_files(result: RevertResult) -> None:
     for path in result.files:
         say(f"put back: {one_line(path)}")
     for path in result.conflicts:
-        complain(f"left as it is, as something else has changed it: {one_line(path)}")
+        complain(f"left as it is, because something else has changed it: {one_line(path)}")
     if result.partial:
-        complain("more files may have changed: there is no snapshot of them")
+        complain("more files may have changed: some steps have no snapshot")
 
 
 def _diff(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:
@@ -91,7 +91,7 @@ def _diff(connection: DaemonConnection, session_id: str, arguments: Namespace) -
     if result.cut:
         complain("the diff is too long; its end is missing")
     if result.partial:
-        complain("more files may have changed: there is no snapshot of them")
+        complain("more files may have changed: some steps have no snapshot")
     if not result.files:
         say("no file was changed")
 

@@ -1,14 +1,14 @@
-"""`exec`: runs one turn to its end, in a new session or an existing one."""
+"""`exec`: runs one turn to its end, in a new session or an existing one.
+
+The model comes first: what only shows the turn is imported once the turn has started.
+"""
 
 import contextlib
 from argparse import Namespace
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
-from tiller_client import choose
 from tiller_client.connection import DaemonConnection
-from tiller_client.console import Console, complain
 from tiller_client.errors import STATUS_INTERRUPTED, RejectedError
-from tiller_client.interactive import InteractiveSession
 from tiller_client.prompt import (
     name_files,
     read_images,
@@ -17,12 +17,14 @@ from tiller_client.prompt import (
     read_workspace,
 )
 from tiller_client.runtime import my_places
-from tiller_client.text import one_line
 from tiller_client.watch import Signals, Watch
 from tiller_protocol.answers import Created, ReplayResult, Started
 from tiller_protocol.events import Outcome, TurnEnded
 from tiller_protocol.ops import Interrupt, Replay, SessionCreate, SessionDelete, Shell, UserInput
 from tiller_protocol.settings import Settings, TurnOverrides
+
+if TYPE_CHECKING:
+    from tiller_client.interactive import InteractiveSession
 
 NAME = "tiller exec"
 
@@ -69,12 +71,16 @@ def follow_turn(
     detached = (
         f"detached; the turn may still be running; follow it with: tiller attach {op.session_id}"
     )
-    console = Console(separate_answers=True, json=json)
     with (
         Signals(detached) as signals,
         Watch(connection, op.session_id, signals, after) as watch,
     ):
         turn_id = connection.ask(op, Started).turn_id
+        from tiller_client.console import Console, complain
+        from tiller_client.interactive import InteractiveSession
+        from tiller_client.text import one_line
+
+        console = Console(separate_answers=True, json=json)
         interactive = InteractiveSession(
             connection,
             op.session_id,
@@ -99,6 +105,8 @@ def follow_turn(
 
 def join(connection: DaemonConnection, reference: str) -> tuple[str, int]:
     """The id of a session, and the `seq` of its last event."""
+    from tiller_client import choose
+
     session_id = choose.session_id(connection, reference)
     return session_id, connection.ask(Replay(session_id, limit=1), ReplayResult).head
 
@@ -121,7 +129,7 @@ def status_of(outcome: Outcome) -> int:
 
 
 def _until_ended(
-    connection: DaemonConnection, interactive: InteractiveSession, signals: Signals, turn_id: str
+    connection: DaemonConnection, interactive: "InteractiveSession", signals: Signals, turn_id: str
 ) -> TurnEnded:
     def interrupt() -> None:
         with contextlib.suppress(RejectedError):  # it may have ended just now

@@ -1,4 +1,4 @@
-"""The configuration in use. It is read again when its file has changed.
+"""The configuration in use. It is read again when one of its files has changed.
 
 If the file is invalid, sessions get a warning and the old configuration stays. The composition root
 applies a new one to clients, servers and environments.
@@ -11,13 +11,11 @@ import structlog
 import trio
 
 from tiller_daemon.config.schema import Configuration, ConfigurationError
+from tiller_daemon.stamps import Stamps, look_at
 
 log = structlog.get_logger()
 
 Load = Callable[[], Configuration]
-FileState = tuple[int, int, int] | None
-"""Modification time in nanoseconds, size and inode of a file; `None` if there is none. Files that
-agree in all three are taken for the same."""
 
 
 class LiveConfiguration:
@@ -28,32 +26,33 @@ class LiveConfiguration:
         self.now = now
         self.problem = ""
         self._load = load
-        self._file = file
-        self._file_state = _file_state(file)
+        self._stamps = Stamps()
+        prompts = (agent.prompt_file for agent in now.agents.values() if agent.prompt_file)
+        self._stamps.record(lambda: [look_at(one) for one in (file, *prompts)])
+
+    @property
+    def is_current(self) -> bool:
+        """Whether no file has changed since the last `refresh` that has ended."""
+        return self._stamps.are_current()
 
     async def refresh(self) -> bool:
-        """Read the file again if it has changed; returns whether the configuration did."""
-        file_state = _file_state(self._file)
-        if file_state == self._file_state:
+        """Read the files again if one has changed; returns whether the configuration did."""
+        if self.is_current:
             return False
-        # Set before loading, so that an invalid file is reported once and not before every turn.
-        self._file_state = file_state
+        stamps = Stamps()
         try:
-            new = await trio.to_thread.run_sync(self._load)
+            new = await trio.to_thread.run_sync(stamps.record, self._load)
         except ConfigurationError as error:
+            # The same mistake is reported once and not before every turn.
+            if str(error) != self.problem:
+                log.error("configuration_not_read", reason=str(error))
             self.problem = str(error)
-            log.error("configuration_not_read", reason=self.problem)
             return False
-        self.problem = ""
+        finally:
+            self._stamps = stamps
         changed = new != self.now
-        self.now = new
-        log.info("configuration_read", changed=changed)
+        # While the stamps are young the files are read again, which is no news.
+        if changed or self.problem:
+            log.info("configuration_read", changed=changed)
+        self.problem, self.now = "", new
         return changed
-
-
-def _file_state(file: Path) -> FileState:
-    try:
-        status = file.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino

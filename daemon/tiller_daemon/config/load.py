@@ -34,6 +34,7 @@ from tiller_daemon.config.source import (
     parse,
     suggest,
 )
+from tiller_daemon.stamps import failed, look_at
 from tiller_protocol.places import CONFIG_FILE, Places
 
 PROJECT_FILE = Path(".tiller", "config.toml")
@@ -107,6 +108,7 @@ def _merge_layers(layers: Sequence[_Layer]) -> Table:
 
 
 def _read_file(path: Path, environ: Mapping[str, str], *, needed: bool) -> Iterator[_Layer]:
+    look_at(path)
     if not needed and not path.exists():
         return
     source = Source(str(path), _read_text(path, "configuration file"))
@@ -117,6 +119,7 @@ def _read_file(path: Path, environ: Mapping[str, str], *, needed: bool) -> Itera
 
 
 def _read_text(path: Path, what: str) -> str:
+    look_at(path)
     try:
         with path.open("rb") as opened:
             data = opened.read(FILE_BYTES_MAX + 1)
@@ -130,6 +133,7 @@ def _read_text(path: Path, what: str) -> str:
     except UnicodeDecodeError:
         raise ConfigurationError("unreadable_file", f"{what} {path} is not UTF-8") from None
     except OSError as error:
+        failed(error)
         reason = error.strerror or "unreadable"
         raise ConfigurationError("unreadable_file", f"{what} {path}: {reason}") from None
 
@@ -207,8 +211,10 @@ def _with_absolute_paths(
                     continue
                 path = _absolute(table[field], base, environ)
                 table[field] = str(path)
-                there = path.is_dir() if field == "scripts" else path.is_file()
-                if field in ("scripts", "ca_file", "prompt_file") and not there:
+                if field not in ("scripts", "ca_file", "prompt_file"):
+                    continue
+                look_at(path)
+                if not (path.is_dir() if field == "scripts" else path.is_file()):
                     raise source.error(
                         "missing_file", (section, name, field), f"{path} does not exist"
                     )

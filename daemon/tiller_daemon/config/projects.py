@@ -9,6 +9,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,6 +18,7 @@ import msgspec
 from tiller_daemon.config.load import PROJECT_FILE
 from tiller_daemon.config.schema import Configuration, ConfigurationError
 from tiller_daemon.private import open_private
+from tiller_daemon.stamps import StampedCache, failed, look_along, look_into
 
 FOLDERS: Final = ("agents", "commands", "hooks")
 """Directories below `.tiller` that are part of the digest, together with `config.toml`."""
@@ -30,7 +32,7 @@ CONFIG_BYTES_MAX: Final = 64 * 1024
 some 0.1 s."""
 
 CONFIG_TOO_LARGE: Final = f"its `config.toml` is larger than {CONFIG_BYTES_MAX // 1024} KiB"
-UNREADABLE: Final = "`.tiller` has too many or too large files, or one that is not a readable file"
+UNREADABLE: Final = "`.tiller` has too many files, or one that is too large or can't be read"
 
 
 class Project(NamedTuple):
@@ -83,26 +85,12 @@ class TrustedProjects:
         self._load: Final = load
         self._trusted: Final = _read(file)
         self._cache: dict[Path, _CachedConfiguration] = {}
+        self._projects: Final = StampedCache()
 
     def inspect(self, workspace: str | Path) -> Project:
-        """The current files of a workspace; fast if there is no `.tiller`."""
-        place = Path(os.path.realpath(workspace))
-        if not os.path.lexists(place / PROJECT_FILE.parent):
-            return Project(place)
-        try:
-            found = dict(_read_contents(place))
-        except (OSError, _Unreadable):
-            return Project(place, problem=UNREADABLE)
-        if not found:
-            return Project(place)
-        configuration = found.get(str(PROJECT_FILE), b"")
-        if len(configuration) > CONFIG_BYTES_MAX:
-            return Project(place, problem=CONFIG_TOO_LARGE)
-        digest = _digest(found)
-        trusted = self._trusted.get(str(place)) == digest
-        # The content of a link begins with its target and a NUL, which TOML can't contain.
-        text = configuration.rpartition(b"\0")[2].decode(errors="replace")
-        return Project(place, digest, tuple(found), trusted, text=text)
+        """The current files of a workspace. They are read only if they have changed."""
+        project = self._projects.get(str(workspace), partial(_read_project, workspace))
+        return self._with_trust(project)
 
     def configuration(self, workspace: str | Path) -> Configuration:
         """The configuration for a workspace; raises `ConfigurationError` if it is invalid."""
@@ -113,14 +101,14 @@ class TrustedProjects:
         if known is None or known.digest != project.digest or known.base is not base:
             known = _CachedConfiguration(project.digest, base, self._load(project.workspace))
             # The file may have changed while it was loaded: check that the digest is still trusted.
-            if self.inspect(workspace).digest != project.digest:
+            if self._inspect_again(workspace).digest != project.digest:
                 return base
             self._cache[project.workspace] = known
         return known.configuration
 
     def trust(self, workspace: str | Path, digest: str) -> Project:
         """Trust the files with this digest; raises `TrustError` if they have changed."""
-        project = self.inspect(workspace)
+        project = self._inspect_again(workspace)
         if project.problem:
             raise TrustError(f"{project.workspace} can't be trusted: {project.problem}.")
         if not project.digest or project.digest != digest:
@@ -141,6 +129,14 @@ class TrustedProjects:
         self._save({path: digest for path, digest in self._trusted.items() if path != place})
         return self.inspect(workspace)
 
+    def _inspect_again(self, workspace: str | Path) -> Project:
+        """Return the same, read now."""
+        return self._with_trust(_read_project(workspace))
+
+    def _with_trust(self, project: Project) -> Project:
+        trusted = self._trusted.get(str(project.workspace)) if project.digest else None
+        return project if trusted != project.digest else project._replace(trusted=True)
+
     def _save(self, trusted: dict[str, str]) -> None:
         if self._file is not None:
             _write(
@@ -154,18 +150,45 @@ class _Unreadable(Exception):
     pass
 
 
+def _read_project(workspace: str | Path) -> Project:
+    """Read the files of a workspace; whether they are trusted is not known here."""
+    look_along(Path.cwd() / workspace)
+    place = Path(os.path.realpath(workspace))
+    look_along(place / PROJECT_FILE.parent, place)
+    if not os.path.lexists(place / PROJECT_FILE.parent):
+        return Project(place)
+    try:
+        found = dict(_read_contents(place))
+    except OSError as error:
+        failed(error)
+        return Project(place, problem=UNREADABLE)
+    except _Unreadable:
+        return Project(place, problem=UNREADABLE)
+    if not found:
+        return Project(place)
+    configuration = found.get(str(PROJECT_FILE), b"")
+    if len(configuration) > CONFIG_BYTES_MAX:
+        return Project(place, problem=CONFIG_TOO_LARGE)
+    # The content of a link begins with its target and a NUL, which TOML can't contain.
+    text = configuration.rpartition(b"\0")[2].decode(errors="replace")
+    return Project(place, _digest(found), tuple(found), text=text)
+
+
 def _read_contents(workspace: Path) -> Iterator[tuple[str, bytes]]:
     """Every file that needs trust, sorted; a link counts with its target and the content there."""
     paths = [workspace / PROJECT_FILE]
     for name in FOLDERS:
         folder = workspace / PROJECT_FILE.parent / name
-        for parent, folders, names in os.walk(folder, followlinks=False):
+        look_into(folder)
+        for parent, folders, names in os.walk(folder, onerror=failed, followlinks=False):
+            look_into(parent)
             folders.sort()
             links = [one for one in folders if Path(parent, one).is_symlink()]
             paths += [Path(parent, one) for one in (*sorted(names), *links)]
             if len(paths) > FILES_MAX:
                 raise _Unreadable
     for path in paths:
+        look_along(path, workspace)
         if os.path.lexists(path):
             yield str(path.relative_to(workspace)), _read_content(path)
 

@@ -27,7 +27,7 @@ def options_problem(options: Options) -> str:
         if name in RESERVED:
             return f"`{name}` is set by the daemon"
         if not _is_json(value):
-            return f"`{name}` holds a value that JSON does not have, such as a date"
+            return f"`{name}` contains a value that JSON can't represent, such as a date"
     return ""
 
 

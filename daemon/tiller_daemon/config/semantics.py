@@ -92,7 +92,7 @@ def _check_language_server(name: str, server: Table, source: Source) -> None:
         problem = "expected the name of a program, or its absolute path"
         raise source.error("invalid_value", (*key, "command"), problem)
     if not all(server.get("files", {})):
-        problem = 'expected endings of file names, such as { ".py" = "python" }'
+        problem = 'expected file name extensions, such as { ".py" = "python" }'
         raise source.error("invalid_value", (*key, "files"), problem)
     if name not in KNOWN and not {"command", "files"} <= server.keys():
         known = ", ".join(sorted(KNOWN))

@@ -60,7 +60,7 @@ _limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("ima
 
 
 class ImageProblem(Exception):
-    """Bytes that can't be shown to a model; the message is a clause with the reason."""
+    """Bytes that can't be shown to a model; the message says why, in sentences about "it"."""
 
 
 class FittedImage(NamedTuple):
@@ -117,7 +117,7 @@ def _fit(data: bytes) -> FittedImage:
     if not is_image(data[:BEGINNING_BYTES]):
         start = data[:BEGINNING_BYTES].hex(" ")
         raise ImageProblem(
-            f"it is not a PNG, JPEG, GIF or WebP: it starts with the bytes {start or '(none)'}"
+            f"It is not a PNG, JPEG, GIF or WebP: it starts with the bytes {start or '(none)'}."
         )
     outcome = _try_decode(data)
     if isinstance(outcome, ImageProblem) and data.startswith(SIGNATURE):
@@ -227,13 +227,13 @@ def _problem(error: Exception) -> ImageProblem:
         case "DecompressionBombError" | "DecompressionBombWarning":
             return _too_many_pixels()
         case "UnidentifiedImageError":
-            return ImageProblem("it is broken: it can't be decoded after its first bytes")
+            return ImageProblem("It is broken: it can't be decoded after its first bytes.")
         case _:
             pass
     reason = " ".join(str(error).split()) or type(error).__name__
-    return ImageProblem(f"it is broken: {reason[:200]}")
+    return ImageProblem(f"It is broken: {reason[:200].rstrip('.')}.")
 
 
 def _too_many_pixels(size: tuple[int, int] | None = None) -> ImageProblem:
     named = f" ({size[0]} x {size[1]})" if size else ""
-    return ImageProblem(f"it has more than {PIXELS_MAX:,} pixels{named}; reduce it or crop it")
+    return ImageProblem(f"It has more than {PIXELS_MAX:,} pixels{named}. Reduce it or crop it.")

@@ -66,20 +66,25 @@ def read_whole_in(parent: int, name: str, location: Location) -> bytes:
     """Return the bytes of a file in an open directory; raises `PathProblem` and `OSError`."""
     opened = open_regular_in(parent, name, location)
     try:
-        pieces: list[bytes] = []
-        # One byte more than allowed shows that the file is too large.
-        left = EDITABLE_BYTES_MAX + 1
-        while left > 0 and (piece := os.read(opened, min(left, _READ_BYTES))):
-            pieces.append(piece)
-            left -= len(piece)
+        return _read_opened(opened, location)
     finally:
         os.close(opened)
-    if left <= 0:
-        raise PathProblem(
-            f"{location.text} is larger than {EDITABLE_BYTES_MAX // 1024**2} MiB; "
-            "change it with a command."
-        )
-    return b"".join(pieces)
+
+
+def read_if_small(location: Location, beginning_bytes: int) -> tuple[int, bytes]:
+    """Return the size of a regular file and its bytes, if there are at most `SMALL_BYTES`.
+
+    Of a larger file, returns only the beginning. Opens it once. Raises `PathProblem`.
+    """
+    with opened_parent(location) as (parent, name):
+        opened = open_regular_in(parent, name, location)
+        try:
+            size_bytes = os.fstat(opened).st_size
+            if size_bytes > SMALL_BYTES:
+                return size_bytes, os.read(opened, beginning_bytes)
+            return size_bytes, _read_opened(opened, location)
+        finally:
+            os.close(opened)
 
 
 def temporary_name() -> str:
@@ -123,3 +128,19 @@ def write_new(parent: int, name: str, data: bytes, like: os.stat_result | None) 
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+def _read_opened(opened: int, location: Location) -> bytes:
+    """Return the rest of an open file; raises `PathProblem` and `OSError`."""
+    pieces: list[bytes] = []
+    # One byte more than allowed shows that the file is too large.
+    left = EDITABLE_BYTES_MAX + 1
+    while left > 0 and (piece := os.read(opened, min(left, _READ_BYTES))):
+        pieces.append(piece)
+        left -= len(piece)
+    if left <= 0:
+        raise PathProblem(
+            f"{location.text} is larger than {EDITABLE_BYTES_MAX // 1024**2} MiB; "
+            "change it with a command."
+        )
+    return b"".join(pieces)

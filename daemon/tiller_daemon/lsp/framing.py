@@ -40,7 +40,7 @@ class FrameDecoder:
         end = self._buffer.find(_END, 0, HEADER_BYTES_MAX)
         if end < 0:
             if len(self._buffer) >= HEADER_BYTES_MAX:
-                raise BadFrame(f"it sent {HEADER_BYTES_MAX} bytes without the end of a header")
+                raise BadFrame(f"It sent {HEADER_BYTES_MAX} bytes without the end of a header.")
             return None
         length = _length(bytes(self._buffer[:end]))
         del self._buffer[: end + len(_END)]
@@ -60,6 +60,6 @@ def _length(header: bytes) -> int:
             digits = value.strip()
             length = int(digits) if len(digits) <= len(str(BODY_BYTES_MAX)) else BODY_BYTES_MAX + 1
             if length > BODY_BYTES_MAX:
-                raise BadFrame(f"it sent a message larger than {BODY_BYTES_MAX} bytes")
+                raise BadFrame(f"It sent a message larger than {BODY_BYTES_MAX} bytes.")
             return length
-    raise BadFrame("it sent a header without a valid Content-Length")
+    raise BadFrame("It sent a header without a valid Content-Length.")

@@ -38,8 +38,10 @@ LOGGED_LINES_MAX: Final = 200
 LOGGED_CHARS_MAX: Final = 300
 """How much of standard error is logged (at level `debug`) per process."""
 
-EXIT_S: Final = 0.2
-"""How long to wait for the exit status of a program that has closed its output."""
+EXIT_S: Final = 2.0
+"""How long to wait for the exit status of a program that has closed its output.
+
+A program that exits needs up to that long under load; one that lives on takes all of it."""
 
 Handler = Callable[[Raw], Any]
 """Handles a request of the server and returns the result, or handles a notification."""
@@ -98,15 +100,15 @@ class JsonRpcConnection:
             pending.completed.set()
 
     def end_reason(self) -> str:
-        """Why the connection ended, as a clause."""
+        """Why the connection ended, as a sentence."""
         status = self._service.status()
         if self._problem:
             return self._problem
         if status is None:
-            return "it closed its output"
+            return "It closed its output."
         if status < 0:
-            return f"it was killed by {signal.Signals(-status).name}"
-        return f"it ended with status {status}"
+            return f"It was killed by {signal.Signals(-status).name}."
+        return f"It ended with status {status}."
 
     def notify(self, method: str, params: Any) -> None:  # noqa: ANN401 - JSON
         """Send a notification."""
@@ -125,7 +127,7 @@ class JsonRpcConnection:
             del self._pending[number]
         if limit.cancelled_caught:
             # Later requests would hang as well, so the server is given up.
-            self.close(f"it did not respond to {method} within {RESPONSE_S_MAX:g} s")
+            self.close(f"It did not respond to {method} within {RESPONSE_S_MAX:g} s.")
         if pending.response is None:
             raise ConnectionLost
         if pending.response.error is not None:
@@ -137,7 +139,7 @@ class JsonRpcConnection:
         self._outgoing.append(data)
         self._outgoing_bytes += len(data)
         if self._outgoing_bytes > OUTGOING_BYTES_MAX:
-            self.close("it does not read what it is sent")
+            self.close("It does not read what it is sent.")
         self._outgoing_added.set()
 
     async def _read(self) -> None:

@@ -148,7 +148,7 @@ def decode(data: bytes | Raw, kind: type[T], what: str) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedMessage(f"it sent {what} that can't be understood: {error}") from error
+        raise MalformedMessage(f"It sent {what} that can't be understood: {error}.") from error
 
 
 def path_of(uri: str) -> Path | None:

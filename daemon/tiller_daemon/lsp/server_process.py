@@ -80,10 +80,10 @@ class LanguageServerProcess:
             with self._scope:
                 await self._serve()
         except CommandProblem as problem:
-            self.problem = str(problem).rstrip(".")
+            self.problem = str(problem)
         except Exception as error:
             log.exception("language_server_crashed", server=self.name)
-            self.problem = f"a defect of the daemon: {type(error).__name__}: {error}"
+            self.problem = f"The daemon has a bug: {type(error).__name__}: {error}."
         finally:
             self.is_over, self._connection = True, None
             self._ready.set()
@@ -170,7 +170,8 @@ class LanguageServerProcess:
         except ConnectionLost:
             return
         except (ErrorResponse, MalformedMessage) as error:
-            connection.close(f"it could not be initialized: {error}")
+            reason = str(error).rstrip(".")
+            connection.close(f"It could not be initialized: {reason}.")
             return
         self._pulls = self._pulls or capabilities.diagnostic_provider is not None
         connection.notify("initialized", {})

@@ -135,7 +135,7 @@ class LanguageServers:
                 checked.append(_ChangedFile(path, text or "", text is not None, servers))
         return ChangeCheck(workspace, checked, nursery) if nursery and checked else None
 
-    async def all_of(self, workspace: Path, path: Path | None) -> str:
+    async def report(self, workspace: Path, path: Path | None) -> str:
         """The diagnostics of a file, or of all open files; see `tools.base.Diagnostics`."""
         targets: list[tuple[LanguageServerProcess, Path]] = []
         if path is not None:
@@ -246,8 +246,8 @@ async def _check_file(
     if limit.cancelled_caught:
         lines.append(f"{shown}: {server.name} has not answered within {REPORT_WAIT_S:g} s.")
     elif current is None:
-        why = server.problem or "it failed to check the file"
-        lines.append(f"{shown}: no diagnostics from {server.name}: {why}.")
+        why = server.problem or "It failed to check the file."
+        lines.append(f"{shown}: no diagnostics from {server.name}. {why}")
     elif reported := [one for one in current if one.severity <= WARNING]:
         lines.append(f"{shown} ({server.name}):\n{format_diagnostics(reported)}")
     else:

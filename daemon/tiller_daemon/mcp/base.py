@@ -9,7 +9,7 @@ from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
 
 
 class ServerUnavailable(Exception):
-    """A server can't be used; the message is a clause with the reason."""
+    """A server can't be used; the message says why, in whole sentences."""
 
 
 class CallNotSent(ToolFailure):
@@ -57,5 +57,5 @@ class McpTransport(Protocol):
         ...
 
     def end_reason(self) -> str:
-        """Why the transport ended, as a clause."""
+        """Why the transport ended, in whole sentences."""
         ...

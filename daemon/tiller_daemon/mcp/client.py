@@ -167,7 +167,7 @@ class McpClient:
                 # The server rejected the request because of its session id, before making the call.
                 raise CallNotSent(self._lost_message()) from None
             raise ToolFailure(
-                f"{named} failed: {_describe_error(error, self._transport)}."
+                f"{named} failed. {_describe_error(error, self._transport)}"
             ) from None
         except ValidationError:
             raise ToolFailure(f"{named} answered with an invalid result.") from None
@@ -184,7 +184,7 @@ class McpClient:
     def _lost_message(self) -> str:
         how = self._transport.end_reason()
         return (
-            f"The connection to the MCP server {self._owner.name} was lost during the call: {how}. "
+            f"The connection to the MCP server {self._owner.name} was lost during the call. {how} "
             "The call may or may not have had an effect. The next call connects again."
         )
 
@@ -281,7 +281,7 @@ async def _run_over_stdio(owner: ManagedServer, handshake: Handshake) -> _Connec
         directory = Path(settings.cwd) if settings.cwd else environment.home
         service = ServerProcess(settings.command or (), directory, variables)
     except (EnvironmentProblem, CommandProblem) as problem:
-        return _ConnectionEnd(str(problem).rstrip("."))
+        return _ConnectionEnd(str(problem))
     transport = StdioTransport(owner.name, service, environment.secrets(settings))
     try:
         async with trio.open_nursery() as nursery:
@@ -323,27 +323,27 @@ async def _run_transport(
 
 
 def _describe_failure(leaves: list[BaseException], transport: McpTransport) -> str:
-    """Why a connection failed, as a clause; unexpected exceptions are raised again."""
+    """Why a connection failed, in whole sentences; unexpected exceptions are raised again."""
     for leaf in leaves:
         match leaf:
             case MCPError():
                 return _describe_error(leaf, transport)
             case httpx2.HTTPError():
-                return f"it can't be reached: {leaf or type(leaf).__name__}"
+                return f"It can't be reached: {leaf or type(leaf).__name__}."
             case HttpTransportProblem():
                 return str(leaf)
             case ValidationError():
-                return f"it sent an invalid MCP message: {_first_line(leaf)}"
+                return f"It sent an invalid MCP message: {_first_line(leaf)}."
             case _:
                 pass
     raise leaves[0]
 
 
 def _describe_error(error: MCPError, transport: McpTransport) -> str:
-    """What went wrong, as a clause."""
+    """What went wrong, in whole sentences."""
     if (error.code, error.message) in (CLOSED, BAD_STATUS):
         return transport.end_reason()
-    return f"it answered: {error.message.rstrip('.')}"
+    return f"It answered: {error.message.rstrip('.')}."
 
 
 def _first_line(error: Exception) -> str:

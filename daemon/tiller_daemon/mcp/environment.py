@@ -1,9 +1,10 @@
 """What a server gets from the daemon: variables, a directory, its key. Never a provider's key."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from tiller_daemon.config import McpServer
 from tiller_daemon.models.keys import Key, find_key
@@ -21,8 +22,7 @@ class EnvironmentProblem(Exception):
     """A server's environment can't be built; the message is a clause with the reason."""
 
 
-@dataclass(frozen=True)
-class ServerEnvironment:
+class ServerEnvironment(Struct, frozen=True):
     """What the environments of all servers are made of."""
 
     inherited: Mapping[str, str]
@@ -46,17 +46,17 @@ class ServerEnvironment:
         passed: dict[str, str] = {}
         for name in settings.env_vars:
             if name in self.provider_key_names:
-                raise EnvironmentProblem(f"`env_vars` names {name}, which holds a provider's key")
+                raise EnvironmentProblem(f"`env_vars` names {name}, which holds a provider's key.")
             if name not in self.environ:
                 raise EnvironmentProblem(
-                    f"`env_vars` names {name}, which is not set in the daemon's environment"
+                    f"`env_vars` names {name}, which is not set in the daemon's environment."
                 )
             passed[name] = self.environ[name]
         passed |= settings.env
         for name, value in passed.items():
             # The key may be in a variable with another name, or part of a longer value.
             if any(key in value for key in self.provider_keys()):
-                raise EnvironmentProblem(f"its variable {name} holds a provider's key")
+                raise EnvironmentProblem(f"Its variable {name} holds a provider's key.")
         return {**without_secrets(self.inherited, self.provider_keys()), **passed}
 
     def key(self, settings: McpServer) -> Key | None:

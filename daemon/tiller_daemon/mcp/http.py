@@ -38,7 +38,7 @@ END_SESSION_S: Final = 1.0
 
 
 class HttpTransportProblem(Exception):
-    """A request that can't be made or a response that can't be used; the message is a clause."""
+    """A request that can't be made or a response that can't be used; the message is a sentence."""
 
 
 class HttpTransport:
@@ -84,13 +84,13 @@ class HttpTransport:
             await self.client.delete(self._url, headers=self._session)
 
     def end_reason(self) -> str:
-        """Why the server can't be used any more, as a clause."""
+        """Why the server can't be used any more, in whole sentences."""
         if self._error_status == UNAUTHORIZED:
             advice = self._key.advice if self._key else "It requires a key: set `api_key_env`."
-            return f"it answered with status 401; {advice[0].lower()}{advice[1:].rstrip('.')}"
+            return f"It answered with status 401. {advice}"
         if self._error_status:
-            return f"it answered with status {self._error_status}"
-        return "the connection was lost"
+            return f"It answered with status {self._error_status}."
+        return "The connection was lost."
 
     async def _check_response(self, response: httpx2.Response) -> None:
         await trio.lowlevel.checkpoint()
@@ -143,7 +143,7 @@ class _Bounded(httpx2.AsyncByteStream):
         piece = await anext(self._pieces)
         self._left -= len(piece)
         if self._left < 0:
-            raise HttpTransportProblem(f"its response is larger than {BODY_BYTES_MAX} bytes")
+            raise HttpTransportProblem(f"Its response is larger than {BODY_BYTES_MAX} bytes.")
         return piece
 
     async def aclose(self) -> None:

@@ -22,7 +22,7 @@ RETRY_DELAY_S_MIN = 30.0
 RETRY_DELAY_S_MAX = 600.0
 """After a failed start, turns retry with a backoff that doubles up to the maximum."""
 
-REMOVED = "the configuration has changed since the turn began"
+REMOVED = "The configuration has changed since the turn began."
 
 CLIENT_MODULE = "tiller_daemon.mcp.client"
 
@@ -111,12 +111,12 @@ class ManagedServer:
         if not self._removed:
             await self._start_finished.wait()
         if self._connection is None:
-            raise ToolFailure(f"The MCP server {self.name} can't be used: {self.problem}.")
+            raise ToolFailure(f"The MCP server {self.name} can't be used. {self.problem}")
         return self._connection
 
     async def _run_connection(self) -> None:
         """Connect, stay connected until the server ends, and record the reason."""
-        problem = "it has ended"
+        problem = "It has ended."
         limit_s = self.settings.start_timeout_s
         self._start_scope = trio.CancelScope(deadline=trio.current_time() + limit_s)
         try:
@@ -129,12 +129,12 @@ class ManagedServer:
             if self._removed:
                 problem = REMOVED
             elif self._start_scope.cancelled_caught:
-                problem = f"it was not ready after {limit_s:g} s (`start_timeout_s`)"
+                problem = f"It was not ready after {limit_s:g} s (`start_timeout_s`)."
         except ServerUnavailable as error:
             problem = str(error)
         except Exception as error:
             log.exception("mcp_server_crashed", server=self.name)
-            problem = f"a defect of the daemon: {type(error).__name__}: {error}"
+            problem = f"This is a bug in the daemon: {type(error).__name__}: {error}."
         finally:
             self._note_end(problem)
 

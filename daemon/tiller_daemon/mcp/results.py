@@ -47,13 +47,13 @@ async def make_result(answer: types.CallToolResult, environment: ToolEnvironment
 async def _take_image(data: str, images: list[Image]) -> str:
     """Add an image; returns a note for the model if it can't be shown."""
     if len(images) >= IMAGES_MAX:
-        return f"[one more image, not shown: the limit is {IMAGES_MAX}]"
+        return f"[One more image is not shown: the limit is {IMAGES_MAX}.]"
     try:
         fitted = await fit_image(base64.b64decode(data, validate=True))
     except binascii.Error:
-        return "[an image that can't be shown: it is not valid base64]"
+        return "[An image can't be shown. It is not valid base64.]"
     except ImageProblem as problem:
-        return f"[an image that can't be shown: {problem}]"
+        return f"[An image can't be shown. {problem}]"
     images.append(fitted.image)
     return ""
 

@@ -17,7 +17,7 @@ READY_S_MAX = 20.0
 """How long a turn waits for servers that start for the first time. Frontends give up after 30 s
 without an answer to their input."""
 
-STILL_STARTING = "it is still starting; its tools are offered from the next turn on"
+STILL_STARTING = "It is still starting. Its tools are offered from the next turn on."
 
 
 class McpServers:

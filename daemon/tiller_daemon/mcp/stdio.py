@@ -36,8 +36,10 @@ LOGGED_CHARS_MAX: Final = 500
 STDERR_TAIL_CHARS: Final = 400
 """How much of the end of standard error is reported if the server does not start."""
 
-EXIT_S: Final = 0.2
-"""How long to wait for the exit status of a program that has closed its output."""
+EXIT_S: Final = 2.0
+"""How long to wait for the exit status of a program that has closed its output.
+
+A program that exits needs up to that long under load; one that lives on takes all of it."""
 
 IncomingItem = SessionMessage | Exception
 
@@ -87,18 +89,18 @@ class StdioTransport:
         return False
 
     def end_reason(self) -> str:
-        """Why the output ended, as a clause."""
+        """Why the output ended, in whole sentences."""
         status = self._service.status()
         if self._problem:
             how = self._problem
         elif status is None:
-            how = "it closed its output"
+            how = "It closed its output."
         elif status < 0:
-            how = f"it was killed by {signal.Signals(-status).name}"
+            how = f"It was killed by {signal.Signals(-status).name}."
         else:
-            how = f"it ended with status {status}"
+            how = f"It ended with status {status}."
         text = " ".join(self.stderr_tail.split())
-        return f"{how}; the end of its standard error: {text}" if text else how
+        return f"{how} Its standard error ends with `{text}`." if text else how
 
     async def read(self) -> None:
         """Forward messages of the server until its output ends; then set `ended`."""
@@ -114,7 +116,7 @@ class StdioTransport:
                 # Continue the search here: a long line arrives in many pieces.
                 searched = len(buffer)
                 if searched > LINE_BYTES_MAX:
-                    self._problem = f"it sent a message of more than {LINE_BYTES_MAX} bytes"
+                    self._problem = f"It sent a message of more than {LINE_BYTES_MAX} bytes."
                     return
             with trio.move_on_after(EXIT_S):
                 await self._service.exited()

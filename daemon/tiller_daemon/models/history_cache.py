@@ -5,12 +5,20 @@ all of it again.
 """
 
 from collections.abc import Callable, Hashable
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec import Raw, Struct
 
 from tiller_protocol.items import Item
+
+BUILDERS_MAX: Final = 2
+"""How many builders a cache has. A session uses one, and another one after a change of its model or
+its system prompt."""
+
+CHANGING_MAX: Final = 8
+"""How many messages at the end of a request are compared one by one. Only the last one or two
+change."""
 
 
 class HistoryBuilder(Protocol):
@@ -35,6 +43,8 @@ class HistoryCache:
     def __init__(self) -> None:
         self._builders: dict[Hashable, _CachedBuilder] = {}
         self._messages: dict[Hashable, tuple[list[Any], list[Raw]]] = {}
+        self.encoded_bytes = 0
+        """How long all encoded messages are."""
 
     def builder(self, key: Hashable, items: tuple[Item, ...], create: Callable[[], B]) -> B:
         """Return a builder to which exactly `items` have been added.
@@ -43,23 +53,45 @@ class HistoryCache:
         otherwise a new one is made with `create`. `key` must contain everything else that the
         builder's output depends on.
         """
-        cached = self._builders.get(key)
+        cached = self._builders.pop(key, None)
         if cached is None or items[: len(cached.items)] != cached.items:
-            cached = self._builders[key] = _CachedBuilder(create(), ())
+            cached = _CachedBuilder(create(), ())
+        # Put at the end, so that the first one is the one to drop.
+        self._builders[key] = cached
+        if len(self._builders) > BUILDERS_MAX:
+            del self._builders[next(iter(self._builders))]
         for item in items[len(cached.items) :]:
             cached.builder.add(item)
         cached.items = items
         return cast("B", cached.builder)
 
-    def encode(self, key: Hashable, messages: list[Any]) -> list[Raw]:
-        """Return each message as JSON; encodes only those after the first that has changed."""
+    def encode(
+        self, key: Hashable, messages: list[Any], encode: Callable[[Any], Raw] | None = None
+    ) -> list[Raw]:
+        """Return each message as JSON; encodes only those after the first that has changed.
+
+        `encode` returns a message as JSON, if msgspec can't do that alone.
+        """
+        encode = encode or _encode
         before, known = self._messages.get(key, ([], []))
-        same = 0
-        for one, other in zip(messages, before, strict=False):
-            # Most messages are the same object, which is much cheaper to see than equality.
+        # Lists compare by identity first, and almost all messages are the same objects.
+        same = max(min(len(messages), len(before)) - CHANGING_MAX, 0)
+        if messages[:same] != before[:same]:
+            same = 0
+        for one, other in zip(messages[same:], before[same:], strict=False):
             if one is not other and one != other:
                 break
             same += 1
-        encoded = known[:same] + [Raw(msgspec.json.encode(one)) for one in messages[same:]]
+        added = [encode(one) for one in messages[same:]]
+        self.encoded_bytes += _bytes_of(added) - _bytes_of(known[same:])
+        encoded = known[:same] + added
         self._messages[key] = (messages, encoded)
         return encoded
+
+
+def _bytes_of(encoded: list[Raw]) -> int:
+    return sum(memoryview(one).nbytes for one in encoded)
+
+
+def _encode(message: object) -> Raw:
+    return Raw(msgspec.json.encode(message))

@@ -31,7 +31,7 @@ _GROUP_AND_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class KeyUnavailable(Exception):
-    """There is no key. The message is a clause without a final period: why, and what to do."""
+    """There is no key. The message says why and what to do, in whole sentences."""
 
 
 class KeySource(NamedTuple):
@@ -111,8 +111,10 @@ class EnvironmentKey(Key):
 
     def __init__(self, name: str, environ: Mapping[str, str]) -> None:
         key = environ.get(name, "").strip()
-        problem = f"its key is expected in the variable {name}, which is not set where the daemon"
-        problem += " was started; set it and run `tiller daemon restart`"
+        problem = (
+            f"The key is expected in the variable {name}, which is not set where the daemon was "
+            "started. Set it, then run `tiller daemon restart`."
+        )
 
         async def fetch() -> str:
             await trio.lowlevel.checkpoint()
@@ -175,32 +177,33 @@ def key_from_command(
     The command runs without a shell, in the daemon's environment without the variables in
     `secret_names`. Processes that it leaves running, such as a gpg agent, are not stopped.
     """
-    name = f"the command `{command[0]}` of `api_key_command`"
+    described = f"command `{command[0]}` of `api_key_command`"
     variables = {key: value for key, value in environ.items() if key not in secret_names}
 
     def problem() -> str:
         if shutil.which(command[0], path=environ.get("PATH")):
             return ""
-        return f"{name} was not found"
+        return f"The {described} was not found."
 
     async def fetch() -> str:
         try:
             with trio.fail_after(FETCH_TIMEOUT_S):
                 status, printed = await _run(command, variables)
         except OSError as error:
-            raise KeyUnavailable(f"{name} can't be started: {error.strerror}") from None
+            raise KeyUnavailable(f"The {described} can't be started: {error.strerror}.") from None
         except trio.TooSlowError:
-            raise KeyUnavailable(f"{name} took longer than {FETCH_TIMEOUT_S:g} seconds") from None
+            message = f"The {described} took longer than {FETCH_TIMEOUT_S:g} seconds."
+            raise KeyUnavailable(message) from None
         if status != 0:
-            raise KeyUnavailable(f"{name} failed with status {status}; run it yourself to see why")
-        return _first_line(printed, f"{name} printed no key")
+            message = f"The {described} failed with status {status}. Run it yourself to see why."
+            raise KeyUnavailable(message)
+        return _first_line(printed, f"The {described} printed no key.")
 
-    return Key(KeySource(name, fetch, problem))
+    return Key(KeySource(f"the {described}", fetch, problem))
 
 
 def key_from_file(path: Path) -> Key:
     """A key on the first line of a file. Other users must not be able to read the file."""
-    name = f"the file {path}"
 
     def problem() -> str:
         try:
@@ -212,19 +215,19 @@ def key_from_file(path: Path) -> Key:
     async def fetch() -> str:
         await trio.lowlevel.checkpoint()
         with open(_open_private(path), "rb") as opened:  # noqa: ASYNC230 - a line, a descriptor
-            return _first_line(opened.read(KEY_BYTES_MAX), f"{name} contains no key")
+            return _first_line(opened.read(KEY_BYTES_MAX), f"The file {path} contains no key.")
 
-    return Key(KeySource(name, fetch, problem))
+    return Key(KeySource(f"the file {path}", fetch, problem))
 
 
 def key_from_keyring(entry: str) -> Key:
     """A key in the desktop keyring, under the service `tiller`."""
-    name = f"the entry `{entry}` of the service `{KEYRING_SERVICE}` in the keyring"
+    described = f"entry `{entry}` of the service `{KEYRING_SERVICE}` in the keyring"
 
     def problem() -> str:
         if find_spec("keyring"):
             return ""
-        return "its key is in the keyring, which needs `pip install 'tillerd[keyring]'`"
+        return "The key is in the keyring, which needs `pip install 'tillerd[keyring]'`."
 
     def look() -> str | None:
         import keyring
@@ -238,15 +241,20 @@ def key_from_keyring(entry: str) -> Key:
                 found = await trio.to_thread.run_sync(look, abandon_on_cancel=True)
         except trio.TooSlowError:
             raise KeyUnavailable(
-                f"the keyring did not answer within {FETCH_TIMEOUT_S:g} seconds"
+                f"The keyring did not answer within {FETCH_TIMEOUT_S:g} seconds."
             ) from None
         except Exception as error:
-            why = f"{type(error).__name__}: the keyring can't be read"
-            raise KeyUnavailable(f"{why}; see why: keyring get {KEYRING_SERVICE} {entry}") from None
-        missing = f"{name} does not exist; create it: keyring set {KEYRING_SERVICE} {entry}"
+            raise KeyUnavailable(
+                f"The keyring can't be read ({type(error).__name__}). To see why, run "
+                f"`keyring get {KEYRING_SERVICE} {entry}`."
+            ) from None
+        missing = (
+            f"The {described} does not exist. Create it with "
+            f"`keyring set {KEYRING_SERVICE} {entry}`."
+        )
         return _first_line((found or "").encode(), missing)
 
-    return Key(KeySource(name, fetch, problem))
+    return Key(KeySource(f"the {described}", fetch, problem))
 
 
 async def _run(command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, bytes]:
@@ -278,16 +286,16 @@ def _open_private(path: Path) -> int:
         # Without O_NONBLOCK, opening a FIFO would block until it has a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise KeyUnavailable(f"the file {path} can't be read: {error.strerror}") from None
+        raise KeyUnavailable(f"The file {path} can't be read: {error.strerror}.") from None
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode) and not mode & _GROUP_AND_OTHERS:
         return descriptor
     os.close(descriptor)
     if stat.S_ISREG(mode):
         raise KeyUnavailable(
-            f"others can read the file {path} that its key is in: chmod 600 {path}"
+            f"Other users can read {path}, which contains the key. Run `chmod 600 {path}`."
         )
-    raise KeyUnavailable(f"{path} is not a regular file, so it can't contain a key")
+    raise KeyUnavailable(f"{path} is not a regular file, so it can't contain a key.")
 
 
 def _first_line(data: bytes, otherwise: str) -> str:

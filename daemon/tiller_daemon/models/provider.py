@@ -99,14 +99,14 @@ class ActiveProvider:
     def problem(self) -> str:
         """Why it can't be used, as far as can be seen without a request; empty if all is well.
 
-        A clause without a final period.
+        Whole sentences.
         """
         if problem := self.key.problem():
             return problem
         try:
             self.client  # noqa: B018 - creating it checks the settings
         except ValueError as error:
-            return str(error)
+            return f"Its settings are invalid: {error}."
         return ""
 
     @property

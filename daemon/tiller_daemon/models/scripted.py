@@ -279,7 +279,7 @@ def _check(expect: Expectation, request: ModelRequest) -> None:
     if expect.contains not in actual:
         _refuse(
             f"Step {request.ordinal} of the script of model {request.model} expected input that"
-            f" contains {expect.contains!r}, and got {actual[-SHOWN_CHARS_MAX:]!r}."
+            f" contains {expect.contains!r}, but got {actual[-SHOWN_CHARS_MAX:]!r}."
         )
 
 

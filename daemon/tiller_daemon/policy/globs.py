@@ -25,6 +25,7 @@ def escape(text: str) -> str:
     return re.sub(r"([*?\\])", r"\\\1", text)
 
 
+@functools.lru_cache(CACHED_PATTERNS)
 def longest_name(pattern: str) -> str:
     """Return the longest text without a slash that all matching subjects contain; may be empty."""
     chunks = [""]

@@ -22,8 +22,7 @@ class Readable:
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         """Select the rules about reading; `rules` are the layers above the built-in one."""
-        layers = (*BUILT_IN, *rules)
-        self._layers: Final = [rule for rule in layers if globs.matches(rule.permission, _READ)]
+        self._layers: Final = rules_of_reading((*BUILT_IN, *rules))
         strict = (rule for rule in self._layers if rule.action != "allow")
         self.path_fragments: Final = tuple(
             dict.fromkeys(globs.longest_name(one.pattern) for one in strict)
@@ -34,3 +33,8 @@ class Readable:
     def __call__(self, subject: str) -> bool:
         """Whether a file may be read; `subject` is its path in the form that `read` uses."""
         return evaluate(_READ, subject, self._layers) == "allow"
+
+
+def rules_of_reading(rules: Sequence[Rule]) -> list[Rule]:
+    """Return the rules that say anything about reading files."""
+    return [rule for rule in rules if globs.matches(rule.permission, _READ)]

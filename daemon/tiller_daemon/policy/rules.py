@@ -148,7 +148,7 @@ _STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 def _strictest(verdicts: Iterable[Verdict]) -> Verdict:
-    allowed = Verdict("allow", "Nothing in it needs a permission.")
+    allowed = Verdict("allow", "Nothing in it needs permission.")
     return max(verdicts, key=lambda verdict: _STRICTNESS[verdict.action], default=allowed)
 
 
@@ -173,7 +173,7 @@ def _verdict(action: Action, permission: str, subject: str, rule: Rule | None) -
         case "allow":
             reason = f"{what} is allowed."
         case "ask":
-            reason = f"{what} needs an approval."
+            reason = f"{what} needs approval."
         case "deny":
             reason = f"{what} is denied."
     if rule:

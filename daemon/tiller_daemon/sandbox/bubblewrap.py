@@ -32,6 +32,7 @@ from tiller_daemon.sandbox.known_paths import (
     root_of,
 )
 from tiller_daemon.sandbox.seccomp import filter_in_namespaces
+from tiller_daemon.stamps import StampedCache, look_along
 
 NULL_DEVICE: Final = "/dev/null"
 """Mounted over files that can't be read: devices can't be opened through such a mount."""
@@ -88,6 +89,7 @@ class Bubblewrap:
         self._overlays: Final = overlays
         self._scopes: Final = scopes
         self._placeholders: Final = Counter[Path]()
+        self._options_made: Final = StampedCache()
 
     @contextmanager
     def wrap(
@@ -112,7 +114,7 @@ class Bubblewrap:
                 )
                 filters = stack.enter_context(_readable(calls))
                 status, status_end = stack.enter_context(_pipe())
-                chosen = [*options(confinement, overlays, absent, root=self._root)]
+                chosen = [*self._options(confinement, overlays, tuple(absent))]
                 chosen += [word for one in filters for word in ("--seccomp", str(one))]
                 chosen += ["--json-status-fd", str(status_end)]
                 scoped = SCOPE_LAUNCHER if confinement.network and self._scopes else ()
@@ -129,6 +131,22 @@ class Bubblewrap:
                     del self._placeholders[path]
                     _remove_placeholder(path)
 
+    def _options(
+        self,
+        confinement: Confinement,
+        overlays: dict[Path, tuple[str, ...]],
+        absent: tuple[Path, ...],
+    ) -> Sequence[str]:
+        sockets = tuple(_sockets(confinement))
+
+        def make() -> Sequence[str]:
+            return options(confinement, overlays, absent, sockets, root=self._root)
+
+        # An overlay is another one for each command.
+        if overlays:
+            return make()
+        return self._options_made.get((confinement, absent, sockets), make)
+
     def _enter_overlays(
         self, stack: ExitStack, confinement: Confinement, report: Callable[[str], None]
     ) -> dict[Path, tuple[str, ...]]:
@@ -136,7 +154,7 @@ class Bubblewrap:
         directory = confinement.temporary and confinement.temporary.parent
         if not (self._overlays and directory):
             return {git: ("--ro-bind", str(git), str(git)) for git in confinement.git}
-        own = confinement.git_own
+        own = confinement.worktree_state
         entered = ((git, GitOverlay(git, own, directory, report)) for git in confinement.git)
         return {git: stack.enter_context(overlay).options for git, overlay in entered}
 
@@ -182,12 +200,16 @@ def options(
     confinement: Confinement,
     overlays: dict[Path, tuple[str, ...]],
     absent: Sequence[Path],
+    sockets: Sequence[Path] = (),
     *,
     root: bool,
 ) -> list[str]:
-    """Return the options for `bwrap`, which applies them in this order."""
+    """Return the options for `bwrap`, which applies them in this order.
+
+    `sockets` are hidden too. Notes what it looks at (`stamps`).
+    """
     words: list[str] = []
-    mounts = _mounts(confinement, overlays, absent)
+    mounts = _mounts(confinement, overlays, absent, sockets)
     if confinement.visible is None:
         words += ["--ro-bind", "/", "/"]
     words += ["--dev", "/dev", "--proc", "/proc", *HIDE_INIT]
@@ -219,9 +241,14 @@ def options(
 
 
 def _mounts(
-    confinement: Confinement, overlays: dict[Path, tuple[str, ...]], absent: Sequence[Path]
+    confinement: Confinement,
+    overlays: dict[Path, tuple[str, ...]],
+    absent: Sequence[Path],
+    sockets: Sequence[Path],
 ) -> dict[Path, Mount]:
     """Return how each path is mounted, parents before children."""
+    for path in (_RUN, *map(Path, VISIBLE_IN_RUN), *confinement.read_only, *confinement.hidden):
+        look_along(path)
     mounts = {path: mount for name in confinement.visible or () for path, mount in _visible(name)}
     for name in TEMPORARY:
         mounts[Path(name)] = _temporary(Path(name), confinement.temporary)
@@ -238,7 +265,7 @@ def _mounts(
         is_file = path in confinement.absent_files
         mounts[path] = _read(NULL_DEVICE, path) if is_file else _hide_folder(path)
     mounts |= {path: _read(path) for path in confinement.shown if path not in confinement.writable}
-    for path in (*confinement.hidden, *_sockets(confinement)):
+    for path in (*confinement.hidden, *sockets):
         is_shown = path in confinement.shown or path in mounts
         if not is_shown and _is_visible(path, mounts, everything=confinement.visible is None):
             mounts[path] = _hide_folder(path) if path.is_dir() else _read(NULL_DEVICE, path)
@@ -247,6 +274,7 @@ def _mounts(
 
 def _visible(path: Path) -> Iterable[tuple[Path, Mount]]:
     """Return the mounts for a system path; a link stays one, and its target is visible too."""
+    look_along(path)
     if not path.is_symlink():
         return ((path, _read(path)),)
     real = Path(os.path.realpath(path))

@@ -63,7 +63,7 @@ class Confinement(Struct, frozen=True):
     git: tuple[Path, ...] = ()
     """Git directories that it writes to through a private copy, of which only data is merged
     back."""
-    git_own: str = ""
+    worktree_state: str = ""
     """The path of this work tree's state in the first of them, with a trailing slash; empty for the
     main work tree."""
     hidden: tuple[Path, ...] = ()
@@ -137,9 +137,9 @@ class SandboxSearchResult(NamedTuple):
 
     sandbox: Sandbox | None
     problem: str = ""
-    """A clause with the reason why there is none."""
+    """Why there is none, in whole sentences."""
     instead: str = ""
-    """A clause with the reason why a better one is not used."""
+    """Why a better one is not used, in whole sentences."""
 
 
 class CommandSandbox(NamedTuple):

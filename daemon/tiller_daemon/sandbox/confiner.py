@@ -1,4 +1,8 @@
-"""Working out the confinement of a command from its enclosure and the configuration."""
+"""Working out the confinement of a command from its enclosure and the configuration.
+
+That takes a look at some hundred paths. So a confinement counts for later commands too, until a
+stamp of what it was made from has changed; whatever is looked at here must be noted (`stamps`).
+"""
 
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -23,10 +27,12 @@ from tiller_daemon.sandbox.known_paths import (
     closed_system_files,
     existing,
     hidden_paths,
+    is_there,
     root_of,
     tool_directories,
 )
 from tiller_daemon.sandbox.scan import Scanner
+from tiller_daemon.stamps import StampedCache, look_along
 
 SCANNERS_MAX: Final = 64
 """The most workspaces whose scanners are cached."""
@@ -47,7 +53,8 @@ class Confiner:
         """Use the sandbox that `find` returns.
 
         Commands can't read `private` and `current_private()`, which belong to daemons, and can't
-        write `protected`. `home` and `environ` lead to credentials and to the user's programs.
+        write `protected`. `current_private` must note what it looks at (`stamps`). `home` and
+        `environ` lead to credentials and to the user's programs.
         """
         self._find: Final = find
         self._home: Final = home
@@ -60,6 +67,7 @@ class Confiner:
         self._found: SandboxSearchResult | None = None
         self._tools: tuple[Path, ...] | None = None
         self._closed: tuple[Path, ...] | None = None
+        self._confinements: Final = StampedCache()
         self._scanners: dict[tuple[Path, Hashable], Scanner] = {}
 
     def scanner(
@@ -121,7 +129,7 @@ class Confiner:
         writes = "nothing can be written"
         if policy.mode == "workspace_write":
             places = ", ".join(("the workspace", *TEMPORARY[:1], *policy.writable))
-            writes = f"only {places} can be written, but no hooks and configuration in .git"
+            writes = f"only {places} can be written, except for hooks and configuration in .git"
         sockets = ", no unix sockets" if sandbox.limits else ""
         return (
             f"{policy.mode}: {writes}, {'' if policy.network else 'no '}network{sockets}; {reads}"
@@ -152,12 +160,15 @@ class Confiner:
             return None
         if policy.mode == "read_only":
             enclosure = Enclosure.READ_ONLY
-        confinement = self.confinement(enclosure, policy, workspace, spill, masked, revealed)
+        arguments = (enclosure, policy, workspace, spill, tuple(masked), tuple(revealed))
+        confinement = self._confinements.get(
+            (arguments, self._keys), lambda: self.confinement(*arguments)
+        )
         if background and confinement.git:
             confinement = structs.replace(
                 confinement, git=(), read_only=(*confinement.read_only, *confinement.git)
             )
-        if confinement.writes:
+        if confinement.writes and read_only:
             confinement = structs.replace(
                 confinement, read_only=(*confinement.read_only, *read_only)
             )
@@ -173,6 +184,7 @@ class Confiner:
         revealed: Sequence[Path] = (),
     ) -> Confinement:
         """Return what a command may do in an enclosure; see `confined`."""
+        look_along(workspace)
         root = workspace.resolve()
         git = git_paths(root)
         readable = tuple(existing(map(Path, policy.readable)))
@@ -205,7 +217,7 @@ class Confiner:
             # Without a git directory, a `HEAD` would make the workspace itself a bare repository.
             absent_files=() if git.directories or git.is_link else (root / "HEAD",),
             git=private,
-            git_own=git.own,
+            worktree_state=git.own,
             hidden=(
                 *hidden,
                 *(self._closed_system_files() if enclosure is Enclosure.BUILD else ()),
@@ -220,7 +232,7 @@ class Confiner:
             self._tools = tuple(tool_directories(self._home, self._environ))
         root = (git.root,) if git.root else ()
         visible = (*map(Path, SYSTEM), *self._tools, *root, *git.directories, *readable)
-        return tuple(path for path in dict.fromkeys(visible) if os.path.lexists(path))
+        return tuple(filter(is_there, dict.fromkeys(visible)))
 
     def _closed_system_files(self) -> tuple[Path, ...]:
         if self._closed is None:
@@ -238,11 +250,10 @@ class Confiner:
         folders = (root / name for name in (*PROTECTED_FOLDERS, *PROTECTED_IF_THERE))
         paths = (git.mark, *git.directories, *git.named, *folders, *self._protected)
         protected = dict.fromkeys(path for path in paths if path not in private)
-        return tuple(path for path in protected if os.path.lexists(path))
+        return tuple(filter(is_there, protected))
 
 
 def _absent(root: Path, git: GitPaths) -> Sequence[Path]:
     """Return missing directories that would make programs execute something."""
-    hooks = (path for path in git.named if not os.path.lexists(path))
     folders = (root / name for name in (".git", *PROTECTED_FOLDERS))
-    return [path for path in (*folders, *hooks) if not os.path.lexists(path)]
+    return [path for path in (*folders, *git.named) if not is_there(path)]

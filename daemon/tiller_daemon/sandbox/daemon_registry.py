@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tiller_daemon.private import make_directory
+from tiller_daemon.stamps import failed, look_along, look_at, look_into
 
 REGISTRY: Final = Path(".local/state/tiller/homes")
 """Below the user's home: one file per daemon, with one directory per line."""
@@ -36,15 +37,20 @@ def register(home: Path, directories: Sequence[Path]) -> None:
 def registered(home: Path) -> list[Path]:
     """Return the existing directories of all daemons of the user."""
     directories: list[Path] = []
-    with contextlib.suppress(OSError):
+    look_into(home / REGISTRY)
+    try:
         for entry in sorted((home / REGISTRY).iterdir()):
+            look_at(entry)
             with entry.open(errors="surrogateescape") as stream:
                 lines = stream.read(ENTRY_BYTES_MAX).split("\n")
-            listed = [
-                Path(line) for line in lines if line.startswith("/") and os.path.lexists(line)
-            ]
+            named = [line for line in lines if line.startswith("/")]
+            for line in named:
+                look_along(line)
+            listed = [Path(line) for line in named if os.path.lexists(line)]
             # The daemon was removed, with all of its directories.
             if not listed:
                 entry.unlink()
             directories += listed
+    except OSError as error:
+        failed(error)
     return directories

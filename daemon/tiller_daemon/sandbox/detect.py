@@ -20,9 +20,9 @@ PROBE_S: Final = 5.0
 """How long a sandbox may take to prove that it works; it takes a hundredth of a second."""
 
 NO_BUBBLEWRAP: Final = (
-    "bubblewrap is not installed (apt install bubblewrap, or pip install 'tillerd[sandbox]')"
+    "Bubblewrap is not installed: run `apt install bubblewrap` or `pip install 'tillerd[sandbox]'`."
 )
-NO_NAMESPACES: Final = "; the system may not allow this user to create namespaces"
+NO_NAMESPACES: Final = " The system may not allow this user to create namespaces."
 
 
 def find_sandbox(system: str, path: str | None = None) -> SandboxSearchResult:
@@ -34,9 +34,9 @@ def find_sandbox(system: str, path: str | None = None) -> SandboxSearchResult:
             return first if first.sandbox else _or_landlock(first.problem, try_out_landlock())
         case "darwin":
             program = shutil.which(PROGRAM, path=path)
-            return try_out(Seatbelt(program)) if program else _missing(f"there is no {PROGRAM}")
+            return try_out(Seatbelt(program)) if program else _missing(f"There is no {PROGRAM}.")
         case _:
-            return _missing(f"{system} has no sandbox that tiller supports")
+            return _missing(f"There is no sandbox for {system} that tiller supports.")
 
 
 def _missing(problem: str) -> SandboxSearchResult:
@@ -58,7 +58,7 @@ def _bubblewrap(program: str) -> Bubblewrap:
 def _or_landlock(problem: str, second: SandboxSearchResult) -> SandboxSearchResult:
     """Return the fallback after a problem with bubblewrap."""
     if second.sandbox is None:
-        return _missing(f"{problem}; {second.problem}")
+        return _missing(f"{problem} {second.problem}")
     return SandboxSearchResult(second.sandbox, instead=problem)
 
 
@@ -75,10 +75,14 @@ def try_out_landlock(launcher: Sequence[str] = LAUNCHER) -> SandboxSearchResult:
     `launcher` ends in a Python, two options for it, and the launcher program.
     """
     if platform.machine() not in ARCHITECTURES:
-        return _missing(f"landlock's filter does not know the calls of {platform.machine()}")
+        return _missing(
+            f"Landlock's filter does not know the system calls of {platform.machine()}."
+        )
     if (version := landlock_version()) < VERSION_NEEDED:
-        present = f"the kernel has version {version}" if version else "the kernel has none"
-        return _missing(f"landlock takes version {VERSION_NEEDED} (Linux 6.12), {present}")
+        present = f"version {version}" if version else "none"
+        return _missing(
+            f"Landlock needs version {VERSION_NEEDED} (Linux 6.12), but the kernel has {present}."
+        )
     sandbox = Landlock(launcher)
     *_, python, isolated, bare, hidden = launcher
     attempts = (python, isolated, bare, "-c", _ATTEMPTS, hidden, str(os.getpid()))
@@ -107,7 +111,7 @@ harmless."""
 
 
 def _run(sandbox: Sandbox, command: Sequence[str], confinement: Confinement) -> str:
-    """Run a command in a sandbox; returns what went wrong, or nothing."""
+    """Run a command in a sandbox; returns what went wrong as a sentence, or nothing."""
     try:
         with sandbox.wrap(command, confinement, _ignore_report) as enclosed:
             # In a session of its own, so that its orphans are reaped like others.
@@ -122,11 +126,11 @@ def _run(sandbox: Sandbox, command: Sequence[str], confinement: Confinement) -> 
                 timeout=PROBE_S,
             )
     except (OSError, subprocess.SubprocessError, NotConfined) as error:
-        return f"{sandbox.name} can't be run: {error}"
+        return f"{sandbox.name.capitalize()} can't be run: {error}."
     if completed.returncode == 0:
         return ""
     problem = " ".join(completed.stderr.split()) or f"exit status {completed.returncode}"
-    return f"{sandbox.name} does not work here: {problem}"
+    return f"{sandbox.name.capitalize()} does not work here: {problem.rstrip('.')}."
 
 
 def _ignore_report(problem: str) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tiller_daemon.stamps import look_along
 from tiller_daemon.workspace.documents import read_document
 from tiller_daemon.workspace.repository import GIT_FILE_BYTES_MAX, find_repository, git_directory
 
@@ -48,6 +49,7 @@ class GitPaths(NamedTuple):
 def git_paths(workspace: Path) -> GitPaths:
     """Return the git paths of a workspace (absolute, without links); blocks while reading files."""
     mark = workspace / ".git"
+    look_along(mark)
     try:
         kind = os.lstat(mark).st_mode
     except OSError:
@@ -57,7 +59,7 @@ def git_paths(workspace: Path) -> GitPaths:
     if stat.S_ISDIR(kind) and _is_repository(mark):
         directories = (mark,)
     elif stat.S_ISREG(kind):
-        git = Path(os.path.realpath(git_directory(mark)))
+        git = _resolved(git_directory(mark))
         if common := _common_of_worktree(git, mark):
             directories, own = (common,), f"{git.relative_to(common)}/"
         elif _is_of_submodule(git, workspace):
@@ -72,7 +74,7 @@ def git_paths(workspace: Path) -> GitPaths:
 def _around(workspace: Path, mark: Path) -> GitPaths:
     """Return the paths for a workspace inside a work tree, unless that is the user's home."""
     outer = find_repository(workspace)
-    home = Path(os.environ.get("HOME") or "/").resolve()
+    home = _resolved(Path(os.environ.get("HOME") or "/"))
     if outer is None or outer.root in (home, *home.parents) or not (outer.root / ".git").is_dir():
         return GitPaths(mark)
     paths = git_paths(outer.root)
@@ -90,7 +92,10 @@ def _named(workspace: Path, git: Path) -> Iterator[Path]:
             path = Path(os.path.normpath(workspace / os.path.expanduser(word)))  # noqa: PTH111
             inside = path.is_relative_to(workspace) and path != workspace
             known = key == "core.hookspath" and word == value
-            if inside and path not in seen and (known or path.exists()):
+            if not inside or path in seen:
+                continue
+            look_along(path)
+            if known or path.exists():
                 seen.add(path)
                 yield path
 
@@ -113,6 +118,7 @@ def _configuration(workspace: Path, git: Path) -> tuple[tuple[Path | None, str, 
 
 
 def _signature(path: Path) -> tuple[int, int, int] | None:
+    look_along(path)
     try:
         state = path.stat()
     except OSError:
@@ -164,8 +170,8 @@ def _is_of_submodule(git: Path, workspace: Path) -> bool:
     if config is None or config.cut or not _is_repository(git):
         return False
     named = _WORKTREE.findall(config.text.replace("\0", ""))
-    places = {os.path.realpath(git / text) for text in named}
-    return "modules" in git.parent.parts and places == {str(workspace)}
+    places = {_resolved(git / text) for text in named}
+    return "modules" in git.parent.parts and places == {workspace}
 
 
 def _named_in(file: Path) -> Path | None:
@@ -174,8 +180,16 @@ def _named_in(file: Path) -> Path | None:
     if pointer is None or pointer.cut or "\0" in pointer.text:
         return None
     path = Path(os.path.normpath(file.parent / pointer.text.rstrip("\n")))
-    return Path(os.path.realpath(path.parent), path.name)
+    return Path(_resolved(path.parent), path.name)
+
+
+def _resolved(path: Path) -> Path:
+    look_along(path)
+    return Path(os.path.realpath(path))
 
 
 def _is_repository(git: Path) -> bool:
-    return all((git / name).exists() for name in ("HEAD", "objects", "refs"))
+    marks = [git / name for name in ("HEAD", "objects", "refs")]
+    for mark in marks:
+        look_along(mark)
+    return all(mark.exists() for mark in marks)

@@ -161,7 +161,7 @@ class GitOverlay:
 
     def _problem(self, merged: list[_OverlayChange], unsafe: list[str]) -> str:
         if unsafe:
-            return f"{unsafe[0]} would make git execute something when it continues"
+            return f"{unsafe[0]} would make git execute something when the operation continues"
         for change in merged:
             if not _OBJECTS.match(change.name) and self._changed_meanwhile(change.name):
                 return f"{change.name} was changed by another process in the meantime"

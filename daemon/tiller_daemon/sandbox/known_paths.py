@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from tiller_daemon.stamps import look_along
+
 HIDDEN_IN_HOME: Final = (
     ".ssh", ".aws", ".azure", ".gnupg", ".kube", ".netrc", "_netrc", ".pgpass", ".my.cnf",
     ".git-credentials", ".config/git/credentials", ".config/gh", ".config/hub", ".config/glab-cli",
@@ -137,11 +139,17 @@ def existing(paths: Iterable[Path]) -> Iterator[Path]:
     """Give those that exist, with links resolved, each once."""
     seen: set[str] = set()
     for path in paths:
-        if os.path.lexists(path):
+        if is_there(path):
             real = os.path.realpath(path)
             if real not in seen and os.path.lexists(real):
                 seen.add(real)
                 yield Path(real)
+
+
+def is_there(path: Path) -> bool:
+    """Whether a path exists, be it a link that leads nowhere."""
+    look_along(path)
+    return os.path.lexists(path)
 
 
 def root_of(path: Path, roots: Iterable[Path]) -> Path | None:

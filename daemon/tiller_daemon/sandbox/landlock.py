@@ -59,12 +59,12 @@ DENIALS: Final = re.compile(
 )
 
 LIMITS: Final = (
-    "each command that does more than read is asked about, as commands that write to the workspace "
-    "can write to `.git` and to agents' configuration there, and can change modes, owners and "
-    "times of files elsewhere; /tmp is shared; other processes are visible; no unix sockets, no "
-    "terminals, nothing on localhost"
+    "Every command that does more than read needs approval, because commands that write to the "
+    "workspace can write to `.git` and to agents' configuration there, and can change modes, "
+    "owners and times of files elsewhere. /tmp is shared, and other processes are visible. There "
+    "are no unix sockets and no terminals, and nothing on localhost can be reached."
 )
-"""How it falls short of bubblewrap, for users."""
+"""How it falls short of bubblewrap, in sentences for users."""
 
 
 class Landlock:

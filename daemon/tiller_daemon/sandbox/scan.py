@@ -8,12 +8,16 @@ its own timestamps show. So a scan costs one `stat` per directory, and reads the
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 PRUNED: Final = frozenset({"node_modules", "site-packages", "dist-packages"})
 """Directories of installed packages: published files, and tens of thousands of them."""
+
+FOLDERS_LOOKED_AT: Final = 100
+"""The most directories that are looked at on the event loop: 0.2 ms, where a thread costs 0.1 ms
+and, if the loop is busy, much more."""
 
 UNSETTLED_NS: Final = 50_000_000
 """A directory that changed this shortly before it was read is read again, because timestamps are
@@ -59,6 +63,13 @@ class _Folder(NamedTuple):
     """The names that mark a repository."""
 
 
+class _Scan(NamedTuple):
+    """A scan that has read every directory."""
+
+    folders: Mapping[str, _Folder]
+    result: ScanResult
+
+
 def disable_repository(workspace: Path, repository: Path) -> str:
     """Hide a repository from git by renaming the file that marks it; returns the new path.
 
@@ -92,10 +103,13 @@ class Scanner:
         self._workspace: Final = os.fspath(workspace)
         self._is_protected: Final = is_protected
         self._known: dict[str, _Folder] = {}
+        self._last: _Scan | None = None
 
     def scan(self) -> ScanResult:
         """Scan the workspace; raises `WorkspaceTooLarge`. Blocks for as long as the disk takes."""
-        before, self._known = self._known, {}
+        before = self._known
+        known: dict[str, _Folder] = {}
+        is_complete = True
         protected: list[Path] = []
         repositories: list[Path] = []
         waiting = [""]
@@ -103,24 +117,45 @@ class Scanner:
             name = waiting.pop()
             folder = self._folder(name, before.get(name))
             if folder is None:
+                is_complete = False
                 continue
-            self._known[name] = folder
-            if len(self._known) > FOLDERS_MAX:
+            known[name] = folder
+            if len(known) > FOLDERS_MAX:
                 raise WorkspaceTooLarge(
                     f"{self._workspace} has more than {FOLDERS_MAX} directories"
                 )
             waiting += [f"{name}{inner}/" for inner in folder.folders]
             protected += [Path(self._workspace, name, one) for one in folder.protected]
             repositories += [Path(self._workspace, name, one) for one in folder.repositories]
-        return ScanResult(tuple(protected), tuple(repositories))
+        result = ScanResult(tuple(protected), tuple(repositories))
+        # Set together and not changed afterwards, because this runs in a thread.
+        self._known = known
+        self._last = _Scan(known, result) if is_complete else None
+        return result
+
+    def scan_if_unchanged(self) -> ScanResult | None:
+        """Return the result of the last scan if no directory has changed since; else None.
+
+        None, too, if that scan could not read a directory, or if there are more than
+        `FOLDERS_LOOKED_AT`, so that this never takes long.
+        """
+        last = self._last
+        if last is None or len(last.folders) > FOLDERS_LOOKED_AT:
+            return None
+        unchanged = all(
+            _is_current(known, _signature(f"{self._workspace}/{name}"))
+            for name, known in last.folders.items()
+        )
+        return last.result if unchanged else None
 
     def _folder(self, name: str, known: _Folder | None) -> _Folder | None:
         path = f"{self._workspace}/{name}"
+        signature = _signature(path)
+        if signature is None:
+            return None
+        if known and _is_current(known, signature):
+            return known
         try:
-            state = os.lstat(path)
-            signature = (state.st_ino, state.st_mtime_ns, state.st_ctime_ns)
-            if known and known.signature == signature and known.read_ns > state.st_ctime_ns:
-                return known
             return self._read(path, name, signature)
         except OSError:
             return None
@@ -144,3 +179,17 @@ class Scanner:
             tuple(one for one in files if self._is_protected(name + one)),
             tuple(repositories),
         )
+
+
+def _signature(path: str) -> tuple[int, int, int] | None:
+    """Return the inode of a directory and its times in nanoseconds; None if it is missing."""
+    try:
+        state = os.lstat(path)
+    except OSError:
+        return None
+    return state.st_ino, state.st_mtime_ns, state.st_ctime_ns
+
+
+def _is_current(known: _Folder, signature: tuple[int, int, int] | None) -> bool:
+    """Whether a directory is as it was when it was read."""
+    return known.signature == signature and known.read_ns > known.signature[2]

@@ -6,6 +6,7 @@ addresses. Calls that are not named here are allowed. A call of another architec
 kills the process, as its numbers mean something else.
 """
 
+import functools
 import struct
 from collections.abc import Iterable, Iterator
 from errno import EAFNOSUPPORT, ENOSYS, EPERM
@@ -87,6 +88,7 @@ _FLAGS: Final = (0x40086602, 0x40046602, 0x401C5820)
 """FS_IOC_SETFLAGS, the same for 32 bits, and FS_IOC_FSSETXATTR: what `chattr` uses."""
 
 
+@functools.cache
 def filter_in_namespaces(machine: str, *, sockets: bool = True) -> bytes:
     """Return the filter for a command in namespaces; empty if the machine is unknown.
 

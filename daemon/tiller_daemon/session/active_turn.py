@@ -5,11 +5,11 @@ bug — the same function closes the turn.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 
 import structlog
 import trio
+from msgspec import Struct
 
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.session.background import Background
@@ -36,7 +36,7 @@ from tiller_daemon.turn.budget import Spent
 from tiller_daemon.turn.closing import closing_bodies
 from tiller_daemon.turn.context import Ending, TurnContext
 from tiller_daemon.turn.history import History
-from tiller_daemon.turn.ports import Ports
+from tiller_daemon.turn.ports import Ports, Spending
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
     AnyBody,
@@ -58,8 +58,7 @@ Main = Callable[[TurnContext, History, Ports], Awaitable[Ending]]
 """The body of a turn: `run_turn`, or another function with its signature."""
 
 
-@dataclass(frozen=True)
-class SessionParts:
+class SessionParts(Struct, frozen=True):
     """What the successive turns of one session share."""
 
     services: Services
@@ -85,7 +84,7 @@ class ActiveTurn:
     comparison of the workspace with its snapshot may then still be running.
 
     If a turn is not `steerable`, input waits for its end. `title_request` runs as a task of the
-    session beside the session's first turn. `sub_agent_run` is set for the turn of a sub-agent. The
+    session once its first turn has ended. `sub_agent_run` is set for the turn of a sub-agent. The
     turn is the `Owner` of its own sub-agents.
     """
 
@@ -213,6 +212,10 @@ class ActiveTurn:
         finally:
             # These refer to the turn; without this an ended turn would stay in memory.
             self._session.requests.observer = None
+            # A sub-agent rarely has another turn.
+            if self._sub_agent_run is None:
+                services = self._session.services
+                services.histories.put(self.context.session_id, history, services.time())
             if self._sub_agent_run:
                 self._sub_agent_run.turn_ended(ended)
             self._delegation.close()
@@ -240,13 +243,13 @@ class ActiveTurn:
         ended = self._close(ending)
         await self._session.outbox.committed()
         self.is_over = True
+        if self.title_request:
+            self.title_request.turn_ended(interrupted=ending.outcome == "interrupted")
         return ended
 
     def _close(self, ending: Ending) -> TurnEnded | None:
         """Put all events that end the turn, without a checkpoint in between."""
         self._session.queue.close()
-        if self.title_request:
-            self.title_request.turn_ended(interrupted=ending.outcome == "interrupted")
         # After an interrupt the queue is kept; the event tells frontends what is in it.
         if self._session.queue.hand_back() or (
             self._session.queue.queue and ending.outcome == "interrupted"
@@ -277,8 +280,7 @@ class ActiveTurn:
             new_id=services.new_id,
             time=services.time,
             random=services.random,
-            spent_by_others=self.spent_by_others,
-            report_step_usage=self._note_step_usage,
+            spending=Spending(self.spent_by_others, self._note_step_usage),
         )
 
     def _turn_tools(self, hooks: TurnHooks) -> TurnTools:

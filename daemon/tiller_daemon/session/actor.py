@@ -5,6 +5,8 @@ while it runs. The events of a handler and the answer to its submission are one 
 does the frontend get the answer, so a retried submission takes effect once.
 """
 
+from functools import partial
+
 import structlog
 import trio
 
@@ -23,7 +25,7 @@ from tiller_daemon.session.requests import (
 from tiller_daemon.session.resuming import resume
 from tiller_daemon.session.reverting import put_back
 from tiller_daemon.session.services import Services
-from tiller_daemon.session.state import Pending, SessionState
+from tiller_daemon.session.state import PendingSubmission, SessionState
 from tiller_daemon.session.sub_agents.delegation import CLIENT, Sessions
 from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
 from tiller_daemon.store.base import LogError, SubmissionRow
@@ -63,9 +65,11 @@ class Session:
         self._turn_over = trio.Event()
         # A session without a turn counts as one whose turn is over.
         self._turn_over.set()
-        self._deferred: list[Pending] = []
-        self._pending: dict[str, Pending] = {}
-        self._send, self._receive = trio.open_memory_channel[Pending](SUBMISSIONS_WAITING_MAX)
+        self._deferred: list[PendingSubmission] = []
+        self._pending: dict[str, PendingSubmission] = {}
+        self._send, self._receive = trio.open_memory_channel[PendingSubmission](
+            SUBMISSIONS_WAITING_MAX
+        )
         self._nursery: trio.Nursery | None = None
         self._scope = trio.CancelScope()
         self.recovered = trio.Event()
@@ -140,7 +144,7 @@ class Session:
         self._closed = True
         self._scope.cancel()
 
-    async def submit(self, pending: Pending) -> AnyAnswer:
+    async def submit(self, pending: PendingSubmission) -> AnyAnswer:
         """Queue a submission and return its answer; if the queue is full, that is a rejection.
 
         Cancelling the wait does not withdraw the submission.
@@ -164,7 +168,7 @@ class Session:
         """Start the turn of a sub-agent in this session; raises `RejectionError`."""
         op = UserInput(self.snapshot.session_id, prompt, delivery="start", overrides=overrides)
         # The id is new and stays inside the daemon, so no retry will be compared by digest.
-        pending = Pending(self._services.new_id(), op, CLIENT, b"", sub_agent_run)
+        pending = PendingSubmission(self._services.new_id(), op, CLIENT, b"", sub_agent_run)
         answer = await self.submit(pending)
         if isinstance(answer, Rejected):
             raise RejectionError(answer.code, answer.message)
@@ -197,7 +201,7 @@ class Session:
             # While the loop waits, this name would keep the last submission, images and all, alive.
             del pending
 
-    async def _process(self, pending: Pending) -> None:
+    async def _process(self, pending: PendingSubmission) -> None:
         if self._must_defer(pending):
             self._deferred.append(pending)
             return
@@ -216,7 +220,7 @@ class Session:
             if pending.files and self._services.files.snapshots:
                 self._services.files.snapshots.confirm_restore(self.snapshot.workspace)
 
-    async def _revert_files(self, pending: Pending) -> None:
+    async def _revert_files(self, pending: PendingSubmission) -> None:
         """Put files back for a revert. No turn can begin meanwhile, since the loop waits here."""
         if self._state.turn is None and isinstance(pending.op, (Revert, Unrevert)):
             snapshot = self.outbox.fold_pending()
@@ -238,7 +242,7 @@ class Session:
             return unknown_request(request_id)
         return already_resolved(request_id, rows[0].resolution or CANCELLED.resolution, rows[0].by)
 
-    def _must_defer(self, pending: Pending) -> bool:
+    def _must_defer(self, pending: PendingSubmission) -> bool:
         """Whether to keep the submission until the turn, which ends or takes no input, is over."""
         turn, op = self._state.turn, pending.op
         if turn and turn.is_over:
@@ -248,22 +252,21 @@ class Session:
             return False
         return turn.steerable or op.delivery != "steer"
 
-    async def _accept(self, pending: Pending, result: AnyResult | None) -> None:
+    async def _accept(self, pending: PendingSubmission, result: AnyResult | None) -> None:
         answer = Accepted(pending.submission_id, result)
         row = SubmissionRow(pending.submission_id, pending.digest, encode_answer(answer))
         self.outbox.put(submission=row)
-        await self.outbox.committed()
-        self._answer(pending, answer)
+        await self.outbox.commit(partial(self._answer, pending, answer))
 
-    async def _reject(self, pending: Pending, rejection: RejectionError) -> None:
+    async def _reject(self, pending: PendingSubmission, rejection: RejectionError) -> None:
         self._answer(pending, await record_rejection(self._services.log, pending, rejection))
 
-    def _answer(self, pending: Pending, answer: AnyAnswer) -> None:
+    def _answer(self, pending: PendingSubmission, answer: AnyAnswer) -> None:
         pending.answer = answer
         pending.answered.set()
         self._pending.pop(pending.submission_id, None)
 
-    def _unavailable(self, pending: Pending) -> AnyAnswer:
+    def _unavailable(self, pending: PendingSubmission) -> AnyAnswer:
         message = self.outbox.broken.message if self.outbox.broken else "The session is closing."
         return RejectionError("unavailable", message).answer(pending.submission_id)
 
@@ -292,6 +295,8 @@ class Session:
             self._nursery.start_soon(begun.turn.title_request.run)
 
     async def _run_turn(self, turn: ActiveTurn, history: History) -> None:
+        # The frontend gets its answer before the turn uses the processor.
+        await trio.lowlevel.checkpoint()
         await turn.run(history)
         self._state.turn = None
         self._turn_over.set()

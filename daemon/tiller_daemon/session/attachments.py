@@ -56,7 +56,7 @@ async def fit_images(op: UserInput) -> tuple[Image, ...]:
             fitted.append((await fit_image(image.data)).image)
         except ImageProblem as problem:
             which = "The image" if len(op.images) == 1 else f"Image {number} of {len(op.images)}"
-            raise _rejected(op, "bad_message", f"{which} can't be used: {problem}.") from None
+            raise _rejected(op, "bad_message", f"{which} can't be used. {problem}") from None
     # The limit is about what goes to the model and into the log.
     size = sum(len(image.data) for image in fitted)
     if size > INPUT_BYTES_MAX:

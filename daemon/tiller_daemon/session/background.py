@@ -56,7 +56,7 @@ class _RunningCommand:
     news: trio.Event = field(default_factory=trio.Event)
     """Set by output and by the end; output replaces it with a new event."""
     unread: bytearray = field(default_factory=bytearray)
-    """Output since the last look. If it overflows, only the tail is kept."""
+    """Output since the last poll. If it overflows, only the tail is kept."""
     dropped_bytes: int = 0
     """How many bytes were dropped before `unread`."""
     held: SandboxNotes = NO_SANDBOX_NOTES
@@ -107,12 +107,12 @@ class Background:
         self._record(listed)
         assert self._nursery is not None
         self._nursery.start_soon(self._run_one, command, start)
-        return await self.look(listed.id, FIRST_LOOK_S, until_end=True)
+        return await self.poll(listed.id, FIRST_LOOK_S, until_end=True)
 
-    async def look(
+    async def poll(
         self, command_id: str, wait_s: float, *, until_end: bool = False
     ) -> BackgroundReport:
-        """Return a command's output since the last look; waits up to `wait_s` seconds for some.
+        """Return a command's output since the last poll; waits up to `wait_s` seconds for some.
 
         With `until_end` it waits for the command's end instead. Raises `ToolFailure`.
         """
@@ -133,10 +133,10 @@ class Background:
         command = self._find(command_id)
         command.scope.cancel()
         await command.ended.wait()
-        return await self.look(command_id, 0.0)
+        return await self.poll(command_id, 0.0)
 
     async def send(self, command_id: str, text: str, wait_s: float) -> BackgroundReport:
-        """Send text to a command's standard input, then look; raises `ToolFailure`."""
+        """Send text to a command's standard input, then poll; raises `ToolFailure`."""
         command = self._find(command_id)
         try:
             # A command that does not read lets the pipe fill up, which would block for ever.
@@ -148,7 +148,7 @@ class Background:
             raise ToolFailure(
                 f"{command_id} did not read its input within {SEND_S_MAX:g} s."
             ) from None
-        return await self.look(command_id, wait_s)
+        return await self.poll(command_id, wait_s)
 
     def cancel(self, command_id: str) -> bool:
         """Start to end a command; return False if it does not run."""
@@ -220,7 +220,7 @@ class Background:
             command.listed = structs.replace(
                 command.listed, state=state, exit_status=status, ended_at=self._time()
             )
-            # The end is news too: a waiting look must return.
+            # The end is news too: a waiting poll must return.
             command.ended.set()
             command.news.set()
             self._record(command.listed)

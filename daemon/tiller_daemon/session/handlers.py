@@ -13,7 +13,7 @@ from tiller_daemon.session.freeze import FrozenTurn, freeze_context, merge_setti
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.session.reverting import files_kept_warnings
 from tiller_daemon.session.slash_commands import expand_input
-from tiller_daemon.session.state import Pending, SessionState
+from tiller_daemon.session.state import PendingSubmission, SessionState
 from tiller_daemon.session.title import TitleRequest, first_title
 from tiller_daemon.session.validation import (
     check_input,
@@ -21,6 +21,7 @@ from tiller_daemon.session.validation import (
     check_workspace,
     input_data,
 )
+from tiller_daemon.stamps import one_moment
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.loop import run_compaction, run_turn
 from tiller_daemon.turn.user_command import TOOL, UserCommand
@@ -55,8 +56,14 @@ from tiller_protocol.settings import TurnOverrides
 from tiller_protocol.snapshot import find_mark
 
 
-def handle(state: SessionState, pending: Pending) -> AnyResult | None:
+def handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None:
     """Apply an op and return the result for its answer, if any; raises `RejectionError`."""
+    # Several parts of a turn's context depend on the same files.
+    with one_moment():
+        return _handle(state, pending)
+
+
+def _handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None:
     match pending.op:
         case UserInput() as op:
             return _take_input(state, op, pending)
@@ -88,13 +95,13 @@ def handle(state: SessionState, pending: Pending) -> AnyResult | None:
     return None
 
 
-def overloaded(pending: Pending) -> RejectionError:
+def overloaded(pending: PendingSubmission) -> RejectionError:
     """Return the rejection for a full queue, with the input in its `data`."""
     data = input_data(pending.op) if isinstance(pending.op, UserInput) else {}
     return RejectionError("overloaded", "The queue of this session is full. Try again later.", data)
 
 
-def _take_input(state: SessionState, op: UserInput, pending: Pending) -> AnyResult | None:
+def _take_input(state: SessionState, op: UserInput, pending: PendingSubmission) -> AnyResult | None:
     check_input(op)
     if op.no_reply and op.delivery == "queue":
         message = "Queued input always gets a reply: leave out `no_reply`, or `queue`."
@@ -113,8 +120,8 @@ def _take_input(state: SessionState, op: UserInput, pending: Pending) -> AnyResu
         return _input_while_idle(state, op, queued, expanded.overrides, pending)
     if not turn.steerable:
         message = (
-            "A compaction or your own command is running, which can't be steered. Send the input "
-            "again when it has ended; it is in `data`."
+            "A compaction or your own command is running and can't be steered. Wait for its end, "
+            "then send the input in `data` again."
         )
         raise RejectionError("turn_not_steerable", message, input_data(op))
     if op.expected_turn_id not in (None, turn.turn_id):
@@ -137,7 +144,7 @@ def _input_while_idle(
     op: UserInput,
     queued: QueuedInput,
     overrides: TurnOverrides,
-    pending: Pending,
+    pending: PendingSubmission,
 ) -> AnyResult | None:
     if op.delivery == "steer" or op.expected_turn_id is not None:
         message = "No turn is running, so there is nothing to steer. Your input is in `data`."
@@ -160,14 +167,14 @@ def _input_while_idle(
     return Started(turn_id) if first is queued else Queued(queued.id, len(state.queue.queue) - 1)
 
 
-def _enqueue(state: SessionState, queued: QueuedInput, pending: Pending) -> None:
+def _enqueue(state: SessionState, queued: QueuedInput, pending: PendingSubmission) -> None:
     if state.queue.is_full:
         raise overloaded(pending)
     state.queue.put(queued)
     state.put(pending, QueueChanged(state.queue.queue))
 
 
-def _edit_queue(state: SessionState, op: QueueEdit, pending: Pending) -> None:
+def _edit_queue(state: SessionState, op: QueueEdit, pending: PendingSubmission) -> None:
     position = state.queue.position(op.input_id)
     if position is None:
         message = f"Input {op.input_id} is not in the queue. A turn may have taken it already."
@@ -187,7 +194,7 @@ def _edit_queue(state: SessionState, op: QueueEdit, pending: Pending) -> None:
 
 
 def _start_turn(
-    state: SessionState, first: QueuedInput, overrides: TurnOverrides, pending: Pending
+    state: SessionState, first: QueuedInput, overrides: TurnOverrides, pending: PendingSubmission
 ) -> str:
     snapshot = state.outbox.fold_pending()
     check_workspace(snapshot.workspace)
@@ -198,7 +205,8 @@ def _start_turn(
         check_image_support(pending.op, frozen.model)
     context = frozen.context
     message = _first_message(first)
-    history = History([*snapshot.items, message], snapshot.pruned)
+    earlier = state.services.histories.take(snapshot.session_id)
+    history = History([*snapshot.items, message], snapshot.pruned, earlier)
     bodies: list[AnyBody] = [TurnStarted(context.shown()), StatusChanged("busy")]
     if state.queue.queue != snapshot.queue:
         bodies.append(QueueChanged(state.queue.queue))
@@ -220,7 +228,7 @@ def _start_turn(
     return context.turn_id
 
 
-def _compact(state: SessionState, pending: Pending) -> AnyResult:
+def _compact(state: SessionState, pending: PendingSubmission) -> AnyResult:
     if state.turn:
         raise _busy(state.turn)
     snapshot = state.outbox.fold_pending()
@@ -232,7 +240,7 @@ def _compact(state: SessionState, pending: Pending) -> AnyResult:
     return _start_without_input(state, frozen, run_compaction, pending)
 
 
-def _revert(state: SessionState, op: Revert, pending: Pending) -> AnyResult:
+def _revert(state: SessionState, op: Revert, pending: PendingSubmission) -> AnyResult:
     if state.turn:
         raise _busy(state.turn)
     assert pending.files
@@ -251,7 +259,7 @@ def _revert(state: SessionState, op: Revert, pending: Pending) -> AnyResult:
     return pending.files
 
 
-def _unrevert(state: SessionState, pending: Pending) -> AnyResult:
+def _unrevert(state: SessionState, pending: PendingSubmission) -> AnyResult:
     if state.turn:
         raise _busy(state.turn)
     assert pending.files
@@ -262,17 +270,18 @@ def _unrevert(state: SessionState, pending: Pending) -> AnyResult:
 
 
 def _start_without_input(
-    state: SessionState, frozen: FrozenTurn, main: Main, pending: Pending
+    state: SessionState, frozen: FrozenTurn, main: Main, pending: PendingSubmission
 ) -> AnyResult:
     snapshot = state.outbox.fold_pending()
     bodies = (TurnStarted(frozen.context.shown()), StatusChanged("busy"))
     state.put(pending, *bodies, turn_id=frozen.context.turn_id)
-    history = History(snapshot.items, snapshot.pruned)
+    earlier = state.services.histories.take(snapshot.session_id)
+    history = History(snapshot.items, snapshot.pruned, earlier)
     state.begin(ActiveTurn(frozen, main, state.parts, steerable=False), history)
     return Started(frozen.context.turn_id)
 
 
-def _run_user_command(state: SessionState, op: Shell, pending: Pending) -> AnyResult:
+def _run_user_command(state: SessionState, op: Shell, pending: PendingSubmission) -> AnyResult:
     # A command goes into the history like a message, so the same limits apply.
     check_input(UserInput(op.session_id, op.command))
     if state.turn:
@@ -299,7 +308,7 @@ def _interrupt(state: SessionState, op: Interrupt) -> None:
     state.turn.interrupt()
 
 
-def _answer_request(state: SessionState, op: Answer, pending: Pending) -> None:
+def _answer_request(state: SessionState, op: Answer, pending: PendingSubmission) -> None:
     grants = state.requests.answer(op.request_id, Reply(op.decision, op.text, pending.client))
     if grants:
         state.put(

@@ -63,6 +63,7 @@ class LoadedSessions:
             while True:
                 await trio.sleep(UNLOAD_CHECK_S)
                 self._unload_idle()
+                self._services.histories.drop_old(self._services.time())
 
     async def shut_down(self) -> None:
         """End all turns and commit everything; the log keeps turns to be resumed as unfinished."""
@@ -161,6 +162,7 @@ class LoadedSessions:
             # It may have been loaded again already.
             if self._sessions.get(session_id) is session:
                 del self._sessions[session_id]
+            self._services.histories.drop(session_id)
 
     def _unload_idle(self) -> None:
         oldest = self._services.time() - UNLOAD_AFTER_S

@@ -50,7 +50,7 @@ class Notices:
 
     def _of_mcp_servers(self) -> list[WarningRaised]:
         return [
-            WarningRaised("mcp_server", f"The MCP server {name} can't be used: {why}.")
+            WarningRaised("mcp_server", f"The MCP server {name} can't be used. {why}")
             for name, why in self._services.tools.servers.problems().items()
             if self._is_new("mcp_server", name)
         ]
@@ -62,7 +62,7 @@ class Notices:
         search = confiner.search_result()
         message = (
             f"The sandbox mode `{policy.mode}` can't be enforced, so every command that does more "
-            f"than read needs your approval: {search.problem or search.instead}."
+            f"than read needs your approval. {search.problem or search.instead}"
         )
         message += unsandboxed_hooks_warning(configuration_for(self._services, context.workspace))
         return [WarningRaised("no_sandbox", message)]

@@ -25,7 +25,7 @@ from tiller_protocol.events import (
     StepStarted,
     ToolCallUpdated,
 )
-from tiller_protocol.items import ToolCall
+from tiller_protocol.items import AssistantMessage, Reasoning, ToolCall
 from tiller_protocol.snapshot import Snapshot, fold
 
 DELTA_WINDOW_S = 0.02
@@ -70,6 +70,7 @@ class Outbox:
         self._submission: SubmissionRow | None = None
         self._puts = 0
         self._puts_committed = 0
+        self._writing = False
         self._written_at = float("-inf")
         self._wake = trio.Event()
         self._urgent = trio.Event()
@@ -115,6 +116,19 @@ class Outbox:
                 raise self.broken
             await self._progress.wait()
 
+    async def commit(self, stored: Callable[[], None]) -> None:
+        """Like `committed`, but this task writes, which saves waking the writer and waiting for it.
+
+        `stored` is called when everything is in the log. What it wakes runs before the events are
+        published. Only for tasks that are cancelled together with `run`: nobody would publish what
+        a cancelled task has written.
+        """
+        if self._writing:
+            await self.committed()
+            stored()
+        else:
+            await self._write(stored)
+
     @property
     def is_committed(self) -> bool:
         """Whether everything put so far is in the log."""
@@ -154,13 +168,16 @@ class Outbox:
         """Write batches until cancelled; raises `LogError` if the log can't be written."""
         while True:
             await self._wake.wait()
+            if self._writing:
+                await self._progress.wait()
+                continue
             is_recent = trio.current_time() - self._written_at < DELTA_WINDOW_S
             if is_recent and not self._urgent.is_set():
                 with trio.move_on_after(DELTA_WINDOW_S):
                     await self._urgent.wait()
-            # Renewed before the write, so that a put during it causes another one.
-            self._wake, self._urgent = trio.Event(), trio.Event()
-            await self._write()
+            # `commit` may have written meanwhile, or may be writing.
+            if not self._writing and not self.is_committed:
+                await self._write()
 
     def _put_delta(self, body: ItemDelta, turn_id: str | None) -> None:
         key = (body.item_id, body.channel)
@@ -170,7 +187,12 @@ class Outbox:
             self._pending.append(pending)
         pending.pieces.append(body.delta)
 
-    async def _write(self) -> None:
+    async def _write(self, stored: Callable[[], None] | None = None) -> None:
+        # `run` may be waiting for more to write.
+        self._urgent.set()
+        # Renewed before the write, so that a put during it causes another one.
+        self._wake, self._urgent = trio.Event(), trio.Event()
+        self._writing = True
         self.fold_pending()
         # Taken before the write: what is put during it belongs to the next batch.
         puts = self._puts
@@ -178,15 +200,26 @@ class Outbox:
         submission, self._submission = self._submission, None
         bodies = [encode_event(event) for event in events]
         rows = tuple(EventRow(e.seq, e.time, b) for e, b in zip(events, bodies, strict=True))
-        requests = tuple(request_rows(events))
+        synced = submission is not None or not all(map(_may_be_lost, events))
+        row = session_row(self.snapshot)
         try:
-            await self._log.append(Batch(session_row(self.snapshot), rows, submission, requests))
+            await self._log.append(
+                Batch(row, rows, submission, tuple(request_rows(events)), synced)
+            )
         except LogError as error:
             self.broken = error
             self._wake_waiters()
             raise
+        else:
+            if stored:
+                stored()
+                # In the first round of the loop this task may come before those that were woken.
+                await trio.lowlevel.checkpoint()
+                await trio.lowlevel.checkpoint()
+        finally:
+            self._writing = False
         self._written_at = trio.current_time()
-        # There is no checkpoint until all is published, so committed implies published.
+        # There is no checkpoint until all is published, so `committed` implies published.
         self._puts_committed = puts
         for event, body in zip(events, bodies, strict=True):
             self._publish(event.session_id, body)
@@ -208,6 +241,20 @@ def _can_wait(body: AnyBody) -> bool:
             return True
         case ItemStarted():
             return isinstance(body.item, ToolCall)
+        case _:
+            return False
+
+
+def _may_be_lost(event: Event) -> bool:
+    """Whether a power failure may lose the event: a part of a response that is being streamed.
+
+    The response is asked for again in that case. Nothing was done because of these parts.
+    """
+    match event.body:
+        case ItemDelta() | StepStarted():
+            return True
+        case ItemStarted(item=AssistantMessage() | Reasoning()):
+            return True
         case _:
             return False
 

@@ -80,13 +80,13 @@ def unsandboxed_hooks_warning(configuration: Configuration) -> str:
     if not any(isinstance(hook, ProjectHook) for hook in configuration.hooks):
         return ""
     return (
-        " The project's hooks do not run either; whatever needs one with "
-        '`on_failure = "deny"` is denied.'
+        " The project's hooks do not run either: what a hook with "
+        '`on_failure = "deny"` must check first is denied.'
     )
 
 
 def project_answer(services: Services, op: ProjectOp) -> ProjectResult:
-    """Trust or distrust a project if the op asks for it, and return what the project brings."""
+    """Trust or distrust a project if the op asks for it, and return what the project contains."""
     projects = services.user.projects
     try:
         match op.trust:
@@ -112,14 +112,14 @@ def project_answer(services: Services, op: ProjectOp) -> ProjectResult:
 
 
 def untrusted_project_warning(project: Project) -> str:
-    """Return the warning that a project's files have no effect; empty if it brings none."""
+    """Return the warning that a project's files have no effect; empty if it has none."""
     if project.trusted or not (project.digest or project.problem):
         return ""
     if project.problem:
         return f"The project's `.tiller` is ignored: {project.problem}."
     names = ", ".join(project.files[:5]) + (" …" if len(project.files) > 5 else "")
     message = (
-        f"This project brings {names}, which take effect only if you trust them. Review them, "
+        f"This project contains {names}. They take effect only if you trust them. Review them, "
         "then run: tiller trust."
     )
     return f"{message} Its hooks do not run until then." if _HOOKS.search(project.text) else message

@@ -3,7 +3,7 @@
 import structlog
 
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.session.state import Pending
+from tiller_daemon.session.state import PendingSubmission
 from tiller_daemon.store.base import Log, LogError, SubmissionRow
 from tiller_protocol.answers import Rejected
 from tiller_protocol.codec import encode_answer
@@ -14,7 +14,9 @@ TRANSIENT = frozenset({"overloaded", "shutting_down", "unavailable", "internal"}
 """Codes that do not depend on the op: the same submission may succeed later."""
 
 
-async def record_rejection(store: Log, pending: Pending, rejection: RejectionError) -> Rejected:
+async def record_rejection(
+    store: Log, pending: PendingSubmission, rejection: RejectionError
+) -> Rejected:
     """Return the answer, recorded in the log unless it is transient.
 
     The answer is the same if the log can't be written.

@@ -41,7 +41,7 @@ PARTLY_UNKNOWN = (
     "Check the files before you go on."
 )
 
-NOT_SHOWN = "The content of {path} changes. It is not shown, as reading it needs an approval.\n"
+NOT_SHOWN = "The content of {path} changes. It is not shown, because reading it needs approval.\n"
 
 EDITS = frozenset({"write", "edit", "apply_patch"})
 """Tools whose calls have the changed file as their title."""
@@ -111,7 +111,7 @@ async def session_diff(
 ) -> SessionDiffResult:
     """Return what the session, or a turn or step of it, changed; raises `RejectionError`.
 
-    The content of files whose reading needs an approval is left out.
+    The content of files that need approval to be read is left out.
     """
     snapshots = services.files.snapshots
     items = _items_of(snapshot, op)
@@ -131,7 +131,7 @@ async def session_diff(
         shown = [change.path for change in mine if readable(printable(change.path))]
         text = await snapshots.diff(workspace, first, last, shown)
     except SnapshotProblem as problem:
-        raise RejectionError("unavailable", f"The diff can't be made: {problem}.") from problem
+        raise RejectionError("unavailable", f"The diff can't be made. {problem}") from problem
     files = tuple(map(file_change, mine))
     unshown = [NOT_SHOWN.format(path=file.path) for file in files if not readable(file.path)]
     text = "".join([*unshown, text])

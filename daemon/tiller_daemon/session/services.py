@@ -4,18 +4,19 @@ They are small functions, so that tests and simulations can replace each of them
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from tiller_daemon.config import Configuration, TrustedProjects
 from tiller_daemon.models.base import ModelClient
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.session.hooks import Hooks
 from tiller_daemon.session.outbox import Publish
+from tiller_daemon.session.resting_histories import RestingHistories
 from tiller_daemon.snapshots.snapshots import Snapshots
+from tiller_daemon.stamps import StampedCache
 from tiller_daemon.store.base import Log
 from tiller_daemon.tools.base import Diagnostics, Tool
 from tiller_daemon.turn.context import CostOf, unpriced
@@ -69,8 +70,7 @@ class LanguageServers(Diagnostics, Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class UserSettings:
+class UserSettings(Struct, frozen=True):
     """The user's configuration and its environment."""
 
     configuration: Callable[[], Configuration]
@@ -85,10 +85,11 @@ class UserSettings:
     """Absolute, with links resolved."""
     platform: str
     """A value of `sys.platform`."""
+    documents: StampedCache = field(default_factory=StampedCache)
+    """What was read of the documents that people wrote for models, here and in workspaces."""
 
 
-@dataclass(frozen=True)
-class ToolSources:
+class ToolSources(Struct, frozen=True):
     """Where the tools of a turn come from, and what checks their work."""
 
     available: Callable[[], Mapping[str, Tool]]
@@ -98,8 +99,7 @@ class ToolSources:
     hooks: Hooks
 
 
-@dataclass(frozen=True)
-class CommandSettings:
+class CommandSettings(Struct, frozen=True):
     """The environment of commands and other child processes."""
 
     variables: Callable[[str], Mapping[str, str]]
@@ -111,8 +111,7 @@ class CommandSettings:
     """The daemon's proxy variables with their passwords: for tools, never for commands."""
 
 
-@dataclass(frozen=True)
-class SessionFiles:
+class SessionFiles(Struct, frozen=True):
     """The files that the daemon keeps for its sessions."""
 
     spill_directory: Callable[[str], Path]
@@ -125,8 +124,7 @@ class SessionFiles:
     """None if files can't be reverted."""
 
 
-@dataclass(frozen=True)
-class Services:
+class Services(Struct, frozen=True):
     """The services that all sessions share."""
 
     log: Log
@@ -151,3 +149,5 @@ class Services:
     """How commands run."""
     files: SessionFiles
     """Files that the daemon writes for sessions."""
+    histories: RestingHistories = field(default_factory=RestingHistories)
+    """What turns have made of their history, for the next turn."""

@@ -1,10 +1,12 @@
 """Slash commands: expands `/NAME arguments` into the prompt, agent and model of the command."""
 
+from functools import partial
+
 from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.project_trust import trusted_workspace
-from tiller_daemon.session.read_access import may_read, session_rules
+from tiller_daemon.session.read_access import read_with_rules, session_rules
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.validation import check_input, input_data
 from tiller_daemon.workspace.commands import expand, find_command, read_call
@@ -23,8 +25,13 @@ def expand_input(services: Services, snapshot: Snapshot, op: UserInput) -> UserI
     if call is None:
         return op
     project = trusted_workspace(services, snapshot.workspace)
-    unasked = may_read(snapshot.workspace, session_rules(services, snapshot))
-    command = find_command(call.name, project, services.user.config_directory, unasked)
+    command = read_with_rules(
+        services,
+        f"{'trusted' if project else 'untrusted'} command {call.name}",
+        services.user.projects.inspect(snapshot.workspace).workspace,
+        session_rules(services, snapshot),
+        partial(find_command, call.name, project, services.user.config_directory),
+    )
     if command is None:
         # Text may begin with a slash for other reasons, such as a path.
         return op

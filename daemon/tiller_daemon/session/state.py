@@ -24,7 +24,7 @@ from tiller_protocol.snapshot import Snapshot
 
 
 @dataclass(eq=False)
-class Pending:
+class PendingSubmission:
     """A submission that has no answer yet."""
 
     submission_id: str
@@ -91,6 +91,6 @@ class SessionState:
         begun, self._begun = self._begun, None
         return begun
 
-    def put(self, pending: Pending, *bodies: AnyBody, turn_id: str | None = None) -> None:
+    def put(self, pending: PendingSubmission, *bodies: AnyBody, turn_id: str | None = None) -> None:
         """Put events that `pending` causes."""
         self.outbox.put(*bodies, turn_id=turn_id, submission_id=pending.submission_id)

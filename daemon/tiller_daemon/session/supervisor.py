@@ -20,7 +20,7 @@ from tiller_daemon.session.rejections import record_rejection
 from tiller_daemon.session.requests import unknown_request
 from tiller_daemon.session.reverting import session_diff
 from tiller_daemon.session.services import Services
-from tiller_daemon.session.state import Pending
+from tiller_daemon.session.state import PendingSubmission
 from tiller_daemon.session.validation import check_settings, check_workspace
 from tiller_daemon.store.base import BadCursor, LogError, SessionRow, SubmissionRow, cursor_of
 from tiller_protocol.answers import (
@@ -57,7 +57,7 @@ class Supervisor:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._sessions = LoadedSessions(services)
-        self._in_flight: dict[str, Pending] = {}
+        self._in_flight: dict[str, PendingSubmission] = {}
         self._highest_id = ""
 
     @property
@@ -112,7 +112,9 @@ class Supervisor:
             await earlier.answered.wait()
             if earlier.answer is not None and earlier.digest == digest:
                 return earlier.answer
-        pending = self._in_flight[submission_id] = Pending(submission_id, op, client, digest)
+        pending = self._in_flight[submission_id] = PendingSubmission(
+            submission_id, op, client, digest
+        )
         try:
             if row := await self._earlier(submission_id):
                 return _same_answer(row, digest)
@@ -132,13 +134,13 @@ class Supervisor:
             return None
         return await self._services.log.submission(submission_id)
 
-    async def _effect_or_rejection(self, pending: Pending) -> AnyAnswer:
+    async def _effect_or_rejection(self, pending: PendingSubmission) -> AnyAnswer:
         try:
             return await self._effect(pending)
         except RejectionError as rejection:
             return await record_rejection(self._services.log, pending, rejection)
 
-    async def _effect(self, pending: Pending) -> AnyAnswer:
+    async def _effect(self, pending: PendingSubmission) -> AnyAnswer:
         match pending.op:
             case SessionCreate() as op:
                 return await self._create(pending, op)
@@ -158,7 +160,7 @@ class Supervisor:
                 session = await self._sessions.find(_session_id(op))
         return await session.submit(pending)
 
-    async def _create(self, pending: Pending, op: SessionCreate) -> AnyAnswer:
+    async def _create(self, pending: PendingSubmission, op: SessionCreate) -> AnyAnswer:
         check_workspace(op.workspace)
         chosen = Settings(agent=op.agent, model=op.model)
         settings = merge_settings(op.settings, chosen)
@@ -167,7 +169,7 @@ class Supervisor:
             pending, Snapshot(self._services.new_id()), SessionCreated(op.workspace, settings)
         )
 
-    async def _fork(self, pending: Pending, op: SessionFork) -> AnyAnswer:
+    async def _fork(self, pending: PendingSubmission, op: SessionFork) -> AnyAnswer:
         """Create a session that reads its beginning from its parent's events; nothing is copied."""
         parent = await self._sessions.find(op.session_id)
         # The fork reads what it shares from the log, so all of it must be there first.
@@ -184,7 +186,7 @@ class Supervisor:
         return await self._begin(pending, fork_base(shared, self._services.new_id()), created)
 
     async def _begin(
-        self, pending: Pending, snapshot: Snapshot, created: SessionCreated
+        self, pending: PendingSubmission, snapshot: Snapshot, created: SessionCreated
     ) -> AnyAnswer:
         session = self._sessions.start(snapshot)
         answer = Accepted(pending.submission_id, Created(snapshot.session_id))
@@ -196,7 +198,7 @@ class Supervisor:
         await session.outbox.committed()
         return answer
 
-    async def _delete(self, pending: Pending, op: SessionDelete) -> AnyAnswer:
+    async def _delete(self, pending: PendingSubmission, op: SessionDelete) -> AnyAnswer:
         doomed = await self._with_sub_agents(op.session_id)
         # All are checked before any is deleted.
         for session_id in doomed:

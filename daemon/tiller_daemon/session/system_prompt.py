@@ -1,14 +1,15 @@
 """The system prompt of a turn: the agent's prompt, instructions, skills and the environment.
 
-When a turn begins, a few small files of bounded size are read. Nothing is executed.
+A few small files of bounded size are read, and again only after a change. Nothing is executed.
 """
 
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from tiller_daemon.files.paths import printable
-from tiller_daemon.session.read_access import may_read
+from tiller_daemon.session.read_access import read_with_rules
 from tiller_daemon.session.services import Services
 from tiller_daemon.turn.context import Permissions
 from tiller_daemon.turn.prompt import (
@@ -17,6 +18,7 @@ from tiller_daemon.turn.prompt import (
     SkillSummary,
     system_prompt,
 )
+from tiller_daemon.workspace.documents import MayRead
 from tiller_daemon.workspace.instructions import read_instructions
 from tiller_daemon.workspace.repository import Repository, find_repository
 from tiller_daemon.workspace.skills import find_skills
@@ -34,15 +36,12 @@ def build_system_prompt(
     services: Services, workspace: str, agent_prompt: str | None, permissions: Permissions
 ) -> SystemPrompt:
     """Return the system prompt of a turn that begins now."""
-    directory = Path(workspace).resolve()
-    repository = find_repository(directory)
-    root, config = repository.root if repository else None, services.user.config_directory
-    unasked = may_read(directory, permissions.rules)
-    instructions = read_instructions(directory, root, services.user.home, config, unasked)
-    skills = find_skills(directory, config, unasked)
+    directory = services.user.projects.inspect(workspace).workspace
+    read = partial(_read_documents, services, directory)
+    documents = read_with_rules(services, "prompt", directory, permissions.rules, read)
     environment = PromptEnvironment(
         workspace,
-        _repository_line(repository),
+        documents.repository,
         services.user.platform,
         datetime.fromtimestamp(services.time(), UTC).date().isoformat(),
         services.commands.confiner.describe(permissions.sandbox),
@@ -50,11 +49,34 @@ def build_system_prompt(
     prompt = system_prompt(
         agent_prompt,
         environment,
-        [InstructionFile(i.path, i.text) for i in instructions if not i.problem],
-        [SkillSummary(s.name, s.description, s.path) for s in skills if not s.problem],
+        documents.instructions,
+        documents.skills,
     )
+    return SystemPrompt(prompt, documents.refused)
+
+
+class _Documents(NamedTuple):
+    """What files add to the system prompt, in the form in which it does."""
+
+    repository: str
+    instructions: tuple[InstructionFile, ...]
+    skills: tuple[SkillSummary, ...]
+    refused: tuple[str, ...]
+
+
+def _read_documents(services: Services, directory: Path, unasked: MayRead) -> _Documents:
+    config = services.user.config_directory
+    repository = find_repository(directory)
+    root = repository.root if repository else None
+    instructions = read_instructions(directory, root, services.user.home, config, unasked)
+    skills = find_skills(directory, config, unasked)
     problems = [(d.path, d.problem) for d in (*instructions, *skills) if d.problem]
-    return SystemPrompt(prompt, tuple(f"{path}: {problem}" for path, problem in problems))
+    return _Documents(
+        _repository_line(repository),
+        tuple(InstructionFile(i.path, i.text) for i in instructions if not i.problem),
+        tuple(SkillSummary(s.name, s.description, s.path) for s in skills if not s.problem),
+        tuple(f"{path}: {problem}" for path, problem in problems),
+    )
 
 
 def _repository_line(repository: Repository | None) -> str:

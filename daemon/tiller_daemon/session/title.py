@@ -1,7 +1,8 @@
 """The title of a session: the start of the first input, then a title written by a model.
 
-The model is asked once, beside the first turn. The request belongs to the session, not to the turn:
-it can't delay the turn or make it fail. If it fails, the first title stays.
+The model is asked once, after the first turn, so that no turn waits for its own request because of
+a title. The request belongs to the session, not to the turn: it can't delay the turn's end or make
+it fail. If it fails, or the daemon stops before, the first title stays.
 """
 
 from contextlib import aclosing
@@ -26,9 +27,6 @@ TITLE_CHARS_MAX = 72
 TITLE_S_MAX = 30.0
 """How long the request may take. It is never retried."""
 
-TITLE_AFTER_TURN_S_MAX = 5.0
-"""How long the request may go on after the first turn has ended."""
-
 INPUT_CHARS_MAX = 4_000
 """How much of the input the model gets to see."""
 
@@ -46,7 +44,7 @@ TITLE_SYSTEM = (
 
 
 class TitleRequest:
-    """The request for a title beside a turn. The session owns its task, `run`."""
+    """The request for a title after a turn. The session owns its task, `run`."""
 
     def __init__(
         self, services: Services, outbox: Outbox, turn_model: ChosenModel, ordinal: int, text: str
@@ -56,13 +54,16 @@ class TitleRequest:
         self._turn_model = turn_model
         self._ordinal = ordinal
         self._text = text
-        self._scope = trio.CancelScope()
+        self._turn_over = trio.Event()
+        self._is_wanted = True
 
     async def run(self) -> None:
         """Ask the model and put `session_titled`; on any failure the old title stays."""
+        await self._turn_over.wait()
+        if not self._is_wanted:
+            return
         session_id = self._outbox.snapshot.session_id
-        self._shorten_deadline(TITLE_S_MAX)
-        with self._scope:
+        with trio.move_on_after(TITLE_S_MAX):
             try:
                 answer, usage, cost = await self._ask()
             except (ModelError, RejectionError) as error:
@@ -75,12 +76,9 @@ class TitleRequest:
                     self._outbox.put(SessionTitled(title, usage, cost))
 
     def turn_ended(self, *, interrupted: bool) -> None:
-        """Leave the request little time, or none if the user interrupted the turn."""
-        self._shorten_deadline(0.0 if interrupted else TITLE_AFTER_TURN_S_MAX)
-
-    def _shorten_deadline(self, seconds: float) -> None:
-        # The deadline may only move closer.
-        self._scope.deadline = min(self._scope.deadline, trio.current_time() + seconds)
+        """Let the request begin, unless the user interrupted the turn."""
+        self._is_wanted = not interrupted
+        self._turn_over.set()
 
     async def _ask(self) -> tuple[str, Usage, float | None]:
         workspace = self._outbox.snapshot.workspace

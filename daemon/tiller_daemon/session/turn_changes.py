@@ -22,7 +22,7 @@ FINISH_S_MAX = 3.0
 """How long the last comparison of an interrupted turn may take. A stopping daemon waits for it."""
 
 SNAPSHOT_FAILED = (
-    "No snapshot of {workspace} could be taken: {reason}. The turn goes on, but its changes to "
+    "No snapshot of {workspace} could be taken. {reason} The turn goes on, but its changes to "
     "files can't be reverted."
 )
 
@@ -49,53 +49,74 @@ class TurnChanges:
         self._warn = warn
         self._is_open = False
         self._before = ""
+        self._has_looked = False
 
     async def before(self) -> None:
         """Take a snapshot unless the step already has one; see `ChangeTracker`."""
         if self._snapshots is None or self._is_open:
             return
         # If this is cancelled, the call does not begin, so there is nothing to compare.
-        self._before = await self._take(self._snapshots) if self._enabled else ""
+        # Between turns a change may have escaped a watch, and it is not this turn's.
+        thorough = not self._has_looked
+        self._before = await self._take(self._snapshots, thorough=thorough) if self._enabled else ""
+        self._has_looked = True
         self._is_open = True
 
     async def after(self) -> Patch | None:
         """Compare with the earlier snapshot; see `ChangeTracker`. If cancelled, call it again."""
         if self._snapshots is None or not self._is_open:
             return None
-        patch = await self._compare(self._snapshots)
+        patch = await self._compare(self._snapshots, thorough=False)
         self._is_open = False
         return patch
 
     async def finish(self) -> Patch | None:
         """Do `after` for a turn that was cancelled or crashed, within `FINISH_S_MAX`.
 
-        Out of time, it returns a patch without trees.
+        Out of time, it returns a patch without trees. After any other turn it returns what the
+        comparisons have missed.
         """
+        if self._snapshots is None or not self._has_looked:
+            return None
         with trio.move_on_after(FINISH_S_MAX):
-            return await self.after()
+            if self._is_open:
+                return await self._compare(self._snapshots, thorough=True)
+            return await self._missed(self._snapshots)
         return Patch(ItemId(self._new_id()), ())
 
-    async def _compare(self, snapshots: Snapshots) -> Patch | None:
+    async def _compare(self, snapshots: Snapshots, *, thorough: bool) -> Patch | None:
         # Without a first snapshot a second one is of no use.
-        after = await self._take(snapshots) if self._before else ""
-        item_id = ItemId(self._new_id())
+        after = await self._take(snapshots, thorough=thorough) if self._before else ""
         if not after:
-            return Patch(item_id, ())
-        if after == self._before:
-            return None
+            return Patch(ItemId(self._new_id()), ())
+        return await self._patch(snapshots, self._before, after)
+
+    async def _missed(self, snapshots: Snapshots) -> Patch | None:
         try:
-            changes = await snapshots.changes(self._workspace, self._before, after)
+            trees = await snapshots.missed(self._workspace, self._session_id)
+        except SnapshotProblem as problem:
+            self._warn_of(problem)
+            return None
+        return await self._patch(snapshots, *trees) if trees else None
+
+    async def _patch(self, snapshots: Snapshots, before: str, after: str) -> Patch | None:
+        """Return the differences of two trees."""
+        if after == before:
+            return None
+        item_id = ItemId(self._new_id())
+        try:
+            changes = await snapshots.changes(self._workspace, before, after)
         except SnapshotProblem as problem:
             self._warn_of(problem)
             return Patch(item_id, ())
         named = tuple(map(file_change, changes[:FILES_NAMED_MAX]))
         files = tuple(change.path for change in named)
-        return Patch(item_id, files, self._before, after, named, len(changes) - len(named))
+        return Patch(item_id, files, before, after, named, len(changes) - len(named))
 
-    async def _take(self, snapshots: Snapshots) -> str:
+    async def _take(self, snapshots: Snapshots, *, thorough: bool) -> str:
         """Take a snapshot; if that fails, warn and return an empty string."""
         try:
-            return await snapshots.take(self._workspace, self._session_id)
+            return await snapshots.take(self._workspace, self._session_id, thorough=thorough)
         except SnapshotProblem as problem:
             self._warn_of(problem)
             return ""

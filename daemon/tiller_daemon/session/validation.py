@@ -44,15 +44,25 @@ def check_workspace(workspace: str) -> None:
     path = Path(workspace)
     if not path.is_absolute():
         problem = "is not an absolute path"
+    elif _is_usable_directory(workspace):
+        return
     elif not path.exists():
         problem = "does not exist"
     elif not path.is_dir():
         problem = "is not a directory"
-    elif not os.access(path, os.R_OK | os.X_OK):
-        problem = "can't be read: check its permissions"
     else:
-        return
+        problem = "can't be read: check its permissions"
     raise RejectionError("invalid_settings", f"The workspace {workspace} {problem}.")
+
+
+def _is_usable_directory(path: str) -> bool:
+    """Whether a directory can be listed and entered, by a single look."""
+    try:
+        # With a slash at its end, only a directory has a path.
+        return os.access(f"{path}/", os.R_OK | os.X_OK)
+    except ValueError:
+        # A NUL, or half a surrogate pair.
+        return False
 
 
 def check_settings(services: Services, workspace: str, settings: Settings) -> None:

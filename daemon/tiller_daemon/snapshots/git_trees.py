@@ -1,7 +1,7 @@
 """Trees in a shadow repository: writing one from the index, comparing two, reading blobs."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tiller_daemon.files.restore import GitEntry
@@ -15,6 +15,9 @@ _DIFF: Final = (
     *("--literal-pathspecs", "diff-tree", "-r", "-p", "--no-renames"),
     *("--no-ext-diff", "--no-textconv", "--no-color"),
 )
+
+
+_NO_OBJECT: Final = b"0" * 40
 
 
 class TreeChange(NamedTuple):
@@ -39,6 +42,32 @@ async def write_tree(shadow: ShadowRepository) -> str:
     if not await shadow.run("ls-files", "-z", on_files=True):
         return (await shadow.run("mktree")).decode().strip()
     return (await shadow.run("write-tree", f"--prefix={shadow.prefix}")).decode().strip()
+
+
+async def put_into_index(files: Mapping[str, GitEntry | None], shadow: ShadowRepository) -> None:
+    """Put these files of the workspace into the index, and remove those that are None."""
+    # What is removed may be in the way of a new file.
+    ordered = sorted(files.items(), key=lambda item: item[1] is not None)
+    lines = [
+        b"%o %b\t%b\0"
+        % (
+            entry.mode if entry else 0,
+            entry.blob.encode() if entry else _NO_OBJECT,
+            os.fsencode(shadow.prefix + path),
+        )
+        for path, entry in ordered
+    ]
+    arguments = ("update-index", "--add", "--replace", "-z", "--index-info")
+    await shadow.run(*arguments, stdin=b"".join(lines))
+
+
+async def ignored_paths(paths: Sequence[str], shadow: ShadowRepository) -> set[str]:
+    """Return which of these new paths of the workspace an ignore file names."""
+    arguments = ("check-ignore", "--no-index", "-z", "--stdin")
+    # A colon at the beginning would have a meaning.
+    stdin = b"".join(b"./%b\0" % os.fsencode(path) for path in paths)
+    output = await shadow.run(*arguments, stdin=stdin, on_files=True, may_find_nothing=True)
+    return {os.fsdecode(path[2:]) for path in output.split(b"\0") if path}
 
 
 async def compare(before: str, after: str, shadow: ShadowRepository) -> tuple[TreeChange, ...]:

@@ -4,6 +4,7 @@ git runs here without using or changing anything of the user or the project: no 
 configuration, attributes or line-end conversion. What is stored, and when, is in `snapshots`.
 """
 
+import hashlib
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
@@ -31,6 +32,9 @@ EXCLUDES_BYTES_MAX: Final = 64 * 1024
 KILL_WAIT_S: Final = 2.0
 """How long to wait for a git process that was killed."""
 
+CHECKSUM_BYTES: Final = 20
+"""Of the SHA-1 at the end of an index."""
+
 _PIECE_BYTES: Final = 64 * 1024
 
 _CONFIG: Final = """\
@@ -46,6 +50,8 @@ _CONFIG: Final = """\
 \tattributesFile = /dev/null
 \texcludesFile = /dev/null
 \tprecomposeUnicode = false
+\tprotectNTFS = false
+\tprotectHFS = false
 [gc]
 \tauto = 0
 [diff]
@@ -63,7 +69,7 @@ _FILES: Final = {
 
 
 class GitProblem(Exception):
-    """git failed; the message is a clause with the reason."""
+    """git failed; the message says why, in whole sentences."""
 
 
 class ShadowRepository:
@@ -81,6 +87,18 @@ class ShadowRepository:
         self._ignored_roots: dict[Path, bool] = {}
 
     @property
+    def work_tree(self) -> Path:
+        """The directory of the project: the workspace, or one above it."""
+        return self._work_tree
+
+    @property
+    def project_excludes(self) -> Path:
+        """The project's own file of patterns; `info/exclude` is a copy of it."""
+        repository = find_repository(self.workspace)
+        mark = git_directory(repository.root / ".git") if repository else self.workspace
+        return mark / "info" / "exclude"
+
+    @property
     def prefix(self) -> str:
         """Path of the workspace in the project, with a trailing slash; '' if it is all of it."""
         inside = self.workspace.relative_to(self._work_tree).as_posix()
@@ -91,7 +109,7 @@ class ShadowRepository:
         try:
             self._lay_out()
         except OSError as error:
-            raise GitProblem(f"{self.store} can't be written: {error.strerror}") from error
+            raise GitProblem(f"{self.store} can't be written: {error.strerror}.") from error
         repository = find_repository(self.workspace)
         self._work_tree = repository.root if repository else self.workspace
         if repository and repository.root != self.workspace:
@@ -108,10 +126,12 @@ class ShadowRepository:
         stdin: bytes = b"",
         on_files: bool = False,
         timeout_s: float = GIT_S_MAX,
+        may_find_nothing: bool = False,
     ) -> bytes:
         """Run git and return its output; raises `GitProblem`. Cancellation kills the process.
 
-        With `on_files` it runs in the workspace, and paths are relative to that.
+        With `on_files` it runs in the workspace, and paths are relative to that. With
+        `may_find_nothing` the exit status 1 is no problem.
         """
         directory = self.workspace if on_files else self.store
         # The subcommand, for messages.
@@ -127,18 +147,19 @@ class ShadowRepository:
                 umask=UMASK,
             )
         except OSError as error:
-            raise GitProblem(f"git could not be started: {error.strerror}") from error
+            raise GitProblem(f"Git could not be started: {error.strerror}.") from error
         try:
             with trio.fail_after(timeout_s):
                 output, errors = await _communicate(process, stdin)
                 status = await process.wait()
         except trio.TooSlowError:
-            raise GitProblem(f"git {name} took longer than {timeout_s:g} s") from None
+            raise GitProblem(f"`git {name}` took longer than {timeout_s:g} s.") from None
         finally:
             await _terminate(process)
-        if status != 0:
+        if status != 0 and not (status == 1 and may_find_nothing):
             first = errors.decode(errors="replace").strip().partition("\n")[0]
-            raise GitProblem(f"git {name}: {first or f'exit status {status}'}")
+            reason = first.rstrip(".") or f"exit status {status}"
+            raise GitProblem(f"`git {name}` failed: {reason}.")
         return output
 
     def _environment(self) -> dict[str, str]:
@@ -162,13 +183,15 @@ class ShadowRepository:
                 make_directory(self.store / name)
         for name, text in _FILES.items():
             _ensure_content(self.store / name, text)
-        repository = find_repository(self.workspace)
-        mark = git_directory(repository.root / ".git") if repository else self.workspace
-        excludes = read_document(mark / "info" / "exclude", mark, EXCLUDES_BYTES_MAX)
+        path = self.project_excludes
+        excludes = read_document(path, path.parent.parent, EXCLUDES_BYTES_MAX)
         _ensure_content(self.store / "info" / "exclude", excludes.text if excludes else "")
         # A git process that was killed may have left its lock. There is one daemon, and one task at
         # a time, so no other process holds it.
         (self.store / "index.lock").unlink(missing_ok=True)
+        if not _is_whole(self.store / "index"):
+            # git refuses to work with it, for good. Without it, git reads all files again.
+            (self.store / "index").unlink()
 
     async def _is_ignored(self) -> bool:
         try:
@@ -176,6 +199,16 @@ class ShadowRepository:
         except GitProblem:
             return False
         return True
+
+
+def _is_whole(index: Path) -> bool:
+    """Whether an index ends with its checksum, if there is one; a power cut may damage it."""
+    try:
+        data = index.read_bytes()
+    except FileNotFoundError:
+        return True
+    checksum = hashlib.sha1(data[:-CHECKSUM_BYTES], usedforsecurity=False).digest()
+    return data[-CHECKSUM_BYTES:] == checksum
 
 
 def _ensure_content(path: Path, text: str) -> None:
@@ -213,7 +246,7 @@ async def _communicate(process: trio.Process, stdin: bytes) -> tuple[bytes, byte
                 nursery.cancel_scope.cancel()
                 break
     if len(output) > OUTPUT_BYTES_MAX:
-        raise GitProblem("there are too many files, or too large ones")
+        raise GitProblem("There are too many files, or files that are too large.")
     return bytes(output), bytes(errors)
 
 

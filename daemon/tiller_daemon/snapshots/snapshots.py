@@ -22,28 +22,18 @@ import trio
 
 from tiller_daemon.files.journal import read_journal, write_journal
 from tiller_daemon.files.restore import (
-    FILE_BYTES_MAX,
     FileRestore,
     GitEntry,
     restore_files,
 )
-from tiller_daemon.files.whole_files import TEMPORARY
 from tiller_daemon.private import make_directory, open_private
-from tiller_daemon.snapshots.exclusions import files_to_exclude
-from tiller_daemon.snapshots.git_trees import TreeChange, compare, contents, differences, write_tree
+from tiller_daemon.snapshots.git_trees import TreeChange, compare, contents, differences
+from tiller_daemon.snapshots.looks import Looks
 from tiller_daemon.snapshots.shadow_repository import GitProblem, ShadowRepository
 
 log = structlog.get_logger()
 
 Read = TypeVar("Read")
-
-NEW_BYTES_MAX: Final = 512 * 1024 * 1024
-NEW_FILES_MAX: Final = 100_000
-"""The most that one snapshot adds. A workspace with more new data gets no snapshots."""
-
-LIST_S_MAX: Final = 15.0
-"""How long listing the workspace may take; 5,000 files take 0.02 s. In a whole home directory the
-first call that may write waits this long, and then there are no snapshots."""
 
 TRY_AGAIN_S: Final = 600.0
 """How long a workspace gets no snapshots after one failed, as each attempt may take a minute."""
@@ -51,9 +41,8 @@ TRY_AGAIN_S: Final = 600.0
 KEEP_S: Final = 30 * 86_400.0
 """How long snapshots are kept while their session exists."""
 
-PACKED_FROM: Final = 200
-"""From this many new files on, all go into one pack, as git does with large files. Writing 5,000
-loose objects takes four times as long."""
+KNOWN_MAX: Final = 4
+"""Of how many workspaces the files are known at once; 5,000 files take some 3 MB."""
 
 LOOSE_FILES_MAX: Final = 6_700
 PACKS_MAX: Final = 50
@@ -71,7 +60,7 @@ _REFERENCES: Final = "refs/tiller"
 
 
 class SnapshotProblem(Exception):
-    """A snapshot can't be taken or read; the message is a clause.
+    """A snapshot can't be taken or read; the message says why, in sentences.
 
     `known` means that the same problem was reported before.
     """
@@ -92,11 +81,10 @@ class _Journal(msgspec.Struct, frozen=True):
 class _Store:
     """The snapshots of one workspace; whoever uses them holds `lock`."""
 
-    def __init__(self, shadow: ShadowRepository, lock: trio.Lock) -> None:
+    def __init__(self, shadow: ShadowRepository, looks: Looks, lock: trio.Lock) -> None:
         self.shadow: Final = shadow
         self.lock: Final = lock
-        self.tree = ""
-        """The tree of the index; empty if it must be written again."""
+        self.looks: Final = looks
         self.failed = ""
         """Why the last snapshot failed; empty if it did not."""
         self.failed_at = 0.0
@@ -128,24 +116,42 @@ class Snapshots:
         self._locks: dict[Path, trio.Lock] = {}
         self._dropped = trio.Event()
 
-    async def take(self, workspace: str, session_id: str) -> str:
-        """Take a snapshot and return the id of its tree. Raises `SnapshotProblem`."""
+    async def take(self, workspace: str, session_id: str, *, thorough: bool = True) -> str:
+        """Take a snapshot and return the id of its tree. Raises `SnapshotProblem`.
+
+        Without `thorough` a watch of the workspace may be enough; `missed` makes up for that.
+        """
         store = self._store(workspace)
         if store.failed and trio.current_time() < store.failed_at + TRY_AGAIN_S:
             raise SnapshotProblem(store.failed, known=True)
         async with store.lock:
             try:
-                await store.shadow.prepare()
-                tree = await self._take(store)
+                tree = await store.looks.take(thorough=thorough)
                 self._add_reference(store, tree, session_id)
             except (GitProblem, OSError) as error:
-                store.failed, store.failed_at, store.tree = str(error), trio.current_time(), ""
+                store.failed, store.failed_at = _reason(error), trio.current_time()
+                store.looks.forget()
                 raise SnapshotProblem(store.failed) from error
         store.failed = ""
+        self._limit_known(store)
         return tree
+
+    async def missed(self, workspace: str, session_id: str) -> tuple[str, str] | None:
+        """Return the trees before and after changes that quick snapshots have missed, if any."""
+        store = self._store(workspace)
+        async with store.lock:
+            try:
+                if trees := await store.looks.missed():
+                    self._add_reference(store, trees[1], session_id)
+                return trees
+            except (GitProblem, OSError) as error:
+                store.looks.forget()
+                raise SnapshotProblem(_reason(error)) from error
 
     async def changes(self, workspace: str, before: str, after: str) -> tuple[TreeChange, ...]:
         """Return the files that differ between two trees, by path; raises `SnapshotProblem`."""
+        if (known := self._store(workspace).looks.changes(before, after)) is not None:
+            return known
         return await self._read(workspace, partial(compare, before, after))
 
     async def diff(self, workspace: str, before: str, after: str, paths: Sequence[str]) -> str:
@@ -168,7 +174,7 @@ class Snapshots:
                 await self._undo_unfinished(store)
                 self._write_journal(store, restores, submission_id)
             except (GitProblem, OSError) as error:
-                raise SnapshotProblem(str(error)) from error
+                raise SnapshotProblem(_reason(error)) from error
             return await self._restore(store, restores)
 
     def confirm_restore(self, workspace: str) -> None:
@@ -187,7 +193,7 @@ class Snapshots:
                         await store.shadow.prepare()
                         await self._undo_unfinished(store)
             except (GitProblem, OSError) as error:
-                log.error("restore_not_undone", journal=str(path), reason=str(error))
+                log.error("restore_not_undone", journal=str(path), reason=_reason(error))
 
     def forget(self, session_id: str) -> None:
         """Drop the snapshots of a deleted session; `run` then frees the space."""
@@ -213,8 +219,18 @@ class Snapshots:
             name = hashlib.blake2b(os.fsencode(path), digest_size=12).hexdigest()
             shadow = ShadowRepository(self._directory / f"{name}.git", path, self._variables)
             lock = self._locks.setdefault(shadow.store, trio.Lock())
-            self._stores[path] = _Store(shadow, lock)
+            looks = Looks(shadow, self._is_secret, self._secrets)
+            self._stores[path] = _Store(shadow, looks, lock)
         return self._stores[path]
+
+    def _limit_known(self, store: _Store) -> None:
+        """Forget the files of the workspace that was not used for the longest time."""
+        # The order is that of use.
+        self._stores[store.shadow.workspace] = self._stores.pop(store.shadow.workspace)
+        known = [one for one in self._stores.values() if one.looks.is_known]
+        idle = [one for one in known if not one.lock.locked()]
+        if len(known) > KNOWN_MAX and idle:
+            idle[0].looks.forget()
 
     async def _read(
         self, workspace: str, read: Callable[[ShadowRepository], Awaitable[Read]]
@@ -225,57 +241,6 @@ class Snapshots:
                 return await read(store.shadow)
             except GitProblem as error:
                 raise SnapshotProblem(str(error)) from error
-
-    async def _take(self, store: _Store) -> str:
-        listed = await store.shadow.run(
-            *("ls-files", "-z", "-t", "-o", "-m", "-d", "--exclude-standard"),
-            on_files=True,
-            timeout_s=LIST_S_MAX,
-        )
-        if listed:
-            removed, stored = await trio.to_thread.run_sync(self._classify, store.shadow, listed)
-            await self._stage(store, removed, "--force-remove")
-            await self._stage(store, stored, "--remove", "--replace")
-        # If nothing has changed since the last snapshot, its tree is still right.
-        if not store.tree:
-            store.tree = await write_tree(store.shadow)
-        return store.tree
-
-    async def _stage(self, store: _Store, names: Sequence[str], *how: str) -> None:
-        if names:
-            stdin = b"".join(os.fsencode(name) + b"\0" for name in names)
-            packed = ("-c", "core.bigFileThreshold=1") if len(names) >= PACKED_FROM else ()
-            arguments = (*packed, "update-index", "--add", *how, "-z", "--stdin")
-            # Set before git runs: after a cancellation the state of the index is unknown.
-            store.tree = ""
-            await store.shadow.run(*arguments, stdin=stdin, on_files=True)
-
-    def _classify(self, shadow: ShadowRepository, listed: bytes) -> tuple[list[str], list[str]]:
-        """Split the names that git lists into those to remove from the index and those to add.
-
-        Blocks for as long as the disk takes, so it runs in a thread. Raises `GitProblem` if there
-        is too much.
-        """
-        files = {(r[:1], os.fsdecode(r[2:])) for r in listed.split(b"\0") if r}
-        known = {name for tag, name in files if tag != b"?"}
-        # git lists a repository inside the workspace as a name with a trailing slash.
-        names = {name for _, name in files if not name.endswith("/") and not _is_temporary(name)}
-        sizes = {name: _size(shadow.workspace / name) for name in names}
-        wanted = [
-            name
-            for name in sorted(names)
-            if sizes[name] <= FILE_BYTES_MAX and not self._is_secret(shadow.workspace, name)
-        ]
-        taken_bytes = sum(sizes[name] for name in wanted)
-        if taken_bytes > NEW_BYTES_MAX or len(wanted) > NEW_FILES_MAX:
-            raise GitProblem(
-                f"{len(wanted)} files with {taken_bytes // 1024**2} MiB are too much: list what "
-                "needs no snapshots in .gitignore"
-            )
-        secrets = [secret.encode() for secret in self._secrets()]
-        excluded = files_to_exclude(shadow.workspace, wanted, secrets)
-        stored = [name for name in wanted if name not in excluded]
-        return sorted(known.difference(stored)), stored
 
     def _add_reference(self, store: _Store, tree: str, session_id: str) -> None:
         """Keep the tree from being pruned for as long as the session may go back to it."""
@@ -335,16 +300,19 @@ class Snapshots:
     async def _clean(self, path: Path, *, everything: bool) -> None:
         """Repack and prune a repository if that is worthwhile; delete it if it is unused."""
         async with self._locks.setdefault(path, trio.Lock()):
-            # A tree that only the cache refers to is pruned.
-            for store in self._stores.values():
-                if store.shadow.store == path:
-                    store.tree = ""
-            if not any((path / _REFERENCES).glob("*/*")):
+            is_used = any((path / _REFERENCES).glob("*/*"))
+            if is_used and not everything and not _is_untidy(path):
+                return
+            all_looks = [one.looks for one in self._stores.values() if one.shadow.store == path]
+            if not is_used:
+                for looks in all_looks:
+                    looks.drop()
                 await trio.to_thread.run_sync(shutil.rmtree, path, True)  # noqa: FBT003
                 return
-            if not everything and not _is_untidy(path):
-                return
             try:
+                # An object that only the cache refers to is pruned.
+                for looks in all_looks:
+                    await looks.flush()
                 shadow = ShadowRepository(path, path, self._variables)
                 await shadow.run("repack", "-a", "-d", "-q", timeout_s=CLEAN_S_MAX)
                 await shadow.run("prune", "--expire=now", timeout_s=CLEAN_S_MAX)
@@ -352,19 +320,15 @@ class Snapshots:
                 log.warning("snapshots_not_cleaned", store=str(path), reason=str(error))
 
 
+def _reason(error: GitProblem | OSError) -> str:
+    """Return why a snapshot failed, in whole sentences."""
+    if isinstance(error, GitProblem):
+        return str(error)
+    return f"{error.filename or 'A file'} can't be used: {error.strerror or error}."
+
+
 def _is_untidy(store: Path) -> bool:
     """Whether cleaning is worthwhile; estimates loose objects from one of their 256 folders."""
     loose = 256 * sum(1 for _ in store.glob("objects/17/*"))
     packs = sum(1 for _ in store.glob("objects/pack/*.pack"))
     return loose > LOOSE_FILES_MAX or packs > PACKS_MAX
-
-
-def _is_temporary(name: str) -> bool:
-    return name.rpartition("/")[2].startswith(TEMPORARY)
-
-
-def _size(path: Path) -> int:
-    try:
-        return os.lstat(path).st_size
-    except OSError:
-        return 0

@@ -90,12 +90,16 @@ class Batch(Struct, frozen=True):
 
     `events` follow the stored head without a gap and end at `session.head`; they are empty if only
     the row changes. `requests` are the rows made from these events.
+
+    A batch that is not `synced` survives the end of the process at once, but a power failure only
+    `UNSYNCED_S_MAX` of `database` later, or after the next synced batch of any session.
     """
 
     session: SessionRow
     events: tuple[EventRow, ...]
     submission: SubmissionRow | None = None
     requests: tuple[RequestRow, ...] = ()
+    synced: bool = True
 
 
 class Log(Protocol):
@@ -107,7 +111,9 @@ class Log(Protocol):
     path: str
 
     async def append(self, batch: Batch) -> None:
-        """Return when all of `batch` is durable; after a `LogError` nothing of it is stored.
+        """Return when all of `batch` is stored; after a `LogError` nothing of it is stored.
+
+        May return without yielding to other tasks.
 
         Cancellation while waiting for a place in the queue stores nothing. Later, the batch is
         stored anyway, but the caller does not learn the result.

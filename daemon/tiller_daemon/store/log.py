@@ -1,7 +1,7 @@
 """The log in a SQLite file: the statements that write a batch and read it back.
 
-All of them run on one connection in one thread (`database_thread`), so that no call blocks the
-event loop. `schema` has the tables.
+`database` decides where each of them runs, so that no slow one blocks the event loop. `schema` has
+the tables.
 """
 
 import sqlite3
@@ -26,7 +26,7 @@ from tiller_daemon.store.base import (
     seq_before,
     submission_conflict,
 )
-from tiller_daemon.store.database_thread import DatabaseThread
+from tiller_daemon.store.database import Database
 from tiller_daemon.store.schema import checksum, damaged, open_file, write_requests
 
 _SESSION_FIELDS = SessionRow.__struct_fields__
@@ -43,10 +43,10 @@ async def open_log(path: Path) -> AsyncGenerator["SqliteLog"]:
     """Open the log at `path`, creating it if necessary; on exit finish all jobs and close it.
 
     Raises `LogError`: `newer`, `corrupt`, `read_only`, `full` or `io`. Closing is shielded from
-    cancellation for at most `database_thread.CLOSE_S_MAX` seconds.
+    cancellation for at most `database.CLOSE_S_MAX` seconds.
     """
     connection, log_id = await trio.to_thread.run_sync(open_file, path)
-    database = DatabaseThread(connection, path)
+    database = Database(connection, path)
     try:
         yield SqliteLog(database, path, log_id)
     finally:
@@ -56,7 +56,7 @@ async def open_log(path: Path) -> AsyncGenerator["SqliteLog"]:
 class SqliteLog:
     """Implements `Log` in a file. Made by `open_log`; use it from the loop that opened it."""
 
-    def __init__(self, database: DatabaseThread, path: Path, log_id: str) -> None:
+    def __init__(self, database: Database, path: Path, log_id: str) -> None:
         self.log_id = log_id
         self.path = str(path)
         self._file = path
@@ -67,7 +67,9 @@ class SqliteLog:
         before = seq_before(batch)
         size = sum(len(event.body) for event in batch.events)
         await self._database.write(
-            lambda connection: _write_batch(connection, batch, before), size=size
+            lambda connection: _write_batch(connection, batch, before),
+            size=size,
+            synced=batch.synced,
         )
 
     async def record(self, submission: SubmissionRow) -> None:
@@ -88,11 +90,11 @@ class SqliteLog:
 
     async def head(self, session_id: str) -> int:
         """The last `seq`; see `Log.head`."""
-        return await self._database.read(lambda connection: _head(connection, session_id))
+        return await self._database.look_up(lambda connection: _head(connection, session_id))
 
     async def submission(self, submission_id: str) -> SubmissionRow | None:
         """The stored answer; see `Log.submission`."""
-        return await self._database.read(
+        return await self._database.look_up(
             lambda connection: self._read_submission(connection, submission_id)
         )
 
@@ -107,11 +109,11 @@ class SqliteLog:
             "SELECT request_id, session_id, resolution, who, checksum FROM requests"
             " WHERE request_id = ? ORDER BY resolution = '', session_id"
         )
-        return [self._request_row(row) for row in await self._rows(query, request_id)]
+        return [self._request_row(row) for row in await self._look_up(query, request_id)]
 
     async def session(self, session_id: str) -> SessionRow | None:
         """The row of a session; see `Log.session`."""
-        rows = await self._rows(f"{_SELECT_SESSION} WHERE session_id = ?", session_id)
+        rows = await self._look_up(f"{_SELECT_SESSION} WHERE session_id = ?", session_id)
         return self._session_row(rows[0]) if rows else None
 
     async def sessions(
@@ -162,6 +164,11 @@ class SqliteLog:
     async def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         return await self._database.read(
             lambda connection: connection.execute(query, values).fetchall()
+        )
+
+    async def _look_up(self, query: str, key: str) -> list[tuple[Any, ...]]:
+        return await self._database.look_up(
+            lambda connection: connection.execute(query, (key,)).fetchall()
         )
 
     def _valid_row(self, values: tuple[Any, ...]) -> SessionRow | None:

@@ -36,7 +36,7 @@ class MemoryLog:
     If `fail_next` is set, the next write (`append`, `record`, `delete`) stores nothing and raises
     that kind. `before_commit` and `after_commit` are awaited around each write, which passes on
     their exceptions and cancellation; nothing, or everything, is stored then. `commits` lists the
-    session and new head of each batch.
+    session and new head of each batch, and `unsynced` those that a power failure might lose.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class MemoryLog:
         self.before_commit = before_commit
         self.after_commit = after_commit
         self.commits: list[tuple[str, int]] = []
+        self.unsynced: list[Batch] = []
         self._sessions: dict[str, SessionRow] = {}
         self._events: dict[str, list[EventRow]] = {}
         self._submissions: dict[str, SubmissionRow] = {}
@@ -72,6 +73,8 @@ class MemoryLog:
         self._events.setdefault(row.session_id, []).extend(batch.events)
         self._requests |= {(r.request_id, r.session_id): r for r in batch.requests}
         self.commits.append((row.session_id, row.head))
+        if not batch.synced:
+            self.unsynced.append(batch)
         await self.after_commit()
 
     async def record(self, submission: SubmissionRow) -> None:

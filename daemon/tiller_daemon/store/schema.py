@@ -27,6 +27,10 @@ Version 2 added the table of requests and the owner of a session.
 BUSY_S_MAX = 5.0
 """How long opening waits for another process, such as a daemon that is being replaced."""
 
+WAL_PAGES_MAX = 16_000
+"""Pages in the write-ahead log at which a commit itself moves them into the main file. `database`
+does that much earlier, where it delays nobody."""
+
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE sessions (
@@ -179,6 +183,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> str:
     for pragma in (
         "locking_mode = EXCLUSIVE",  # no other process may open the file
         "synchronous = FULL",  # a commit survives a power failure
+        f"wal_autocheckpoint = {WAL_PAGES_MAX}",
         "cell_size_check = ON",  # finds damaged pages early
         "trusted_schema = OFF",  # a manipulated file can't call functions with side effects
     ):

@@ -5,11 +5,10 @@ its own work in the `ToolEnvironment` that it gets.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
@@ -147,7 +146,7 @@ class BackgroundCommands(Protocol):
         """Start a command and watch it for a moment."""
         ...
 
-    async def look(self, command_id: str, wait_s: float) -> BackgroundReport:
+    async def poll(self, command_id: str, wait_s: float) -> BackgroundReport:
         """Return new output; waits up to `wait_s` seconds if there is none yet."""
         ...
 
@@ -156,7 +155,7 @@ class BackgroundCommands(Protocol):
         ...
 
     async def send(self, command_id: str, text: str, wait_s: float) -> BackgroundReport:
-        """Type text to a command, then return new output like `look`."""
+        """Type text to a command, then return new output like `poll`."""
         ...
 
 
@@ -178,7 +177,7 @@ class Diagnostics(Protocol):
         """Record the state of files that a call will change; None if no server handles them."""
         ...
 
-    async def all_of(self, workspace: Path, path: Path | None) -> str:
+    async def report(self, workspace: Path, path: Path | None) -> str:
         """Return the errors in a file, or in all files opened so far if `path` is None."""
         ...
 
@@ -200,8 +199,7 @@ class ToolFailure(Exception):
     """A call that could not do its work; the message tells the model what to do."""
 
 
-@dataclass(frozen=True)
-class FileVersions:
+class FileVersions(Struct, frozen=True):
     """What the model knows of the files of a workspace."""
 
     fingerprints: dict[Path, str] = field(default_factory=dict[Path, str])
@@ -228,8 +226,7 @@ def _nothing() -> None:
     """Take back nothing: nothing was asked."""
 
 
-@dataclass(frozen=True)
-class FileAccess:
+class FileAccess(Struct, frozen=True):
     """What a running call needs to work with files."""
 
     versions: FileVersions
@@ -243,8 +240,7 @@ class FileAccess:
     """Journals of changes in progress."""
 
 
-@dataclass(frozen=True)
-class CommandAccess:
+class CommandAccess(Struct, frozen=True):
     """What a running call needs to start processes."""
 
     variables: Mapping[str, str]
@@ -255,8 +251,7 @@ class CommandAccess:
     """The sandbox of the command; None runs it without one."""
 
 
-@dataclass(frozen=True)
-class UserAccess:
+class UserAccess(Struct, frozen=True):
     """How a running call reaches the user."""
 
     output: Callable[[str], Awaitable[None]]
@@ -269,8 +264,7 @@ class UserAccess:
     """Withdraws the questions of this call that are still open."""
 
 
-@dataclass(frozen=True)
-class WebAccess:
+class WebAccess(Struct, frozen=True):
     """How a running call reaches the web."""
 
     private_addresses: bool = False
@@ -279,8 +273,7 @@ class WebAccess:
     """Proxy variables with their passwords; no child process gets them."""
 
 
-@dataclass(frozen=True)
-class ToolEnvironment:
+class ToolEnvironment(Struct, frozen=True):
     """What a running call may use."""
 
     workspace: Path
@@ -309,8 +302,7 @@ def never(arguments: Struct) -> bool:  # noqa: ARG001
     return False
 
 
-@dataclass(frozen=True, eq=False)
-class Tool:
+class Tool(Struct, frozen=True, eq=False):
     """One entry of the tool table. `requirements`, `check` and `run` raise `ToolFailure`."""
 
     name: str

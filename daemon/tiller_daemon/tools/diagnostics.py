@@ -38,7 +38,7 @@ async def _run(arguments: DiagnosticsArguments, environment: ToolEnvironment) ->
     path = (
         None if arguments.path is None else resolve_approved_path(environment, arguments.path).path
     )
-    report = await environment.files.diagnostics.all_of(workspace, path)
+    report = await environment.files.diagnostics.report(workspace, path)
     return ToolResult(truncate(report), title=arguments.path or "")
 
 

@@ -56,7 +56,10 @@ class FileText(NamedTuple):
 
 
 class EncodingProblem(ToolFailure):
-    """Bytes that can't be decoded, or text that can't be encoded; the message is a clause."""
+    """Bytes that can't be decoded, or text that can't be encoded.
+
+    The message is sentences about "it", the file.
+    """
 
 
 def decode_text(data: bytes) -> FileText:
@@ -83,9 +86,9 @@ def encode_text(text: str, encoding: Encoding) -> bytes:
         return encoding.bom + text.encode(encoding.codec, encoding.errors)
     except UnicodeEncodeError as error:
         raise EncodingProblem(
-            f"its encoding, {encoding.name}, has no `{printable_text(text[error.start])}`. Avoid "
+            f"Its encoding, {encoding.name}, has no `{printable_text(text[error.start])}`. Avoid "
             "that character, or convert the file first with "
-            f"`iconv -f {encoding.name.upper()} -t UTF-8`"
+            f"`iconv -f {encoding.name.upper()} -t UTF-8`."
         ) from None
 
 
@@ -142,7 +145,7 @@ def printable_text(text: str) -> str:
 
 
 def _binary(data: bytes) -> str:
-    return f"it is binary and begins with the bytes {data[:BEGINNING_SHOWN_BYTES].hex(' ')}"
+    return f"It is binary and begins with the bytes {data[:BEGINNING_SHOWN_BYTES].hex(' ')}."
 
 
 def _is_encodable(text: str) -> bool:

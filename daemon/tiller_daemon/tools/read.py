@@ -10,13 +10,13 @@ import trio
 from msgspec import Meta, Struct
 
 from tiller_daemon.files.images import BEGINNING_BYTES, ImageProblem, fit_image, is_image
-from tiller_daemon.files.paths import Location, explain, open_regular
+from tiller_daemon.files.paths import Location, PathProblem, open_regular
 from tiller_daemon.files.whole_files import (
     EDITABLE_BYTES_MAX,
     SMALL_BYTES,
     fingerprint,
+    read_if_small,
     read_whole,
-    size_of,
 )
 from tiller_daemon.tools.base import (
     FileVersions,
@@ -75,16 +75,14 @@ def _requirements(arguments: ReadArguments, workspace: Path) -> tuple[Requiremen
 async def _run(arguments: ReadArguments, environment: ToolEnvironment) -> ToolResult:
     location = resolve_approved_path(environment, arguments.path)
     with tool_failures():
-        size_bytes = size_of(location)
-        if size_bytes is None:
-            raise ToolFailure(f"{location.text} does not exist.{did_you_mean_path(location)}")
-        if is_image(_beginning(location)):
+        size_bytes, data = _look(location)
+        if is_image(data[:BEGINNING_BYTES]):
             return await _show_image(location, environment.files.versions)
         if size_bytes <= SMALL_BYTES:
-            output, digest = _show(location, size_bytes, arguments)
+            output, digest = _show(data, location, arguments)
         else:
             output, digest = await trio.to_thread.run_sync(
-                _show, location, size_bytes, arguments, abandon_on_cancel=True
+                _show_large, location, size_bytes, arguments, abandon_on_cancel=True
             )
     if digest:
         environment.files.versions.fingerprints[location.path] = digest
@@ -108,13 +106,16 @@ READ: Final = Tool(
 )
 
 
-def _beginning(location: Location) -> bytes:
-    """Return the first bytes, which identify the type of a file."""
-    with os.fdopen(open_regular(location), "rb") as stream:
-        try:
-            return stream.read(BEGINNING_BYTES)
-        except OSError as error:
-            raise explain(error, location) from error
+def _look(location: Location) -> tuple[int, bytes]:
+    """Return the size of a file and its first bytes; if it is small, all of its bytes."""
+    try:
+        return read_if_small(location, BEGINNING_BYTES)
+    except PathProblem as problem:
+        if isinstance(problem.__cause__, FileNotFoundError):
+            raise ToolFailure(
+                f"{location.text} does not exist.{did_you_mean_path(location)}"
+            ) from None
+        raise
 
 
 async def _show_image(location: Location, files: FileVersions) -> ToolResult:
@@ -122,7 +123,7 @@ async def _show_image(location: Location, files: FileVersions) -> ToolResult:
     try:
         image = await fit_image(data)
     except ImageProblem as problem:
-        raise ToolFailure(f"{location.text} can't be shown: {problem}.") from None
+        raise ToolFailure(f"{location.text} can't be shown. {problem}") from None
     files.fingerprints[location.path] = fingerprint(data)
     width, height = image.before
     output = f"{location.text} is an image of {width} x {height} pixels. It is attached"
@@ -131,19 +132,23 @@ async def _show_image(location: Location, files: FileVersions) -> ToolResult:
     return ToolResult(f"{output}.", title=location.text, images=(image.image,))
 
 
-def _show(location: Location, size_bytes: int, arguments: ReadArguments) -> tuple[str, str]:
+def _show_large(location: Location, size_bytes: int, arguments: ReadArguments) -> tuple[str, str]:
     """Return the numbered lines, and the fingerprint; empty for a file too large to be edited."""
-    if size_bytes > EDITABLE_BYTES_MAX:
-        with os.fdopen(open_regular(location), "rb") as stream:
-            _, encoding = _text(stream.read(NUL_CHECKED_CHARS), location)
-            if encoding.is_utf_16:
-                raise ToolFailure(
-                    f"{location.text} is in {encoding.name} and too large to be converted here. "
-                    "Convert it to UTF-8 with `iconv` first."
-                )
-            stream.seek(len(encoding.bom))
-            return _page(stream, location, arguments, ""), ""
-    data = read_whole(location)
+    if size_bytes <= EDITABLE_BYTES_MAX:
+        return _show(read_whole(location), location, arguments)
+    with os.fdopen(open_regular(location), "rb") as stream:
+        _, encoding = _text(stream.read(NUL_CHECKED_CHARS), location)
+        if encoding.is_utf_16:
+            raise ToolFailure(
+                f"{location.text} is in {encoding.name} and too large to be converted here. "
+                "Convert it to UTF-8 with `iconv` first."
+            )
+        stream.seek(len(encoding.bom))
+        return _page(stream, location, arguments, ""), ""
+
+
+def _show(data: bytes, location: Location, arguments: ReadArguments) -> tuple[str, str]:
+    """Return the numbered lines of a whole file, and its fingerprint."""
     text, encoding = _text(data, location)
     is_utf_8 = encoding.codec == UTF_8.codec
     in_utf_8 = data[len(encoding.bom) :] if is_utf_8 else printable_text(text).encode()
@@ -156,7 +161,7 @@ def _text(data: bytes, location: Location) -> FileText:
         return decode_text(data)
     except EncodingProblem as problem:
         raise ToolFailure(
-            f"{location.text} can't be shown: {problem}. Use a command such as `file` or `xxd` to "
+            f"{location.text} can't be shown. {problem} Use a command such as `file` or `xxd` to "
             "look at it."
         ) from None
 
@@ -166,13 +171,14 @@ def _page(stream: BinaryIO, location: Location, arguments: ReadArguments, encodi
     last = arguments.offset + min(arguments.limit, LINES_MAX) - 1
     bytes_left = BYTES_MAX - NOTE_BYTES_MAX
     numbered: list[str] = []
-    number, line = 0, b""
-    for number, next_line in enumerate(_lines(stream), start=1):
+    skipped, skipped_bytes = _skip_lines(stream, arguments.offset - 1)
+    if skipped_bytes >= SCAN_BYTES_MAX:
+        return _beyond_scan(numbered, skipped + 1, location)
+    number, line = skipped, b""
+    for number, next_line in enumerate(_lines(stream, skipped_bytes), start=skipped + 1):
         if next_line is None:
             return _beyond_scan(numbered, number, location)
         line = next_line
-        if number < arguments.offset:
-            continue
         text = f"{number:>6}\t{_printed(line)}\n"
         bytes_left -= len(text.encode())
         if number > last or bytes_left < 0:
@@ -182,14 +188,51 @@ def _page(stream: BinaryIO, location: Location, arguments: ReadArguments, encodi
         return "(The file is empty.)"
     if not numbered:
         raise ToolFailure(
-            f"{location.text} has {number} lines; offset {arguments.offset} is beyond its end."
+            f"{location.text} has {_count(number)}; offset {arguments.offset} is beyond its end."
         )
-    return f"{''.join(numbered)}(End of file, {number} lines{encoding}{_line_ends(line)}.)"
+    return f"{''.join(numbered)}(End of file, {_count(number)}{encoding}{_line_ends(line)}.)"
 
 
-def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
-    """Yield each line with its line end, cut if very long; None after `SCAN_BYTES_MAX`."""
-    scanned_bytes = 0
+def _count(lines: int) -> str:
+    return "1 line" if lines == 1 else f"{lines} lines"
+
+
+def _skip_lines(stream: BinaryIO, lines: int) -> tuple[int, int]:
+    """Go to the beginning of a later line; returns how many lines and bytes are before it.
+
+    There are fewer lines if the stream ends before, and no more than `SCAN_BYTES_MAX` bytes.
+    """
+    skipped_lines = skipped_bytes = 0
+    block = b""
+    while skipped_lines < lines and skipped_bytes < SCAN_BYTES_MAX:
+        # Counting in blocks takes a twentieth of the time of reading line by line.
+        if not (more := stream.read(min(_BLOCK_BYTES, SCAN_BYTES_MAX - skipped_bytes))):
+            # The last line may have no end.
+            return skipped_lines + (block != b"" and not block.endswith(b"\n")), skipped_bytes
+        block = more
+        in_block = block.count(b"\n")
+        if skipped_lines + in_block >= lines:
+            end = _end_of_line(block, lines - skipped_lines)
+            stream.seek(end - len(block), io.SEEK_CUR)
+            return lines, skipped_bytes + end
+        skipped_lines += in_block
+        skipped_bytes += len(block)
+    return skipped_lines, skipped_bytes
+
+
+def _end_of_line(block: bytes, number: int) -> int:
+    """Return where the line of this number, from 1, ends in a block that has so many line ends."""
+    end = 0
+    for _ in range(number):
+        end = block.index(b"\n", end) + 1
+    return end
+
+
+def _lines(stream: BinaryIO, scanned_bytes: int) -> Iterator[bytes | None]:
+    """Yield each line with its line end, cut if very long; None after `SCAN_BYTES_MAX`.
+
+    `scanned_bytes` are those before the first one.
+    """
     while line := stream.readline(_BLOCK_BYTES):
         scanned_bytes += len(line)
         if line.endswith(b"\n"):
@@ -221,7 +264,7 @@ def _printed(line: bytes) -> str:
 def _line_ends(last: bytes) -> str:
     if last.endswith(b"\r\n"):
         return ", lines end in CRLF"
-    return "" if last.endswith(b"\n") else ", no line end after the last"
+    return "" if last.endswith(b"\n") else ", no newline at the end"
 
 
 def _beyond_scan(numbered: list[str], number: int, location: Location) -> str:

@@ -13,11 +13,29 @@ CData = Any  # pynng has no types
 ffi: CData = pynng.ffi
 lib: CData = pynng.lib
 
+THREADS = {
+    "NNG_INIT_NUM_TASK_THREADS": (1, 2),
+    "NNG_INIT_NUM_EXPIRE_THREADS": (2, 1),
+    "NNG_INIT_NUM_POLLER_THREADS": (3, 1),
+    "NNG_INIT_NUM_RESOLVER_THREADS": (4, 1),
+}
+"""Parameters of nng by name, each with its number in `nng.h` and its value.
+
+By default nng starts two threads for tasks per processor. They only pass messages on, and more than
+two of them mostly wait for each other's locks.
+"""
+
 UNWRITTEN_ANSWERS_MAX = 64
 """Answers per connection that nng queues until they are written; it silently drops more."""
 
 CONNECTIONS_COUNTED_MAX = 256
 """Size of the table at which closed connections are removed from it."""
+
+
+for _number, _value in THREADS.values():
+    lib.nng_init_set_parameter(
+        _number, _value
+    )  # takes effect when nng starts, with the first socket
 
 
 class TransportError(Exception):

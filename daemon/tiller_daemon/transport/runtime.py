@@ -8,6 +8,7 @@ import fcntl
 import os
 import secrets
 import stat
+import time
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +29,14 @@ TOKEN_BYTES = 32
 LOCK_TRIES_MAX = 100
 """Most attempts to lock a file that another process keeps removing."""
 
+LOCK_PATIENCE_S = 0.05
+"""How long to try to lock a file that is locked.
+
+A frontend that asks whether a daemon is running has to take the lock for some microseconds, if none
+is.
+"""
+
+LOCK_POLL_S = 0.001
 PID_CHARS_MAX = 32
 
 
@@ -139,7 +148,7 @@ def _take_lock(directory: Path) -> int:
     for _ in range(LOCK_TRIES_MAX):
         lock = open_private(path, os.O_RDWR | os.O_CREAT)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(lock)
             # If the file was removed meanwhile, another daemon may lock a new one.
             if _is_current(lock, path):
                 return lock
@@ -152,6 +161,18 @@ def _take_lock(directory: Path) -> int:
             raise
         os.close(lock)
     raise RuntimeDirectoryError(f"another program keeps removing {path}: find and stop it")
+
+
+def _lock(lock: int) -> None:
+    """Lock the open file; raises `BlockingIOError` if another daemon has locked it."""
+    deadline = time.monotonic() + LOCK_PATIENCE_S
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(LOCK_POLL_S)
 
 
 def _is_current(lock: int, path: Path) -> bool:

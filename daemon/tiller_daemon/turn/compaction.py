@@ -12,14 +12,13 @@ from copy import copy
 
 import structlog
 import trio
-from msgspec import structs
 
 from tiller_daemon.models.base import ModelError, ModelRequest, TextDelta, UsageReported
 from tiller_daemon.turn.context import TurnContext, TurnModel
-from tiller_daemon.turn.history import PRUNED_OUTPUT, History, for_request
+from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports
 from tiller_daemon.turn.retry import RetryWait, stream_with_retry
-from tiller_daemon.turn.tokens import TokenMeter, estimate_tokens
+from tiller_daemon.turn.tokens import PRUNED_OUTPUT, TokenMeter, estimate_tokens, output_tokens
 from tiller_protocol.events import HistoryCompacted, ItemCompleted, ItemStarted, StatusChanged
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Compaction, Item, Notice, ToolCall, Usage, UserMessage
@@ -96,7 +95,7 @@ def prunable(items: tuple[Item, ...], *, protect: int, gain: int) -> tuple[str, 
     for item in reversed(items):
         if not isinstance(item, ToolCall) or item.output == PRUNED_OUTPUT:
             continue
-        tokens = estimate_tokens([structs.replace(item, arguments="")])
+        tokens = output_tokens(item)
         total += tokens
         if total > protect:
             call_ids.append(item.id)
@@ -106,9 +105,11 @@ def prunable(items: tuple[Item, ...], *, protect: int, gain: int) -> tuple[str, 
 
 async def prune(history: History, ports: Ports) -> None:
     """Stop sending the output of old calls if that gains enough. Call at the end of a turn."""
-    pruned = prunable(
-        history.for_request(), protect=PRUNE_PROTECT_TOKENS, gain=PRUNE_GAIN_TOKENS_MIN
-    )
+    sent = history.for_request()
+    # Almost always too little, which needs no look at each call.
+    if history.estimator.prunable(sent, PRUNE_PROTECT_TOKENS) < PRUNE_GAIN_TOKENS_MIN:
+        return
+    pruned = prunable(sent, protect=PRUNE_PROTECT_TOKENS, gain=PRUNE_GAIN_TOKENS_MIN)
     if pruned:
         await _apply_pruning(pruned, history, ports)
 
@@ -122,11 +123,9 @@ class ContextWindow:
         self._ports = ports
         self._failures = 0
         fixed = len(context.prompt.system) + sum(tool.chars for tool in context.prompt.tools)
-        self._meter = TokenMeter(fixed)
-        counted = history.items[: context.before.items]
-        self._meter.count(
-            context.before.tokens, for_request(counted, history.pruned), context.before.items
-        )
+        self._meter = TokenMeter(fixed, history.estimator)
+        before = context.before
+        self._meter.count(before.tokens, history.sent_before(before.items), before.items)
 
     def count(self, usage: Usage, request: ModelRequest, calls: int) -> None:
         """Record the usage of the response to `request`; its `calls` calls end the history."""

@@ -8,10 +8,10 @@ arrives, calls that have not started are skipped.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import trio
+from msgspec import Struct, field
 
 from tiller_daemon.turn.call import completion_events, refuse_call, run_call, run_stopped_call
 from tiller_daemon.turn.decide import is_doom_loop, recent_calls
@@ -24,8 +24,7 @@ SKIPPED_BY_STEERING = "skipped: the user sent new input"
 SKIPPED_BY_REJECTION = "skipped: the user rejected another call in this response"
 
 
-@dataclass(frozen=True)
-class _EarlyCall:
+class _EarlyCall(Struct, frozen=True):
     """A call that started while its response streamed."""
 
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)

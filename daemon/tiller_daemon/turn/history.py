@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from tiller_daemon.models.history_cache import HistoryCache
+from tiller_daemon.turn.tokens import PRUNED_OUTPUT, TokenEstimator
 from tiller_protocol.items import (
     AssistantMessage,
     Compaction,
@@ -19,8 +20,6 @@ from tiller_protocol.items import (
 
 ABORTED_OUTPUT = "The call was aborted before it produced a result."
 
-PRUNED_OUTPUT = "[Old output was removed to save context. Call the tool again if you need it.]"
-
 
 class _Command(Struct, frozen=True):
     """The part of a user's call that the model gets."""
@@ -32,14 +31,21 @@ class History:
     """Items in the order in which they started; a tool call is replaced when it completes.
 
     The output of the calls in `pruned` is not sent to a model any more. `cache` goes with every
-    request that is made of this history, and dies with it.
+    request that is made of this history, and `estimator` estimates what is sent.
     """
 
-    def __init__(self, items: Iterable[Item], pruned: Iterable[str] = ()) -> None:
+    def __init__(
+        self, items: Iterable[Item], pruned: Iterable[str] = (), earlier: "History | None" = None
+    ) -> None:
+        """Take over the work that an `earlier` history of the session has done, as far as it fits.
+
+        That of the turn before fits if history has only grown since. It can't be used any more.
+        """
         self._items = list(items)
         self.pruned = frozenset(pruned)
-        self.cache = HistoryCache()
-        self._sent = _SentItems(self.pruned)
+        self.cache = earlier.cache if earlier else HistoryCache()
+        self.estimator = earlier.estimator if earlier else TokenEstimator()
+        self._sent = earlier._sent_of(self) if earlier else _SentItems(self.pruned)
 
     @property
     def items(self) -> Sequence[Item]:
@@ -50,6 +56,12 @@ class History:
         """Return the items to send, as the function of that name; takes time only for new items."""
         self._sent.add(self._items[self._sent.count :])
         return tuple(self._sent.items)
+
+    def sent_before(self, count: int) -> tuple[Item, ...]:
+        """Return what `for_request` returned when there were only the first `count` items."""
+        self._sent.add(self._items[self._sent.count :])
+        sent = self._sent.before(count)
+        return for_request(self._items[:count], self.pruned) if sent is None else sent
 
     def prune(self, call_ids: Iterable[str]) -> None:
         """Stop sending the output of these calls."""
@@ -71,6 +83,16 @@ class History:
                 return
         raise KeyError(f"no item {item.id} in history")
 
+    def _sent_of(self, later: "History") -> "_SentItems":
+        """Return what is sent of the items here if these are the beginning of `later`, else none.
+
+        Items are compared by identity first, so this takes no time for those that are the same.
+        """
+        count = self._sent.count
+        if self.pruned == later.pruned and self._items[:count] == later._items[:count]:
+            return self._sent
+        return _SentItems(later.pruned)
+
 
 def for_request(items: Iterable[Item], pruned: frozenset[str] = frozenset()) -> tuple[Item, ...]:
     """Return the items to send: none that is discarded or compacted; every call has a result."""
@@ -85,6 +107,10 @@ class _SentItems:
     def __init__(self, pruned: frozenset[str]) -> None:
         self.items: list[Item] = []
         self.count = 0
+        self._lengths: list[int] = []
+        """How many items were sent after each item of history."""
+        self._compacted_at = 0
+        """How many items of history the newest summary replaces."""
         self._pruned = pruned
         self._inputs: dict[str, UserMessage] = {}
 
@@ -93,6 +119,13 @@ class _SentItems:
         for item in items:
             self.count += 1
             self._add(item)
+            self._lengths.append(len(self.items))
+
+    def before(self, count: int) -> tuple[Item, ...] | None:
+        """Return what was sent of the first `count` items; None if a summary has replaced it."""
+        if count <= self._compacted_at or count > self.count:
+            return None if count else ()
+        return tuple(self.items[: self._lengths[count - 1]])
 
     def _add(self, item: Item) -> None:
         match item:
@@ -105,6 +138,7 @@ class _SentItems:
                 if not item.discarded:
                     self.items.append(_with_result(item, self._pruned))
             case Compaction():
+                self._compacted_at = self.count - 1
                 self.items = [*(self._inputs[message] for message in item.kept), item]
             case UserMessage():
                 self._inputs[item.id] = item

@@ -149,13 +149,13 @@ class _BudgetTracker:
 
     def _spent_so_far(self) -> Spent:
         own = self._spent.plus(Spent(time_s=max(0.0, self._ports.time() - self._began)))
-        return own.plus(self._ports.spent_by_others())
+        return own.plus(self._ports.spending.by_others())
 
 
 async def _begin_step(
     context: TurnContext, step: int, limit: str | None, history: History, ports: Ports
 ) -> StepContext:
-    ports.report_step_usage(Usage())
+    ports.spending.report_step(Usage())
     await ports.emit(StepStarted(step))
     if limit:
         await _add_notice("last_step", f"{limit} {LAST_STEP_NOTICE}", history, ports)

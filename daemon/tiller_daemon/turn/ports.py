@@ -5,7 +5,6 @@ client.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from msgspec import Struct
@@ -153,8 +152,16 @@ class Hooks(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Ports:
+class Spending(Struct, frozen=True):
+    """What counts against the turn's budgets, where the turn itself does not see it."""
+
+    by_others: Callable[[], Spent]
+    """Returns what sub-agents have spent."""
+    report_step: Callable[[Usage], None]
+    """Takes the usage of the open step's response, for a step that does not reach its end."""
+
+
+class Ports(Struct, frozen=True):
     """Everything that a turn uses from outside."""
 
     model: ModelClient
@@ -173,7 +180,4 @@ class Ports:
     """Returns Unix seconds."""
     random: Callable[[], float]
     """Returns numbers in [0, 1), for the jitter of retries."""
-    spent_by_others: Callable[[], Spent]
-    """Returns what counts against the turn's budgets besides its own steps: sub-agents."""
-    report_step_usage: Callable[[Usage], None]
-    """Takes the usage of the open step's response, for a step that does not reach its end."""
+    spending: Spending

@@ -53,7 +53,7 @@ async def _take_step(
         # On a cancellation, too: what a call did must not be lost.
         await calls.announce_withheld()
         raise
-    ports.report_step_usage(response.usage)
+    ports.spending.report_step(response.usage)
     history.add(*response.items)
     rejected = False
     if step_context.limit:

@@ -1,5 +1,6 @@
 """Measures how full the context is: the provider's count, plus an estimate of the rest. Pure."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 
 from tiller_protocol.items import (
@@ -23,22 +24,71 @@ FACTOR_MIN, FACTOR_MAX = 0.25, 4.0
 """Bounds of the correction: beyond them the provider must have counted something else."""
 
 
+PRUNED_OUTPUT = "[Old output was removed to save context. Call the tool again if you need it.]"
+
+
 def estimate_tokens(items: Iterable[Item]) -> int:
     """Estimate the tokens of items by their length, without what the provider adds around them."""
     return sum(_item_tokens(item) for item in items)
 
 
+def output_tokens(item: Item) -> int:
+    """Estimate the tokens that pruning the item would save; 0 if it is no call, or pruned."""
+    if not isinstance(item, ToolCall) or item.output == PRUNED_OUTPUT:
+        return 0
+    chars = len(item.name) + len(item.output)
+    return int(chars / CHARS_PER_TOKEN) + IMAGE_TOKENS * len(item.images)
+
+
+class TokenEstimator:
+    """Estimates what is sent of a history. Estimates no item twice while what is sent grows."""
+
+    def __init__(self) -> None:
+        self._sent: tuple[Item, ...] = ()
+        self._tokens = [0]
+        """The tokens of the first items, by their number."""
+        self._outputs = [0]
+        """The same for what pruning could save."""
+
+    def tokens(self, sent: tuple[Item, ...]) -> int:
+        """Return the same as `estimate_tokens`."""
+        self._add(sent)
+        return self._tokens[len(sent)]
+
+    def prunable(self, sent: tuple[Item, ...], protect: int) -> int:
+        """Return what pruning saves if the newest outputs are kept, `protect` tokens of them."""
+        self._add(sent)
+        outputs = self._outputs[: len(sent) + 1]
+        # The call that exceeds the limit is pruned, too.
+        oldest_kept = bisect_left(outputs, outputs[-1] - protect)
+        return outputs[oldest_kept] if outputs[-1] > protect else 0
+
+    def _add(self, sent: tuple[Item, ...]) -> None:
+        known = min(len(sent), len(self._sent))
+        # Items are compared by identity first, so this takes hardly any time.
+        if sent[:known] != self._sent[:known]:
+            known, self._sent = 0, ()
+            del self._tokens[1:], self._outputs[1:]
+        for item in sent[len(self._sent) :]:
+            self._tokens.append(self._tokens[-1] + _item_tokens(item))
+            self._outputs.append(self._outputs[-1] + output_tokens(item))
+        if len(sent) > len(self._sent):
+            self._sent = sent
+
+
 class TokenMeter:
     """Measures the context of one turn. Takes each step's usage; is read before each request."""
 
-    def __init__(self, fixed_chars: int) -> None:
-        """`fixed_chars` is the length of prompt and tools, which every request contains."""
+    def __init__(self, fixed_chars: int, estimator: TokenEstimator | None = None) -> None:
+        """`fixed_chars` is the length of prompt and tools, which every request contains.
+
+        `estimator` is that of the history.
+        """
+        self._estimator = estimator or TokenEstimator()
         self._fixed = int(fixed_chars / CHARS_PER_TOKEN)
         self._counted = 0
         self._position: int | None = None
         self._factor = 1.0
-        self._sent: tuple[Item, ...] = ()
-        self._sent_tokens = 0
 
     def tokens(self, items: Sequence[Item], sent: Callable[[], tuple[Item, ...]]) -> int:
         """Return the tokens of the next request: the last count plus an estimate of new items.
@@ -47,7 +97,7 @@ class TokenMeter:
         is no count since history got shorter.
         """
         if self._position is None:
-            return int(self._factor * (self._fixed + self._estimate(sent())))
+            return int(self._factor * (self._fixed + self._estimator.tokens(sent())))
         return self._counted + int(self._factor * estimate_tokens(items[self._position :]))
 
     def count(self, tokens: int, sent: tuple[Item, ...], position: int) -> None:
@@ -57,22 +107,13 @@ class TokenMeter:
         are new, or had no output when the tokens were counted.
         """
         if tokens:
-            estimated = self._fixed + self._estimate(sent)
+            estimated = self._fixed + self._estimator.tokens(sent)
             self._factor = min(max(tokens / max(estimated, 1), FACTOR_MIN), FACTOR_MAX)
             self._counted, self._position = tokens, position
 
     def discard_count(self) -> None:
         """Discard the count because history got shorter; the learned factor stays."""
         self._position = None
-
-    def _estimate(self, sent: tuple[Item, ...]) -> int:
-        """Estimate as `estimate_tokens`; reuses the sum of the items that were sent last time."""
-        known = len(self._sent)
-        if sent[:known] != self._sent:
-            known = self._sent_tokens = 0
-        self._sent_tokens += estimate_tokens(sent[known:])
-        self._sent = sent
-        return self._sent_tokens
 
 
 def _item_tokens(item: Item) -> int:

@@ -18,6 +18,7 @@ from tiller_daemon.files.paths import (
     open_regular,
     printable,
 )
+from tiller_daemon.stamps import failed, look_along, look_at, look_into
 
 ENTRIES_MAX: Final = 1_000
 """The most entries of a folder that are read; folders made by hand have a handful."""
@@ -66,7 +67,7 @@ def read_project_document(
 ) -> Document | RefusedDocument | None:
     """Return at most `bytes_max` of a document of a project; see `read_document`.
 
-    It is refused if it lies outside of `within`, or if reading it needs an approval.
+    It is refused if it lies outside of `within`, or if reading it needs approval.
     """
     location = _follow(path, within)
     if location is None:
@@ -74,22 +75,28 @@ def read_project_document(
     if not location.inside:
         return RefusedDocument(path, f"it leads out of {printable(within)}")
     if not may_read(location.path):
-        return RefusedDocument(path, f"reading {printable(location.path)} needs an approval")
+        return RefusedDocument(path, f"reading {printable(location.path)} needs approval")
     return _read(path, location, bytes_max)
 
 
 def names_in(directory: Path) -> list[str]:
     """Return the names in a folder, sorted; none if it is missing or can't be read."""
+    look_into(directory)
     try:
         with os.scandir(directory) as entries:
             return sorted(entry.name for entry in islice(entries, ENTRIES_MAX))
-    except OSError:
+    except OSError as error:
+        failed(error)
         return []
 
 
 def _follow(path: Path, within: Path | None) -> Location | None:
     """Resolve a path; None if nothing is there."""
-    # Usually there is no such file. This runs in every turn, and resolving links costs more.
+    if within is None:
+        look_at(path)
+    else:
+        look_along(path, within)
+    # Usually there is no such file, and resolving links costs more.
     if not os.path.lexists(path):
         return None
     try:
@@ -101,14 +108,17 @@ def _follow(path: Path, within: Path | None) -> Location | None:
 def _read(path: Path, location: Location, bytes_max: int) -> Document | None:
     try:
         opened = open_regular(location)
-    except PathProblem:
+    except PathProblem as problem:
+        if isinstance(problem.__cause__, OSError):
+            failed(problem.__cause__)
         return None
     with os.fdopen(opened, "rb") as stream:
         try:
             # One byte more shows whether the file was cut.
             data = stream.read(bytes_max + 1)
             size_bytes = max(os.fstat(opened).st_size, len(data))
-        except OSError:
+        except OSError as error:
+            failed(error)
             return None
     text = data[:bytes_max].decode(errors="replace").removeprefix(_BYTE_ORDER_MARK)
     return Document(path, text.replace("\r\n", "\n"), size_bytes, len(data) > bytes_max)

@@ -7,7 +7,6 @@ tables are parsed, so no object is ever constructed.
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
-import yaml
 
 HEAD_BYTES_MAX: Final = 4096
 """The longest front matter. Parsing takes quadratic time: 40 ms for this many opening brackets."""
@@ -56,6 +55,8 @@ def parse(text: str, wanted: type[Head]) -> tuple[Head, str]:
 
 
 def _load(head: str) -> dict[str, Any]:
+    import yaml  # it takes 10 ms, which is much of the daemon's start
+
     try:
         values: object = yaml.load(head, yaml.CBaseLoader)  # noqa: S506 - makes texts, lists, tables
     except (yaml.YAMLError, UnicodeError, RecursionError) as error:

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tiller_daemon.stamps import look_at
 from tiller_daemon.workspace.documents import read_document
 
 GIT_FILE_BYTES_MAX: Final = 4096
@@ -34,9 +35,11 @@ def find_repository(directory: Path) -> Repository | None:
     It counts only if it belongs to this user or to the owner of `directory`. In a shared place such
     as `/tmp` anyone could create a repository further up.
     """
+    look_at(directory)
     owners = {os.geteuid(), _owner(directory)}
     for root in (directory, *directory.parents):
         mark = root / ".git"
+        look_at(mark)
         if mark.exists() and _owner(mark) in owners:
             return Repository(root, _head(git_directory(mark)))
     return None

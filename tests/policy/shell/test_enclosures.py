@@ -115,6 +115,11 @@ def test_a_rule_that_allows_more_never_causes_a_question(text, rules, more, most
         assert judged(text, *rules, more, most=most).action == "allow"
 
 
+def test_an_unknown_program_is_named_with_the_reason_for_the_question():
+    found = judged("make test && ./deploy.sh")
+    assert found.reason == "`./deploy.sh` needs approval: it may do more than read and build."
+
+
 @given(LINES, RULES, MOST)
 def test_the_deciding_command_and_rule_are_named(text, rules, most):
     found = judged(text, *rules, most=most)

@@ -167,14 +167,14 @@ async def test_hunks_in_the_wrong_order_are_told_so(bench):
     await put(bench, "f", "a\nb\nc\n")
     said = await refused(bench, "*** Update File: f\n@@\n-c\n+C\n@@\n-a\n+A\n")
     assert "Hunk 2 of f (line 6 of the patch)" in said
-    assert "not there after line 3, but before it: put hunks in the order of the file" in said
+    assert "not there after line 3, only before it. Put hunks in the order of the file" in said
 
 
 async def test_nothing_but_text_is_patched(bench):
     bench.put("f", picture())
     await bench.call("read", path="f")
     os.mkfifo(bench.workspace / "fifo")
-    assert "it is binary" in await refused(bench, "*** Update File: f\n@@\n-a\n+b\n")
+    assert "It is binary" in await refused(bench, "*** Update File: f\n@@\n-a\n+b\n")
     assert "is a FIFO" in await refused(bench, "*** Delete File: fifo\n")
     assert "does not exist" in await refused(bench, "*** Delete File: g\n")
     assert "is a directory" in await refused(bench, "*** Add File: .\n+a\n")
@@ -188,7 +188,7 @@ async def test_nothing_but_text_is_patched(bench):
         (patch(""), "changes no file"),
         (patch("*** Frob File: x\n"), "Line 2 of the patch is `*** Frob File: x`; it should"),
         (patch("*** Add File: x\n+a\nb\n"), "Line 4 of the patch is `b`; it should begin with"),
-        (patch("*** Update File: x\n"), "Line 2 of the patch names x, but no change of it"),
+        (patch("*** Update File: x\n"), "Line 2 of the patch names x, but no change to it"),
         (patch("*** Update File: x\n@@\n"), "Line 4 of the patch should be the first of a hunk"),
         (patch("*** Update File: x\n@@\n-a\nfoo\n"), "Line 5 of the patch is `foo`; a line of a"),
         ("\n\n" + patch("*** Update File: x\n@@\n*a\n"), "Line 6 of the patch should be the first"),

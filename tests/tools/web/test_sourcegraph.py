@@ -7,13 +7,13 @@ and the types of Sourcegraph's own client say it. No server of theirs was asked.
 import json
 import re
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from support.http_server import events, hanging, raw, serving, status
 from tiller_daemon.code_search import CodeSearch

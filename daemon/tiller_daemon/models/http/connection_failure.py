@@ -1,12 +1,17 @@
 """Turns a failed connection into a `ModelError`: what happened, and what the user can do."""
 
-from __future__ import annotations
-
 import ssl
-from functools import cache
 from typing import cast
 
 from tiller_daemon.config.http_proxy import Proxy
+from tiller_daemon.http.failures import (
+    ConnectFailed,
+    ConnectTimedOut,
+    HttpFailure,
+    InvalidAddress,
+    ProxyFailed,
+    WriteTimedOut,
+)
 from tiller_daemon.models.base import ModelError
 from tiller_daemon.models.http.failure import Endpoint
 from tiller_daemon.redaction.text import redact
@@ -16,51 +21,36 @@ PROXY_REJECTS_CREDENTIALS = (
     "the variable HTTPS_PROXY or HTTP_PROXY"
 )
 
-_CREDENTIALS_REJECTED = ("407", "username", "auth")
-"""Parts of the messages of `httpx2` for a proxy that rejects the credentials."""
-
-
-@cache
-def connection_failures() -> tuple[type[Exception], ...]:
-    """The exceptions of `httpx2`. A function, because importing the library is delayed."""
-    import httpx2
-
-    return (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, ssl.SSLError)
-
 
 def connection_error(
-    endpoint: Endpoint, error: BaseException, proxy: Proxy | None, connect_s: float
+    endpoint: Endpoint, error: HttpFailure, proxy: Proxy | None, connect_s: float
 ) -> ModelError:
     """Return the error for a connection that could not be opened, or broke."""
-    import httpx2
-
     causes = _causes(error)
     reason = (str(causes[-1]) or type(causes[-1]).__name__).rstrip(".")
     reason = redact(reason, proxy.secrets) if proxy else reason
     match error:
-        case httpx2.ConnectTimeout():
+        case ConnectTimedOut():
             kind, what = "timeout", f"can't be reached within {connect_s:g} seconds"
-        case httpx2.TimeoutException():
+        case WriteTimedOut():
             kind, what = "timeout", "did not take the request in time"
-        case httpx2.ProxyError() if proxy and any(
-            one in reason.lower() for one in _CREDENTIALS_REJECTED
-        ):
+        case ProxyFailed(rejects_credentials=True) if proxy:
             return proxy_error(endpoint, proxy, PROXY_REJECTS_CREDENTIALS, final=True)
-        case httpx2.ProxyError() if proxy:
+        case ProxyFailed() if proxy:
             return proxy_error(endpoint, proxy, reason, final=False)
         case _ if _has_cause(causes, ssl.SSLCertVerificationError):
             kind, what = "bad_request", f"has a certificate that is not trusted ({reason})"
             what += ". If it is your own, set `ca_file` to your certificate authority"
         case _ if any(isinstance(one, ssl.SSLError) and _is_plaintext(one) for one in causes):
             kind, what = "bad_request", "does not use TLS. Try http:// in its `base_url`"
-        case httpx2.ConnectError() if proxy:
+        case ConnectFailed() if proxy:
             return proxy_error(endpoint, proxy, f"it can't be reached: {reason}", final=False)
         case _ if _has_cause(causes, ConnectionRefusedError):
             kind = "refused"
             what = "refuses connections. Start the server, or correct `base_url`"
-        case httpx2.ConnectError():
+        case ConnectFailed():
             kind, what = "network", f"can't be reached ({reason}). Check the network"
-        case httpx2.UnsupportedProtocol() | httpx2.LocalProtocolError() | httpx2.InvalidURL():
+        case InvalidAddress():
             kind, what = "bad_request", f"can't be used ({reason}). Check `base_url`"
         case _:
             kind, what = "network", f"broke the connection ({reason})"

@@ -3,6 +3,7 @@
 The settings are checked once, when the provider is created.
 """
 
+import re
 from collections.abc import Mapping
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
@@ -17,6 +18,11 @@ DEFAULT_HEADERS = {
     "content-type": "application/json",
     "user-agent": "tiller",
 }
+
+_NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9a-zA-Z]+")
+_HOST = re.compile(r"[-a-z0-9._~%:]+")
+_SAFE = "%/:=&?~#+!$,;'@()*[]|"
+"""Characters that stay as they are in a path: delimiters, and `%` of escapes."""
 
 MODEL_IN_PATH = "{model}"
 
@@ -35,18 +41,20 @@ class RequestHead:
         }
         """The configured headers, with names in lower case."""
         for field, value in self.configured_headers.items():
-            if not is_header_safe(field + value):
+            if not _NAME.fullmatch(field) or not is_header_safe(value):
                 raise ValueError(
                     f"a header of provider {name} contains an invalid character ({field})"
                 )
         self._key_header = (provider.api_key_header or BEARER).lower()
         self._query = urlencode({**dict(parse_qsl(self.url.query)), **provider.query})
-        self._authority = self.url.netloc.rpartition("@")[2]
+        self.host, self._host_field = _host_of(name, self.url)
+        """Where to connect: a name in ASCII, or an address."""
 
     @property
     def display_url(self) -> str:
         """The base URL for messages: without user name, password and query, which may be secret."""
-        return self.url._replace(netloc=self._authority, query="", fragment="").geturl()
+        authority = self.url.netloc.rpartition("@")[2]
+        return self.url._replace(netloc=authority, query="", fragment="").geturl()
 
     @property
     def takes_key(self) -> bool:
@@ -55,22 +63,35 @@ class RequestHead:
 
     def fields(self, headers: Mapping[str, str], key: str) -> dict[str, str]:
         """Return the headers of a request. Configured headers override those in `headers`."""
-        fields = {"host": self._authority, **DEFAULT_HEADERS, **headers, **self.configured_headers}
+        fields = {"host": self._host_field, **DEFAULT_HEADERS, **headers, **self.configured_headers}
         if key:
             fields[self._key_header] = f"Bearer {key}" if self._key_header == BEARER else key
         return fields
 
-    def url_for(self, path: str, model: str, *, from_root: bool) -> str:
-        """Return the URL of `path` under the base URL, or `from_root` of the server."""
+    def target_for(self, path: str, model: str, *, from_root: bool) -> str:
+        """Return the target of a request: `path` under the base URL, or `from_root`."""
         base = self.url.path.replace(MODEL_IN_PATH, quote(model, safe="")).rstrip("/")
         base = "" if from_root else base
         query = f"?{self._query}" if self._query else ""
-        return f"{self.url.scheme}://{self._authority}{base}{path}{query}"
+        return quote(f"{base}{path}", safe=_SAFE) + query
 
 
 def is_header_safe(text: str) -> bool:
     """Whether `text` is allowed in a header."""
     return text.isascii() and (text.isprintable() or not text)
+
+
+def _host_of(name: str, url: SplitResult) -> tuple[str, str]:
+    """Return the host to connect to, and the header `host`."""
+    host = url.hostname or ""
+    try:
+        host = host if host.isascii() else host.encode("idna").decode()
+    except UnicodeError:
+        host = ""
+    if not _HOST.fullmatch(host):
+        raise ValueError(f"base_url of provider {name} has an invalid host name")
+    field = f"[{host}]" if ":" in host else host
+    return host, field if url.port is None else f"{field}:{url.port}"
 
 
 def _parse_base_url(name: str, base_url: str) -> SplitResult:

@@ -133,7 +133,7 @@ def _judge(
         short = min(parts, key=lambda part: part.limit)
         because = "it runs unasked only in a stricter sandbox than the rest of the line needs"
         return _ask(short.command.text, because)
-    return LineVerdict("allow", needed, "Nothing in it needs a question.", line)
+    return LineVerdict("allow", needed, "Nothing in it needs approval.", line)
 
 
 def may_run_outside(line: str, rules: Sequence[Rule]) -> bool:
@@ -187,7 +187,7 @@ def _part(
         if sandboxed:
             needed = limit = Enclosure.BUILD
     if limit is None:
-        return _ask(command.text, "")
+        return _ask(command.text, "it may do more than read and build")
     if purpose != "passes_on" and (most_unasked is None or needed > most_unasked):
         return _ask(command.text, _NOT_ENFORCED)
     return _Part(command, needed, limit)
@@ -277,12 +277,10 @@ def _by_rule(action: Action, rule: Rule, command: str) -> LineVerdict:
 
 
 def _sentence(action: Action, rule: Rule, command: str) -> str:
-    what = {"allow": "is allowed", "ask": "needs an approval", "deny": "is denied"}[action]
+    what = {"allow": "is allowed", "ask": "needs approval", "deny": "is denied"}[action]
     return f"`{command}` {what}. The rule is `{rule.permission}` `{rule.pattern}` {rule.action}."
 
 
 def _ask(command: str, because: str) -> LineVerdict:
-    reason = f"`{command}` needs an approval."
-    if because:
-        reason = f"{reason[:-1]}: {because}."
+    reason = f"`{command}` needs approval: {because}."
     return LineVerdict("ask", Enclosure.SESSION, reason, command)

@@ -1,10 +1,10 @@
 """The environment of a turn's tool calls: files, processes, the user, the web."""
 
-import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct, structs
 
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.redaction.byte_stream import SECRET_PLACEHOLDER
@@ -29,8 +29,7 @@ Delegate = Callable[[str, str, str, str], Awaitable[ToolResult]]
 """`Delegation.run` for one turn: takes the call's id, the prompt, the agent, the id to resume."""
 
 
-@dataclass(frozen=True)
-class Environments:
+class Environments(Struct, frozen=True):
     """Makes the `ToolEnvironment` of each call of one turn."""
 
     context: TurnContext
@@ -68,7 +67,7 @@ class Environments:
             workspace=Path(self.context.workspace),
             session_id=self.context.session_id,
             call_id=call.id,
-            files=dataclasses.replace(self.files, readable=readable),
+            files=structs.replace(self.files, readable=readable),
             commands=CommandAccess(self.variables(call.id), self.background, confined),
             user=UserAccess(
                 output=lambda piece: output(self.without_secrets(piece)),

@@ -1,9 +1,8 @@
 """Permission for a call, from the rules or the user, and the user's answers to tools' questions."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from tiller_daemon.policy.rules import Verdict, decide, patterns_for_always
 from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_run_outside
@@ -22,12 +21,11 @@ CHANGED_MEANWHILE = (
 )
 
 NO_USER = (
-    "No user is there to answer: this session asks no one. Decide yourself, and say what you chose."
+    "Nobody can answer: this session never asks the user. Decide yourself, and say what you chose."
 )
 
 
-@dataclass(frozen=True)
-class Permission:
+class Permission(Struct, frozen=True):
     """Decides about the calls of one turn; if needed, asks the user through any frontend."""
 
     approve: Approve
@@ -87,7 +85,7 @@ class Permission:
         return await self.ask(request, lambda: self._is_allowed((by_rules,)))
 
     async def put_question(self, call: ToolCall, text: str, choices: tuple[str, ...]) -> UserAnswer:
-        """Put a tool's question to the user; raises `ToolFailure` if the session asks no one."""
+        """Put a tool's question to the user; raises `ToolFailure` if the session never asks."""
         if self.approve == "never":
             raise ToolFailure(NO_USER)
         title = one_line(text)

@@ -1,15 +1,13 @@
 """One tool call, from its prepared arguments through permission and execution to its result."""
 
-import dataclasses
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import structlog
 import trio
-from msgspec import structs
+from msgspec import Struct, structs
 
 from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, seems_to_read
 from tiller_daemon.sandbox.confinement import CommandSandbox
@@ -46,8 +44,7 @@ READ_ONLY = (
 )
 
 
-@dataclass(frozen=True)
-class TurnTools:
+class TurnTools(Struct, frozen=True):
     """What the calls of one turn share."""
 
     context: TurnContext
@@ -343,5 +340,5 @@ def _title(tool: Tool, requirements: tuple[Requirement, ...]) -> str:
 
 def _confined(environment: ToolEnvironment, confined: CommandSandbox | None) -> ToolEnvironment:
     """Return the environment with its command in another sandbox, or in none."""
-    commands = dataclasses.replace(environment.commands, confined=confined)
-    return dataclasses.replace(environment, commands=commands)
+    commands = structs.replace(environment.commands, confined=confined)
+    return structs.replace(environment, commands=commands)

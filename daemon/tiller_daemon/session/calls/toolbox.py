@@ -4,9 +4,8 @@ Implements the turn's `ToolRuntime`. `tool_call` runs the prepared calls.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from tiller_daemon.session.calls.arguments import BadArguments, decode_arguments
 from tiller_daemon.session.calls.offered_tools import find_tool, unknown_tool
@@ -16,8 +15,7 @@ from tiller_daemon.turn.ports import Refusal
 from tiller_protocol.items import ToolCall
 
 
-@dataclass(frozen=True)
-class Toolbox:
+class Toolbox(Struct, frozen=True):
     """The tools of one turn by name, and what their calls share."""
 
     tools: Mapping[str, Tool]

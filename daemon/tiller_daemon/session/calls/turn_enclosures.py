@@ -5,11 +5,11 @@ The policy decides, the package `sandbox` makes the enclosures. This module conn
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import trio
+from msgspec import Struct
 
 from tiller_daemon.files.paths import printable
 from tiller_daemon.policy import globs
@@ -18,7 +18,12 @@ from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_run_outside
 from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.sandbox.enclosure import Enclosure
-from tiller_daemon.sandbox.scan import ScanResult, WorkspaceTooLarge, disable_repository
+from tiller_daemon.sandbox.scan import (
+    Scanner,
+    ScanResult,
+    WorkspaceTooLarge,
+    disable_repository,
+)
 from tiller_daemon.tools.base import Requirement, ToolFailure, ToolResult
 from tiller_daemon.turn.context import TurnContext
 from tiller_protocol.settings import Rule
@@ -28,7 +33,7 @@ REVEALING = ("read", "external_directory")
 
 NEW_REPOSITORY = (
     "[The command created a git repository in the workspace: {names}. Git would run programs that "
-    "its configuration names, so it was disabled by renaming its marker to {disabled}. If the "
+    "its configuration names, so the file that marks it was renamed to {disabled}. If the "
     "repository is needed, tell the user.]"
 )
 
@@ -42,8 +47,7 @@ class CallEnclosure(NamedTuple):
     """The git repositories in the workspace before the call."""
 
 
-@dataclass(frozen=True)
-class TurnEnclosures:
+class TurnEnclosures(Struct, frozen=True):
     """The enclosures of one turn. `rules` returns the current rules."""
 
     confiner: Confiner
@@ -98,8 +102,10 @@ class TurnEnclosures:
         if enclosure is Enclosure.OUTSIDE or self.confiner.search_result().sandbox is None:
             return CallEnclosure(None)
         workspace = Path(self.context.workspace)
-        # The scan reads the whole workspace, so it must not block the event loop.
-        findings = await trio.to_thread.run_sync(self._findings, workspace)
+        findings = self._scanner(workspace).scan_if_unchanged()
+        if findings is None:
+            # The scan reads the whole workspace, so it must not block the event loop.
+            findings = await trio.to_thread.run_sync(self._findings, workspace)
         confined = self.confiner.confined(
             enclosure,
             self.context.permissions.sandbox,
@@ -154,14 +160,17 @@ class TurnEnclosures:
         names = ", ".join(printable(path.relative_to(place)) for path in new)
         return NEW_REPOSITORY.format(names=names, disabled=", ".join(disabled))
 
-    def _findings(self, workspace: Path) -> ScanResult:
+    def _scanner(self, workspace: Path) -> Scanner:
         rules = tuple(r for r in (*BUILT_IN, *self.rules()) if globs.matches(r.permission, "read"))
-        scanner = self.confiner.scanner(
+        return self.confiner.scanner(
             workspace.resolve(), rules, lambda path: evaluate("read", path, rules) != "allow"
         )
+
+    def _findings(self, workspace: Path) -> ScanResult:
         try:
-            return scanner.scan()
+            return self._scanner(workspace).scan()
         except WorkspaceTooLarge as problem:
             raise ToolFailure(
-                f"{problem}, too many to protect files in it. Start the session in a subdirectory."
+                f"{problem}, too many to search for protected files. "
+                "Start the session in a subdirectory."
             ) from None

@@ -5,12 +5,13 @@ can only add agents under new names.
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 from tiller_daemon.config import Agent
 from tiller_daemon.config.request_options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.project_trust import trusted_workspace
-from tiller_daemon.session.read_access import may_read
+from tiller_daemon.session.read_access import read_with_rules
 from tiller_daemon.session.services import Services
 from tiller_daemon.tools.suggestions import did_you_mean
 from tiller_daemon.turn.prompt import DEFAULT_PROMPT, EXPLORE_PROMPT, GENERAL_PROMPT, PLAN_PROMPT
@@ -42,7 +43,8 @@ BUILT_IN: Mapping[str, Agent] = {
 def list_agents(services: Services, workspace: str | None) -> dict[str, AgentDefinition]:
     """Return all agents by name; without a workspace, no project's are included."""
     configured = services.user.configuration().agents
-    written = user_agents(services.user.config_directory)
+    directory = services.user.config_directory
+    written = services.user.documents.get(("agents", directory), partial(user_agents, directory))
     agents: dict[str, AgentDefinition] = {}
     for name in (*BUILT_IN, *configured, *written):
         file = written.get(name, AgentDefinition(Agent()))
@@ -50,9 +52,15 @@ def list_agents(services: Services, workspace: str | None) -> dict[str, AgentDef
         agents[name] = AgentDefinition(_layered(agent, configured.get(name, Agent())), file.problem)
     if project := trusted_workspace(services, workspace):
         # An agent's own rules are known only after its file is read, so they can't count here.
-        unasked = may_read(project, services.user.configuration().permissions)
+        of_project = read_with_rules(
+            services,
+            "agents",
+            project,
+            services.user.configuration().permissions,
+            partial(project_agents, project),
+        )
         # The user's agents win, so a project can't redefine them.
-        agents = project_agents(project, unasked) | agents
+        agents = of_project | agents
     return agents
 
 

@@ -153,7 +153,7 @@ def _notes(end: CommandEnd, timeout_s: float) -> list[str]:
         notes.append(f"Exit status {end.status}.")
     if end.leftovers:
         were = "process was" if end.leftovers == 1 else "processes were"
-        notes.append(f"{end.leftovers} {were} still running then, and killed.")
+        notes.append(f"{end.leftovers} {were} still running at the end, and killed.")
     if end.survivors:
         notes.append(f"{end.survivors} could not be killed (stuck, or another user's).")
     return notes

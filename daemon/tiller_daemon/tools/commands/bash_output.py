@@ -26,7 +26,7 @@ def _requirements(arguments: BashOutputArguments, workspace: Path) -> tuple[Requ
 
 
 async def _run(arguments: BashOutputArguments, environment: ToolEnvironment) -> ToolResult:
-    return result_of(await environment.commands.background.look(arguments.id, arguments.wait_s))
+    return result_of(await environment.commands.background.poll(arguments.id, arguments.wait_s))
 
 
 BASH_OUTPUT: Final = Tool(

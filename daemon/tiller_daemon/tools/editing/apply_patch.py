@@ -71,7 +71,7 @@ is text like this:
 *** Delete File: src/unused.py
 *** End Patch
 
-In an update each line begins with a blank (it stays), `-` (it is removed) or `+` (it is added). \
+In an update each line begins with a space (it stays), `-` (it is removed) or `+` (it is added). \
 Show three lines before and after a change. If those lines occur more than once, name lines above \
 them with `@@ LINE`: the search for the change starts after them. Put changes in the order of the \
 file; `*** End of File` after a change anchors it to the end. Each line of a new file begins with \

@@ -86,7 +86,7 @@ EDIT: Final = Tool(
     description=(
         "Replace a piece of text in a file that was read before. Give `old` exactly as it is in "
         "the file, including white space, without line numbers. It must occur once: add lines "
-        "around it, or set `all`. The file keeps its line ends and encoding."
+        "around it, or set `all`. The file keeps its line endings and encoding."
     ),
     arguments=EditArguments,
     effect="write",

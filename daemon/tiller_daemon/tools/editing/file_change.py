@@ -31,7 +31,7 @@ def read_unchanged(files: FileVersions, location: Location) -> bytes | None:
         raise ToolFailure(f"{location.text} exists and was not read yet. Read it first.")
     if digest != fingerprint(data):
         raise ToolFailure(
-            f"{location.text} has changed since it was last read, so it was not changed. "
+            f"{location.text} has changed since it was last read, so this call left it as it is. "
             "Read it again, then repeat the change."
         )
     return data
@@ -53,7 +53,7 @@ def encoding_failures(location: Location) -> Generator[None]:
         yield
     except EncodingProblem as problem:
         raise ToolFailure(
-            f"{location.text} can't be changed like this: {problem}. No file was changed."
+            f"{location.text} can't be changed like this. {problem} No file was changed."
         ) from problem
 
 

@@ -156,7 +156,7 @@ def _update(number: int, path: str, lines: _Lines) -> UpdateFile:
         else:
             lines.next()
     if not hunks and move_to is None:
-        raise BadPatch(f"Line {number} of the patch names {path}, but no change of it follows.")
+        raise BadPatch(f"Line {number} of the patch names {path}, but no change to it follows.")
     return UpdateFile(number, path, move_to, tuple(hunks))
 
 
@@ -174,7 +174,7 @@ def _hunk(lines: _Lines, *, is_first: bool) -> Hunk:
     if not has_marker and not is_first:
         raise BadPatch(
             f"Line {number} of the patch is `{_shown(line or '')}`; a line of a hunk begins with a "
-            f"blank, `-` or `+`, and a further hunk with `{CONTEXT}`."
+            f"space, `-` or `+`, and a further hunk with `{CONTEXT}`."
         )
     hunk_lines, at_end = _hunk_lines(lines)
     return Hunk(number, tuple(context), tuple(hunk_lines), at_end)
@@ -198,7 +198,7 @@ def _hunk_lines(lines: _Lines) -> tuple[Sequence[tuple[Mark, str]], bool]:
         there = "the patch ends" if line is None else f"it is `{_shown(line)}`"
         raise BadPatch(
             f"Line {lines.number + 1} of the patch should be the first of a hunk and begin with a "
-            f"blank, `-` or `+`, but {there}."
+            f"space, `-` or `+`, but {there}."
         )
     return hunk_lines, False
 

@@ -70,7 +70,7 @@ def explain_missing_hunk(missing: MissingHunk) -> str:
     lines, place = missing.lines, missing.place
     if place and _seek(lines, missing.wanted.split("\n"), 0, at_end=False) is not None:
         return (
-            f"{missing} after line {place}, but before it: put hunks in the order of the file, "
+            f"{missing} after line {place}, only before it. Put hunks in the order of the file, "
             "and do not let them overlap."
         )
     near = similar_lines(missing.wanted, printable_text("\n".join(lines)))

@@ -67,7 +67,7 @@ WRITE: Final = Tool(
     name="write",
     description=(
         "Write a whole file; missing directories are created. A file that exists must have been "
-        "read and must not have changed since. It keeps its encoding and line ends. To change a "
+        "read and must not have changed since. It keeps its encoding and line endings. To change a "
         "part, use `edit`."
     ),
     arguments=WriteArguments,

@@ -80,9 +80,9 @@ async def _run(arguments: GlobArguments, environment: ToolEnvironment) -> ToolRe
 GLOB: Final = Tool(
     name="glob",
     description=(
-        "Find files by a pattern for their paths, the newest first. `*` matches within a name, "
-        "`**` matches any directories, `{a,b}` matches either. A pattern without a slash matches "
-        "names at any depth. Files that git ignores are left out."
+        "Find files whose paths match a pattern, newest first. `*` matches within a name, "
+        "`**` matches any number of directories, `{a,b}` matches either. A pattern without a slash "
+        "matches names at any depth. Files that git ignores are left out."
     ),
     arguments=GlobArguments,
     effect="read",

@@ -80,7 +80,7 @@ GREP: Final = Tool(
     description=(
         "Search file contents with a regular expression (Rust syntax: `\\b`, `|`, `(?i)`; escape "
         "`(`, `[`, `{` and `.` to match them literally). Shows matching lines with their numbers, "
-        "grouped by file. Files that git ignores, binary files, and files that need an approval to "
+        "grouped by file. Files that git ignores, binary files, and files that need approval to "
         "be read are left out."
     ),
     arguments=GrepArguments,
@@ -226,4 +226,4 @@ def _note_on_protected(count: int) -> str:
         return ""
     at_least = "at least " if count == PROTECTED_COUNTED_MAX else ""
     were = "1 protected file was" if count == 1 else f"{at_least}{count} protected files were"
-    return f"({were} not searched: reading one needs an approval. Give its path to ask for it.)"
+    return f"({were} not searched: reading one needs approval. Give its path to ask for it.)"

@@ -1,27 +1,19 @@
-"""The tool `fetch`: a web page as text, with HTML converted to Markdown.
-
-`page` makes the request, and is imported with the first one.
-"""
+"""The tool `fetch`: a web page as text, with HTML converted to Markdown."""
 
 import codecs
-import importlib
 import re
 from email.message import Message
 from http import HTTPStatus
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
-import trio
 from msgspec import Meta, Struct
 
 from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolFailure, ToolResult
 from tiller_daemon.tools.spilling import truncate_to_fit
 from tiller_daemon.tools.web.address import any_address, is_public, parse_address
 from tiller_daemon.tools.web.markdown import to_markdown
-
-if TYPE_CHECKING:
-    from tiller_daemon.tools.web.page import Page
+from tiller_daemon.tools.web.page import Page, get_page
 
 PERMISSION: Final = "fetch"
 
@@ -69,9 +61,8 @@ async def _run(arguments: FetchArguments, environment: ToolEnvironment) -> ToolR
     address = parse_address(arguments.url)
     if any(secret in arguments.url for secret in environment.secrets):
         raise ToolFailure("The URL contains a key, so it is not fetched.")
-    http = await trio.to_thread.run_sync(_load)
     may_reach = any_address if environment.web.private_addresses else is_public
-    page: Page = await http.get_page(address, environment.web.proxies, may_reach)
+    page = await get_page(address, environment.web.proxies, may_reach)
     text = await _text(page, environment)
     if page.status >= HTTPStatus.BAD_REQUEST:
         raise ToolFailure(_refusal(page, text))
@@ -94,12 +85,7 @@ FETCH: Final = Tool(
 )
 
 
-def _load() -> ModuleType:
-    """Import the HTTP client. It takes some 100 ms, so this runs in a thread."""
-    return importlib.import_module("tiller_daemon.tools.web.page")
-
-
-async def _text(page: "Page", environment: ToolEnvironment) -> str:
+async def _text(page: Page, environment: ToolEnvironment) -> str:
     kind, charset = _kind(page)
     is_text = TEXT_KINDS.fullmatch(kind) or not kind
     if kind in HTML_KINDS:
@@ -117,7 +103,7 @@ async def _text(page: "Page", environment: ToolEnvironment) -> str:
     return _decode(page.body, charset)
 
 
-def _kind(page: "Page") -> tuple[str, str]:
+def _kind(page: Page) -> tuple[str, str]:
     """Return the media type and the character set of a page, by its header."""
     fields = Message()
     fields["Content-Type"] = page.kind
@@ -135,13 +121,13 @@ def _decode(data: bytes, charset: str) -> str:
     return text.removeprefix("\ufeff")
 
 
-def _about(page: "Page") -> str:
+def _about(page: Page) -> str:
     kind, _ = _kind(page)
     beginning = "" if page.whole else f", the first {len(page.body) // 1024**2} MiB of it"
     return f"{page.address} ({kind or 'of unknown type'}{beginning}):"
 
 
-def _refusal(page: "Page", text: str) -> str:
+def _refusal(page: Page, text: str) -> str:
     try:
         phrase = f" {HTTPStatus(page.status).phrase}"
     except ValueError:

@@ -2,19 +2,30 @@
 
 A name is resolved once, and the connection goes to an address that passed the check, so that DNS
 rebinding leads nowhere else. `get_page` sends nothing that identifies the user, such as cookies.
-This module imports the HTTP library, so it is imported with the first page.
 """
 
 import math
-import zlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
-import httpcore2
-import httpx2
 import trio
 
-from tiller_daemon.config.http_proxy import Proxy, proxy_of_environment
+from tiller_daemon.config.http_proxy import proxy_of_environment
+from tiller_daemon.http.connection import Exchange, Response, perform
+from tiller_daemon.http.failures import (
+    ConnectTimedOut,
+    HttpFailure,
+    NotPermitted,
+    ProxyFailed,
+    ReadTimedOut,
+    WriteTimedOut,
+)
+from tiller_daemon.http.head import make_request
+from tiller_daemon.http.proxies import credentials_of
+from tiller_daemon.http.route import Route, connect
+from tiller_daemon.http.tls import make_context
+from tiller_daemon.http.unpacking import PACKED, PLAIN
+from tiller_daemon.http.wire import Wire
 from tiller_daemon.redaction.text import redact
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.web.address import (
@@ -43,8 +54,6 @@ HEADERS: Final = (
 )
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-_UNPACK_BITS: Final = 32 + zlib.MAX_WBITS
-"""Makes zlib detect the gzip and zlib formats."""
 
 
 class Page(NamedTuple):
@@ -141,99 +150,77 @@ async def _ask(
     literal = address_in(address.host)
     if literal and not may_reach(literal):
         raise ToolFailure(_private(address.host))
-    context = await trio.to_thread.run_sync(httpx2.create_ssl_context)
-    backend = None if proxy else _Backend(may_reach)
+    route = Route(address.scheme, address.host, address.port, proxy, None if proxy else may_reach)
     secrets = proxy.secrets if proxy else ()
-    opened = _Opened()
     try:
-        async with httpcore2.AsyncConnectionPool(
-            ssl_context=context, proxy=proxy and _proxy(proxy), network_backend=backend
-        ) as pool:
-            return await _exchange(pool, address, options, opened)
-    except _PrivateAddress as private:
+        return await _exchange(route, address, options)
+    except NotPermitted as private:
         raise ToolFailure(_private(str(private))) from None
-    except httpcore2.ProxyError as error:
+    except ProxyFailed as error:
         reason = redact(str(error), secrets)
         message = f"{address} can't be fetched: the proxy {proxy} answers: {reason}."
         raise ToolFailure(message) from None
-    except httpcore2.TimeoutException:
+    except (ConnectTimedOut, ReadTimedOut, WriteTimedOut):
         raise ToolFailure(f"{address} does not answer.") from None
-    except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError, zlib.error) as error:
-        raise ToolFailure(
-            f"{address} can't be fetched: {redact(_reason(error), secrets)}."
-        ) from None
-    finally:
-        await opened.close()
+    except HttpFailure as error:
+        reason = redact(str(error), secrets)
+        raise ToolFailure(f"{address} can't be fetched: {reason}.") from None
+    except OSError as error:
+        raise ToolFailure(f"{address} can't be fetched: {error}.") from None
 
 
 async def _exchange(
-    pool: httpcore2.AsyncConnectionPool,
-    address: WebAddress,
-    options: _RequestOptions,
-    opened: "_Opened",
+    route: Route, address: WebAddress, options: _RequestOptions
 ) -> Page | _Redirect:
-    host = b"[%s]" % address.host.encode() if ":" in address.host else address.host.encode()
-    url = httpcore2.URL(
-        scheme=address.scheme.encode(), host=host, port=address.port, target=address.target.encode()
-    )
-    silence_s = options.silence_s
-    limits = {"connect": CONNECT_S, "read": silence_s, "write": silence_s, "pool": CONNECT_S}
-    headers = [("Host", address.authority), *options.headers]
-    how = {"timeout": limits, "trace": opened.note}
-    async with pool.stream("GET", url, headers=headers, extensions=how) as answer:
-        fields = {name.lower(): value for name, value in answer.headers}
-        location = fields.get(b"location", b"").decode(errors="replace")
-        if answer.status in _REDIRECTS and location:
-            return _Redirect(location)
-        packing = fields.get(b"content-encoding", b"identity").decode(errors="replace").lower()
-        pieces = answer.aiter_stream()
+    context = await trio.to_thread.run_sync(make_context) if route.needs_tls else None
+    wire = await connect(route, context, CONNECT_S)
+    exchange = Exchange(_request(route, address, options), options.silence_s, _end)
+    with trio.move_on_after(options.silence_s) as limit:
+        response = await perform(wire, exchange)
+        limit.deadline = math.inf
         try:
-            body, whole = await _body(pieces, packing, address, options.body_s)
+            return await _read(response, address, options)
         finally:
-            await _end(pieces)
-        kind = fields.get(b"content-type", b"").decode(errors="replace")
-        return Page(address, answer.status, kind, body, whole)
+            response.close()
+    raise ReadTimedOut(f"nothing for {options.silence_s:g} seconds")
 
 
-async def _body(
-    pieces: AsyncIterator[bytes], packing: str, address: WebAddress, body_s: float
-) -> tuple[bytes, bool]:
-    if packing not in ("identity", "gzip", "x-gzip", "deflate"):
+async def _read(
+    response: Response, address: WebAddress, options: _RequestOptions
+) -> Page | _Redirect:
+    # Of headers that are repeated, the last one counts.
+    fields = dict(response.head.fields)
+    status, location = response.head.status, fields.get("location", "")
+    if status in _REDIRECTS and location:
+        return _Redirect(location)
+    if response.packing not in PLAIN | PACKED:
         raise ToolFailure(
-            f"{address} answers with the encoding {packing!r}, which was not requested."
+            f"{address} answers with the encoding {response.packing!r}, which was not requested."
         )
-    unpacker = None if packing == "identity" else zlib.decompressobj(_UNPACK_BITS)
-    body = bytearray()
-    with trio.move_on_after(body_s) as limit:
-        async for piece in pieces:
-            bytes_left = BODY_BYTES_MAX + 1 - len(body)
-            body += unpacker.decompress(piece, bytes_left) if unpacker else piece
-            if len(body) > BODY_BYTES_MAX:
-                return bytes(body[:BODY_BYTES_MAX]), False
-            if unpacker and unpacker.eof:
-                break  # zlib would collect all data after the end.
-    return bytes(body), not limit.cancelled_caught
+    body, whole = bytearray(), False
+    with trio.move_on_after(options.body_s):
+        while len(body) <= BODY_BYTES_MAX:
+            piece = await response.receive(options.silence_s)
+            if not piece:
+                whole = True
+                break
+            body += piece
+    return Page(
+        address, status, fields.get("content-type", ""), bytes(body[:BODY_BYTES_MAX]), whole
+    )
 
 
-async def _end(pieces: AsyncIterator[bytes]) -> None:
-    """Close the generators of the library from the innermost one; it closes only the outermost."""
-    with trio.CancelScope() as scope:
-        scope.cancel()
-        async for _ in pieces:
-            pass
+def _request(route: Route, address: WebAddress, options: _RequestOptions) -> bytes:
+    fields = [("Host", address.authority), *options.headers]
+    if route.is_forwarded and route.proxy is not None:
+        return make_request("GET", str(address), [*fields, *credentials_of(route.proxy)])
+    return make_request("GET", address.target, fields)
 
 
-def _reason(error: BaseException) -> str:
-    """Return the message of a failure, or of its cause, as the library's own are often empty."""
-    cause: BaseException | None = error
-    while cause and not str(cause):
-        cause = cause.__cause__ or cause.__context__
-    return str(cause or type(error).__name__)
-
-
-def _proxy(proxy: Proxy) -> httpcore2.Proxy:
-    auth = (proxy.user, proxy.password) if proxy.user else None
-    return httpcore2.Proxy(str(proxy), auth=auth)
+def _end(wire: Wire | None) -> None:
+    """Close the connection: it serves one request."""
+    if wire is not None:
+        wire.close()
 
 
 def _private(host: str) -> str:
@@ -242,72 +229,3 @@ def _private(host: str) -> str:
         "configuration: `fetch.private_addresses = true`. A command such as curl can fetch it if "
         "the user approves."
     )
-
-
-class _Opened:
-    """The connections of one request. The library leaks one if a SOCKS proxy refuses."""
-
-    def __init__(self) -> None:
-        self._streams: list[httpcore2.AsyncNetworkStream] = []
-
-    async def note(self, name: str, info: dict[str, Any]) -> None:
-        """Receive trace events of the library."""
-        if name.endswith("connect_tcp.complete"):
-            self._streams.append(info["return_value"])
-
-    async def close(self) -> None:
-        """Close the connections that are still open."""
-        for stream in self._streams:
-            await stream.aclose()
-
-
-class _PrivateAddress(Exception):
-    """A name that resolves only to addresses that are not permitted."""
-
-
-class _Backend(httpcore2.AsyncNetworkBackend):
-    """Connects only to permitted addresses."""
-
-    def __init__(self, may_reach: Callable[[IpAddress], bool]) -> None:
-        self._may_reach = may_reach
-        self._below = cast("httpcore2.AsyncNetworkBackend", httpcore2.TrioBackend())
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        """Resolve the name, and connect to one of its permitted addresses."""
-        failure: Exception = httpcore2.ConnectError(f"{host} has no address")
-        with trio.move_on_after(timeout or CONNECT_S):
-            for address in await self._addresses(host, port):
-                try:
-                    return await self._below.connect_tcp(
-                        str(address), port, timeout, local_address, socket_options
-                    )
-                except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
-                    failure = error
-            raise failure
-        raise httpcore2.ConnectTimeout
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-        await trio.sleep(seconds)
-
-    async def _addresses(self, host: str, port: int) -> list[IpAddress]:
-        try:
-            rows = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_STREAM)
-        except OSError as error:
-            reason = error.strerror or "the name is unknown"
-            raise httpcore2.ConnectError(f"{host} can't be found: {reason}") from None
-        addresses: dict[IpAddress, Any] = {}
-        for *_, place in rows:
-            if (address := address_in(str(place[0]))) is not None:
-                addresses[address] = place
-        permitted = [address for address in addresses if self._may_reach(address)]
-        if addresses and not permitted:
-            raise _PrivateAddress(host)
-        return permitted

@@ -1,18 +1,15 @@
 """The tool `sourcegraph`: searches the code of many repositories, on a configured server.
 
 Without a server there is no such tool. `sourcegraph_stream` reads the results, and `page` makes the
-request; it is imported with the first search. The key comes from the caller.
+request. The key comes from the caller.
 """
 
-import importlib
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Final, Protocol
+from typing import Annotated, Final, Protocol
 from urllib.parse import urlencode
 
-import trio
 from msgspec import Meta, Struct
 
 from tiller_daemon.redaction.byte_stream import SECRET_PLACEHOLDER
@@ -20,10 +17,8 @@ from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolFai
 from tiller_daemon.tools.truncation import truncate
 from tiller_daemon.tools.web.address import WebAddress, any_address, parse_address
 from tiller_daemon.tools.web.fetch import PERMISSION
+from tiller_daemon.tools.web.page import Page, get_stream
 from tiller_daemon.tools.web.sourcegraph_stream import MATCHES_MAX, read_stream
-
-if TYPE_CHECKING:
-    from tiller_daemon.tools.web.page import Page
 
 PATH: Final = "/.api/search/stream"
 
@@ -99,12 +94,11 @@ async def _run(
     address = _address(endpoint, arguments.query)
     if any(secret in arguments.query for secret in environment.secrets):
         raise ToolFailure("The query contains a key, so it is not sent.")
-    http = await trio.to_thread.run_sync(_load)
     key = await access.read()
-    page = await _ask(http, address, key, environment)
+    page = await _ask(address, key, environment)
     if page.status == HTTPStatus.UNAUTHORIZED and await access.renew(key):
         key = await access.read()
-        page = await _ask(http, address, key, environment)
+        page = await _ask(address, key, environment)
     try:
         output = truncate(_results(page, access))
     except ToolFailure as failure:
@@ -112,19 +106,10 @@ async def _run(
     return ToolResult(_without(key, output), title=arguments.query)
 
 
-async def _ask(
-    http: ModuleType, address: WebAddress, key: str, environment: ToolEnvironment
-) -> "Page":
+async def _ask(address: WebAddress, key: str, environment: ToolEnvironment) -> Page:
     headers = [("Accept", EVENT_STREAM), ("User-Agent", "tiller")]
     headers += [("Authorization", f"token {key}")] if key else []
-    return await http.get_stream(
-        address, environment.web.proxies, any_address, headers, SEARCH_S_MAX
-    )
-
-
-def _load() -> ModuleType:
-    """Import the HTTP client. It takes some 100 ms, so this runs in a thread."""
-    return importlib.import_module("tiller_daemon.tools.web.page")
+    return await get_stream(address, environment.web.proxies, any_address, headers, SEARCH_S_MAX)
 
 
 def _address(endpoint: str, query: str) -> WebAddress:
@@ -132,7 +117,7 @@ def _address(endpoint: str, query: str) -> WebAddress:
     return parse_address(f"{endpoint.rstrip('/')}{PATH}?{parameters}")
 
 
-def _results(page: "Page", access: Access) -> str:
+def _results(page: Page, access: Access) -> str:
     """Return the results as text. Raises `ToolFailure` if the server gave none."""
     server = page.address.authority
     reason = page.body.decode(errors="replace").strip()[:REASON_CHARS_MAX]

@@ -4,6 +4,7 @@
 Format: https://platform.claude.com/docs/en/api/messages
 """
 
+from itertools import islice
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -62,11 +63,12 @@ def build_body(request: ModelRequest, base_url: str = "") -> BuiltRequest:
     tools = _tools(request)
     system = [{"type": "text", "text": request.system}] if request.system.strip() else []
     fixed = msgspec.json.encode([tools, system])
-    history = _build_history(request, base_url, fixed, thinking, style)
+    cache = request.history_cache or HistoryCache()
+    history = _build_history(request, cache, base_url, fixed, thinking, style)
     # The messages decide whether the model may think, and they depend on whether it does.
     if style == "budget" and thinking is not None and not _may_think(history.messages):
         thinking = None
-        history = _build_history(request, base_url, fixed, thinking, style)
+        history = _build_history(request, cache, base_url, fixed, thinking, style)
     messages = history.messages
     # Other requests are not continued, so writing to the cache would only cost money.
     if request.purpose == "turn":
@@ -79,7 +81,7 @@ def build_body(request: ModelRequest, base_url: str = "") -> BuiltRequest:
         # Without tools in the request, there are definitions only for calls in the history.
         "tool_choice": {"type": "none"} if tools and not request.tools else None,
         "system": system,
-        "messages": [message.encoded for message in messages],
+        "messages": cache.encode(API, messages, lambda message: message.encoded),
         "thinking": thinking,
         "output_config": _output_config(request, options, style),
     }
@@ -90,6 +92,7 @@ def build_body(request: ModelRequest, base_url: str = "") -> BuiltRequest:
 
 def _build_history(
     request: ModelRequest,
+    cache: HistoryCache,
     base_url: str,
     fixed: bytes,
     thinking: Thinking | None,
@@ -105,7 +108,6 @@ def _build_history(
         )
 
     key = (API, fixed, base_url, request.model, includes_thinking)
-    cache = request.history_cache or HistoryCache()
     return cache.builder(key, request.items, create).finish()
 
 
@@ -172,6 +174,7 @@ def _set_cache_points(
     for blocks in (tools, system):
         if blocks:
             blocks[-1]["cache_control"] = CACHE_POINT
-    ends = [number for number, message in enumerate(messages) if message.role == "user"]
-    for number in ends[-CACHED_ENDS:]:
+    # From the end, as a long history has many more.
+    ends = (n for n in range(len(messages) - 1, -1, -1) if messages[n].role == "user")
+    for number in islice(ends, CACHED_ENDS):
         messages[number] = messages[number].with_fields(cache_control=CACHE_POINT)

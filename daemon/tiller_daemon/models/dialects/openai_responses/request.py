@@ -9,6 +9,7 @@ Format: https://platform.openai.com/docs/api-reference/responses/create
 
 import base64
 import re
+from copy import copy
 from typing import Any, assert_never
 
 import msgspec
@@ -27,6 +28,7 @@ from tiller_daemon.models.dialects.rendering import (
     usable_name,
     user_text,
 )
+from tiller_daemon.models.history_cache import HistoryCache
 from tiller_protocol.items import (
     AssistantMessage,
     Compaction,
@@ -88,9 +90,10 @@ def build_body(
     requested.
     """
     origin = Origin(API, base_url, request.model) if opaque else None
+    cache = request.history_cache or HistoryCache()
     body: dict[str, Any] = {
         "model": request.model,
-        "input": build_input(request, origin),
+        "input": cache.encode(API, build_input(request, origin)),
         "stream": True,
         "store": False,
     }
@@ -110,10 +113,8 @@ def build_body(
 
 def build_input(request: ModelRequest, origin: Origin | None) -> list[InputItem | Raw]:
     """Return the `input` of the body. Only opaque items from `origin` are included."""
-    conversation = _InputBuilder(origin)
-    for item in request.items:
-        conversation.add(item)
-    return conversation.finish()
+    cache = request.history_cache or HistoryCache()
+    return cache.builder((API, origin), request.items, lambda: _InputBuilder(origin)).finish()
 
 
 def seal_items(origin: Origin, items: list[bytes]) -> str:
@@ -138,7 +139,10 @@ def _with_options(body: dict[str, Any], request: ModelRequest) -> dict[str, Any]
 
 
 class _InputBuilder:
-    """Builds the input item by item; the outputs of calls follow at the end of their response."""
+    """Builds the input item by item; the outputs of calls follow at the end of their response.
+
+    Items of the input are never changed, only replaced: earlier requests may share them.
+    """
 
     def __init__(self, origin: Origin | None) -> None:
         self._origin = origin
@@ -174,9 +178,13 @@ class _InputBuilder:
                 assert_never(item)
 
     def finish(self) -> list[InputItem | Raw]:
-        """Return all input items."""
-        self._end_response()
-        return self._items
+        """Return all input items. More items of the history can be added afterwards."""
+        snapshot = copy(self)
+        snapshot._ids = self._ids.copy()
+        snapshot._items = self._items.copy()
+        snapshot._pending = self._pending.copy()
+        snapshot._end_response()
+        return snapshot._items
 
     def _add_user_message(self, text: str, images: tuple[Image, ...] = ()) -> None:
         self._end_response()
@@ -184,7 +192,7 @@ class _InputBuilder:
         parts: list[InputItem] = [{"type": "input_text", "text": text}] if text else []
         parts += [_image_part(image) for image in images]
         if last := self._last_message("user"):
-            last["content"] += parts
+            self._items[-1] = last | {"content": last["content"] + parts}
         elif parts:
             self._items.append({"type": "message", "role": "user", "content": parts})
 
@@ -195,7 +203,7 @@ class _InputBuilder:
         elif item.text and item.state != "discarded":
             phase = self._flush_pending()
             if (last := self._last_message("assistant")) and last.get("phase", "") == phase == "":
-                last["content"] += f"\n\n{item.text}"
+                self._items[-1] = last | {"content": f"{last['content']}\n\n{item.text}"}
             else:
                 message = {"type": "message", "role": "assistant", "content": item.text}
                 self._items.append(message | ({"phase": phase} if phase else {}))

@@ -1,0 +1,137 @@
+"""`tillerd` itself: parses arguments, loads the configuration, sets up logging, runs the daemon."""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TextIO, cast
+
+import structlog
+import trio
+
+from tiller_daemon import DAEMON_VERSION
+from tiller_daemon.app import Options, serve
+from tiller_daemon.config import Configuration, ConfigurationError, load_configuration
+from tiller_daemon.sandbox_setup import run_confined
+from tiller_daemon.store.base import LogError
+from tiller_daemon.transport.nng import TransportError
+from tiller_daemon.transport.runtime import AlreadyRunning, RuntimeDirectoryError
+from tiller_protocol.places import CONFIG_FILE, find_places
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the daemon with these arguments and return the exit status.
+
+    0 means that it was stopped, or that another daemon is already running.
+    """
+    parsed = _parser().parse_args(arguments)
+    places = find_places(
+        os.environ, sys.platform, os.getuid(), state=parsed.state, runtime=parsed.runtime
+    )
+
+    def load(project: Path | None = None) -> Configuration:
+        overrides, trusted = parsed.override, project is not None
+        return load_configuration(
+            places, os.environ, overrides, project, trusted=trusted, file=parsed.config
+        )
+
+    try:
+        configuration = load()
+    except ConfigurationError as error:
+        return _fail(error, EXIT_USAGE)
+    if parsed.check_config:
+        file = parsed.config or places.config / CONFIG_FILE
+        where = file if file.exists() else "the defaults, as there is no file"
+        print(f"The configuration is valid: {where}")
+        return 0
+    if parsed.sandboxed is not None:
+        return run_confined(places, configuration, parsed.sandboxed)
+    _set_up_logging(configuration, console=parsed.log_format == "console")
+    try:
+        trio.run(serve, Options(places, configuration, load, load, parsed.config))
+    except AlreadyRunning as error:
+        # Not a failure: two frontends may start a daemon at the same time, and one is enough.
+        return _fail(error, 0)
+    except (LogError, RuntimeDirectoryError, TransportError) as error:
+        return _fail(error, EXIT_FAILED)
+    return 0
+
+
+_TRACEBACKS = structlog.processors.ExceptionRenderer(
+    structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+)
+"""Without values of local variables, which may hold keys from the environment."""
+
+
+class _StandardError:
+    """Where log lines go. A line that can't be written (full disk, closed pipe) is dropped."""
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            os.write(2, text.encode(errors="replace"))
+
+    def flush(self) -> None:
+        """Do nothing: lines are not buffered."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tillerd", description="The daemon that owns coding-agent sessions."
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="read this configuration file")
+    parser.add_argument("--state", type=Path, metavar="DIR", help="where the log is kept")
+    parser.add_argument("--runtime", type=Path, metavar="DIR", help="where the sockets are made")
+    parser.add_argument("--log-format", choices=("json", "console"), default=None)
+    parser.add_argument(
+        "-c",
+        dest="override",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="set one key of the configuration",
+    )
+    parser.add_argument("--check-config", action="store_true", help="check and exit")
+    parser.add_argument(
+        "--sandboxed",
+        nargs=argparse.REMAINDER,
+        metavar="CMD",
+        help="run a command in the sandbox of a model's commands, or show the sandbox, and exit",
+    )
+    parser.add_argument("--version", action="version", version=f"tillerd {DAEMON_VERSION}")
+    return parser
+
+
+def _fail(error: Exception, status: int) -> int:
+    sys.stderr.write(f"tillerd: {error}\n")
+    return status
+
+
+def _set_up_logging(configuration: Configuration, *, console: bool) -> None:
+    """Log to stderr: text on a terminal or on request, otherwise one JSON object a line."""
+    level = logging.getLevelNamesMapping()[configuration.log_level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *(
+                [
+                    structlog.dev.ConsoleRenderer(
+                        colors=sys.stderr.isatty(),
+                        exception_formatter=structlog.dev.plain_traceback,
+                    )
+                ]
+                if console or sys.stderr.isatty()
+                else [_TRACEBACKS, structlog.processors.JSONRenderer()]
+            ),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", _StandardError())),
+        cache_logger_on_first_use=True,
+    )

@@ -1,0 +1,170 @@
+"""What is known of a workspace's files: directories, with stamps that show what has changed.
+
+A stamp that may be as old as an unseen change is not trusted: after a write within one tick of the
+file system's clock, a file can change again without a new time. git calls such a file racy.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tiller_daemon.files.restore import EXECUTABLE, LINK, PLAIN
+from tiller_daemon.snapshots.ignore_files import Patterns
+from tiller_daemon.snapshots.objects import EMPTY_TREE, TREE, tree_data
+
+TICK_NS: Final = 50_000_000
+"""Longer than a tick of any file system whose times have fractions of a second."""
+
+LONG_TICK_NS: Final = 3_000_000_000
+"""Longer than a tick of a file system whose times are whole seconds, or even ones (FAT)."""
+
+SECOND_NS: Final = 1_000_000_000
+
+Stamp = tuple[int, int, int, int, int]
+"""Modification and change time in ns, size, inode and mode."""
+
+Kind = str
+"""What an entry of a directory is: `f` a file, `l` a link, `d` a directory, `o` anything else."""
+
+
+class File(NamedTuple):
+    """A file or link that no ignore file names."""
+
+    stamp: Stamp | None
+    """None if it is not trusted, so that the file must be read again."""
+    mode: int
+    """Of git."""
+    blob: bytes
+    """The id of its content; empty if no snapshot may have it."""
+
+
+@dataclass(slots=True)
+class Directory:
+    """A directory whose files belong to snapshots."""
+
+    path: str
+    """Relative to the workspace, with a slash at the end; empty for the workspace itself."""
+    stamp: Stamp | None = None
+    """From before its names were read; None if they must be read again."""
+    files: dict[str, File] = field(default_factory=dict[str, File])
+    """By name."""
+    directories: "dict[str, Directory]" = field(default_factory=dict[str, "Directory"])
+    """By name; all that may hold files of snapshots."""
+    others: dict[str, Kind] = field(default_factory=dict[str, Kind])
+    """What snapshots leave out with all that is in it: ignored, not a file, a repository."""
+    ignore_stamp: Stamp | None = None
+    """Of its ignore file."""
+    patterns: Patterns = ()
+    """Of its ignore file."""
+    tree: bytes = b""
+    """The id of its tree; empty if it must be made again."""
+    inode: int = 0
+    """Shows that another directory has taken its place."""
+    is_gone: bool = False
+    """Whether it is no longer in the workspace."""
+    watched: int = -1
+    """The number of its watch; negative without one."""
+
+    def kind_of(self, name: str) -> Kind | None:
+        """Return what the entry of this name was; None if there was none."""
+        if file := self.files.get(name):
+            return "l" if file.mode == LINK else "f"
+        return "d" if name in self.directories else self.others.get(name)
+
+    def walk(self) -> "Iterator[Directory]":
+        """Yield this directory and all below it."""
+        yield self
+        for child in self.directories.values():
+            yield from child.walk()
+
+    def way_to(self, path: str) -> "Iterator[Directory]":
+        """Yield the known directories from this one down to `path`."""
+        directory: Directory | None = self
+        for name in path.split("/"):
+            if directory is None:
+                return
+            yield directory
+            directory = directory.directories.get(name)
+
+
+def stamp_of(state: os.stat_result) -> Stamp:
+    """Return what changes when a file does."""
+    return state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino, state.st_mode
+
+
+def stamp_at(path: str) -> Stamp | None:
+    """Return the stamp of what is at a path; None if nothing is."""
+    try:
+        return stamp_of(os.lstat(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def trusted(stamp: Stamp, read_ns: int) -> Stamp | None:
+    """Return the stamp if every change after `read_ns` shows in it, else None."""
+    modified_ns, changed_ns, *_ = stamp
+    tick_ns = TICK_NS if changed_ns % SECOND_NS else LONG_TICK_NS
+    return stamp if max(modified_ns, changed_ns) < read_ns - tick_ns else None
+
+
+def changed_names(path: str, files: Mapping[str, File]) -> list[str]:
+    """Return the names of the files in the directory `path/` whose stamps are not the same now."""
+    changed: list[str] = []
+    lstat = os.lstat
+    # This runs for each file of a workspace, so it calls nothing else.
+    for name, (stamp, _, _) in files.items():
+        try:
+            now = lstat(path + name)
+        except (FileNotFoundError, NotADirectoryError):
+            changed.append(name)
+            continue
+        if stamp is None or stamp != (
+            now.st_mtime_ns,
+            now.st_ctime_ns,
+            now.st_size,
+            now.st_ino,
+            now.st_mode,
+        ):
+            changed.append(name)
+    return changed
+
+
+def mode_of(state: os.stat_result) -> int:
+    """Return the mode of a file or link as git records it."""
+    if stat.S_ISLNK(state.st_mode):
+        return LINK
+    return EXECUTABLE if state.st_mode & stat.S_IXUSR else PLAIN
+
+
+def entries_of(path: Path | str) -> dict[str, tuple[Kind, int]]:
+    """Return kind and inode of each entry of a directory; raises `OSError`."""
+    with os.scandir(path) as entries:
+        return {entry.name: (_kind(entry), entry.inode()) for entry in entries}
+
+
+def tree_of(directory: Directory, write: Callable[[bytes], bytes]) -> bytes:
+    """Return the id of a directory's tree; `write` gets the content of each new one."""
+    if not directory.tree:
+        entries = [
+            (file.mode, os.fsencode(name), file.blob)
+            for name, file in directory.files.items()
+            if file.blob
+        ]
+        for name, child in directory.directories.items():
+            tree = tree_of(child, write)
+            # git knows no empty directories.
+            if tree != EMPTY_TREE:
+                entries.append((TREE, os.fsencode(name), tree))
+        directory.tree = write(tree_data(entries)) if entries or not directory.path else EMPTY_TREE
+    return directory.tree
+
+
+def _kind(entry: os.DirEntry[str]) -> Kind:
+    if entry.is_symlink():
+        return "l"
+    if entry.is_file(follow_symlinks=False):
+        return "f"
+    return "d" if entry.is_dir(follow_symlinks=False) else "o"

@@ -1,0 +1,314 @@
+"""Values read from files, and read again only after a change of what they depend on.
+
+A reader says what it looks at before it looks (`look_at`, `look_into`, `look_along`). `Stamps`
+records that while a value is read; `StampedCache` returns the value until a stamp has changed. Also
+what is missing counts, so that a file which appears is seen.
+
+A stamp is what the kernel says about a file: its identity, size and times. Nobody but the kernel
+sets the time of the last change (`st_ctime`), so a file with the same stamp has the same content,
+unless it changed twice within one tick of the clock. Therefore a stamp that was too young when it
+was taken is never trusted, as in git's index.
+"""
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Callable, Generator, Hashable
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+TICK_NS: Final = 100_000_000
+"""How old a stamp must be to be trusted, in nanoseconds. The kernel's clock for files ticks every
+1 to 10 ms; more is for a file server whose clock is slightly behind."""
+
+WHOLE_SECONDS_TICK_NS: Final = 2_000_000_000
+"""The same for a time without a fraction of a second: its filesystem may store only whole seconds,
+or even ones, as FAT does."""
+
+ENTRIES_MAX: Final = 256
+"""How many values a cache has. The one that was not used for the longest time is dropped first."""
+
+LINKS_MAX: Final = 40
+"""How many links are followed on one way, as in Linux."""
+
+Stamp = tuple[int, ...]
+"""Of a file: device, inode, mode, owner, size, and the times of content and inode in nanoseconds.
+If it can't be looked at: the negative error number alone."""
+
+_IDENTITY: Final = 4
+"""How many numbers of a stamp say which file it is. No more counts for a directory on the way."""
+
+_MISSING: Final[Stamp] = (-errno.ENOENT,)
+
+T = TypeVar("T")
+
+
+class _Moment:
+    """The stamps of one moment: no path is looked at twice."""
+
+    def __init__(self) -> None:
+        # Before any stamp is taken, as a later time would make a young stamp seem old.
+        self.at_ns: Final = time.time_ns()
+        self._stamps: dict[tuple[str, bool], Stamp] = {}
+
+    def stamp(self, path: str, *, follows: bool) -> Stamp:
+        """Return the stamp of the file or link at `path`; with `follows`, of a link's target."""
+        key = (path, follows)
+        known = self._stamps.get(key)
+        if known is None:
+            if follows:
+                known = self.stamp(path, follows=False)
+                known = _take_stamp(path, follows=True) if _is_link(known) else known
+            else:
+                known = _take_stamp(path, follows=False)
+            self._stamps[key] = known
+        return known
+
+    def is_young(self, stamp: Stamp) -> bool:
+        """Whether a stamp of this moment is too young to be trusted."""
+        return is_young(stamp[-1], self.at_ns)
+
+
+_moment: Final[ContextVar[_Moment | None]] = ContextVar("_moment", default=None)
+"""The moment that `one_moment` has begun."""
+
+
+class _Recording(NamedTuple):
+    """What `look_at` and its siblings record into."""
+
+    stamps: "Stamps"
+    moment: _Moment
+
+
+_recording: Final[ContextVar[_Recording | None]] = ContextVar("_recording", default=None)
+
+
+@contextmanager
+def one_moment() -> Generator[None]:
+    """Treat all checks in the block as if made at once, so that each path is looked at once.
+
+    For a block without a checkpoint: what changes during it may be seen only after it.
+    """
+    token = _moment.set(_moment.get() or _Moment())
+    try:
+        yield
+    finally:
+        _moment.reset(token)
+
+
+def look_at(path: str | Path) -> None:
+    """Note that the value being read depends on the content at `path`, wherever links lead."""
+    if recording := _recording.get():
+        recording.stamps.add(os.fspath(path), recording.moment)
+
+
+def look_into(directory: str | Path) -> None:
+    """Note that it depends on the names in a directory."""
+    if recording := _recording.get():
+        recording.stamps.add(os.fspath(directory), recording.moment, names=True)
+
+
+def look_along(path: str | Path, within: str | Path = "/") -> None:
+    """Note that it depends on where `path` leads, and on the content there.
+
+    `within` is a directory above it, absolute and without links, that is known to be one.
+    """
+    if recording := _recording.get():
+        recording.stamps.add_way(os.fspath(path), os.fspath(within), recording.moment)
+
+
+def failed(error: OSError) -> None:
+    """Note that reading failed. Unless a file is missing, that may be over without any change."""
+    recording = _recording.get()
+    if recording and error.errno not in (errno.ENOENT, errno.ENOTDIR):
+        recording.stamps.trust_nothing()
+
+
+def is_young(changed_ns: int, now_ns: int) -> bool:
+    """Whether a file that was changed at this time may change again without another stamp."""
+    tick_ns = TICK_NS if changed_ns % 1_000_000_000 else WHOLE_SECONDS_TICK_NS
+    return changed_ns > now_ns - tick_ns
+
+
+class Stamps:
+    """What one value depends on, as it was when the value was read."""
+
+    def __init__(self) -> None:
+        self._expected: dict[tuple[str, bool], Stamp] = {}
+        """By path, and whether a link there is followed. A shorter stamp is compared as far as it
+        goes."""
+        self._missing: dict[str, set[str]] = {}
+        """Names that are not in a directory. One look at the directory tells that about all."""
+        self._unchanged: dict[str, Stamp] = {}
+        """The stamps of these directories with which the names were missing, if trusted."""
+        self._is_void = False
+        """Whether the value may be outdated at once, so that it is read anew each time."""
+
+    def record(self, read: Callable[[], T]) -> T:
+        """Call `read` and add what it looks at. May be called in any thread."""
+        outer = _recording.get()
+        moment = _moment.get() or _Moment()
+        token = _recording.set(_Recording(self, moment))
+        try:
+            return read()
+        finally:
+            _recording.reset(token)
+            if outer:
+                outer.stamps.include(self)
+
+    def include(self, other: "Stamps") -> None:
+        """Add what another value depends on, from which this one is made."""
+        for key, stamp in other._expected.items():
+            known = self._expected.setdefault(key, stamp)
+            shorter = min(len(known), len(stamp))
+            # Two moments at which they differ have no value in common.
+            self._is_void |= known[:shorter] != stamp[:shorter]
+            self._expected[key] = max(known, stamp, key=len)
+        for directory, names in other._missing.items():
+            self._missing.setdefault(directory, set()).update(names)
+            # Which of two stamps is the older one is unknown, so the names are looked for.
+            self._unchanged.pop(directory, None)
+        self._is_void |= other._is_void
+
+    def trust_nothing(self) -> None:
+        """Make sure that the value is read anew the next time."""
+        self._is_void = True
+
+    def are_current(self) -> bool:
+        """Whether nothing has changed."""
+        if self._is_void:
+            return False
+        moment = _moment.get() or _Moment()
+        for (path, follows), expected in self._expected.items():
+            if moment.stamp(path, follows=follows)[: len(expected)] != expected:
+                return False
+        return all(self._is_still_missing(one, moment) for one in self._missing)
+
+    def add(self, path: str, moment: _Moment, *, names: bool = False) -> None:
+        """Add the content at `path`; with `names`, if it is a directory, the names in it."""
+        stamp = moment.stamp(path, follows=True)
+        if stamp == _MISSING:
+            self._add_missing(path, moment)
+        else:
+            self._expect(path, stamp, moment, follows=True, names=names)
+
+    def add_way(self, path: str, within: str, moment: _Moment) -> None:
+        """Add each directory and link from `within` to where `path` leads, and what is there."""
+        below = path.removeprefix(within.rstrip("/") + "/")
+        names = below.split("/")[::-1]
+        place, links = within if below != path else "/", 0
+        while names and links <= LINKS_MAX:
+            name = names.pop()
+            if name in ("", "."):
+                continue
+            if name == "..":
+                place = os.path.dirname(place)  # noqa: PTH120 - as `realpath`, by text
+                continue
+            place = f"{place.rstrip('/')}/{name}"
+            stamp = moment.stamp(place, follows=False)
+            if stamp == _MISSING:
+                self._add_missing(place, moment)
+                return
+            self._expect(place, stamp, moment, follows=False)
+            if _is_link(stamp):
+                links += 1
+                try:
+                    target = os.readlink(place)  # noqa: PTH115 - a fifth of the time of a `Path`
+                except OSError:
+                    return
+                names += target.split("/")[::-1]
+                place = "/" if target.startswith("/") else os.path.dirname(place)  # noqa: PTH120
+
+    def _expect(
+        self, path: str, stamp: Stamp, moment: _Moment, *, follows: bool, names: bool = False
+    ) -> None:
+        is_directory = len(stamp) > 1 and stat.S_ISDIR(stamp[2])
+        if is_directory and not names:
+            # A stamp that covers the names may be there already.
+            self._expected.setdefault((path, follows), stamp[:_IDENTITY])
+            return
+        self._expected[path, follows] = stamp
+        if len(stamp) > 1:
+            self._is_void |= moment.is_young(stamp)
+
+    def _add_missing(self, path: str, moment: _Moment) -> None:
+        directory, name = os.path.split(path)
+        above = moment.stamp(directory, follows=True)
+        if len(above) > 1 and stat.S_ISDIR(above[2]):
+            self._missing.setdefault(directory, set()).add(name)
+            if not moment.is_young(above):
+                self._unchanged.setdefault(directory, above)
+        elif moment.stamp(directory, follows=False) == _MISSING:
+            self._add_missing(directory, moment)
+        else:
+            # For example below a link that leads nowhere.
+            self._expected[path, True] = moment.stamp(path, follows=True)
+
+    def _is_still_missing(self, directory: str, moment: _Moment) -> bool:
+        now = moment.stamp(directory, follows=True)
+        if self._unchanged.get(directory) == now:
+            return True
+        for name in self._missing[directory]:
+            if moment.stamp(f"{directory.rstrip('/')}/{name}", follows=False) != _MISSING:
+                return False
+        if len(now) > 1 and not moment.is_young(now):
+            self._unchanged[directory] = now
+        return True
+
+
+class _Entry(NamedTuple):
+    """A cached value."""
+
+    value: Any
+    stamps: Stamps
+
+
+class StampedCache:
+    """Values read from files, by keys. Not for use by several threads."""
+
+    def __init__(self) -> None:
+        self._entries: dict[Hashable, _Entry] = {}
+
+    def get(self, key: Hashable, read: Callable[[], T]) -> T:
+        """Return what `read` returned the last time, or call it if what it looked at has changed.
+
+        `key` contains everything else that the value depends on. The value is shared, so it must
+        not be changed. What `read` raises is raised, and nothing is cached.
+        """
+        entry = self._entries.pop(key, None)
+        if entry is None or not entry.stamps.are_current():
+            stamps = Stamps()
+            entry = _Entry(stamps.record(read), stamps)
+        elif recording := _recording.get():
+            recording.stamps.include(entry.stamps)
+        # Put at the end, so that the first one is the one to drop.
+        self._entries[key] = entry
+        if len(self._entries) > ENTRIES_MAX:
+            del self._entries[next(iter(self._entries))]
+        return cast("T", entry.value)
+
+
+def _take_stamp(path: str, *, follows: bool) -> Stamp:
+    try:
+        now = os.stat(path, follow_symlinks=follows)  # noqa: PTH116 - as above
+    except OSError as error:
+        return (-(error.errno or errno.EIO),)
+    except ValueError:
+        # A NUL in the path.
+        return (-errno.EINVAL,)
+    return (
+        now.st_dev,
+        now.st_ino,
+        now.st_mode,
+        now.st_uid,
+        now.st_size,
+        now.st_mtime_ns,
+        now.st_ctime_ns,
+    )
+
+
+def _is_link(stamp: Stamp) -> bool:
+    return len(stamp) > 1 and stat.S_ISLNK(stamp[2])

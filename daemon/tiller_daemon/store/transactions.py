@@ -1,0 +1,184 @@
+"""Transactions on the log's connection, how durable they are, and how long the disk takes.
+
+Whoever uses an object of this module has the connection for itself. Knows neither trio nor threads.
+"""
+
+import os
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import structlog
+
+from tiller_daemon.store.schema import close_file, log_error
+
+Result = TypeVar("Result")
+
+SLOW_SYNC_S = 0.001
+"""Mean time of synced commits on the loop above which they are left to a thread. Passing work to
+the thread and back takes about as long, but meanwhile the loop runs other tasks."""
+
+FAST_SYNC_S = 0.0005
+"""Synced commits return to the loop when `FAST_SYNCS` of the thread's last `SYNCS_MEASURED` took
+less. Not the mean, because in the thread most times include waiting for the interpreter."""
+
+SYNCS_MEASURED = 16
+"""How many synced commits of the thread are remembered."""
+
+FAST_SYNCS = 4
+"""How many of them must have been fast."""
+
+SYNC_WEIGHT = 0.2
+"""Weight of the last synced commit in their mean."""
+
+CHECKPOINT_PAGES = 1000
+"""Pages in the write-ahead log, by estimate, at which they are moved into the main file."""
+
+COMMIT_PAGES = 6
+"""Pages that a small transaction writes: one of each table and index that it changes."""
+
+PAGE_BYTES = 4096
+"""Size of a page."""
+
+
+class Job(Generic[Result]):
+    """A function to run with the connection; `writes` means in a transaction.
+
+    `synced` writes must survive a power failure. `size` is the number of bytes that it writes.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[sqlite3.Connection], Result],
+        *,
+        writes: bool,
+        synced: bool = True,
+        size: int = 0,
+    ) -> None:
+        self.work = work
+        self.writes = writes
+        self.synced = synced
+        self.size = size
+        self.result: Result | None = None
+        self.error: Exception | None = None
+
+    def run(self, connection: sqlite3.Connection) -> None:
+        """Store the result or the error."""
+        try:
+            self.result = self.work(connection)
+        except Exception as error:
+            self.error = error
+
+
+class Transactions:
+    """Runs jobs on the connection and measures the disk."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self.sync_is_fast = True
+        """Whether a synced commit takes less time than passing it to a thread and back."""
+        self.must_sync = False
+        """Whether there was an unsynced commit after the last sync."""
+        self._connection = connection
+        self._path = path
+        self._commits_sync = True
+        self._mean_s = 0.0
+        self._last_s: deque[float] = deque(maxlen=SYNCS_MEASURED)
+        self._pages = 0
+
+    @property
+    def must_checkpoint(self) -> bool:
+        """Whether the write-ahead log is long enough to be moved into the main file."""
+        return self._pages >= CHECKPOINT_PAGES
+
+    def read(self, jobs: Sequence[Job[Any]]) -> None:
+        """Run jobs that only read."""
+        for job in jobs:
+            job.run(self._connection)
+
+    def commit(self, jobs: Sequence[Job[Any]], *, inline: bool) -> None:
+        """Run jobs in one transaction; a job that fails is rolled back alone.
+
+        `inline` tells that this is the loop and no thread.
+        """
+        execute = self._connection.execute
+        synced = any(job.synced for job in jobs)
+        try:
+            self._sync_commits(synced)
+            execute("BEGIN IMMEDIATE")
+            for job in jobs:
+                execute("SAVEPOINT job")
+                job.run(self._connection)
+                if job.error is not None:
+                    # Fails if SQLite has rolled back the whole transaction, such as on a full disk.
+                    execute("ROLLBACK TO job")
+                execute("RELEASE job")
+            began = time.perf_counter()
+            execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            for job in jobs:
+                job.error = job.error or log_error(error, self._path)
+            return
+        stored = [job for job in jobs if job.error is None]
+        # SQLite syncs nothing for a transaction in which nothing was written.
+        if synced and stored:
+            self._note_sync(time.perf_counter() - began, inline=inline)
+        if stored:
+            self.must_sync = not synced
+        self._pages += sum(COMMIT_PAGES + job.size // PAGE_BYTES for job in jobs)
+
+    def sync(self) -> None:
+        """Make all earlier commits survive a power failure; a failure is only reported."""
+        # First, as a commit that the loop makes meanwhile may miss this sync.
+        self.must_sync = False
+        try:
+            # SQLite locks only the main file, so closing this descriptor drops no lock of it.
+            descriptor = os.open(f"{self._path}-wal", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                sync_data(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            # The next synced commit fails if the disk can't be written any more.
+            structlog.get_logger().warning("log_not_synced", error=str(error))
+
+    def checkpoint(self) -> None:
+        """Move the write-ahead log into the main file; if that fails, it stays where it is."""
+        self._pages = 0
+        with suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def close(self) -> None:
+        """Close the file."""
+        close_file(self._connection)
+
+    def _sync_commits(self, synced: bool) -> None:  # noqa: FBT001 - the state to set
+        if self._commits_sync != synced:
+            # A script, because a cached statement would set nothing: SQLite applies this pragma
+            # when it compiles it.
+            self._connection.executescript(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
+            self._commits_sync = synced
+
+    def _note_sync(self, took_s: float, *, inline: bool) -> None:
+        if inline:
+            self._mean_s += SYNC_WEIGHT * (took_s - self._mean_s)
+            self.sync_is_fast = self._mean_s < SLOW_SYNC_S
+            self._last_s.clear()
+            return
+        self._last_s.append(took_s)
+        if sum(took_s < FAST_SYNC_S for took_s in self._last_s) >= FAST_SYNCS:
+            self._mean_s = 0.0
+            self.sync_is_fast = True
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            with suppress(sqlite3.Error):  # then the next BEGIN fails too, and this is retried
+                self._connection.execute("ROLLBACK")
+
+
+sync_data = getattr(os, "fdatasync", os.fsync)
+"""`fdatasync`, which macOS lacks."""

@@ -1,0 +1,94 @@
+"""What a start of `tiller` imports, by names and counts: times depend on the machine, these do not.
+
+A maximum may be raised for something that a start can't do without, in the same commit.
+"""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.fake_daemon import FakeDaemon
+from support.said import ended
+from tiller_client import arguments
+from tiller_client.arguments import parse
+from tiller_protocol.places import Places
+
+HELP_MODULES_MAX = 80
+"""Modules in memory after `tiller --help`; Python begins with 33."""
+
+EXEC_MODULES_MAX = 140
+"""Modules in memory when `tiller exec` submits its turn to a running daemon."""
+
+HEAVY = {"asyncio", "ssl", "inspect", "logging", "pynng", "trio", "structlog", "rich", "httpx2"}
+FOREIGN_TO_HELP = HEAVY | {"msgspec", "pathlib", "socket", "subprocess", "json", "tiller_daemon"}
+FOREIGN_TO_EXEC = HEAVY | {
+    *("typing_extensions", "dataclasses", "hashlib", "json", "subprocess", "sqlite3"),
+    *("tiller_daemon", "tiller_client.render", "tiller_client.console"),
+}
+
+HELP = """
+import sys
+from tiller_client.__main__ import main
+try:
+    main(["--help"])
+except SystemExit:
+    print(sorted(sys.modules))
+"""
+
+EXEC = """
+import sys
+from tiller_client.__main__ import main
+submitted = []
+def note(frame, event, _argument):
+    if event == "call" and frame.f_code.co_qualname == "RequestSocket.send":
+        submitted.append(sorted(sys.modules))
+sys.setprofile(note)
+main(["exec", "hello"])
+sys.setprofile(None)
+greeting, creation, turn, *_ = submitted
+print(turn)
+"""
+"""The order of imports is a part of what is tested, so nothing is imported to be patched."""
+
+
+def modules_of(program: str, directory: Path) -> set[str]:
+    """The modules that a program prints in its last line."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        cwd=directory,
+        env={name: value for name, value in os.environ.items() if "COVERAGE" not in name},
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    return set(ast.literal_eval(done.stdout.splitlines()[-1]))
+
+
+def test_help_imports_nothing_but_a_little_of_the_standard_library(tmp_path: Path) -> None:
+    modules = modules_of(HELP, tmp_path)
+    assert modules & FOREIGN_TO_HELP == set()
+    assert len(modules) <= HELP_MODULES_MAX
+
+
+def test_exec_submits_before_it_imports_what_shows_the_turn(places: Places, tmp_path: Path) -> None:
+    with FakeDaemon(places.runtime, lambda daemon, session: daemon.add(session, [ended()])):
+        modules = modules_of(EXEC, tmp_path)
+    assert modules & FOREIGN_TO_EXEC == set()
+    assert len(modules) <= EXEC_MODULES_MAX
+
+
+def test_each_verb_is_known_without_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--help"])
+    listed = capsys.readouterr().out
+    verbs = [verb for verbs in arguments._VERBS.values() for verb in verbs]
+    shown = [line.split()[0] for line in listed.splitlines() if line.startswith("    ")]
+    assert shown == verbs
+    for verb in verbs:
+        with pytest.raises(SystemExit):
+            parse([verb, "--help"])
+        assert f"usage: tiller {verb}" in capsys.readouterr().out

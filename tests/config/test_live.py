@@ -1,0 +1,94 @@
+"""A changed configuration counts for the very next op, and an unchanged one is not read again."""
+
+from pathlib import Path
+
+import pytest
+
+from support.file_clock import settle
+from tiller_daemon.config import Configuration, LiveConfiguration, load_configuration
+from tiller_protocol.places import Places
+
+
+class Loader:
+    """Loads the configuration of a directory, and counts how often."""
+
+    def __init__(self, directory: Path) -> None:
+        self.loads = 0
+        self.file = directory / "config.toml"
+        self._places = Places(directory, directory, directory)
+
+    def __call__(self) -> Configuration:
+        self.loads += 1
+        return load_configuration(self._places, {})
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Loader:
+    return Loader(tmp_path)
+
+
+async def test_a_file_that_has_not_changed_is_not_read(load: Loader) -> None:
+    load.file.write_text("max_steps = 5")
+    settle(load.file.parent)
+    live = LiveConfiguration(load(), load, load.file)
+    for _ in range(3):
+        assert live.is_current
+        assert not await live.refresh()
+    assert load.loads == 1
+
+
+async def test_every_edit_counts_at_once_however_fast_they_follow(load: Loader) -> None:
+    """Same size, same file, and nearly the same time."""
+    load.file.write_text("max_steps = 5")
+    live = LiveConfiguration(load(), load, load.file)
+    for steps in (6, 7, 8, 9):
+        load.file.write_text(f"max_steps = {steps}")
+        assert await live.refresh()
+        assert live.now.max_steps == steps
+    assert not await live.refresh()
+
+
+async def test_a_file_that_appears_or_disappears_counts(load: Loader) -> None:
+    live = LiveConfiguration(load(), load, load.file)
+    settle(load.file.parent)
+    assert not await live.refresh()
+    load.file.write_text("max_steps = 5")
+    assert await live.refresh()
+    load.file.unlink()
+    assert await live.refresh()
+    assert live.now == Configuration()
+
+
+async def test_a_prompt_file_belongs_to_it(load: Loader) -> None:
+    prompt = load.file.with_name("plan.md")
+    prompt.write_text("Plan.")
+    load.file.write_text('[agents.plan]\nprompt_file = "plan.md"')
+    settle(load.file.parent)
+    live = LiveConfiguration(load(), load, load.file)
+    for text in ("Plan well.", "Plan it.."):
+        prompt.write_text(text)
+        assert await live.refresh()
+        assert live.now.agents["plan"].prompt == text
+    prompt.unlink()
+    assert not await live.refresh()
+    assert "plan.md does not exist" in live.problem
+    prompt.write_text("Plan again.")
+    assert await live.refresh()
+    assert (live.now.agents["plan"].prompt, live.problem) == ("Plan again.", "")
+
+
+async def test_a_mistake_keeps_the_old_one_until_it_is_repaired(load: Loader) -> None:
+    load.file.write_text("max_steps = 5")
+    live = LiveConfiguration(load(), load, load.file)
+    load.file.write_text("max_steps = x")
+    assert not await live.refresh()
+    assert live.problem
+    settle(load.file.parent)
+    await live.refresh()
+    loads = load.loads
+    assert not await live.refresh()
+    assert (load.loads, live.now.max_steps) == (loads, 5)
+    # The same configuration as before: nothing has changed, but the problem is gone.
+    load.file.write_text("max_steps = 5")
+    assert not await live.refresh()
+    assert not live.problem
