@@ -57,6 +57,7 @@ class StdioTransport:
         self._server = server
         self._service = service
         self._secrets = tuple(secrets)
+        self._stderr_ended = trio.Event()
         self._logged = 0
         self._problem = ""
         self._incoming_send, self._incoming_receive = anyio.create_memory_object_stream[
@@ -118,8 +119,7 @@ class StdioTransport:
                 if searched > LINE_BYTES_MAX:
                     self._problem = f"It sent a message of more than {LINE_BYTES_MAX} bytes."
                     return
-            with trio.move_on_after(EXIT_S):
-                await self._service.exited()
+            await self._end()
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass  # the client has closed its side
         finally:
@@ -133,9 +133,16 @@ class StdioTransport:
             try:
                 await self._service.stdin.send_all(line.encode() + b"\n")
             except trio.BrokenResourceError:
-                self._incoming_send.close()
-                self.ended.set()
+                await self._end()
                 return
+
+    async def _end(self) -> None:
+        """Wait a while for the status and the standard error that `end_reason` reports."""
+        with trio.move_on_after(EXIT_S):
+            await self._service.exited()
+            await self._stderr_ended.wait()
+        self._incoming_send.close()
+        self.ended.set()
 
     async def log_stderr(self) -> None:
         """Copy standard error to the daemon's log, redacted and up to a limit."""
@@ -150,6 +157,7 @@ class StdioTransport:
                 self._log_line(line.decode(errors="replace"))
             rest = rest[:LOGGED_CHARS_MAX]
         self._log_line((rest + redaction.end()).decode(errors="replace"))
+        self._stderr_ended.set()
 
     async def _handle_line(self, line: bytes) -> None:
         if not line.strip():

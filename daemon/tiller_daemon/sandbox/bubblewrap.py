@@ -37,8 +37,14 @@ from tiller_daemon.stamps import StampedCache, look_along
 NULL_DEVICE: Final = "/dev/null"
 """Mounted over files that can't be read: devices can't be opened through such a mount."""
 
-SCOPE_LAUNCHER: Final = (sys.executable, "-I", "-S", sandbox_launcher.__file__, "--scope", "--")
+PYTHON: Final = Path(sys.executable).resolve()
+"""Not a link of a virtual environment, which may be hidden; the launcher uses no packages."""
+
+SCOPE_LAUNCHER: Final = (str(PYTHON), "-I", "-S", sandbox_launcher.__file__, "--scope", "--")
 """Keeps a command that has the machine's network from connecting to abstract sockets of others."""
+
+SCOPE_PATHS: Final = (Path(sys.base_prefix).resolve(), PYTHON, Path(sandbox_launcher.__file__))
+"""What the launcher needs inside."""
 
 HIDE_INIT: Final = ("--tmpfs", "/proc/1", "--remount-ro", "/proc/1")
 """To follow `--proc /proc`. It hides memory, variables and descriptors of the sandbox's own
@@ -255,6 +261,10 @@ def _mounts(
     if confinement.visible is None and _RUN.is_dir():
         mounts[_RUN] = Mount("new", ("--tmpfs", str(_RUN)))
         mounts |= {path: _read(path) for path in map(Path, VISIBLE_IN_RUN) if path.exists()}
+    if confinement.network:
+        shown = confinement.visible is None
+        hidden = (path for path in SCOPE_PATHS if not _is_visible(path, mounts, everything=shown))
+        mounts |= {path: _read(path) for path in hidden}
     mounts[confinement.workspace] = _read(confinement.workspace)
     mounts |= {
         path: Mount("write", ("--bind", str(path), str(path))) for path in confinement.writable
