@@ -110,6 +110,9 @@ def call_lines(call: ToolCall, paint: Paint, width: int) -> str:
     tint = paint.bad if failed else paint.good if call.state == "completed" else paint.dim
     head = f"{tint('●')} {paint.bold(name)} {title} {tint(state)}"
     below = [head.replace("  ", " ")]
+    if call.rewritten_arguments:
+        changed = f"    a hook changed the arguments to {one_line(call.rewritten_arguments)}"
+        below.append(paint.dim(cut(changed, width - 1)))
     below.extend(paint.dim(f"    {label}") for label in attached((), call.images))
     if call.diff:
         below.append(diff_lines(call.diff, paint, width, DIFF_LINES_SHOWN))

@@ -177,6 +177,9 @@ class ToolCallUpdated(Body, frozen=True, tag="tool_call_updated"):
         SubAgent | None,
         doc("Present when a sub-agent has begun, and after each of its steps, with its totals."),
     ] = None
+    rewritten_arguments: Annotated[
+        str, doc("JSON text of the arguments that a hook put in place of the model's; empty: none.")
+    ] = ""
 
 
 class RequestOpened(Body, frozen=True, tag="request_opened"):

@@ -162,6 +162,9 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     sub_agent: Annotated[
         SubAgent | None, doc("The session that does the work of a `task` call.")
     ] = None
+    rewritten_arguments: Annotated[
+        str, doc("JSON text of the arguments that a hook put in place of `arguments`, if one did.")
+    ] = ""
 
 
 class Compaction(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="compaction"):

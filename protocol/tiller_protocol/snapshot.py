@@ -298,6 +298,7 @@ def _update_call(snapshot: Snapshot, body: ToolCallUpdated, time: float) -> None
             title=body.title or item.title,
             started_at=time if begins else item.started_at,
             sub_agent=body.sub_agent or item.sub_agent,
+            rewritten_arguments=body.rewritten_arguments or item.rewritten_arguments,
         )
         if body.sub_agent:
             _count_sub_agent(snapshot, item.sub_agent, body.sub_agent)

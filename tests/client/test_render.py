@@ -9,7 +9,7 @@ from msgspec import structs
 
 from support.said import CONTEXT, ended, started, text_item, tool_call
 from tiller_client.render import Renderer
-from tiller_client.render_item import call_title, diff_lines, transcript
+from tiller_client.render_item import call_lines, call_title, diff_lines, transcript
 from tiller_client.render_request import request_block
 from tiller_client.text import Paint, cells
 from tiller_protocol.errors import ErrorInfo
@@ -101,6 +101,13 @@ def test_the_output_of_the_users_own_command_is_shown_also_when_it_succeeded() -
         ItemId("i"), CallId("i"), "bash", "{}", "completed", output="two files\n", by_user=True
     )
     assert "    two files\n" in rendered([ItemCompleted(call)])
+
+
+def test_arguments_that_a_hook_changed_are_shown_with_the_call() -> None:
+    call = ToolCall(
+        ItemId("i"), CallId("c"), "bash", "{}", "completed", rewritten_arguments='{"command":"ls"}'
+    )
+    assert 'a hook changed the arguments to {"command":"ls"}' in call_lines(call, PLAIN, 80)
 
 
 def test_tokens_that_nobody_counted_are_not_shown_as_none() -> None:

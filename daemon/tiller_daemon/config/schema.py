@@ -235,11 +235,23 @@ class Sourcegraph(Struct, frozen=True, forbid_unknown_fields=True):
     """The entry of the keyring that holds the key."""
 
 
-HookMoment = Literal["turn_start", "turn_end", "tool_before", "tool_after", "request"]
+HookMoment = Literal[
+    "session_start",
+    "session_end",
+    "turn_start",
+    "turn_done",
+    "turn_end",
+    "tool_before",
+    "tool_after",
+    "request",
+    "compaction_before",
+    "compaction_after",
+    "sub_agent_end",
+]
 
 
 class Hook(Struct, frozen=True, forbid_unknown_fields=True):
-    """A command that runs at a certain moment of a turn. At some moments it may deny."""
+    """A command that runs at a certain moment of a session. At some moments it may deny."""
 
     on: HookMoment
     """The moment."""

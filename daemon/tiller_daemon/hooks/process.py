@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 import trio
@@ -36,11 +36,12 @@ class HookProblem(Exception):
 
 
 class HookOutput(Struct, frozen=True):
-    """What one hook decided, the reason for a denial, and text for the model."""
+    """What one hook decided, the reason for a denial, text for the model, and new arguments."""
 
     denies: bool = False
     reason: str = ""
     context: str = ""
+    arguments: dict[str, Any] | None = None
 
 
 class _PrintedJson(Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,6 +50,7 @@ class _PrintedJson(Struct, frozen=True, forbid_unknown_fields=True):
     decision: Literal["go_on", "deny"] = "go_on"
     reason: str = ""
     context: str = ""
+    arguments: dict[str, Any] | None = None
 
 
 async def run_hook(
@@ -138,7 +140,8 @@ def _parse_output(status: int | None, out: bytes, err: bytes) -> HookOutput:
         printed = msgspec.json.decode(text, type=_PrintedJson)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise HookProblem(f"it printed invalid JSON: {error}") from error
-    return HookOutput(printed.decision == "deny", printed.reason.strip(), printed.context.strip())
+    denies, reason = printed.decision == "deny", printed.reason.strip()
+    return HookOutput(denies, reason, printed.context.strip(), printed.arguments)
 
 
 def _decode(data: bytes) -> str:

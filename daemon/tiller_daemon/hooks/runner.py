@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -10,15 +10,17 @@ import trio
 
 from tiller_daemon.config import Hook, ProjectHook
 from tiller_daemon.hooks.process import HookOutput, HookProblem, hook_name, run_hook
-from tiller_daemon.session.hooks import HookAnswers, HookInput, HookSandbox
+from tiller_daemon.session.hooks import HookAnswers, HookInput, HookSandbox, with_arguments
 
 log = structlog.get_logger()
 
 BACKGROUND_MAX: Final = 16
 """Most hooks that run in the background; further ones are skipped and logged."""
 
-MAY_DENY: Final = ("turn_start", "tool_before")
+MAY_DENY: Final = ("turn_start", "tool_before", "turn_done")
 """Moments at which a denial still prevents something."""
+
+NO_REASON: Final = "it wants the turn to go on, but gives the model no reason"
 
 MakeEnvironment = Callable[[str], Mapping[str, str]]
 """Makes the environment of a process from the id of its call; "" without a call."""
@@ -44,10 +46,12 @@ class HookRunner:
         """Run hooks one after the other until one denies; see `session.hooks.Hooks`."""
         context: list[str] = []
         problems: list[str] = []
+        arguments: dict[str, Any] | None = None
         for hook in hooks:
             name = _described(hook)
             try:
                 output = await self._run(hook, hook_input, call_id, sandbox)
+                _check(output, hook)
             except HookProblem as problem:
                 problems.append(_failure_message(hook, str(problem)))
                 if hook.on_failure == "deny":
@@ -55,13 +59,18 @@ class HookRunner:
                     return HookAnswers(denied, (), tuple(problems))
                 continue
             if output.denies and hook_input.on in MAY_DENY:
-                reason = f": {output.reason}" if output.reason else ", which gave no reason"
-                return HookAnswers(f"denied by the {name}{reason}", (), tuple(problems))
+                return HookAnswers(_denial(name, hook, output.reason), (), tuple(problems))
+            if output.arguments is not None:
+                # The next hook judges what would really run.
+                arguments = output.arguments
+                hook_input = with_arguments(hook_input, arguments)
+                shown = msgspec.json.encode(arguments).decode()
+                context.append(f"The user's {name} changed the arguments of this call to {shown}")
             # A denial that comes too late may still be useful to the model.
             if text := output.context or (output.reason if output.denies else ""):
                 whose = "The" if isinstance(hook, ProjectHook) else "The user's"
                 context.append(f"{whose} {name} says: {text}")
-        return HookAnswers("", tuple(context), tuple(problems))
+        return HookAnswers("", tuple(context), tuple(problems), arguments)
 
     def notify(self, hooks: Sequence[Hook], hook_input: HookInput, sandbox: HookSandbox) -> None:
         """Run hooks in the background; see `session.hooks.Hooks`."""
@@ -93,6 +102,25 @@ class HookRunner:
             log.exception("hook_crashed", hook=hook_name(hook), on=hook.on)
         finally:
             self._background_count -= 1
+
+
+def _check(output: HookOutput, hook: Hook) -> None:
+    """Raise `HookProblem` if the output is not one that this hook can have."""
+    if output.denies and hook.on == "turn_done" and not output.reason:
+        raise HookProblem(NO_REASON)
+    if output.arguments is None:
+        return
+    if hook.on != "tool_before":
+        raise HookProblem("only a hook on `tool_before` can change `arguments`")
+    if isinstance(hook, ProjectHook):
+        raise HookProblem("a hook of a project can't change `arguments`")
+
+
+def _denial(name: str, hook: Hook, reason: str) -> str:
+    if hook.on == "turn_done":
+        whose = "The" if isinstance(hook, ProjectHook) else "The user's"
+        return f"{whose} {name} wants you to go on: {reason}"
+    return f"denied by the {name}" + (f": {reason}" if reason else ", which gave no reason")
 
 
 def _described(hook: Hook) -> str:

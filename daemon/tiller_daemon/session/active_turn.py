@@ -209,6 +209,8 @@ class ActiveTurn:
             # Hooks are about turns of the model, not about compactions and the user's own commands.
             if ended and self.steerable:
                 self._hooks().turn_ended(ended)
+            if ended and self._sub_agent_run:
+                self._hooks().sub_agent_ended(ended, self._sub_agent_run.owner_session_id)
         finally:
             # These refer to the turn; without this an ended turn would stay in memory.
             self._session.requests.observer = None

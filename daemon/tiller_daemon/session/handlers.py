@@ -12,6 +12,7 @@ from tiller_daemon.session.attachments import check_image_support, file_referenc
 from tiller_daemon.session.freeze import FrozenTurn, freeze_context, merge_settings, with_grants
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.session.reverting import files_kept_warnings
+from tiller_daemon.session.session_end import notify_session_end
 from tiller_daemon.session.slash_commands import expand_input
 from tiller_daemon.session.state import PendingSubmission, SessionState
 from tiller_daemon.session.title import TitleRequest, first_title
@@ -78,7 +79,10 @@ def _handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None
             settings = merge_settings(state.outbox.fold_pending().settings, op.settings)
             state.put(pending, SessionConfigured(settings))
         case SessionArchive() as op:
+            ends = op.archived and not state.outbox.fold_pending().archived
             state.put(pending, SessionArchived(op.archived))
+            if ends:
+                notify_session_end(state.services, state.outbox, "archived")
             if op.archived:
                 # An archived session is out of sight, so nothing should go on in it.
                 state.background.cancel_all()

@@ -5,10 +5,10 @@ denies. The package `hooks` runs the commands.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from tiller_daemon.config import Hook, HookMoment, ProjectHook
 from tiller_daemon.policy import globs
@@ -17,6 +17,9 @@ from tiller_daemon.turn.context import TurnContext
 from tiller_daemon.turn.ports import Emit, HookDecision
 from tiller_protocol.events import TurnEnded, WarningRaised
 from tiller_protocol.items import Request, ToolCall
+
+CONTINUED_MAX: Final = 8
+"""How often hooks can make one turn go on; a hook that is never satisfied must not run for ever."""
 
 
 class HookToolCall(Struct, frozen=True, omit_defaults=True):
@@ -57,21 +60,37 @@ class HookRequest(Struct, frozen=True, omit_defaults=True):
     """The answers that a question offers."""
 
 
-class HookInput(Struct, frozen=True, omit_defaults=True):
-    """The JSON on a hook's standard input. Fields with default values are left out."""
+class HookCompaction(Struct, frozen=True, omit_defaults=True):
+    """A compaction of the history."""
+
+    tokens: int
+    """Estimated size of the history now."""
+    context_window: int
+    """In tokens."""
+    summary: str = ""
+    """What replaced the history; empty before the compaction."""
+
+
+class HookMomentInput(Struct, frozen=True, omit_defaults=True):
+    """The part of a hook's input that is there at every moment."""
 
     on: HookMoment
     """The moment at which the hook runs."""
     session_id: str
     """ULID."""
     turn_id: str
-    """ULID."""
+    """ULID; empty on `session_end`."""
     workspace: str
     """Absolute; the directory in which the hook runs."""
     agent: str
     """The turn's agent."""
     model: str
     """Provider and model, as the user writes it."""
+
+
+class HookInput(HookMomentInput, frozen=True, omit_defaults=True):
+    """The JSON on a hook's standard input. Fields with default values are left out."""
+
     input: str = ""
     """The user's text, on `turn_start`."""
     tool: HookToolCall | None = None
@@ -79,9 +98,15 @@ class HookInput(Struct, frozen=True, omit_defaults=True):
     request: HookRequest | None = None
     """The request, on `request`."""
     outcome: str = ""
-    """How the turn ended, on `turn_end`."""
+    """How the turn ended, on `turn_end` and `sub_agent_end`; what happened, on `session_end`."""
     last_message: str = ""
-    """The model's last message, on `turn_end`."""
+    """The model's last message, on `turn_done`, `turn_end` and `sub_agent_end`."""
+    continued: int = 0
+    """How often hooks have made the turn go on, on `turn_done`."""
+    compaction: HookCompaction | None = None
+    """The compaction, on `compaction_before` and `compaction_after`."""
+    owner: str = ""
+    """The session that the sub-agent worked for, on `sub_agent_end`."""
 
 
 class HookAnswers(Struct, frozen=True):
@@ -93,6 +118,8 @@ class HookAnswers(Struct, frozen=True):
     """Texts for the model."""
     problems: tuple[str, ...] = ()
     """What went wrong, as sentences for the user."""
+    arguments: dict[str, Any] | None = None
+    """What the call is to run with instead; None if no hook changes that."""
 
 
 class HookSandbox(NamedTuple):
@@ -138,6 +165,7 @@ class TurnHooks:
         self._context = context
         self._emit = emit
         self._before: dict[str, str] = {}
+        self._continued = 0
 
     def observes(self, tool: str) -> bool:
         """Whether any hook runs before or after calls of this tool."""
@@ -146,24 +174,58 @@ class TurnHooks:
         )
 
     async def turn_started(self, given: str) -> HookDecision:
-        """Run the hooks on the start of a turn; see `turn.ports.Hooks`."""
-        if not (hooks := self._configured_for("turn_start")):
-            return HookDecision()
-        answers = await self._run(hooks, self._input("turn_start", input=given), "")
-        return HookDecision(answers.denied, "\n\n".join(answers.context))
+        """Run the hooks on the start of a turn; see `turn.ports.Hooks`.
 
-    async def before(self, call: ToolCall) -> str:
-        """Run the hooks before a call; return why the call may not run, or "" if it may.
+        If they let the first turn begin, those on the start of the session follow.
+        """
+        turn = await self._ask("turn_start", input=given)
+        if turn.denied or self._context.before.steps:
+            return HookDecision(turn.denied, _joined(turn))
+        session = await self._ask("session_start", input=given)
+        return HookDecision("", "\n\n".join(filter(None, (_joined(session), _joined(turn)))))
+
+    async def turn_done(self, last_message: str) -> str:
+        """Run the hooks on a turn that has nothing left to do; see `turn.ports.Hooks`.
+
+        They can make it go on `CONTINUED_MAX` times.
+        """
+        answers = await self._ask("turn_done", last_message=last_message, continued=self._continued)
+        if not answers.denied:
+            return ""
+        if self._continued >= CONTINUED_MAX:
+            message = (
+                f"Hooks have made this turn go on {CONTINUED_MAX} times, so it ends now. The last "
+                f"reason was: {answers.denied}"
+            )
+            await self._emit(WarningRaised("hook_limit", message))
+            return ""
+        self._continued += 1
+        return answers.denied
+
+    async def before_compaction(self, tokens: int) -> str:
+        """Run the hooks before a compaction; see `turn.ports.Hooks`."""
+        window = self._context.model.context_window
+        return _joined(
+            await self._ask("compaction_before", compaction=HookCompaction(tokens, window))
+        )
+
+    async def after_compaction(self, summary: str, tokens: int) -> str:
+        """Run the hooks after a compaction; see `turn.ports.Hooks`."""
+        compaction = HookCompaction(tokens, self._context.model.context_window, summary)
+        return _joined(await self._ask("compaction_after", compaction=compaction))
+
+    async def before(self, call: ToolCall) -> HookAnswers:
+        """Run the hooks before a call: whether it may run, and with which arguments.
 
         Text that they add for the model follows the call's result.
         """
         if not (hooks := self._configured_for("tool_before", call.name)):
-            return ""
+            return HookAnswers()
         answers = await self._run(hooks, self._input("tool_before", tool=_tool_call(call)), call.id)
         if answers.context:
             # There is no result yet to which the text could be added.
             self._before[call.id] = _context_text(answers)
-        return answers.denied
+        return answers
 
     async def after(self, call: ToolCall, output: str, *, failed: bool) -> str:
         """Run the hooks after a call; return the text that follows its result."""
@@ -179,6 +241,16 @@ class TurnHooks:
         """Start the hooks on the end of a turn."""
         self._start("turn_end", outcome=ended.outcome, last_message=ended.last_message)
 
+    def sub_agent_ended(self, ended: TurnEnded, owner: str) -> None:
+        """Start the hooks on the end of a sub-agent's turn; `owner` is the session above it."""
+        self._start(
+            "sub_agent_end", outcome=ended.outcome, last_message=ended.last_message, owner=owner
+        )
+
+    def session_ended(self, how: str) -> None:
+        """Start the hooks on the end of the session, which was `archived` or `deleted`."""
+        self._start("session_end", turn_id="", outcome=how)
+
     def request_opened(self, request: Request) -> None:
         """Start the hooks on a request to the user."""
         shown = HookRequest(
@@ -191,6 +263,12 @@ class TurnHooks:
             request.choices,
         )
         self._start("request", request=shown)
+
+    async def _ask(self, moment: HookMoment, **fields: Any) -> HookAnswers:  # noqa: ANN401 - of HookInput
+        """Run the hooks on a moment that is not one of a call, and wait for them."""
+        if not (hooks := self._configured_for(moment)):
+            return HookAnswers()
+        return await self._run(hooks, self._input(moment, **fields), "")
 
     def _start(self, moment: HookMoment, **fields: Any) -> None:  # noqa: ANN401 - of HookInput
         if hooks := self._configured_for(moment):
@@ -220,7 +298,7 @@ class TurnHooks:
         return HookInput(
             moment,
             context.session_id,
-            context.turn_id,
+            fields.pop("turn_id", context.turn_id),
             context.workspace,
             context.agent,
             context.model.name,
@@ -228,9 +306,19 @@ class TurnHooks:
         )
 
 
+def with_arguments(hook_input: HookInput, arguments: dict[str, Any]) -> HookInput:
+    """Return the input of a hook on a call with other arguments of the call."""
+    assert hook_input.tool
+    return structs.replace(hook_input, tool=structs.replace(hook_input.tool, arguments=arguments))
+
+
+def _joined(answers: HookAnswers) -> str:
+    return "\n\n".join(answers.context)
+
+
 def _tool_call(call: ToolCall, output: str = "", *, failed: bool | None = None) -> HookToolCall:
     try:
-        arguments: Any = msgspec.json.decode(call.arguments or "{}")
+        arguments: Any = msgspec.json.decode(call.rewritten_arguments or call.arguments or "{}")
     except msgspec.DecodeError:
         # Models do send broken JSON; a hook should still see what it was.
         arguments = call.arguments

@@ -20,6 +20,7 @@ from tiller_daemon.session.rejections import record_rejection
 from tiller_daemon.session.requests import unknown_request
 from tiller_daemon.session.reverting import session_diff
 from tiller_daemon.session.services import Services
+from tiller_daemon.session.session_end import notify_session_end
 from tiller_daemon.session.state import PendingSubmission
 from tiller_daemon.session.validation import check_settings, check_workspace
 from tiller_daemon.store.base import BadCursor, LogError, SessionRow, SubmissionRow, cursor_of
@@ -203,6 +204,9 @@ class Supervisor:
         # All are checked before any is deleted.
         for session_id in doomed:
             await self._check_deletable(session_id)
+        outbox = (await self._sessions.find(op.session_id)).outbox
+        if not outbox.fold_pending().archived:
+            notify_session_end(self._services, outbox, "deleted")
         for session_id in doomed:
             await self._sessions.remove(session_id)
             await self._services.log.delete(session_id)

@@ -25,7 +25,10 @@ async def run_call(prepared: PreparedCall, ports: Ports) -> ToolCall:
     if prepared.effect == "write":
         await ports.changes.before()
     call = structs.replace(prepared.call, state="running", started_at=ports.time())
-    await ports.emit(ToolCallUpdated(call.id, "running", title=call.title))
+    rewritten = call.rewritten_arguments
+    await ports.emit(
+        ToolCallUpdated(call.id, "running", title=call.title, rewritten_arguments=rewritten)
+    )
     if prepared.effect == "write":
         await ports.committed()
     try:

@@ -170,7 +170,8 @@ class ContextWindow:
         history, session_id = self._history, self._context.session_id
         try:
             with trio.fail_after(COMPACTION_S_MAX):
-                summary, usage = await _summarise(self._context, history, self._ports)
+                wanted = await self._ports.hooks.before_compaction(before)
+                summary, usage = await _summarise(self._context, history, self._ports, wanted)
         except (ModelError, trio.TooSlowError) as error:
             log.warning("compaction_failed", session_id=session_id, reason=str(error))
             return False
@@ -200,11 +201,19 @@ class ContextWindow:
                 cost=self._context.compaction.price(usage),
             ),
         )
+        if added := await self._ports.hooks.after_compaction(summary, after):
+            notice = Notice(ItemId(self._ports.new_id()), "hook", added)
+            history.add(notice)
+            await self._ports.emit(ItemStarted(notice), ItemCompleted(notice))
         return True
 
 
-async def _summarise(context: TurnContext, history: History, ports: Ports) -> tuple[str, Usage]:
-    ask = Notice(ItemId(ports.new_id()), "compaction", SUMMARY_REQUEST)
+async def _summarise(
+    context: TurnContext, history: History, ports: Ports, wanted: str
+) -> tuple[str, Usage]:
+    """Ask the model for a summary; `wanted` is what hooks add to the request."""
+    text = f"{SUMMARY_REQUEST}\n{wanted}" if wanted else SUMMARY_REQUEST
+    ask = Notice(ItemId(ports.new_id()), "compaction", text)
     request = ModelRequest(
         model=context.compaction.provider_model,
         system=SUMMARY_SYSTEM,

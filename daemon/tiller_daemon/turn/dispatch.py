@@ -39,6 +39,11 @@ class _Candidate(NamedTuple):
     repeats: bool
     """Whether it completes a loop, so that the user must be asked."""
 
+    @property
+    def call_now(self) -> ToolCall:
+        """The call as hooks have left it."""
+        return self.call if isinstance(self.prepared, Refusal) else self.prepared.call
+
 
 class CallDispatcher:
     """Runs the calls of one response: `offer` them while it streams, then `run` or `refuse` them.
@@ -60,6 +65,8 @@ class CallDispatcher:
         self._withheld: list[ToolCall] | None = []
         self._rollback: Callable[[], None] | None = None
         self._stopped: list[tuple[PreparedCall, ToolCall]] = []
+        # Calls that only read until a hook rewrote their arguments.
+        self._now_writing: list[PreparedCall] = []
 
     def offer(self, call: ToolCall) -> None:
         """Take the next complete call while the response streams, and start it if it may run.
@@ -201,13 +208,33 @@ class CallDispatcher:
             await run(group[0])
         else:
             await run_with_tasks(run_all)
+        while self._now_writing:
+            rejections += await self._run_now_writing(skips=bool(rejections))
         return bool(rejections)
+
+    async def _run_now_writing(self, *, skips: bool) -> list[Refusal]:
+        """Run the next call that may write since a hook rewrote it, alone; or skip it."""
+        prepared = self._now_writing.pop(0)
+        await self._wait_for_early_calls()
+        if skips or self._ports.mailbox.has_steering:
+            reason = SKIPPED_BY_REJECTION if skips else SKIPPED_BY_STEERING
+            await self.refuse((prepared.call,), "skipped", reason)
+            return []
+        refusal = await self._run_permitted(prepared)
+        return [refusal] if refusal else []
 
     async def _run_one(self, candidate: _Candidate) -> Refusal | None:
         prepared = await self._permit(candidate)
         if isinstance(prepared, Refusal):
-            await self._complete([refuse_call(candidate.call, prepared)])
+            await self._complete([refuse_call(candidate.call_now, prepared)])
             return prepared
+        if prepared.effect == "write" and candidate.call.effect == "read":
+            # Others may be running beside it.
+            self._now_writing.append(prepared)
+            return None
+        return await self._run_permitted(prepared)
+
+    async def _run_permitted(self, prepared: PreparedCall) -> Refusal | None:
         ended = await run_call(prepared, self._ports)
         if prepared.was_stopped:
             self._stopped.append((prepared, ended))
@@ -217,8 +244,8 @@ class CallDispatcher:
         return Refusal("denied", ended.output, ends_turn=True) if rejected else None
 
     async def _permit(self, candidate: _Candidate) -> PreparedCall | Refusal:
-        call, prepared, repeats = candidate
-        if repeats and (refusal := await self._ports.tools.permit_repetition(call)):
+        prepared, repeats = candidate.prepared, candidate.repeats
+        if repeats and (refusal := await self._ports.tools.permit_repetition(candidate.call)):
             return refusal
         if isinstance(prepared, Refusal):
             return prepared

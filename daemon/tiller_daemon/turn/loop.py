@@ -87,6 +87,8 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
             repaired = True
             await _add_notice("output_schema", repair_notice(schema, problem), history, ports)
             continue
+        if not step_context.limit and await _must_go_on(response.message, history, ports):
+            continue
         if not await _take_follow_ups(context, history, ports):
             await prune(history, ports)
             answer = "" if schema is None else without_fences(response.message)
@@ -108,6 +110,16 @@ async def _ask_hooks(history: History, ports: Ports) -> str:
     if decision.context and not decision.denied:
         await _add_notice("hook", decision.context, history, ports)
     return decision.denied
+
+
+async def _must_go_on(last_message: str, history: History, ports: Ports) -> bool:
+    """Run the hooks for the end of the work, unless input waits; returns whether to go on."""
+    if ports.mailbox.queue:
+        return False
+    if reason := await ports.hooks.turn_done(last_message):
+        await _add_notice("hook", reason, history, ports)
+    # Steering may have arrived while the hooks ran.
+    return bool(reason) or ports.mailbox.has_steering
 
 
 class _BudgetTracker:

@@ -151,6 +151,18 @@ class Hooks(Protocol):
         """Run the hooks for the start of a turn; `given` is the user's latest message."""
         ...
 
+    async def turn_done(self, last_message: str) -> str:
+        """Run the hooks for a turn with nothing left to do; return why it must go on, or ""."""
+        ...
+
+    async def before_compaction(self, tokens: int) -> str:
+        """Run the hooks before a compaction; return what the summary must take into account."""
+        ...
+
+    async def after_compaction(self, summary: str, tokens: int) -> str:
+        """Run the hooks after a compaction; return text for the model."""
+        ...
+
 
 class Spending(Struct, frozen=True):
     """What counts against the turn's budgets, where the turn itself does not see it."""

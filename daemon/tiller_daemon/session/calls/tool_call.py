@@ -5,13 +5,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import structlog
 import trio
 from msgspec import Struct, structs
 
+from tiller_daemon.policy.rules import Verdict
 from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, seems_to_read
 from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.session.calls.arguments import BadArguments, decode_arguments
 from tiller_daemon.session.calls.command_paths import (
     further_requirements,
     requirements_without_sandbox,
@@ -44,6 +47,9 @@ READ_ONLY = (
 )
 
 
+REWRITTEN = "A hook of the user had changed the arguments of this call to {arguments}"
+
+
 class TurnTools(Struct, frozen=True):
     """What the calls of one turn share."""
 
@@ -64,6 +70,17 @@ class TurnTools(Struct, frozen=True):
     def workspace(self) -> Path:
         """The turn's workspace."""
         return Path(self.context.workspace)
+
+    def examine(self, tool: Tool, text: str) -> tuple[Any, tuple[Requirement, ...]]:
+        """Return the decoded arguments of a call and the permissions that it needs.
+
+        Raises `BadArguments` or `ToolFailure`.
+        """
+        arguments = decode_arguments(tool, text)
+        requirements = self.requirements_of(tool, arguments)
+        if tool.effect == "agent" and (unknown := self._unknown_agent(requirements)):
+            raise BadArguments(unknown)
+        return arguments, requirements
 
     def requirements_of(self, tool: Tool, arguments: Any) -> tuple[Requirement, ...]:  # noqa: ANN401
         """Return the permissions that a call needs, as files are now; raises `ToolFailure`."""
@@ -105,7 +122,7 @@ class TurnTools(Struct, frozen=True):
                 reads = self.context.permissions.read_only or agents <= read_only
         return "read" if reads else "write"
 
-    def unknown_agent(self, requirements: tuple[Requirement, ...]) -> str:
+    def _unknown_agent(self, requirements: tuple[Requirement, ...]) -> str:
         """Return the error message if the call names an unknown agent, else an empty string."""
         agents = {agent.name for agent in self.context.prompt.sub_agents}
         named = [subject for requirement in requirements for subject in requirement.subjects]
@@ -129,12 +146,15 @@ class PreparedToolCall:
     ) -> None:
         self._turn = turn
         self._tool = tool
+        self._stopped: ToolResult | None = None
+        self._set(call, arguments, requirements)
+
+    def _set(self, call: ToolCall, arguments: Any, requirements: tuple[Requirement, ...]) -> None:  # noqa: ANN401
         self._arguments = arguments
         self._requirements = requirements
-        self._stopped: ToolResult | None = None
-        self.effect: Effect = turn.effect_of(tool, requirements)
+        self.effect: Effect = self._turn.effect_of(self._tool, requirements)
         self.call = structs.replace(
-            call, name=tool.name, effect=self.effect, title=_title(tool, requirements)
+            call, name=self._tool.name, effect=self.effect, title=_title(self._tool, requirements)
         )
 
     @property
@@ -145,7 +165,7 @@ class PreparedToolCall:
             return False
         if self.effect != "read" or not self._tool.repeatable(self._arguments):
             return False
-        return self._turn.permission.verdict(self._requirements).action == "allow"
+        return self._verdict().action == "allow"
 
     @property
     def was_stopped(self) -> bool:
@@ -153,23 +173,52 @@ class PreparedToolCall:
         return self._stopped is not None
 
     async def permit(self) -> Refusal | None:
-        """Ask the policy, then the hooks, then the user if the policy wants that."""
+        """Ask the policy, then the hooks, then the user if the policy wants that.
+
+        What a hook makes of the arguments is judged like what the model wrote.
+        """
+        refusal = await self._check()
+        if refusal is None and self._verdict().action != "deny":
+            answers = await self._turn.hooks.before(self.call)
+            if answers.denied:
+                return Refusal("denied", self._without_secrets(answers.denied))
+            if answers.arguments is not None:
+                refusal = self._rewrite(answers.arguments) or await self._check()
+        refusal = refusal or await self._turn.permission.obtain(
+            self.call, "approval", self._requirements, self._is_as_judged
+        )
+        if refusal and (rewritten := self.call.rewritten_arguments):
+            output = f"{refusal.output}\n\n{REWRITTEN.format(arguments=rewritten)}"
+            return structs.replace(refusal, output=output)
+        return refusal
+
+    def _rewrite(self, arguments: dict[str, Any]) -> Refusal | None:
+        """Take over the arguments of a hook; a refusal if the tool does not accept them."""
+        text = msgspec.json.encode(arguments).decode()
+        call = structs.replace(self.call, rewritten_arguments=self._without_secrets(text))
+        try:
+            self._set(call, *self._turn.examine(self._tool, text))
+        except (BadArguments, ToolFailure) as problem:
+            self.call = call
+            return Refusal("denied", f"denied: {self._without_secrets(str(problem))}")
+        return None
+
+    def _verdict(self) -> Verdict:
+        return self._turn.permission.verdict(self._requirements)
+
+    async def _check(self) -> Refusal | None:
+        """Refuse a call that the agent may not make, or that would fail if the user allowed it."""
         turn = self._turn
         if turn.context.permissions.read_only and self.effect != "read":
             return Refusal("denied", READ_ONLY.format(agent=turn.context.agent))
-        action = turn.permission.verdict(self._requirements).action
-        if action == "ask" and (check := self._tool.check):
+        if self._verdict().action == "ask" and (check := self._tool.check):
             # A call that would fail anyway is not worth a question.
             files = turn.environments.files.versions
             try:
                 await trio.to_thread.run_sync(check, self._arguments, turn.workspace, files)
             except ToolFailure as failure:
                 return Refusal("failed", self._without_secrets(str(failure)))
-        if action != "deny" and (denied := await turn.hooks.before(self.call)):
-            return Refusal("denied", self._without_secrets(denied))
-        return await turn.permission.obtain(
-            self.call, "approval", self._requirements, self._is_as_judged
-        )
+        return None
 
     async def run(self, output: Output) -> ToolResult:
         """Run the tool, then the hooks; every failure is a `ToolFailure`."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct, structs
 
-from tiller_daemon.session.calls.arguments import BadArguments, decode_arguments
+from tiller_daemon.session.calls.arguments import BadArguments
 from tiller_daemon.session.calls.offered_tools import find_tool, unknown_tool
 from tiller_daemon.session.calls.tool_call import PreparedToolCall, TurnTools
 from tiller_daemon.tools.base import Requirement, Tool, ToolFailure
@@ -27,14 +27,11 @@ class Toolbox(Struct, frozen=True):
         if tool is None:
             return Refusal("invalid", unknown_tool(call.name, self.tools))
         try:
-            arguments = decode_arguments(tool, call.arguments)
-            requirements = self.shared.requirements_of(tool, arguments)
+            arguments, requirements = self.shared.examine(tool, call.arguments)
         except BadArguments as bad:
             return Refusal("invalid", str(bad))
         except ToolFailure as failure:
             return Refusal("failed", str(failure))
-        if tool.effect == "agent" and (unknown := self.shared.unknown_agent(requirements)):
-            return Refusal("invalid", unknown)
         return PreparedToolCall(self.shared, tool, arguments, requirements, call)
 
     def savepoint(self) -> Callable[[], None]:

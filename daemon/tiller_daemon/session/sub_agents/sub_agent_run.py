@@ -117,6 +117,11 @@ class SubAgentRun:
         self._calls_shown = 0
         self._attached = True
 
+    @property
+    def owner_session_id(self) -> str:
+        """The session that the sub-agent works for."""
+        return self._owner.context.session_id
+
     def begin(self, session_id: str, agent: str) -> None:
         """Link the call with the session, before the turn starts."""
         self._own = SubAgent(session_id, agent)

@@ -1,0 +1,33 @@
+"""The end of a session, for the hooks on it: it was archived or deleted."""
+
+from functools import partial
+
+import structlog
+
+from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.freeze import freeze_context
+from tiller_daemon.session.hooks import TurnHooks
+from tiller_daemon.session.outbox import Outbox
+from tiller_daemon.session.project_trust import configuration_for, project_hook_sandbox
+from tiller_daemon.session.services import Services
+from tiller_protocol.settings import TurnOverrides
+
+log = structlog.get_logger()
+
+
+def notify_session_end(services: Services, outbox: Outbox, how: str) -> None:
+    """Start the hooks on the end of a session, as its next turn would have them."""
+    snapshot = outbox.fold_pending()
+    try:
+        hooks = configuration_for(services, snapshot.workspace).hooks
+        if not any(hook.on == "session_end" for hook in hooks):
+            return
+        frozen = freeze_context(services, snapshot, TurnOverrides())
+    except RejectionError as rejection:
+        # A session without a valid model or configuration must still be archived or deleted.
+        log.warning("hook_left_out", on="session_end", reason=rejection.message)
+        return
+    context = frozen.context
+    sandbox = partial(project_hook_sandbox, services, context)
+    emit = partial(outbox.emit, turn_id=context.turn_id)
+    TurnHooks(services.tools.hooks, frozen.hooks, context, emit, sandbox).session_ended(how)
