@@ -202,7 +202,9 @@ class SubmissionServer:
         place = trusted_workspace(self._services, workspace)
         unasked = may_read(place or "/", self._services.user.configuration().permissions)
         commands = tuple(
-            CommandSummary(one.name, one.description, one.agent, one.model, one.problem)
+            CommandSummary(
+                one.name, one.description, one.agent, one.model, one.problem, one.subtask
+            )
             for one in list_commands(place, self._services.user.config_directory, unasked)
         )
         servers = self._services.tools.servers.summaries()

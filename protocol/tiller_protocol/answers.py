@@ -197,6 +197,9 @@ class CommandSummary(Struct, frozen=True, omit_defaults=True):
     agent: Annotated[str | None, doc("The agent of its turn; absent: the session's.")] = None
     model: Annotated[str | None, doc("The model of its turn; absent: the session's.")] = None
     problem: Problem = ""
+    subtask: Annotated[bool, doc("A sub-agent does it; `agent` is then that of the sub-agent.")] = (
+        False
+    )
 
 
 class SandboxSummary(Struct, frozen=True, omit_defaults=True):

@@ -158,7 +158,13 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
             "response share it, and go back to the model as one message."
         ),
     ] = 0
-    by_user: Annotated[bool, doc("The user made the call, by the op `shell`.")] = False
+    by_user: Annotated[
+        bool,
+        doc(
+            "The user made the call: of `bash` by the op `shell`, of `task` by input for a "
+            "sub-agent."
+        ),
+    ] = False
     sub_agent: Annotated[
         SubAgent | None, doc("The session that does the work of a `task` call.")
     ] = None
@@ -223,6 +229,9 @@ class QueuedInput(Struct, frozen=True, omit_defaults=True):
     images: InputImages = ()
     files: InputFiles = ()
     client: ClientName = ""
+    sub_agents: Annotated[
+        tuple[str, ...], doc("Agents that work on it as sub-agents before the model gets it.")
+    ] = ()
 
 
 class PlanEntry(Struct, frozen=True, omit_defaults=True):

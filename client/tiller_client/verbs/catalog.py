@@ -106,9 +106,9 @@ def _line(thing: CatalogEntry, paint: Paint, width: int) -> str:
             note = " · ".join(filter(None, (thing.problem, only, thing.description, thing.model)))
         case CommandSummary():
             name = f"/{name}"
-            note = " · ".join(
-                filter(None, (thing.problem, thing.description, thing.agent, thing.model))
-            )
+            done_by = "sub-agent" if thing.subtask else ""
+            parts = (thing.problem, thing.description, done_by, thing.agent, thing.model)
+            note = " · ".join(filter(None, parts))
         case ToolSummary():
             server = f"MCP server {thing.server}" if thing.server else ""
             note = " · ".join(filter(None, (thing.effect, server, thing.description)))

@@ -37,6 +37,7 @@ from tiller_daemon.turn.closing import closing_bodies
 from tiller_daemon.turn.context import Ending, TurnContext
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports, Spending
+from tiller_daemon.turn.user_tasks import REJECTED, TaskRejected
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
     AnyBody,
@@ -231,6 +232,8 @@ class ActiveTurn:
         try:
             with self._scope:
                 ending = await self._main(self.context, history, self._ports())
+        except TaskRejected:
+            ending = Ending("blocked", REJECTED)
         # Without the log the session can only end; it is loaded again later.
         except LogError:
             raise
@@ -273,7 +276,7 @@ class ActiveTurn:
         return Ports(
             model=self._frozen.model.client,
             compaction_model=self._frozen.compaction.client,
-            tools=Toolbox(self._frozen.tools, self._turn_tools(hooks)),
+            tools=Toolbox(self._frozen.tools, self._frozen.tools_of_user, self._turn_tools(hooks)),
             emit=self._emit,
             committed=self._session.outbox.committed,
             mailbox=self._session.queue,

@@ -57,6 +57,8 @@ class FrozenTurn(NamedTuple):
     """The user's, then the project's if it is trusted."""
     refused_documents: tuple[str, ...] = ()
     """Documents that the system prompt leaves out, each as `path: reason`."""
+    tools_of_user: Mapping[str, Tool] = {}
+    """Tools for calls of the user that the agent is not offered."""
 
 
 def freeze_context(
@@ -84,9 +86,7 @@ def freeze_context(
     tools = {
         n: tool for n, tool in offered.items() if _is_offered(tool, depth, read_only=read_only)
     }
-    sub_agents = (
-        _offered_sub_agents(agents) if any(t.effect == "agent" for t in tools.values()) else ()
-    )
+    sub_agents = _offered_sub_agents(agents)
     system_prompt = build_system_prompt(services, snapshot.workspace, agent.prompt, permissions)
     context = TurnContext(
         turn_id=services.new_id(),
@@ -108,7 +108,10 @@ def freeze_context(
         depth=depth,
     )
     hooks = hooks_for(services, configuration, permissions)
-    return FrozenTurn(context, model, compaction, tools, hooks, system_prompt.refused_documents)
+    of_user = {n: tool for n, tool in services.tools.available().items() if tool.effect == "agent"}
+    return FrozenTurn(
+        context, model, compaction, tools, hooks, system_prompt.refused_documents, of_user
+    )
 
 
 def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> FrozenTurn:

@@ -13,7 +13,11 @@ from tiller_daemon.session.freeze import FrozenTurn, freeze_context, merge_setti
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.session.reverting import files_kept_warnings
 from tiller_daemon.session.session_end import notify_session_end
-from tiller_daemon.session.slash_commands import expand_input
+from tiller_daemon.session.slash_commands import (
+    ExpandedInput,
+    edited_sub_agents,
+    expand_input,
+)
 from tiller_daemon.session.state import PendingSubmission, SessionState
 from tiller_daemon.session.title import TitleRequest, first_title
 from tiller_daemon.session.validation import (
@@ -26,6 +30,7 @@ from tiller_daemon.stamps import one_moment
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.loop import run_compaction, run_turn
 from tiller_daemon.turn.user_command import TOOL, UserCommand
+from tiller_daemon.turn.user_tasks import task_calls
 from tiller_protocol.answers import AnyResult, Queued, Started, Steered
 from tiller_protocol.events import (
     AnyBody,
@@ -110,15 +115,21 @@ def _take_input(state: SessionState, op: UserInput, pending: PendingSubmission) 
     if op.no_reply and op.delivery == "queue":
         message = "Queued input always gets a reply: leave out `no_reply`, or `queue`."
         raise RejectionError("bad_message", message)
-    expanded = op
-    # A model writes the prompts of sub-agents; only users may call slash commands.
+    expanded, sub_agents = ExpandedInput(op)
+    # A model writes the prompts of sub-agents; only users may call commands and agents by name.
     if pending.sub_agent_run is None:
-        expanded = expand_input(state.services, state.outbox.snapshot, op)
+        expanded, sub_agents = expand_input(state.services, state.outbox.snapshot, op)
     turn = state.turn
     # Before any event is put, since it may reject the input.
     files = file_references(state.services, state.outbox.snapshot, expanded)
     queued = QueuedInput(
-        state.services.new_id(), expanded.text, "queue", pending.images, files, pending.client
+        state.services.new_id(),
+        expanded.text,
+        "queue",
+        pending.images,
+        files,
+        pending.client,
+        () if op.no_reply else sub_agents,
     )
     if turn is None:
         return _input_while_idle(state, op, queued, expanded.overrides, pending)
@@ -187,7 +198,10 @@ def _edit_queue(state: SessionState, op: QueueEdit, pending: PendingSubmission) 
         case "edit":
             # Edited text must pass the same checks as new input.
             check_input(UserInput(op.session_id, op.text))
-            state.queue.edit(position, op.text)
+            agents = edited_sub_agents(
+                state.services, state.outbox.snapshot, state.queue.queue[position], op.text
+            )
+            state.queue.edit(position, op.text, agents)
         case "remove":
             state.queue.remove(position)
         case "move":
@@ -209,12 +223,13 @@ def _start_turn(
         check_image_support(pending.op, frozen.model)
     context = frozen.context
     message = _first_message(first)
+    tasks = task_calls(first, state.services.new_id)
     earlier = state.services.histories.take(snapshot.session_id)
-    history = History([*snapshot.items, message], snapshot.pruned, earlier)
+    history = History([*snapshot.items, message, *tasks], snapshot.pruned, earlier)
     bodies: list[AnyBody] = [TurnStarted(context.shown()), StatusChanged("busy")]
     if state.queue.queue != snapshot.queue:
         bodies.append(QueueChanged(state.queue.queue))
-    bodies += [ItemStarted(message), ItemCompleted(message)]
+    bodies += [ItemStarted(message), ItemCompleted(message), *map(ItemStarted, tasks)]
     title_request = None
     if not snapshot.title:
         # At once, so that lists never show a session without a title.

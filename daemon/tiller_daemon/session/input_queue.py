@@ -47,9 +47,10 @@ class InputQueue:
         """Return the index of an input, or None if it is not queued."""
         return next((n for n, queued in enumerate(self._queue) if queued.id == input_id), None)
 
-    def edit(self, position: int, text: str) -> None:
-        """Change the text of the input at `position`."""
-        self._queue[position] = structs.replace(self._queue[position], text=text)
+    def edit(self, position: int, text: str, sub_agents: tuple[str, ...]) -> None:
+        """Change the text of the input at `position`, and the sub-agents that it is for."""
+        edited = structs.replace(self._queue[position], text=text, sub_agents=sub_agents)
+        self._queue[position] = edited
 
     def remove(self, position: int) -> None:
         """Drop the input at `position`."""

@@ -1,6 +1,10 @@
-"""Slash commands: expands `/NAME arguments` into the prompt, agent and model of the command."""
+"""What the text of an input calls: a command by `/NAME arguments`, sub-agents by `@NAME`.
+
+Expands the command into its prompt, agent and model.
+"""
 
 from functools import partial
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -8,33 +12,84 @@ from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.project_trust import trusted_workspace
 from tiller_daemon.session.read_access import read_with_rules, session_rules
 from tiller_daemon.session.services import Services
+from tiller_daemon.session.sub_agents.agents import (
+    DEFAULT_AGENT,
+    choose_agent,
+    find_agent,
+    list_agents,
+)
 from tiller_daemon.session.validation import check_input, input_data
-from tiller_daemon.workspace.commands import expand, find_command, read_call
+from tiller_daemon.turn.user_tasks import mentioned
+from tiller_daemon.workspace.commands import Command, CommandCall, expand, find_command, read_call
 from tiller_protocol.codec import INPUT_BYTES_MAX
+from tiller_protocol.items import QueuedInput
 from tiller_protocol.ops import UserInput
 from tiller_protocol.snapshot import Snapshot
 
 
-def expand_input(services: Services, snapshot: Snapshot, op: UserInput) -> UserInput:
-    """Return `op` with its slash command expanded, or `op` itself if it calls none.
+class ExpandedInput(NamedTuple):
+    """An input with its command expanded."""
+
+    op: UserInput
+    sub_agents: tuple[str, ...] = ()
+    """The agents that work on it before the model gets it."""
+
+
+def expand_input(services: Services, snapshot: Snapshot, op: UserInput) -> ExpandedInput:
+    """Return `op` with its slash command expanded, and the sub-agents that it is for.
 
     Agent and model of the input override those of the command. Raises `RejectionError` for a
     command that is invalid or whose expansion is too long.
     """
     call = read_call(op.text)
-    if call is None:
-        return op
+    command = call and _find(services, snapshot, call)
+    if call is None or command is None:
+        # Text may begin with a slash for other reasons, such as a path.
+        return ExpandedInput(op, _mentioned(services, snapshot, op.text))
+    expanded = _expanded(op, call, command)
+    if not command.subtask:
+        return ExpandedInput(expanded)
+    # Never more than the session's own agent may do, unless the user's command says so.
+    own = op.overrides.agent or snapshot.settings.agent or DEFAULT_AGENT
+    agent = command.agent or own
+    find_agent(services, snapshot.workspace, agent)
+    return ExpandedInput(expanded, (agent,))
+
+
+def edited_sub_agents(
+    services: Services, snapshot: Snapshot, queued: QueuedInput, text: str
+) -> tuple[str, ...]:
+    """Return the sub-agents that queued input is for once its text is `text`.
+
+    Those that its old text did not mention are of a command, and stay.
+    """
+    before = _mentioned(services, snapshot, queued.text)
+    of_command = [agent for agent in queued.sub_agents if agent not in before]
+    return tuple(dict.fromkeys((*of_command, *_mentioned(services, snapshot, text))))
+
+
+def _mentioned(services: Services, snapshot: Snapshot, text: str) -> tuple[str, ...]:
+    if "@" not in text:
+        return ()
+    agents = list_agents(services, snapshot.workspace)
+    names = mentioned(text, agents)
+    for name in names:
+        choose_agent(agents, name)
+    return names
+
+
+def _find(services: Services, snapshot: Snapshot, call: CommandCall) -> Command | None:
     project = trusted_workspace(services, snapshot.workspace)
-    command = read_with_rules(
+    return read_with_rules(
         services,
         f"{'trusted' if project else 'untrusted'} command {call.name}",
         services.user.projects.inspect(snapshot.workspace).workspace,
         session_rules(services, snapshot),
         partial(find_command, call.name, project, services.user.config_directory),
     )
-    if command is None:
-        # Text may begin with a slash for other reasons, such as a path.
-        return op
+
+
+def _expanded(op: UserInput, call: CommandCall, command: Command) -> UserInput:
     if command.problem:
         message = f"The command /{call.name} can't be used: {command.problem}."
         raise RejectionError("invalid_settings", message, input_data(op))
@@ -47,7 +102,8 @@ def expand_input(services: Services, snapshot: Snapshot, op: UserInput) -> UserI
         raise RejectionError("too_large", message, {"limit": INPUT_BYTES_MAX})
     overrides = structs.replace(
         op.overrides,
-        agent=op.overrides.agent or command.agent,
+        # That of a subtask is for the sub-agent.
+        agent=op.overrides.agent or (None if command.subtask else command.agent),
         model=op.overrides.model or command.model,
     )
     expanded = structs.replace(op, text=text, overrides=overrides)

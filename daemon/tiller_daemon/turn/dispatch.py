@@ -108,11 +108,12 @@ class CallDispatcher:
         """Announce withheld results when the response failed for good: these calls did run."""
         await self._emit_completions((*(self._withheld or ()), *self._take_stopped_results()))
 
-    async def run(self, calls: Sequence[ToolCall]) -> bool:
+    async def run(self, calls: Sequence[ToolCall], *, skips: bool = True) -> bool:
         """Give each of `calls`, all calls of the response, exactly one result in history.
 
         `calls` are the last items of history. Returns whether the user rejected one, which ends the
-        turn. Calls that started early get their result when their task ends.
+        turn. Calls that started early get their result when their task ends. With `skips`, steering
+        keeps those from starting that have not yet.
         """
         withheld, self._withheld = self._withheld or [], None
         await self._complete(withheld)
@@ -123,7 +124,7 @@ class CallDispatcher:
         )
         rejected = False
         while waiting:
-            if rejected or self._ports.mailbox.has_steering:
+            if rejected or (skips and self._ports.mailbox.has_steering):
                 reason = SKIPPED_BY_REJECTION if rejected else SKIPPED_BY_STEERING
                 await self.refuse((call for call, _ in waiting), "skipped", reason)
                 break

@@ -21,10 +21,17 @@ from tiller_protocol.items import (
 ABORTED_OUTPUT = "The call was aborted before it produced a result."
 
 
-class _Command(Struct, frozen=True):
+TASK_OF_USER = (
+    "The user gave the message above to the sub-agent {agent}. Its result:\n{output}\n\nGo on from "
+    "this result without repeating the work: tell the user what matters, and do what is left."
+)
+
+
+class _Arguments(Struct, frozen=True):
     """The part of a user's call that the model gets."""
 
-    command: str
+    command: str = ""
+    agent: str = ""
 
 
 class History:
@@ -151,9 +158,12 @@ class _SentItems:
 
 def _as_notice(call: ToolCall, pruned: frozenset[str]) -> Notice:
     """Turn a user's call into a notice: providers reject calls that no model made."""
-    command = msgspec.json.decode(call.arguments, type=_Command).command
+    given = msgspec.json.decode(call.arguments, type=_Arguments)
     output = _with_result(call, pruned).output
-    return Notice(call.id, "shell", f"The user ran this command:\n{command}\n\nOutput:\n{output}")
+    if given.agent:
+        return Notice(call.id, "task", TASK_OF_USER.format(agent=given.agent, output=output))
+    text = f"The user ran this command:\n{given.command}\n\nOutput:\n{output}"
+    return Notice(call.id, "shell", text)
 
 
 def _with_result(call: ToolCall, pruned: frozenset[str]) -> ToolCall:

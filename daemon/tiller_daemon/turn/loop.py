@@ -21,6 +21,7 @@ from tiller_daemon.turn.image_refusal import images_hint
 from tiller_daemon.turn.output_schema import message_problem, repair_notice, without_fences
 from tiller_daemon.turn.ports import Ports
 from tiller_daemon.turn.step import StepContext, StepResult, take_step
+from tiller_daemon.turn.user_tasks import REJECTED, given_tasks, run_tasks, task_calls
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
     AnyBody,
@@ -31,7 +32,7 @@ from tiller_protocol.events import (
     StepStarted,
 )
 from tiller_protocol.ids import ItemId
-from tiller_protocol.items import Notice, QueuedInput, Usage, UserMessage
+from tiller_protocol.items import Notice, QueuedInput, ToolCall, Usage, UserMessage
 
 LAST_STEP_NOTICE = (
     "This is the last step of the turn, and you can't call tools any more. Say what you did, what "
@@ -43,7 +44,7 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
     """Run steps until the agent has nothing left to do; returns how the turn ended.
 
     A failed model request is an ending, not an exception. Cancellation and bugs propagate and leave
-    items open.
+    items open. Raises `TaskRejected`.
     """
     budget = _BudgetTracker(context.budgets, ports)
     if reached := budget.session_limit():
@@ -54,6 +55,7 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
         return _limit_reached(reached)
     if not step and (denied := await _ask_hooks(history, ports)):
         return Ending("blocked", ErrorInfo("hook", denied))
+    await run_tasks(given_tasks(history.items), history, ports)
     window = ContextWindow(context, history, ports)
     repaired = False
     while True:
@@ -204,7 +206,7 @@ async def _take_step(
 
 def _ending(step_context: StepContext, result: StepResult, ports: Ports) -> Ending | None:
     if result.rejected:
-        return Ending("blocked", ErrorInfo("rejected", "The user rejected a tool call."))
+        return Ending("blocked", REJECTED)
     if step_context.limit and (result.response.calls or ports.mailbox.queue):
         return _limit_reached(step_context.limit)
     if result.response.finish_reason == "content_filter":
@@ -240,14 +242,21 @@ async def _take_follow_ups(context: TurnContext, history: History, ports: Ports)
 
 
 async def _add_inputs(inputs: Sequence[QueuedInput], history: History, ports: Ports) -> None:
-    """Move input from the queue into history in one commit, so that it is always in exactly one."""
+    """Move input from the queue into history in one commit, so that it is always in exactly one.
+
+    Sub-agents that it is for then work on it; raises `TaskRejected`.
+    """
     if not inputs:
         return
     bodies: list[AnyBody] = [QueueChanged(ports.mailbox.queue)]
+    tasks: list[ToolCall] = []
     for given in inputs:
         message = UserMessage(
             ItemId(given.id), given.text, given.delivery, given.images, given.files, given.client
         )
-        history.add(message)
-        bodies += [ItemStarted(message), ItemCompleted(message)]
+        calls = task_calls(given, ports.new_id)
+        history.add(message, *calls)
+        bodies += [ItemStarted(message), ItemCompleted(message), *map(ItemStarted, calls)]
+        tasks += calls
     await ports.emit(*bodies)
+    await run_tasks(tasks, history, ports)

@@ -48,6 +48,8 @@ class Command(NamedTuple):
     """The model of that turn; None for that of the session."""
     template: str = ""
     """The body of the file; see `expand`."""
+    subtask: bool = False
+    """Whether a sub-agent does it: `agent` is then that of the sub-agent."""
     problem: str = ""
     """A clause with the reason why the command can't be used; empty if it can."""
 
@@ -63,6 +65,7 @@ class _Head(Struct, frozen=True):
     description: str = ""
     agent: str | None = None
     model: str | None = None
+    subtask: bool = False
 
 
 def read_call(text: str) -> CommandCall | None:
@@ -134,4 +137,5 @@ def _parse(name: str, text: str, *, cut: bool) -> Command:
         return Command(name, problem=str(error))
     if not body.strip():
         return Command(name, head.description, problem="its file has no text")
-    return Command(name, " ".join(head.description.split()), head.agent, head.model, body)
+    description = " ".join(head.description.split())
+    return Command(name, description, head.agent, head.model, body, head.subtask)

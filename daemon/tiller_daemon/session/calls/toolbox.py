@@ -19,11 +19,16 @@ class Toolbox(Struct, frozen=True):
     """The tools of one turn by name, and what their calls share."""
 
     tools: Mapping[str, Tool]
+    """Those that the model is offered."""
+    tools_of_user: Mapping[str, Tool]
+    """Those that only calls of the user may use, because the agent is not offered them."""
     shared: TurnTools
 
     def prepare(self, call: ToolCall) -> PreparedToolCall | Refusal:
         """Find the tool and validate the arguments; return a refusal if the call is invalid."""
         tool = find_tool(self.tools, call.name)
+        if tool is None and call.by_user:
+            tool = self.tools_of_user.get(call.name)
         if tool is None:
             return Refusal("invalid", unknown_tool(call.name, self.tools))
         try:

@@ -146,7 +146,7 @@ class Delegation:
         budgets = owner.context.budgets
         turn = owner.open_turn()
         spent = Spent(
-            turn.steps_ended + 1 + turn.delegated_steps,
+            turn.steps_ended + turn.step_open + turn.delegated_steps,
             turn.usage.tokens,
             turn.cost or 0.0,
             owner.elapsed_s(),

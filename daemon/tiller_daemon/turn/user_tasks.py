@@ -1,0 +1,98 @@
+"""Tasks of the user: calls of `task` that no model made, because an input is for sub-agents.
+
+They come right after the input in history and end before the next model request, which contains
+their results.
+"""
+
+import re
+from collections.abc import Callable, Collection, Sequence
+
+import msgspec
+
+from tiller_daemon.turn.call import record_changes
+from tiller_daemon.turn.dispatch import CallDispatcher
+from tiller_daemon.turn.history import History
+from tiller_daemon.turn.ports import Ports
+from tiller_daemon.turn.tasks import Tasks, run_with_tasks
+from tiller_daemon.turn.user_command import NO_REQUEST
+from tiller_protocol.errors import ErrorInfo
+from tiller_protocol.ids import CallId, ItemId
+from tiller_protocol.items import Item, QueuedInput, ToolCall
+
+TOOL = "task"
+
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+"""Text in which an `@` is no mention: code has decorators."""
+
+_MENTION = re.compile(r"(?<!\S)@([A-Za-z0-9][\w-]*)(?=[,:;.!?)]*(?:\s|\Z))")
+"""`@name` as a word of its own: no address, path or package."""
+
+
+REJECTED = ErrorInfo("rejected", "The user rejected a tool call.")
+
+
+class TaskRejected(Exception):
+    """The user rejected what a sub-agent wanted to do, which ends the turn."""
+
+
+def mentioned(text: str, agents: Collection[str]) -> tuple[str, ...]:
+    """Return the agents that a text mentions as `@name`, each once, in order."""
+    names = _MENTION.findall(_CODE.sub("`", text))
+    return tuple(dict.fromkeys(name for name in names if name in agents))
+
+
+def task_calls(given: QueuedInput, new_id: Callable[[], str]) -> tuple[ToolCall, ...]:
+    """Return the calls that an input makes, one for each of its sub-agents."""
+    prompt = _prompt(given)
+    return tuple(_call(agent, prompt, ItemId(new_id())) for agent in given.sub_agents)
+
+
+def given_tasks(items: Sequence[Item]) -> list[ToolCall]:
+    """Return the calls at the end of history that the latest input made and that have not begun."""
+    calls: list[ToolCall] = []
+    for item in reversed(items):
+        if not (isinstance(item, ToolCall) and item.by_user and item.state == "pending"):
+            break
+        calls.append(item)
+    return calls[::-1]
+
+
+async def run_tasks(calls: Sequence[ToolCall], history: History, ports: Ports) -> None:
+    """Run calls of the user, the last items of history, to their ends; raises `TaskRejected`.
+
+    Those that can't disturb each other run at the same time.
+    """
+    if not calls:
+        return
+
+    async def run(tasks: Tasks) -> bool:
+        # New input skips none of them, since the user wants the result of each.
+        return await CallDispatcher(history, ports, tasks, early=False).run(calls, skips=False)
+
+    rejected = await run_with_tasks(run)
+    await record_changes(history, ports)
+    if rejected:
+        raise TaskRejected
+
+
+def _prompt(given: QueuedInput) -> str:
+    """Return the text for the sub-agents, without the mentions that it begins with."""
+    text = given.text
+    while (match := _MENTION.match(text.lstrip())) and match[1] in given.sub_agents:
+        text = text.lstrip()[match.end() :].lstrip(" ,:;.!?)")
+    if given.files:
+        text += "\n\nFiles that the user points to:\n" + "\n".join(given.files)
+    return text.strip() or given.text
+
+
+def _call(agent: str, prompt: str, item_id: ItemId) -> ToolCall:
+    arguments = msgspec.json.encode({"prompt": prompt, "agent": agent}).decode()
+    return ToolCall(
+        item_id,
+        CallId(item_id),
+        TOOL,
+        arguments,
+        "pending",
+        ordinal=NO_REQUEST,
+        by_user=True,
+    )
