@@ -12,7 +12,9 @@ from typing import NoReturn
 _AddParser = Callable[..., argparse.ArgumentParser]
 """Type of the method `add_parser`; argparse has no public name for the class that has it."""
 
-SESSION_HELP = "an id, its unique beginning or end (at least 4 characters), or: last"
+SESSION_HELP = (
+    "an id, its unique beginning or end (at least 4 characters), or: last (of this directory)"
+)
 
 APPROVE_HELP = "what to do where no permission rule decides"
 
@@ -117,6 +119,7 @@ def _add_sessions(add: _AddParser) -> None:
     parser.add_argument("--undo", action="store_true", help="take it out of the archive")
     _session(parser)
     parser = _verb(add, "sessions", "rm", "delete a session and its files for good")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
     _session(parser)
     parser = _verb(add, "sessions", "fork", "create a session that shares this one's history")
     parser.add_argument("--at", type=_seq, metavar="N", help="share events up to N; default: all")

@@ -1,13 +1,18 @@
 """Finds the session, request or turn that a word on the command line refers to."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from tiller_client.connection import DaemonConnection
+from tiller_client.console import complain
 from tiller_client.errors import UsageError
-from tiller_client.text import one_line
+from tiller_client.prompt import read_workspace
+from tiller_client.text import cut, one_line
 from tiller_protocol.answers import SessionListResult, SessionSummary
 from tiller_protocol.ids import ULID_CHARS
+from tiller_protocol.items import QueuedInput
 from tiller_protocol.ops import LIST_LIMIT_MAX, SessionList
+from tiller_protocol.snapshot import Snapshot
 
 PIECE_CHARS_MIN = 4
 """Fewer characters of an id would soon match several sessions."""
@@ -19,14 +24,17 @@ SUGGESTED_MAX = 2
 LIKENESS_MIN = 0.75
 """One character in four may be wrong."""
 
+TITLE_COLUMNS = 40
+"""Of a title that only helps to recognise a session."""
+
 SHORT_ID_CHARS = 8
 """These 40 bits are random, and so tell sessions apart; a ULID begins with the time."""
 
 
 def list_sessions(
     connection: DaemonConnection,
-    *,
     workspace: str | None = None,
+    *,
     archived: bool = False,
     owner_id: str | None = None,
     sub_agents: bool = False,
@@ -49,23 +57,36 @@ def list_sessions(
             return
 
 
-def session_id(connection: DaemonConnection, reference: str) -> str:
+def session_id(
+    connection: DaemonConnection,
+    reference: str,
+    directory: str = ".",
+    *,
+    changes: bool = False,
+    archived: bool = False,
+) -> str:
     """The session id that `reference` means, as for `session`."""
     if len(reference) == ULID_CHARS:
         return reference.upper()
-    return session(connection, reference).session_id
+    found = session(connection, reference, directory, changes=changes, archived=archived)
+    return found.session_id
 
 
-def session(connection: DaemonConnection, reference: str) -> SessionSummary:
+def session(
+    connection: DaemonConnection,
+    reference: str,
+    directory: str = ".",
+    *,
+    changes: bool = False,
+    archived: bool = False,
+) -> SessionSummary:
     """The session that `reference` means, archived ones included.
 
-    `reference` is `last` (newest activity), an id, or a unique beginning or end of one with at
-    least `PIECE_CHARS_MIN` characters. Raises `UsageError` if none or several match.
+    `reference` is `last` in a `directory` (see `_last`), an id, or a unique beginning or end of one
+    with at least `PIECE_CHARS_MIN` characters. Raises `UsageError` if none or several match.
     """
     if reference == LAST:
-        for newest in list_sessions(connection, limit=1):
-            return newest
-        raise UsageError("there is no session yet; start one with: tiller exec PROMPT")
+        return _last(connection, directory, changes=changes, archived=archived)
     if len(reference) < PIECE_CHARS_MIN:
         raise UsageError(
             f"{one_line(reference)!r} is too short to name a session: give at least "
@@ -93,6 +114,45 @@ def turn_id(turns: list[str], reference: str) -> str:
     if reference == LAST:
         return turns[-1]
     return _unique(turns, reference, "turn of this session", "tiller log --json")
+
+
+def session_name(session: SessionSummary | Snapshot) -> str:
+    """A session in words: the end of its id, its title, and where it works."""
+    title = f" “{cut(one_line(session.title), TITLE_COLUMNS)}”" if session.title else ""
+    end = session.session_id[-SHORT_ID_CHARS:]
+    return f"session {end}{title} in {one_line(session.workspace)}"
+
+
+def _last(
+    connection: DaemonConnection, directory: str, *, changes: bool, archived: bool
+) -> SessionSummary:
+    """The session with the newest activity in `directory`, or in the nearest one above it.
+
+    If there is none, the newest of all is taken, and said, unless the verb `changes` something:
+    `revert last` must not revert another repository.
+    """
+    here = Path(read_workspace(directory))
+    for place in (here, *here.parents):
+        for found in list_sessions(connection, str(place), archived=archived, limit=1):
+            return found
+    kind = "archived session" if archived else "session"
+    for newest in list_sessions(connection, archived=archived, limit=1):
+        name = session_name(newest)
+        if changes:
+            raise UsageError(
+                f"there is no {kind} of this directory; the newest of all is {name}; "
+                f"to use that one, give its id: {newest.session_id[-SHORT_ID_CHARS:]}"
+            )
+        complain(f"there is no {kind} of this directory; taking the newest of all, {name}")
+        return newest
+    if archived:
+        raise UsageError("no session is archived")
+    raise UsageError("there is no session yet; start one with: tiller exec PROMPT")
+
+
+def input_id(queued: Iterable[QueuedInput], reference: str) -> str:
+    """The queued input that `reference` means, by the same rules."""
+    return _unique([one.id for one in queued], reference, "queued input", "tiller queue SESSION")
 
 
 def _all_sessions(connection: DaemonConnection) -> Iterator[SessionSummary]:

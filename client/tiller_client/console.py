@@ -12,6 +12,7 @@ from typing import TextIO
 
 import msgspec
 
+from tiller_client.errors import UsageError
 from tiller_client.render import Piece
 from tiller_client.text import Paint, cells, cut, json_line, on_screen, pad
 
@@ -43,6 +44,15 @@ def complain(text: str) -> None:
     sys.stdout.flush()
     _write(sys.stderr, f"tiller: {text}\n")
     sys.stderr.flush()
+
+
+def confirm(question: str) -> bool:
+    """Ask a question on the terminal; raises `UsageError` where there is none."""
+    if not sys.stdin.isatty():
+        raise UsageError("stdin is not a terminal, so nobody can agree; to agree now, add --yes")
+    say(f"{question} [y/N] ", end="")
+    sys.stdout.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def stdout_paint() -> Paint:

@@ -66,7 +66,7 @@ def test_a_command_of_ones_own_is_shown_as_it_runs_and_its_output_is_stdout(
 
     with FakeDaemon(places.runtime, play) as daemon:
         daemon.add("01K0AAAAAAAAAAAAAAAAAASES1", [SessionCreated("/w", Settings())])
-        status, out, err = tiller("shell", "last", "ls")
+        status, out, err = tiller("shell", "01K0AAAAAAAAAAAAAAAAAASES1", "ls")
     assert ops(daemon, Shell).command == "ls"
     assert (status, out) == (0, "two files\n")
     assert "● bash ls ok" in err

@@ -40,22 +40,34 @@ from tiller_protocol.codec import (
     encode_publication,
 )
 from tiller_protocol.errors import RejectionCode
-from tiller_protocol.events import AnyBody, Event, RequestOpened, RequestResolved, SessionCreated
+from tiller_protocol.events import (
+    AnyBody,
+    Event,
+    RequestOpened,
+    RequestResolved,
+    SessionArchived,
+    SessionCreated,
+)
 from tiller_protocol.ops import (
     Answer,
     AnyOp,
     Catalog,
+    Compact,
     DaemonStatus,
     Hello,
     Interrupt,
     Project,
+    QueueEdit,
     Replay,
+    Revert,
+    SessionArchive,
     SessionCreate,
     SessionDelete,
     SessionGet,
     SessionList,
     Shell,
     Shutdown,
+    Unrevert,
     UserInput,
 )
 from tiller_protocol.places import EVENTS_SOCKET, LOCK_FILE, OPS_SOCKET, TOKEN_FILE
@@ -203,6 +215,10 @@ class FakeDaemon:
                 for event in self._log(op.session_id):
                     fold(snapshot, event)
                 return SessionResult(snapshot)
+            case SessionArchive():
+                self.add(op.session_id, [SessionArchived(op.archived)])
+            case Compact() | QueueEdit() | Revert() | Unrevert():
+                self._log(op.session_id)
             case SessionDelete():
                 del self.sessions[op.session_id]
             case Replay():
@@ -243,12 +259,16 @@ class FakeDaemon:
 
     def _list(self, op: SessionList) -> SessionListResult:
         begin = int(op.after or 0)
-        ids = [] if op.archived else sorted(self.sessions, reverse=True)
-        page = ids[begin : begin + op.limit]
+        summaries = map(self._summary, sorted(self.sessions, reverse=True))
+        listed = [
+            summary
+            for summary in summaries
+            if summary.archived == op.archived and op.workspace in (None, summary.workspace)
+        ]
         following = begin + op.limit
         return SessionListResult(
-            tuple(self._summary(session_id) for session_id in page),
-            str(following) if following < len(ids) else None,
+            tuple(listed[begin:following]),
+            str(following) if following < len(listed) else None,
         )
 
     def _summary(self, session_id: str) -> SessionSummary:
@@ -263,5 +283,6 @@ class FakeDaemon:
             snapshot.seq,
             status="waiting" if snapshot.requests else "idle",
             title=snapshot.title,
+            archived=snapshot.archived,
             requests=tuple(snapshot.requests),
         )

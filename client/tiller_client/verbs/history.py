@@ -8,12 +8,14 @@ from tiller_client.console import complain, print_json, say, stdout_paint, stdou
 from tiller_client.errors import UsageError
 from tiller_client.render_item import call_label, change_line, diff_lines
 from tiller_client.runtime import my_places
-from tiller_client.text import one_line
+from tiller_client.text import cut, one_line
 from tiller_client.verbs.submitting import submit
 from tiller_client.verbs.turns import follow_turn, join
 from tiller_protocol.answers import RevertResult, SessionDiffResult, SessionResult
-from tiller_protocol.items import ToolCall
-from tiller_protocol.ops import AnyOp, Compact, Revert, SessionDiff, SessionGet, Shell, Unrevert
+from tiller_protocol.ids import ULID_CHARS
+from tiller_protocol.items import ToolCall, UserMessage
+from tiller_protocol.ops import Compact, Revert, SessionDiff, SessionGet, Shell, Unrevert
+from tiller_protocol.snapshot import Snapshot
 
 DIFF_LINES_MAX = 10_000
 
@@ -25,37 +27,56 @@ def run(arguments: Namespace) -> int:
             session_id, after = join(connection, arguments.session)
             command = Shell(session_id, arguments.command)
             return follow_turn(connection, command, after, json=arguments.json)
-        session_id = choose.session_id(connection, arguments.session)
-        if arguments.verb == "diff":
-            _diff(connection, session_id, arguments)
-        else:
-            op = _op(connection, session_id, arguments)
-            accepted = submit(connection, op, json=arguments.json)
-            if isinstance(accepted.result, RevertResult) and not arguments.json:
-                _print_reverted_files(accepted.result)
+        changes = arguments.verb != "diff"
+        session_id = choose.session_id(connection, arguments.session, changes=changes)
+        match arguments.verb:
+            case "diff":
+                _diff(connection, session_id, arguments)
+            case "compact":
+                done = f"compacted {_named(connection, session_id)}"
+                submit(connection, Compact(session_id), json=arguments.json, done=done)
+            case "revert":
+                _revert(connection, session_id, arguments)
+            case "unrevert":
+                done = f"took back the last revert of {_named(connection, session_id)}"
+                _restore(connection, Unrevert(session_id), done, json=arguments.json)
+            case verb:
+                raise AssertionError(f"{verb} is not of this family")
     return 0
 
 
-def _op(connection: DaemonConnection, session_id: str, arguments: Namespace) -> AnyOp:
-    match arguments.verb:
-        case "compact":
-            return Compact(session_id)
-        case "revert":
-            turn_id = arguments.turn
-            if turn_id == choose.LAST:
-                turn_id = _last_turn(connection, session_id)
-            return Revert(session_id, turn_id, arguments.step)
-        case "unrevert":
-            return Unrevert(session_id)
-        case verb:
-            raise AssertionError(f"{verb} is not of this family")
+def _revert(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:
+    snapshot = _snapshot(connection, session_id)
+    turns = list(dict.fromkeys(mark.turn_id for mark in snapshot.marks))
+    turn_id = arguments.turn
+    if len(turn_id) < ULID_CHARS:
+        turn_id = choose.turn_id(turns, turn_id)
+    what = f"step {arguments.step} of turn {turn_id}" if arguments.step else f"turn {turn_id}"
+    text = _prompt_of(snapshot, turn_id)
+    quoted = f" “{cut(text, choose.TITLE_COLUMNS)}”" if text else ""
+    done = f"went back to before {what}{quoted} of {choose.session_name(snapshot)}"
+    _restore(connection, Revert(session_id, turn_id, arguments.step), done, json=arguments.json)
 
 
-def _last_turn(connection: DaemonConnection, session_id: str) -> str:
-    marks = connection.ask(SessionGet(session_id), SessionResult).snapshot.marks
-    if not marks:
-        raise UsageError("there is no turn in this session's history")
-    return marks[-1].turn_id
+def _restore(connection: DaemonConnection, op: Revert | Unrevert, done: str, *, json: bool) -> None:
+    accepted = submit(connection, op, json=json, done=done)
+    if isinstance(accepted.result, RevertResult) and not json:
+        _print_reverted_files(accepted.result)
+
+
+def _prompt_of(snapshot: Snapshot, turn_id: str) -> str:
+    """What the user wrote to start a turn, in one line."""
+    starts = [mark.items for mark in snapshot.marks if mark.turn_id == turn_id]
+    items = snapshot.items[starts[0] :] if starts else []
+    return next((one_line(item.text) for item in items if isinstance(item, UserMessage)), "")
+
+
+def _named(connection: DaemonConnection, session_id: str) -> str:
+    return choose.session_name(_snapshot(connection, session_id))
+
+
+def _snapshot(connection: DaemonConnection, session_id: str) -> Snapshot:
+    return connection.ask(SessionGet(session_id), SessionResult).snapshot
 
 
 def _print_reverted_files(result: RevertResult) -> None:
@@ -73,8 +94,9 @@ def _diff(connection: DaemonConnection, session_id: str, arguments: Namespace) -
     turn_id = arguments.turn
     if arguments.step and turn_id is None:
         raise UsageError("--step needs a turn: give its id, or `last`")
-    if turn_id == choose.LAST:
-        turn_id = _last_turn(connection, session_id)
+    if turn_id is not None and len(turn_id) < ULID_CHARS:
+        marks = _snapshot(connection, session_id).marks
+        turn_id = choose.turn_id(list(dict.fromkeys(mark.turn_id for mark in marks)), turn_id)
     op = SessionDiff(session_id, turn_id, arguments.step)
     result = connection.ask(op, SessionDiffResult)
     if arguments.json:

@@ -11,11 +11,20 @@ from tiller_client.render_item import input_line
 from tiller_client.runtime import my_places
 from tiller_client.verbs.submitting import submit
 from tiller_protocol.answers import AnyResult, Queued, SessionResult, Started, Steered
+from tiller_protocol.items import QueuedInput
 from tiller_protocol.ops import Interrupt, QueueEdit, SessionGet, UserInput
 
 NOTHING_TO_STEER = (
     "no turn is running in this session, so there is nothing to steer; start one with: tiller send"
 )
+
+QUEUE_CHANGES = {
+    "edit": "changed",
+    "remove": "dropped",
+    "promote": "steered the running turn with",
+    "move": "moved",
+}
+"""What each action has done, before the id of the input."""
 
 
 def run(arguments: Namespace) -> int:
@@ -25,7 +34,7 @@ def run(arguments: Namespace) -> int:
     images = read_images(arguments.image) if with_input else ()
     files = name_files(arguments.file) if with_input else ()
     with DaemonConnection(my_places(), f"tiller {arguments.verb}") as connection:
-        session_id = choose.session_id(connection, arguments.session)
+        session_id = choose.session_id(connection, arguments.session, changes=_changes(arguments))
         match arguments.verb:
             case "send":
                 delivery = "queue" if arguments.queue else "auto"
@@ -37,12 +46,21 @@ def run(arguments: Namespace) -> int:
                 _send(connection, op, arguments)
             case "interrupt":
                 op = Interrupt(session_id, arguments.turn, arguments.background)
-                submit(connection, op, json=arguments.json)
+                what = arguments.background or session_id
+                submit(connection, op, json=arguments.json, done=f"interrupted {what}")
             case "queue":
                 _queue(connection, session_id, arguments)
             case verb:
                 raise AssertionError(f"{verb} is not of this family")
     return 0
+
+
+def _changes(arguments: Namespace) -> bool:
+    """Whether the verb does more than show the queue."""
+    if arguments.verb != "queue":
+        return True
+    edits = (arguments.remove, arguments.promote, arguments.edit, arguments.move)
+    return any(edits)
 
 
 def _send(connection: DaemonConnection, op: UserInput, arguments: Namespace) -> None:
@@ -69,29 +87,34 @@ def _outcome(result: AnyResult | None) -> str:
 
 
 def _queue(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:
-    if op := _queue_edit(session_id, arguments):
-        submit(connection, op, json=arguments.json)
+    queue = connection.ask(SessionGet(session_id), SessionResult).snapshot.queue
+    if op := _queue_edit(session_id, queue, arguments):
+        done = f"{QUEUE_CHANGES[op.action]} {op.input_id}"
+        submit(connection, op, json=arguments.json, done=done)
         return
-    snapshot = connection.ask(SessionGet(session_id), SessionResult).snapshot
-    for queued in snapshot.queue:
+    for queued in queue:
         if arguments.json:
             print_json(queued)
         else:
             say(f"{queued.id}  {input_line(queued)}")
-    if not snapshot.queue and not arguments.json:
+    if not queue and not arguments.json:
         say("nothing is queued")
 
 
-def _queue_edit(session_id: str, arguments: Namespace) -> QueueEdit | None:
+def _queue_edit(
+    session_id: str, queue: tuple[QueuedInput, ...], arguments: Namespace
+) -> QueueEdit | None:
     if arguments.remove:
-        return QueueEdit(session_id, arguments.remove, "remove")
+        return QueueEdit(session_id, choose.input_id(queue, arguments.remove), "remove")
     if arguments.promote:
-        return QueueEdit(session_id, arguments.promote, "promote")
+        return QueueEdit(session_id, choose.input_id(queue, arguments.promote), "promote")
     if arguments.edit:
-        return QueueEdit(session_id, arguments.edit[0], "edit", read_text(arguments.edit[1]))
+        reference, text = arguments.edit
+        return QueueEdit(session_id, choose.input_id(queue, reference), "edit", read_text(text))
     if arguments.move:
-        input_id, position = arguments.move
+        reference, position = arguments.move
         if not position.isdecimal():
             raise UsageError(f"{position!r} is not a position; 0 is next")
+        input_id = choose.input_id(queue, reference)
         return QueueEdit(session_id, input_id, "move", position=int(position))
     return None

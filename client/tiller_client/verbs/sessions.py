@@ -8,7 +8,7 @@ from pathlib import Path
 from tiller_client import choose
 from tiller_client.catchup import Follower
 from tiller_client.connection import DaemonConnection
-from tiller_client.console import print_json, say, stdout_paint, stdout_width
+from tiller_client.console import confirm, print_json, say, stdout_paint, stdout_width
 from tiller_client.prompt import read_workspace
 from tiller_client.render_item import transcript
 from tiller_client.runtime import my_places
@@ -25,6 +25,7 @@ from tiller_protocol.ops import (
     SessionGet,
 )
 from tiller_protocol.settings import Settings
+from tiller_protocol.snapshot import Snapshot
 
 AGE_COLUMNS, STATUS_COLUMNS, WORKSPACE_COLUMNS = 6, 7, 28
 
@@ -38,16 +39,17 @@ def run(arguments: Namespace) -> int:
             case "ls":
                 _list(connection, arguments)
             case "show" if arguments.prompt is not None:
-                _show_prompt(connection, _id(connection, arguments), arguments)
+                session_id = choose.session_id(connection, arguments.session)
+                _show_prompt(connection, session_id, arguments)
             case "show":
                 _show(connection, arguments)
             case "archive":
-                op = SessionArchive(_id(connection, arguments), archived=not arguments.undo)
-                submit(connection, op, json=arguments.json)
+                _archive(connection, arguments)
             case "rm":
-                submit(connection, SessionDelete(_id(connection, arguments)), json=arguments.json)
+                return _delete(connection, arguments)
             case "fork":
-                op = SessionFork(_id(connection, arguments), arguments.at)
+                session_id = choose.session_id(connection, arguments.session, changes=True)
+                op = SessionFork(session_id, arguments.at)
                 _created(connection.ask(op, Created), json=arguments.json)
             case verb:
                 raise AssertionError(f"{verb} is not of this family")
@@ -77,8 +79,33 @@ def table_line(session: SessionSummary, now: float, paint: Paint, width: int) ->
     return f"{line}  {title}{paint.dim(cost)}".rstrip()
 
 
-def _id(connection: DaemonConnection, arguments: Namespace) -> str:
-    return choose.session_id(connection, arguments.session)
+def _archive(connection: DaemonConnection, arguments: Namespace) -> None:
+    undo = arguments.undo
+    session_id = choose.session_id(connection, arguments.session, changes=True, archived=undo)
+    submit(connection, SessionArchive(session_id, archived=not undo), json=arguments.json)
+    if not arguments.json:
+        name = choose.session_name(_snapshot(connection, session_id))
+        say(f"took {name} out of the archive" if undo else f"archived {name}")
+
+
+def _delete(connection: DaemonConnection, arguments: Namespace) -> int:
+    """Delete a session if the user agrees."""
+    session_id = choose.session_id(connection, arguments.session, changes=True)
+    snapshot = _snapshot(connection, session_id)
+    name = choose.session_name(snapshot)
+    if not arguments.yes:
+        turns = "1 turn" if snapshot.turns == 1 else f"{snapshot.turns} turns"
+        if not confirm(f"Delete {name}, with {turns}, for good?"):
+            say("nothing was deleted")
+            return 1
+    submit(connection, SessionDelete(session_id), json=arguments.json)
+    if not arguments.json:
+        say(f"deleted {name}")
+    return 0
+
+
+def _snapshot(connection: DaemonConnection, session_id: str) -> Snapshot:
+    return connection.ask(SessionGet(session_id), SessionResult).snapshot
 
 
 def _new(connection: DaemonConnection, arguments: Namespace) -> None:
@@ -100,7 +127,7 @@ def _list(connection: DaemonConnection, arguments: Namespace) -> None:
     limit = None if arguments.all else arguments.limit + 1
     sessions = choose.list_sessions(
         connection,
-        workspace=workspace,
+        workspace,
         archived=arguments.archived,
         owner_id=choose.session_id(connection, arguments.of) if arguments.of else None,
         limit=limit,
@@ -124,7 +151,8 @@ def _list(connection: DaemonConnection, arguments: Namespace) -> None:
 
 
 def _show(connection: DaemonConnection, arguments: Namespace) -> None:
-    result = connection.ask(SessionGet(_id(connection, arguments)), SessionResult)
+    session_id = choose.session_id(connection, arguments.session)
+    result = connection.ask(SessionGet(session_id), SessionResult)
     if arguments.json:
         print_json(result)
     else:

@@ -1,12 +1,10 @@
 """`trust` and `untrust`: whether a project's `.tiller` has any effect."""
 
-import sys
 from argparse import Namespace
 from pathlib import Path
 
 from tiller_client.connection import DaemonConnection
-from tiller_client.console import print_json, say, stdout_width
-from tiller_client.errors import UsageError
+from tiller_client.console import confirm, print_json, say, stdout_width
 from tiller_client.prompt import read_workspace
 from tiller_client.render_request import block
 from tiller_client.runtime import my_places
@@ -47,13 +45,7 @@ def _is_agreed(project: ProjectResult) -> bool:
     for hook in project.hooks:
         tools = f" {one_line(hook.tool)}" if hook.on.startswith("tool_") else ""
         say(f"{one_line(hook.on)}{tools}:\n{block(verbatim(hook.command), stdout_width())}\n")
-    if not sys.stdin.isatty():
-        raise UsageError(
-            "stdin is not a terminal: look at these files, then run: tiller trust --yes"
-        )
-    say(f"Trust these {len(project.files)} files as they are? [y/N] ", end="")
-    sys.stdout.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return confirm(f"Trust these {len(project.files)} files as they are?")
 
 
 def _print_project(project: ProjectResult, *, json: bool) -> int:

@@ -37,7 +37,7 @@ def run(arguments: Namespace) -> int:
     workspace = read_workspace(arguments.directory)
     with DaemonConnection(my_places(), NAME) as connection:
         if arguments.session:
-            session_id, after = join(connection, arguments.session)
+            session_id, after = join(connection, arguments.session, workspace)
             overrides = TurnOverrides(
                 agent=arguments.agent,
                 model=arguments.model,
@@ -103,11 +103,11 @@ def follow_turn(
     return status_of(ended.outcome)
 
 
-def join(connection: DaemonConnection, reference: str) -> tuple[str, int]:
+def join(connection: DaemonConnection, reference: str, directory: str = ".") -> tuple[str, int]:
     """The id of a session, and the `seq` of its last event."""
     from tiller_client import choose
 
-    session_id = choose.session_id(connection, reference)
+    session_id = choose.session_id(connection, reference, directory, changes=True)
     return session_id, connection.ask(Replay(session_id, limit=1), ReplayResult).head
 
 

@@ -83,6 +83,8 @@ class Home:
 
     def __init__(self, place: Path, config: str, variables: Mapping[str, str]) -> None:
         self.place = place
+        self.directory = place
+        """Where command lines run."""
         self.variables = {
             "PATH": os.environ["PATH"],
             "HOME": str(place),
@@ -111,7 +113,7 @@ class Home:
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 env=self.variables,
-                cwd=self.place,
+                cwd=self.directory,
                 text=True,
             )
         self._running.append(Running(process, complaints))

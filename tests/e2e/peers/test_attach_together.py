@@ -44,6 +44,7 @@ def test_b53_a_stopped_and_a_late_frontend_print_the_same_bytes(
     runs(
         aimock, "apples", "seq 500; touch began; while [ ! -e on ]; do sleep 0.02; done", latency=1
     )
+    home.directory = workspace
     turn = home.start("exec", "-C", str(workspace), "--approve", "always", "--json", "apples")
     wait_for(workspace / "began")
     early, slow = home.start(*ATTACH), home.start(*ATTACH)
@@ -81,7 +82,7 @@ def test_b49_after_kill_9_in_a_call_the_next_verb_starts_a_daemon_that_closes_th
         assert gone(int(pid), timeout_s=SLACK_S)
 
     runs(aimock, "pears", "cat pids | wc -l")
-    again = home.tiller("exec", "--session", "last", "pears")
+    again = home.tiller("exec", "-C", str(workspace), "--session", "last", "pears")
     assert (again.status, again.out.strip()) == (0, ("pears was done. " * 200).strip())
     assert "lost" in home.tiller("show").out
     whole = home.tiller(*ATTACH).events

@@ -163,7 +163,7 @@ def test_a_stream_that_breaks_is_asked_for_again_and_its_piece_is_told_apart(
     shown = home.tiller("show")
     assert f"{void.text} (discarded)" in shown.out
     aimock.answer({"userMessage": "go on"}, {"content": "seven"})
-    assert home.tiller("exec", "--session", "last", "go on").out == "seven\n"
+    assert home.tiller("exec", "-C", str(project), "--session", "last", "go on").out == "seven\n"
     last = asked(aimock)[-1]
     check_chat_messages(last)
     assert [message["content"] for message in last if message["role"] == "assistant"] == [words]

@@ -141,6 +141,7 @@ def test_an_interrupt_from_elsewhere_ends_a_real_stream_and_the_session_goes_on(
 ) -> None:
     """B28, G4. The server is held in mid-stream, so that it can't come to an end by itself."""
     home = new_llama_home(new_home, llama, TOKENS_ENDLESS)
+    home.directory = workspace
     turn = home.start("exec", "-C", str(workspace), "--json", "Count from 1 to 1000 in words.")
     turn.until('"item_delta"')
     try:
@@ -154,7 +155,7 @@ def test_an_interrupt_from_elsewhere_ends_a_real_stream_and_the_session_goes_on(
     (end,) = bodies(said.events, TurnEnded)
     assert end.outcome == "interrupted"
 
-    again = home.start("exec", "--json", "--session", "last", "Say hello.")
+    again = home.start("exec", "-C", str(workspace), "--json", "--session", "last", "Say hello.")
     again.until('"item_delta"')
     again.process.send_signal(signal.SIGINT)
     assert again.ended().status == 130

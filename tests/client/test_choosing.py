@@ -1,0 +1,164 @@
+"""What `last` and parts of ids mean, and that verbs say what they changed."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.fake_daemon import TURN, FakeDaemon
+from support.said import Tiller, ended, started, text_item
+from support.terminal import Terminal
+from tiller_protocol.events import (
+    ItemCompleted,
+    ItemStarted,
+    QueueChanged,
+    SessionArchived,
+    SessionCreated,
+    SessionTitled,
+    StatusChanged,
+)
+from tiller_protocol.ids import ItemId
+from tiller_protocol.items import QueuedInput, UserMessage
+from tiller_protocol.ops import Compact, QueueEdit, Revert, SessionArchive, SessionDelete
+from tiller_protocol.places import Places
+from tiller_protocol.settings import Settings
+
+HERE = "01K0AAAAAAAAAAAAAAAAAAHERE"
+ELSEWHERE = "01K0BBBBBBBBBBBBBBBBBWHERE"
+"""The newer one."""
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = tmp_path / "shop" / "source"
+    place.mkdir(parents=True)
+    monkeypatch.chdir(place)
+    return place.parent
+
+
+@pytest.fixture
+def daemon(places: Places, repository: Path) -> Iterator[FakeDaemon]:
+    """A daemon with a session of the repository, and a newer one of another directory."""
+    message = UserMessage(ItemId("i0"), "Repair the\ntill", "start")
+    bodies = [
+        SessionCreated(str(repository), Settings()),
+        SessionTitled("Repairs"),
+        started(),
+        ItemStarted(message),
+        ItemCompleted(message),
+        *text_item("i1", "Done."),
+        QueueChanged((QueuedInput("01K0QUEUED000000000000ONE1", "and then", "queue"),)),
+        ended("Done."),
+        StatusChanged("idle"),
+    ]
+    with FakeDaemon(places.runtime) as fake:
+        fake.add(HERE, bodies)
+        fake.add(ELSEWHERE, [SessionCreated("/work/other", Settings()), SessionTitled("Tea")])
+        yield fake
+
+
+def test_last_is_the_newest_session_of_the_nearest_directory(
+    daemon: FakeDaemon, tiller: Tiller
+) -> None:
+    status, out, err = tiller("show")
+    assert (status, err) == (0, "")
+    assert "Repairs" in out
+
+
+def test_without_a_session_here_showing_takes_the_newest_and_says_which(
+    daemon: FakeDaemon, tiller: Tiller, tmp_path: Path
+) -> None:
+    os.chdir(tmp_path)
+    status, out, err = tiller("show", "last")
+    assert status == 0
+    assert "Tea" in out
+    assert "no session of this directory" in err
+    assert f"session {ELSEWHERE[-8:]} “Tea” in /work/other" in err
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ("revert", "last"),
+        ("unrevert", "last"),
+        ("compact", "last"),
+        ("archive", "last"),
+        ("rm", "--yes", "last"),
+        ("fork", "last"),
+        ("send", "last", "x"),
+        ("steer", "last", "x"),
+        ("interrupt", "last"),
+        ("queue", "last", "--remove", "ONE1"),
+        ("shell", "last", "ls"),
+        ("exec", "--session", "last", "x"),
+    ],
+    ids=" ".join,
+)
+def test_without_a_session_here_nothing_is_changed_elsewhere(
+    daemon: FakeDaemon, tiller: Tiller, tmp_path: Path, verb: tuple[str, ...]
+) -> None:
+    os.chdir(tmp_path)
+    status, out, err = tiller(*verb)
+    submitted = [type(op).__name__ for op in daemon.seen.values()]
+    assert (status, out) == (2, "")
+    assert f"“Tea” in /work/other; to use that one, give its id: {ELSEWHERE[-8:]}" in err
+    assert set(submitted) == {"Hello", "SessionList"}
+
+
+def test_last_without_any_session_says_how_to_begin(places: Places, tiller: Tiller) -> None:
+    with FakeDaemon(places.runtime):
+        status, _, err = tiller("show", "last")
+    assert status == 2
+    assert "tiller exec" in err
+
+
+def test_every_change_names_what_it_changed(daemon: FakeDaemon, tiller: Tiller) -> None:
+    name = f"session {HERE[-8:]} “Repairs” in "
+    assert f"archived {name}" in tiller("archive", "last")[1]
+    assert f"took {name}" in tiller("archive", "--undo", HERE)[1]
+    assert f"compacted {name}" in tiller("compact", "last")[1]
+    assert f"took back the last revert of {name}" in tiller("unrevert", "last")[1]
+    out = tiller("revert", "last")[1]
+    assert f"went back to before turn {TURN} “Repair the till” of {name}" in out
+    assert tiller("queue", "last", "--remove", "one1")[1].startswith("dropped 01K0QUEUED")
+    assert tiller("interrupt", "last")[1] == f"interrupted {HERE}\n"
+    assert f"deleted {name}" in tiller("rm", "--yes", "last")[1]
+    ops = {type(op): op for op in daemon.seen.values()}
+    assert ops[Compact] == Compact(HERE)
+    assert ops[Revert] == Revert(HERE, TURN)
+    assert ops[QueueEdit] == QueueEdit(HERE, "01K0QUEUED000000000000ONE1", "remove")
+
+
+def test_undoing_an_archive_takes_the_last_one_that_is_archived(
+    daemon: FakeDaemon, tiller: Tiller
+) -> None:
+    daemon.add(ELSEWHERE, [SessionArchived(archived=True)])
+    status, _, err = tiller("archive", "--undo", "last")
+    assert status == 2
+    assert (
+        f"no archived session of this directory; the newest of all is session {ELSEWHERE[-8:]}"
+        in err
+    )
+    assert SessionArchive not in map(type, daemon.seen.values())
+
+
+def test_rm_asks_on_a_terminal_and_refuses_without_one(
+    daemon: FakeDaemon, tiller: Tiller, repository: Path
+) -> None:
+    status, _, err = tiller("rm", HERE)
+    assert status == 2
+    assert "add --yes" in err
+    terminal = Terminal("rm", HERE)
+    terminal.wait_for("[y/N]")
+    assert f"Repairs” in {repository}, with 1 turn, for good?" in "".join(
+        terminal.screen.split("\r\n")
+    )
+    terminal.type("n")
+    assert terminal.end() == 1
+    assert SessionDelete not in map(type, daemon.seen.values())
+    terminal = Terminal("rm", HERE)
+    terminal.wait_for("[y/N]")
+    terminal.type("y")
+    assert terminal.end() == 0
+    assert SessionDelete in map(type, daemon.seen.values())
