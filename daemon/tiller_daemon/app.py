@@ -21,7 +21,6 @@ import trio
 from msgspec import Struct
 
 from tiller_daemon import DAEMON_VERSION
-from tiller_daemon.code_search import CodeSearch
 from tiller_daemon.config import Configuration, LiveConfiguration, TrustedProjects
 from tiller_daemon.config.http_proxy import proxies_of
 from tiller_daemon.files.changes import recover_changes
@@ -46,6 +45,7 @@ from tiller_daemon.processes.process_tree import forbid_tracing, sweep
 from tiller_daemon.providers import Providers
 from tiller_daemon.sandbox.daemon_registry import register
 from tiller_daemon.sandbox_setup import home, key_files, make_confiner
+from tiller_daemon.search_tools import SearchTools
 from tiller_daemon.server import SubmissionServer
 from tiller_daemon.service_manager import notify_service_manager
 from tiller_daemon.session.services import (
@@ -226,8 +226,8 @@ class _LiveParts:
         self.providers = providers
         self.servers = servers
         self.languages = languages
-        self.code_search = CodeSearch(os.environ)
-        self.code_search.configure(options.configuration.sourcegraph, providers.secret_names)
+        self.search_tools = SearchTools(os.environ)
+        self.search_tools.configure(options.configuration, providers.secret_names)
         self.confiner = make_confiner(options.places, options.configuration)
         self._log_id = opened.log_id
         self._refreshing = trio.Lock()
@@ -242,7 +242,7 @@ class _LiveParts:
                 return
             now = self.configuration.now
             self.providers.configure(now)
-            self.code_search.configure(now.sourcegraph, self.providers.secret_names)
+            self.search_tools.configure(now, self.providers.secret_names)
             environment = _server_environment(now, self._log_id, self.providers)
             self.servers.configure(now.mcp, environment)
             self.languages.configure(list_definitions(now.lsp), environment.inherited)
@@ -257,7 +257,7 @@ class _LiveParts:
     def variables(self, call_id: str) -> Mapping[str, str]:
         """The environment of a process that works for the call, or for none if it is ""."""
         # Keys fetched since the start, from a file or a command, may be in a variable as well.
-        keys = (*self.providers.secret_values(), *self.code_search.secrets())
+        keys = (*self.providers.secret_values(), *self.search_tools.secrets())
         inherited = without_secrets(self.servers.environment.inherited, keys)
         return {**inherited, CALL_MARKER: call_id} if call_id else inherited
 
@@ -288,7 +288,8 @@ def _mcp_servers(options: Options, opened: Log, providers: Providers) -> McpServ
 def _server_environment(
     configuration: Configuration, log_id: str, providers: Providers
 ) -> ServerEnvironment:
-    owners = (*configuration.mcp.values(), configuration.sourcegraph)
+    searches = (configuration.sourcegraph, configuration.web_search)
+    owners = (*configuration.mcp.values(), *searches)
     keys = {one.api_key_env for one in owners if one.api_key_env}
     hidden = providers.secret_names | keys
     return ServerEnvironment(
@@ -309,10 +310,10 @@ def _services(
 ) -> Services:
     spill = options.places.state / SPILL_FOLDER
     built_in = {tool.name: tool for tool in BUILT_IN}
-    providers, servers, code_search = live.providers, live.servers, live.code_search
+    providers, servers, search_tools = live.providers, live.servers, live.search_tools
 
     def secret_values() -> tuple[str, ...]:
-        return (*providers.secret_values(), *servers.secrets(), *code_search.secrets())
+        return (*providers.secret_values(), *servers.secrets(), *search_tools.secrets())
 
     snapshots = Snapshots(
         options.places.state / SNAPSHOTS_FOLDER,
@@ -336,7 +337,7 @@ def _services(
         discover=live.discover,
         user=_user_settings(options, live.configuration),
         tools=ToolSources(
-            available=lambda: {**built_in, **code_search.tools(), **servers.tools()},
+            available=lambda: {**built_in, **search_tools.tools(), **servers.tools()},
             servers=servers,
             language_servers=live.languages,
             hooks=hooks,

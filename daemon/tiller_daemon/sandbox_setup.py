@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from tiller_daemon.config import Configuration, McpServer, Provider, Sourcegraph
+from tiller_daemon.config import Configuration, McpServer, Provider, Sourcegraph, WebSearch
 from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.sandbox.confinement import NotConfined
 from tiller_daemon.sandbox.confiner import Confiner
@@ -45,10 +45,12 @@ def key_files(configuration: Configuration) -> tuple[Path, ...]:
     return tuple(Path(owner.api_key_file) for owner in _owners(configuration) if owner.api_key_file)
 
 
-def _owners(configuration: Configuration) -> tuple[Provider | McpServer | Sourcegraph, ...]:
+def _owners(
+    configuration: Configuration,
+) -> tuple[Provider | McpServer | Sourcegraph | WebSearch, ...]:
     """Return everything in the configuration that may have a key."""
     owners = (*configuration.providers.values(), *configuration.mcp.values())
-    return (*owners, configuration.sourcegraph)
+    return (*owners, configuration.sourcegraph, configuration.web_search)
 
 
 def home() -> Path:

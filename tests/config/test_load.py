@@ -311,6 +311,7 @@ def test_hooks_of_a_trusted_project_come_after_the_users_and_are_known_as_its_ow
         "sandbox.network = true",
         "agents.x.prompt_file = '/etc/passwd'",
         "sourcegraph.endpoint = 'http://evil'",
+        "web_search = { engine = 'searxng', endpoint = 'http://evil' }",
         "fetch.private_addresses = true",
         "env_keep = ['*']",
     ],
@@ -432,6 +433,7 @@ def test_the_manual_shows_what_is_understood(load, places):
         assert re.search(rf"^{name} = ", example, re.MULTILINE), name
     for name in field_names(LanguageServer):
         assert re.search(rf"^{name} = ", example, re.MULTILINE), name
+    assert configuration.web_search.engine == "searxng"
     assert configuration.sourcegraph.endpoint == "https://sourcegraph.example.com"
 
 
@@ -450,6 +452,28 @@ def test_an_invalid_sourcegraph_is_an_error(refused, lines, said):
     assert said in error.message
     assert "secret" not in error.message
     assert "sgp" not in error.message
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ('engine = "google"', "engine"),
+        ('engine = "searxng"', "expected `endpoint`"),
+        ('endpoint = "https://x"', "expected `engine`"),
+        ('engine = "brave"\nendpoint = "brave.com"', "expected a URL"),
+        ('engine = "brave"\napi_key_env = "BSA 0123 456"', "the name of a variable"),
+        ('engine = "brave"\napi_key_env = "X"\napi_key_file = "x"', "exclude each other"),
+    ],
+)
+def test_an_invalid_web_search_is_an_error(refused, lines, said):
+    error = refused(f"[web_search]\n{lines}\n")
+    assert said in error.message
+    assert "BSA" not in error.message
+
+
+def test_the_key_file_of_a_web_search_is_relative_to_the_configuration(load, places):
+    lines = '[web_search]\nengine = "brave"\napi_key_file = "keys/brave"\n'
+    assert load(lines).web_search.api_key_file == str(places.config / "keys" / "brave")
 
 
 def test_the_key_file_of_sourcegraph_is_relative_to_the_configuration(load, places):

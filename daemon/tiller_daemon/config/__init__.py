@@ -23,6 +23,7 @@ from tiller_daemon.config.schema import (
     SandboxPolicy,
     Sourcegraph,
     Timeouts,
+    WebSearch,
 )
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "Timeouts",
     "TrustError",
     "TrustedProjects",
+    "WebSearch",
     "load_configuration",
     "parse_project_hooks",
 ]

@@ -20,6 +20,7 @@ from tiller_daemon.config.schema import (
     ProjectHook,
     Provider,
     Sourcegraph,
+    WebSearch,
 )
 from tiller_daemon.config.semantics import KEY_FIELDS, check_semantics
 from tiller_daemon.config.source import (
@@ -200,9 +201,10 @@ def _with_absolute_paths(
             if paths is not None
         }
         values["sandbox"] = {**values["sandbox"], **found}
-    if path := values.get("sourcegraph", {}).get("api_key_file"):
-        key_file = str(_absolute(path, base, environ))
-        values["sourcegraph"] = {**values["sourcegraph"], "api_key_file": key_file}
+    for section in ("sourcegraph", "web_search"):
+        if path := values.get(section, {}).get("api_key_file"):
+            key_file = str(_absolute(path, base, environ))
+            values[section] = {**values[section], "api_key_file": key_file}
     for section, fields in _PATH_FIELDS.items():
         tables = {name: dict(table) for name, table in values.get(section, {}).items()}
         for name, table in tables.items():
@@ -278,6 +280,7 @@ def _build(layers: Sequence[_Layer]) -> Configuration:
     for name, server in configuration.mcp.items():
         _check_mcp_server(server, ("mcp", name), layers)
     _check_sourcegraph(configuration.sourcegraph, layers)
+    _check_web_search(configuration.web_search, layers)
     for key, model in _models_named(configuration).items():
         provider_name = model.partition("/")[0]
         if provider_name not in configuration.providers:
@@ -290,7 +293,7 @@ def _build(layers: Sequence[_Layer]) -> Configuration:
 
 
 def _check_one_key(
-    owner: Provider | McpServer | Sourcegraph, key: Key, layers: Sequence[_Layer]
+    owner: Provider | McpServer | Sourcegraph | WebSearch, key: Key, layers: Sequence[_Layer]
 ) -> None:
     named = [field for field in KEY_FIELDS if getattr(owner, field) is not None]
     if len(named) > 1:
@@ -315,6 +318,17 @@ def _check_sourcegraph(settings: Sourcegraph, layers: Sequence[_Layer]) -> None:
     key: Key = ("sourcegraph",)
     if settings != Sourcegraph() and not settings.endpoint:
         problem = "expected `endpoint`, the address of the server"
+        raise _source_of(layers, key).error("invalid_value", key, problem)
+    _check_one_key(settings, key, layers)
+
+
+def _check_web_search(settings: WebSearch, layers: Sequence[_Layer]) -> None:
+    key: Key = ("web_search",)
+    if settings != WebSearch() and not settings.engine:
+        problem = "expected `engine`, which is `searxng` or `brave`"
+        raise _source_of(layers, key).error("invalid_value", key, problem)
+    if settings.engine == "searxng" and not settings.endpoint:
+        problem = "expected `endpoint`, the address of the SearXNG server"
         raise _source_of(layers, key).error("invalid_value", key, problem)
     _check_one_key(settings, key, layers)
 

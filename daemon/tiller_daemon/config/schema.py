@@ -235,6 +235,23 @@ class Sourcegraph(Struct, frozen=True, forbid_unknown_fields=True):
     """The entry of the keyring that holds the key."""
 
 
+class WebSearch(Struct, frozen=True, forbid_unknown_fields=True):
+    """The engine of the tool `web_search`, and at most one place of its key."""
+
+    engine: Literal["searxng", "brave"] | None = None
+    """Whose API the server speaks; absent means that the tool does not exist."""
+    endpoint: str | None = None
+    """Address of the server; absent means Brave's own."""
+    api_key_env: str | None = None
+    """The variable that holds the key."""
+    api_key_command: Command | None = None
+    """A command that prints the key on its first line."""
+    api_key_file: str | None = None
+    """A file with the key on its first line."""
+    api_key_keyring: str | None = None
+    """The entry of the keyring that holds the key."""
+
+
 HookMoment = Literal[
     "session_start",
     "session_end",
@@ -316,6 +333,8 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     """What the tool `fetch` may reach."""
     sourcegraph: Sourcegraph = Sourcegraph()
     """The server of the tool `sourcegraph`."""
+    web_search: WebSearch = WebSearch()
+    """The engine of the tool `web_search`."""
     lsp: dict[str, LanguageServer] = {}
     """By name."""
     hooks: tuple[Hook, ...] = ()

@@ -51,7 +51,8 @@ def check_semantics(values: Table, source: Source) -> None:
         _check_mcp_server(name, server, source)
     for name, server in values.get("lsp", {}).items():
         _check_language_server(name, server, source)
-    _check_sourcegraph(values.get("sourcegraph", {}), source)
+    for section in ("sourcegraph", "web_search"):
+        _check_search_server(section, values.get(section, {}), source)
     for index, hook in enumerate(values.get("hooks", [])):
         _check_hook(index, hook, source)
     for name in values.get("models", {}):
@@ -100,11 +101,11 @@ def _check_language_server(name: str, server: Table, source: Source) -> None:
         raise source.error("invalid_value", key, problem)
 
 
-def _check_sourcegraph(settings: Table, source: Source) -> None:
+def _check_search_server(section: str, settings: Table, source: Source) -> None:
     if not _is_http(settings.get("endpoint", "http://host")):
-        raise source.error("invalid_value", ("sourcegraph", "endpoint"), EXPECTED_URL)
+        raise source.error("invalid_value", (section, "endpoint"), EXPECTED_URL)
     if not _VARIABLE_NAME.match(settings.get("api_key_env", "X")):
-        raise source.error("invalid_value", ("sourcegraph", "api_key_env"), EXPECTED_VARIABLE)
+        raise source.error("invalid_value", (section, "api_key_env"), EXPECTED_VARIABLE)
 
 
 def _check_hook(index: int, hook: Table, source: Source) -> None:

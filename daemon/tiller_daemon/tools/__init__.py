@@ -38,4 +38,4 @@ BUILT_IN: Final[tuple[Tool, ...]] = (
     QUESTION,
     TASK,
 )
-"""The tools that an agent can have; `sourcegraph` and those of MCP servers join at run time."""
+"""The tools that an agent can have; those of searches and MCP servers join at run time."""

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from support.http_server import events, hanging, raw, serving, status
-from tiller_daemon.code_search import CodeSearch
-from tiller_daemon.config import Sourcegraph
+from tiller_daemon.config import Configuration, Sourcegraph
+from tiller_daemon.search_tools import SearchTools
 from tiller_daemon.tools.base import ToolFailure
 from tiller_daemon.tools.web import sourcegraph as sourcegraph_room
 from tiller_daemon.tools.web.sourcegraph_stream import LINES_SHOWN_MAX, read_stream
@@ -92,8 +92,8 @@ class Asking:
 
     def __init__(self, bench, endpoint: str, **key: Any) -> None:
         self.environment = replace(bench._environment(()), secrets=("of-a-provider",))
-        search = CodeSearch({"SRC_ACCESS_TOKEN": KEY})
-        search.configure(Sourcegraph(endpoint, **key), ())
+        search = SearchTools({"SRC_ACCESS_TOKEN": KEY})
+        search.configure(Configuration(sourcegraph=Sourcegraph(endpoint, **key)), ())
         (self.tool,) = search.tools().values()
         self.search = search
 
@@ -153,8 +153,8 @@ async def test_a_server_that_wants_no_key_is_sent_none(bench):
 
 
 def test_without_an_endpoint_there_is_no_tool():
-    search = CodeSearch({"SRC_ACCESS_TOKEN": KEY})
-    search.configure(Sourcegraph(api_key_env="SRC_ACCESS_TOKEN"), ())
+    search = SearchTools({"SRC_ACCESS_TOKEN": KEY})
+    search.configure(Configuration(sourcegraph=Sourcegraph(api_key_env="SRC_ACCESS_TOKEN")), ())
     assert search.tools() == {}
 
 
