@@ -334,7 +334,8 @@ class Renderer:
         cost = "" if body.cost is None else f" · {dollars(body.cost)}"
         outcome = body.outcome.replace("_", " ")
         painted = self._paint.good if body.outcome == "completed" else self._paint.bad
-        rest = f" · {steps}{tokens}{cost} · {seconds(body.duration_s)}"
+        files = _files(body)
+        rest = f" · {steps}{tokens}{cost}{files} · {seconds(body.duration_s)}"
         yield from self._line(painted(f"■ {outcome}") + self._paint.dim(rest))
 
     def _text(self, message: _Message, text: str) -> Iterator[Piece]:
@@ -370,3 +371,11 @@ class Renderer:
             if not message.wrap.at_line_start:
                 yield Piece(message.kind, "\n")
                 message.wrap.start_line()
+
+
+def _files(body: TurnEnded) -> str:
+    """How many files a turn changed."""
+    if not body.files:
+        return ""
+    least = "at least " if body.more_files else ""
+    return f" · {least}{len(body.files)} file{'' if len(body.files) == 1 else 's'} changed"

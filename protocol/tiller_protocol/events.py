@@ -12,6 +12,8 @@ from tiller_protocol.doc import doc
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.items import (
     BackgroundCommand,
+    Effect,
+    FileChange,
     Item,
     PlanEntry,
     QueuedInput,
@@ -27,6 +29,7 @@ from tiller_protocol.settings import Approve, Budget, FollowUps, SandboxMode, Se
 
 Outcome = Literal["completed", "interrupted", "failed", "blocked", "limit_reached"]
 Channel = Literal["text", "arguments", "output"]
+StreamedItemType = Literal["assistant_message", "reasoning", "tool_call"]
 FinishReason = Literal[
     "stop", "tool_calls", "length", "content_filter", "interrupted", "error", "unknown"
 ]
@@ -124,6 +127,14 @@ class TurnEnded(Body, frozen=True, tag="turn_ended"):
     last_message: Annotated[str, doc("The model's final message; empty if there is none.")] = ""
     cost: UsdCost = None
     error: Annotated[ErrorInfo | None, doc("Present if `outcome` needs an explanation.")] = None
+    files: Annotated[
+        tuple[FileChange, ...],
+        doc("Files that the turn changed. Their line counts add up the turn's patches."),
+    ] = ()
+    more_files: Annotated[
+        bool,
+        doc("More may have changed: some are not listed, or a step's changes are not known yet."),
+    ] = False
 
 
 class StepStarted(Body, frozen=True, tag="step_started"):
@@ -156,6 +167,9 @@ class ItemDelta(Body, frozen=True, tag="item_delta"):
     item_id: Annotated[str, doc("An open item.")]
     channel: Annotated[Channel, doc("What the delta is appended to.")]
     delta: Annotated[str, doc("The next piece; the log may join several into one.")]
+    item_type: Annotated[
+        StreamedItemType | None, doc("The item's `type`; absent in logs of older versions.")
+    ] = None
 
 
 class ItemCompleted(Body, frozen=True, tag="item_completed"):
@@ -180,6 +194,9 @@ class ToolCallUpdated(Body, frozen=True, tag="tool_call_updated"):
     rewritten_arguments: Annotated[
         str, doc("JSON text of the arguments that a hook put in place of the model's; empty: none.")
     ] = ""
+    effect: Annotated[
+        Effect | None, doc("Whether it may change anything; sent when it begins to run.")
+    ] = None
 
 
 class RequestOpened(Body, frozen=True, tag="request_opened"):

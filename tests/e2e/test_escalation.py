@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import trio
 
+from e2e.gates import Gate
 from e2e.test_sandbox import DEFAULT, needs_sandbox, read
 from e2e.words import bash, calls, text
 from support.daemon import Daemon
@@ -205,7 +206,7 @@ async def test_what_seemed_to_read_and_wanted_to_write_asks_with_what_it_wanted(
     assert read(workspace / "found")
     outputs = {c.arguments: c for c in frontend.completed_calls(session_id)}
     (wrote,) = [call for call in outputs.values() if "fprint" in call.arguments]
-    assert wrote.state == "completed"
+    assert (wrote.state, wrote.effect) == ("completed", "write")
     assert "ran again with more access" in wrote.output
     assert len(asked(frontend, session_id)) == 1
 
@@ -253,6 +254,24 @@ async def test_steering_that_arrives_leaves_what_wanted_to_write_unasked(
     await frontend.turn_ended(session_id)
     assert asked(frontend, session_id) == []
     assert read(workspace / "found") is None
+
+
+async def test_what_runs_again_to_write_counts_as_writing_even_if_the_daemon_dies(
+    frontend: Frontend, workspace: Path
+) -> None:
+    gate = Gate(workspace)
+    session_id = await begin_unasked(frontend, workspace, f"{gate.command} && {WRITES}")
+    await gate.pass_one()
+    await frontend.must(Answer((await frontend.request_opened(session_id)).id, "once"))
+    await gate.reached()
+    frontend.daemon.kill9()
+    frontend.daemon.start()
+    await frontend.reconnect()
+    ended = await frontend.turn_ended(session_id)
+    (call,) = frontend.completed_calls(session_id)
+    assert (call.error_kind, call.effect) == ("lost", "write")
+    assert ended.more_files
+    gate.close()
 
 
 async def test_a_build_that_wants_to_commit_asks_for_the_sessions_own_sandbox(

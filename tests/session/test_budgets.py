@@ -67,3 +67,19 @@ async def test_the_budget_of_a_session_counts_all_turns_also_after_a_restart(
     assert ended.error is not None
     assert "250 tokens" in ended.error.message
     assert len(world.model.requests) == 4
+
+
+async def test_a_turn_that_uses_up_the_budget_of_its_session_says_what_helps(autojump_clock, start):
+    """Another message does not: the next turn would stop at the same limit."""
+    world, _ = await start(*looks(10))
+    session_id = await world.session(session_budget=Budget(tokens=250), max_steps=4)
+    await world.say(session_id, "one")
+    ended = await world.ended(session_id)
+    assert (ended.outcome, ended.steps) == ("limit_reached", 4)
+    assert ended.error is not None
+    assert ended.error.code == "session_budget"
+    assert "Raise `session_budget`" in ended.error.message
+    assert "Send a message" not in ended.error.message
+    await world.say(session_id, "two")
+    again = await world.ended(session_id, 2)
+    assert again.error == ended.error

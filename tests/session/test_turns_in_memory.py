@@ -6,13 +6,14 @@ import pytest
 import trio
 
 from support.world import World
-from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart, WaitPart
+from tiller_daemon.models.scripted import CallPart, Failure, Script, ScriptStep, TextPart, WaitPart
 from tiller_protocol.answers import Queued, Started, Steered
 from tiller_protocol.events import (
     ItemCompleted,
     ItemDelta,
     RequestOpened,
     RequestResolved,
+    StepEnded,
     ToolCallUpdated,
     TurnStarted,
 )
@@ -404,3 +405,20 @@ async def test_g13_a_key_that_a_tool_comes_upon_reaches_neither_events_nor_the_m
         if isinstance(e.body, ItemDelta) and e.body.channel == "output"
     ]
     assert "".join(outputs) == "KEY=[secret] "
+
+
+@pytest.mark.parametrize("after_parts", [0, 2], ids=["before its first token", "in mid-stream"])
+async def test_the_time_to_the_first_token_is_that_of_the_attempt_that_answered(
+    autojump_clock, start, after_parts
+):
+    """It says how quick the model is; how long failed attempts took is in the retry events."""
+    slow = ScriptStep(
+        parts=(WaitPart(3.0), TextPart("one"), TextPart("two")),
+        failures=(Failure("overloaded", retry_after_s=40.0, after_parts=after_parts),),
+    )
+    world, session_id = await start(slow)
+    await world.say(session_id, "go")
+    await world.ended(session_id)
+    event = await world.until_body(session_id, StepEnded)
+    assert isinstance(event.body, StepEnded)
+    assert event.body.time_to_first_token_s == pytest.approx(3.0)

@@ -264,7 +264,13 @@ class ActiveTurn:
         now, new_id = self._session.services.time(), self._session.services.new_id
         cost = self.context.model.price(self._step_usage)
         bodies = closing_bodies(
-            snapshot, ending, now, new_id, step_usage=self._step_usage, cost=cost
+            snapshot,
+            ending,
+            now,
+            new_id,
+            step_usage=self._step_usage,
+            cost=cost,
+            unrecorded=self._changes.is_open,
         )
         self.put(*bodies)
         # Without the turn's id: it is about the session, which is idle after the turn.

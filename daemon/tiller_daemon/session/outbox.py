@@ -139,7 +139,9 @@ class Outbox:
         for pending in self._pending:
             body = pending.body
             if isinstance(body, ItemDelta):
-                body = ItemDelta(body.item_id, body.channel, "".join(pending.pieces))
+                body = ItemDelta(
+                    body.item_id, body.channel, "".join(pending.pieces), body.item_type
+                )
             event = Event(
                 self.snapshot.seq + 1,
                 self.snapshot.session_id,

@@ -31,7 +31,7 @@ class TurnChanges:
     """Finds what one turn changes in files, step by step. Does nothing without `Snapshots`.
 
     If snapshots are switched off or fail, a step that may have written gets a patch without trees:
-    its changes are unknown.
+    its changes are unknown. `is_open` while a step that may have written has no patch yet.
     """
 
     def __init__(
@@ -47,27 +47,27 @@ class TurnChanges:
         self._workspace = workspace
         self._session_id = session_id
         self._warn = warn
-        self._is_open = False
+        self.is_open = False
         self._before = ""
         self._has_looked = False
 
     async def before(self) -> None:
         """Take a snapshot unless the step already has one; see `ChangeTracker`."""
-        if self._snapshots is None or self._is_open:
+        if self._snapshots is None or self.is_open:
             return
         # If this is cancelled, the call does not begin, so there is nothing to compare.
         # Between turns a change may have escaped a watch, and it is not this turn's.
         thorough = not self._has_looked
         self._before = await self._take(self._snapshots, thorough=thorough) if self._enabled else ""
         self._has_looked = True
-        self._is_open = True
+        self.is_open = True
 
     async def after(self) -> Patch | None:
         """Compare with the earlier snapshot; see `ChangeTracker`. If cancelled, call it again."""
-        if self._snapshots is None or not self._is_open:
+        if self._snapshots is None or not self.is_open:
             return None
         patch = await self._compare(self._snapshots, thorough=False)
-        self._is_open = False
+        self.is_open = False
         return patch
 
     async def finish(self) -> Patch | None:
@@ -79,7 +79,7 @@ class TurnChanges:
         if self._snapshots is None or not self._has_looked:
             return None
         with trio.move_on_after(FINISH_S_MAX):
-            if self._is_open:
+            if self.is_open:
                 return await self._compare(self._snapshots, thorough=True)
             return await self._missed(self._snapshots)
         return Patch(ItemId(self._new_id()), ())

@@ -25,12 +25,14 @@ from tiller_daemon.turn.ports import Ports
 from tiller_daemon.turn.retry import RetryWait, stream_with_retry
 from tiller_protocol.events import (
     AnyBody,
+    Channel,
     FinishReason,
     ItemCompleted,
     ItemDelta,
     ItemStarted,
     StatusChanged,
     StepEnded,
+    StreamedItemType,
     ToolCallUpdated,
 )
 from tiller_protocol.ids import CallId, ItemId
@@ -46,7 +48,7 @@ class Response(Struct, frozen=True):
     finish_reason: FinishReason
     usage: Usage
     time_to_first_token_s: float | None
-    """From the request to its first event, failed attempts included; None without any event."""
+    """From the request to its first event; None without any event. Failed attempts don't count."""
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -129,7 +131,9 @@ class _ResponseAssembly:
             case ToolCallStarted():
                 await self._start_call(event)
             case ToolCallDelta():
-                await self._extend(self._call_ids[event.index], event.arguments)
+                await self._extend(
+                    self._call_ids[event.index], "arguments", event.arguments, "tool_call"
+                )
             case ToolCallDone():
                 self._complete_calls.add(event.index)
                 self._offer_calls()
@@ -151,6 +155,9 @@ class _ResponseAssembly:
         self._complete_calls.clear()
         self._offered = 0
         self._current, self._usage, self._waited = None, Usage(), True
+        self._first_token_at = None
+        # The next attempt begins after the wait.
+        self._requested_at = self._ports.time() + (wait.delay_s if wait else 0.0)
 
     async def complete(self) -> Response:
         """Complete text and reasoning. Calls stay open until they have run."""
@@ -178,7 +185,8 @@ class _ResponseAssembly:
         if self._current is None or not isinstance(self._items[self._current], kind):
             await self._start(kind(ItemId(self._ports.new_id()), "", "streaming"))
         if piece:
-            await self._extend(self._current or "", piece)
+            item_type = "reasoning" if kind is Reasoning else "assistant_message"
+            await self._extend(self._current or "", "text", piece, item_type)
 
     async def _extend_reasoning(self, event: ReasoningDelta) -> None:
         await self._extend_text(Reasoning, event.text)
@@ -204,10 +212,11 @@ class _ResponseAssembly:
         self._current = item.id
         await self._ports.emit(ItemStarted(item))
 
-    async def _extend(self, item_id: str, piece: str) -> None:
+    async def _extend(
+        self, item_id: str, channel: Channel, piece: str, item_type: StreamedItemType
+    ) -> None:
         self._pieces[item_id].append(piece)
-        channel = "arguments" if isinstance(self._items[item_id], ToolCall) else "text"
-        await self._ports.emit(ItemDelta(item_id, channel, piece))
+        await self._ports.emit(ItemDelta(item_id, channel, piece, item_type))
 
     def _assembled(self, item_id: str) -> StreamedItem:
         """Return an item with all its pieces joined."""

@@ -1,6 +1,6 @@
 """What turns and sessions may spend and have spent. Pure."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -43,10 +43,18 @@ def spent_by(step: StepEnded) -> Spent:
     return Spent(1, step.usage.tokens, step.cost or 0.0)
 
 
-def reached_limit(
-    budget: Budget, spent: Spent, owner: Literal["turn", "session"] = "turn"
-) -> str | None:
-    """Return a sentence about the first limit of `owner` that is reached, or `None`."""
+class ReachedLimit(NamedTuple):
+    """A limit that is reached."""
+
+    sentence: str
+    """What is reached, as a sentence."""
+    of_session: bool = False
+    """Whether it is the session's, so that a next turn would stop at it too."""
+
+
+def reached_limit(budget: Budget, spent: Spent, *, of_session: bool = False) -> ReachedLimit | None:
+    """Return the first limit of a turn's or a session's budget that is reached, or `None`."""
+    owner = "session" if of_session else "turn"
     limits = (
         (budget.steps, spent.steps, "model requests"),
         (budget.tokens, spent.tokens, "tokens"),
@@ -55,7 +63,8 @@ def reached_limit(
     )
     for limit, used, what in limits:
         if limit is not None and used >= limit:
-            return f"The {owner}'s budget of {limit:,.10g} {what} is used up."
+            sentence = f"The {owner}'s budget of {limit:,.10g} {what} is used up."
+            return ReachedLimit(sentence, of_session)
     return None
 
 

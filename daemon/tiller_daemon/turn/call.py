@@ -25,10 +25,14 @@ async def run_call(prepared: PreparedCall, ports: Ports) -> ToolCall:
     if prepared.effect == "write":
         await ports.changes.before()
     call = structs.replace(prepared.call, state="running", started_at=ports.time())
-    rewritten = call.rewritten_arguments
-    await ports.emit(
-        ToolCallUpdated(call.id, "running", title=call.title, rewritten_arguments=rewritten)
+    begins = ToolCallUpdated(
+        call.id,
+        "running",
+        title=call.title,
+        effect=prepared.effect,
+        rewritten_arguments=call.rewritten_arguments,
     )
+    await ports.emit(begins)
     if prepared.effect == "write":
         await ports.committed()
     try:
@@ -41,18 +45,23 @@ async def run_call(prepared: PreparedCall, ports: Ports) -> ToolCall:
 async def run_stopped_call(prepared: PreparedCall, first: ToolCall, ports: Ports) -> ToolCall:
     """Run a stopped call again if the user approves, and return it with its latest result.
 
-    `first` is the call with its first result, which has not been announced.
+    `first` is the call with its first result, which has not been announced. From when it runs again
+    it counts as one that writes, also in the log: a crash must not make it look harmless.
     """
+    call = first
 
     async def begin() -> None:
+        nonlocal call
         await ports.changes.before()
+        call = structs.replace(first, effect="write")
+        await ports.emit(ToolCallUpdated(call.id, "running", effect="write"))
         await ports.committed()
 
     try:
         result = await prepared.run_again(begin, _live_output(first.id, ports))
-        return _with_result(first, result, ports.time())
+        return _with_result(call, result, ports.time())
     except ToolFailure as failure:
-        return _with_error(first, "failed", str(failure), ports.time())
+        return _with_error(call, "failed", str(failure), ports.time())
 
 
 async def record_changes(history: History, ports: Ports) -> None:
@@ -86,7 +95,7 @@ def _live_output(item_id: str, ports: Ports) -> Callable[[str], Awaitable[None]]
         left -= len(shown)
         if left <= 0:
             shown += "\n… further output is recorded but not shown while the call runs\n"
-        await ports.emit(ItemDelta(item_id, "output", shown))
+        await ports.emit(ItemDelta(item_id, "output", shown, "tool_call"))
 
     return output
 

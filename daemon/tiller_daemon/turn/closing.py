@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from msgspec import structs
 
+from tiller_daemon.turn.changed_files import changed_files
 from tiller_daemon.turn.context import Ending
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
@@ -32,7 +33,7 @@ from tiller_protocol.items import (
     ToolErrorKind,
     Usage,
 )
-from tiller_protocol.snapshot import Snapshot
+from tiller_protocol.snapshot import Snapshot, find_mark
 from tiller_protocol.turns import RESUMED, OpenTurn, add_cost
 
 INTERRUPTED_NOTICE = (
@@ -70,16 +71,20 @@ def closing_bodies(
     step_usage: Usage = Usage(),  # noqa: B008 - frozen
     cost: float | None = None,
     lost: bool = False,
+    unrecorded: bool = False,
 ) -> tuple[AnyBody, ...]:
     """Return events that end the open turn of `snapshot`, `turn_ended` last; none without a turn.
 
     `now` is Unix seconds. `step_usage` is the usage of an open step's response as far as it is
     known, and `cost` its cost. `lost` is for a turn found in the log: the fate of its running calls
-    is then unknown.
+    is then unknown. `unrecorded`: the last step may have changed files, which is still to be found
+    out.
     """
     turn = snapshot.turn
     if turn is None:
         return ()
+    files, more_files = changed_files(_items_of_turn(snapshot, turn))
+    more_files = more_files or unrecorded or (lost and _may_have_written(snapshot))
     bodies = _close_requests_and_items(snapshot, now, new_id, lost=lost)
     if turn.step_open:
         bodies.append(StepEnded(turn.step, _finish_reason(ending), step_usage, cost))
@@ -87,7 +92,8 @@ def closing_bodies(
     if ending.outcome == "interrupted":
         text = STOPPED_NOTICE if lost else INTERRUPTED_NOTICE
         bodies += _notice("interrupted", text, new_id)
-    return (*bodies, _turn_ended(turn, ending, now, *open_step))
+    ended = _turn_ended(turn, ending, now, *open_step)
+    return (*bodies, structs.replace(ended, files=files, more_files=more_files))
 
 
 def resuming_bodies(
@@ -122,6 +128,11 @@ def _close_requests_and_items(
         patch = Patch(ItemId(new_id()), ())
         bodies += [ItemStarted(patch), ItemCompleted(patch)]
     return bodies
+
+
+def _items_of_turn(snapshot: Snapshot, turn: OpenTurn) -> list[Item]:
+    index = find_mark(snapshot, turn.turn_id, 0)
+    return [] if index is None else snapshot.items[snapshot.marks[index].items :]
 
 
 def _may_have_written(snapshot: Snapshot) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tiller_daemon.models.base import ModelError, ModelRequest
-from tiller_daemon.turn.budget import Spent, reached_limit, spent_by
+from tiller_daemon.turn.budget import ReachedLimit, Spent, reached_limit, spent_by
 from tiller_daemon.turn.call import record_changes
 from tiller_daemon.turn.compaction import ContextFull, ContextWindow, prune
 from tiller_daemon.turn.context import Budgets, Ending, TurnContext
@@ -48,8 +48,7 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
     """
     budget = _BudgetTracker(context.budgets, ports)
     if reached := budget.session_limit():
-        message = f"{reached} Raise `session_budget` or start a new session."
-        return Ending("limit_reached", ErrorInfo("session_budget", message))
+        return _limit_reached(reached)
     step = context.before.turn_steps
     if step and (reached := budget.turn_limit(step)):
         return _limit_reached(reached)
@@ -137,28 +136,29 @@ class _BudgetTracker:
         """Count a finished step."""
         self._spent = self._spent.plus(spent_by(step))
 
-    def session_limit(self) -> str | None:
-        """Return a sentence about the session's limit that is reached, or `None`."""
+    def session_limit(self) -> ReachedLimit | None:
+        """Return the session's limit that is reached, or `None`."""
         spent = self._budgets.spent_before.plus(self._spent_so_far())
-        return reached_limit(self._budgets.session, spent, "session")
+        return reached_limit(self._budgets.session, spent, of_session=True)
 
-    def turn_limit(self, step: int) -> str | None:
-        """Return a sentence about the turn's limit that `step` requests reach, or `None`."""
+    def turn_limit(self, step: int) -> ReachedLimit | None:
+        """Return the turn's limit that `step` requests reach, or `None`."""
         return self._out_of_steps(step) or reached_limit(self._budgets.turn, self._spent_so_far())
 
-    def limit(self, step: int) -> str | None:
-        """Return a sentence about the limit that makes request `step` the last one, or `None`."""
+    def limit(self, step: int) -> ReachedLimit | None:
+        """Return the limit that makes request `step` the last one, or `None`."""
         after = self._spent_so_far().plus(Spent(steps=1))
         of_session = self._budgets.spent_before.plus(after)
         return (
-            self._out_of_steps(step)
+            # The session's first: only raising it helps, also where the turn's is reached as well.
+            reached_limit(self._budgets.session, of_session, of_session=True)
+            or self._out_of_steps(step)
             or reached_limit(self._budgets.turn, after)
-            or reached_limit(self._budgets.session, of_session, "session")
         )
 
-    def _out_of_steps(self, step: int) -> str | None:
+    def _out_of_steps(self, step: int) -> ReachedLimit | None:
         if step >= self._budgets.max_steps:
-            return f"The turn's limit of {self._budgets.max_steps} steps is reached."
+            return ReachedLimit(f"The turn's limit of {self._budgets.max_steps} steps is reached.")
         return None
 
     def _spent_so_far(self) -> Spent:
@@ -167,12 +167,16 @@ class _BudgetTracker:
 
 
 async def _begin_step(
-    context: TurnContext, step: int, limit: str | None, history: History, ports: Ports
+    context: TurnContext,
+    step: int,
+    limit: ReachedLimit | None,
+    history: History,
+    ports: Ports,
 ) -> StepContext:
     ports.spending.report_step(Usage())
     await ports.emit(StepStarted(step))
     if limit:
-        await _add_notice("last_step", f"{limit} {LAST_STEP_NOTICE}", history, ports)
+        await _add_notice("last_step", f"{limit.sentence} {LAST_STEP_NOTICE}", history, ports)
     request = ModelRequest(
         model=context.model.provider_model,
         system=context.prompt.system,
@@ -215,10 +219,11 @@ def _ending(step_context: StepContext, result: StepResult, ports: Ports) -> Endi
     return None
 
 
-def _limit_reached(limit: str) -> Ending:
-    return Ending(
-        "limit_reached", ErrorInfo("limit_reached", f"{limit} Send a message to continue.")
-    )
+def _limit_reached(limit: ReachedLimit) -> Ending:
+    code, advice = "limit_reached", "Send a message to continue."
+    if limit.of_session:
+        code, advice = "session_budget", "Raise `session_budget` or start a new session."
+    return Ending("limit_reached", ErrorInfo(code, f"{limit.sentence} {advice}"))
 
 
 async def _add_notice(code: str, text: str, history: History, ports: Ports) -> None:

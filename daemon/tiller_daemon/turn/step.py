@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from tiller_daemon.models.base import ModelRequest
 from tiller_daemon.turn.assembly import Response, stream_response
+from tiller_daemon.turn.budget import ReachedLimit
 from tiller_daemon.turn.dispatch import CallDispatcher
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports
@@ -21,9 +22,8 @@ class StepContext(Struct, frozen=True):
     step: int
     """Counts from 1 in each turn."""
     request: ModelRequest
-    limit: str | None
-    """A sentence about the limit that makes this the last step, without tools; None if another
-    step may follow."""
+    limit: ReachedLimit | None
+    """The limit that makes this the last step, without tools; None if another step may follow."""
 
 
 class StepResult(Struct, frozen=True):

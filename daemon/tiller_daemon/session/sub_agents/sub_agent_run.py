@@ -219,4 +219,4 @@ class SubAgentRun:
         # The sub-agent's own session has them all.
         if self._attached and self._calls_shown <= SHOWN_CALLS_MAX:
             line = f"{self._names.get(update.item_id, '')} {update.title}".strip()
-            self._owner.put(ItemDelta(self.item_id, "output", f"{line}\n"))
+            self._owner.put(ItemDelta(self.item_id, "output", f"{line}\n", "tool_call"))
