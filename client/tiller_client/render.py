@@ -275,7 +275,7 @@ class Renderer:
             yield from self._text(message, item.text[message.shown :])
         yield from self._end_stream()
         if item.state == "discarded" and message.shown:
-            yield from self._line(self._paint.dim("(the stream failed: ignore the text above)"))
+            yield from self._line(self._paint.dim("(discarded: ignore the text above)"))
         elif item.state == "interrupted" and (item.text or isinstance(item, AssistantMessage)):
             yield from self._line(self._paint.dim("(interrupted)"))
 

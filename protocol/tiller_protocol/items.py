@@ -89,7 +89,7 @@ class AssistantMessage(
     text: Annotated[str, doc("The text so far; whole in `item_completed`.")]
     state: Annotated[
         MessageState,
-        doc("`discarded`: the stream failed and the request was retried; ignore the text."),
+        doc("`discarded`: not part of the answer, as the request was made again; ignore it."),
     ]
 
 
@@ -100,7 +100,7 @@ class Reasoning(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="
     text: Annotated[str, doc("A readable form; empty if the provider sends none.")]
     state: Annotated[
         MessageState,
-        doc("`discarded`: the stream failed and the request was retried; ignore the text."),
+        doc("`discarded`: not part of the answer, as the request was made again; ignore it."),
     ]
     opaque: Annotated[
         str, doc("What the provider wants to get back unchanged; of no use to anyone else.")

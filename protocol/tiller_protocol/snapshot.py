@@ -51,7 +51,7 @@ from tiller_protocol.items import (
     Usage,
 )
 from tiller_protocol.settings import Settings
-from tiller_protocol.turns import RESUMED, OpenTurn, add_cost
+from tiller_protocol.turns import RESUMED, OpenTurn, add_cost, is_continued
 
 
 class Mark(Struct, frozen=True, omit_defaults=True):
@@ -175,9 +175,10 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
             snapshot.open_items.append(body.item.id)
             _record_resumption(snapshot, body.item, event.time)
         case ItemCompleted():
-            snapshot.items[_position(snapshot, body.item.id)] = body.item
+            position = _position(snapshot, body.item.id)
+            snapshot.items[position] = body.item
             snapshot.open_items.remove(body.item.id)
-            _record_last_message(snapshot, body.item)
+            _record_last_message(snapshot, body.item, position)
         case ToolCallUpdated():
             _update_call(snapshot, body, event.time)
         case StatusChanged():
@@ -320,9 +321,10 @@ def _count_sub_agent(snapshot: Snapshot, before: SubAgent | None, now: SubAgent)
         snapshot.turn.delegated_steps += steps
 
 
-def _record_last_message(snapshot: Snapshot, item: Item) -> None:
+def _record_last_message(snapshot: Snapshot, item: Item, position: int) -> None:
     if snapshot.turn and isinstance(item, AssistantMessage) and item.state != "discarded":
-        snapshot.turn.last_message = item.text
+        before = snapshot.turn.last_message if is_continued(snapshot.items, position) else ""
+        snapshot.turn.last_message = before + item.text
 
 
 def _record_resumption(snapshot: Snapshot, item: Item, time: float) -> None:

@@ -1,15 +1,37 @@
 """The state of the running turn in a snapshot."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Struct
 
 from tiller_protocol.doc import doc
 from tiller_protocol.events import TurnContextShown
-from tiller_protocol.items import Usage, UsdCost
+from tiller_protocol.items import (
+    AssistantMessage,
+    Item,
+    Notice,
+    Patch,
+    Reasoning,
+    ToolCall,
+    Usage,
+    UsdCost,
+)
 
 RESUMED = "resumed"
 """Code of the notice that a turn goes on after a restart of the daemon."""
+
+CUT_OFF = "cut_off"
+"""Code of the notice that asks the model to go on with an answer that reached a length limit."""
+
+EMPTY_RESPONSE = "empty_response"
+"""Code of the notice that asks the model again because its response was empty."""
+
+LAST_STEP = "last_step"
+"""Code of the notice that the next step is the last one."""
+
+ASKS_AGAIN = frozenset({CUT_OFF, EMPTY_RESPONSE, LAST_STEP})
+"""Codes of the notices that may come between a cut-off answer and the rest of it."""
 
 
 class OpenTurn(Struct, omit_defaults=True):
@@ -31,6 +53,26 @@ class OpenTurn(Struct, omit_defaults=True):
     def worked_s(self, now: float) -> float:
         """Seconds of work until `now` (Unix seconds)."""
         return max(0.0, now - self.started_at - self.away_s)
+
+
+def is_continued(items: Sequence[Item], position: int) -> bool:
+    """Whether the message at `position` goes on exactly where the one before it was cut off."""
+    was_cut_off = False
+    for index in range(position - 1, -1, -1):
+        item = items[index]
+        match item:
+            case Notice():
+                if item.code not in ASKS_AGAIN:
+                    return False
+                was_cut_off = was_cut_off or item.code == CUT_OFF
+            case AssistantMessage():
+                if item.state != "discarded":
+                    return was_cut_off
+            case Reasoning() | Patch() | ToolCall(discarded=True):
+                pass
+            case _:
+                return False
+    return False
 
 
 def add_cost(total: float | None, more: float | None) -> float | None:

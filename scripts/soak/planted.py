@@ -19,12 +19,18 @@ from pathlib import Path
 import faults_of_input
 import faults_of_record
 import faults_of_snapshots
+import faults_of_turns
 from fault import Fault
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("daemon", "protocol", "client")
 
-FAULTS = faults_of_input.FAULTS + faults_of_record.FAULTS + faults_of_snapshots.FAULTS
+FAULTS = (
+    faults_of_input.FAULTS
+    + faults_of_record.FAULTS
+    + faults_of_snapshots.FAULTS
+    + faults_of_turns.FAULTS
+)
 
 SUITES = {
     "simulation": ("tests/sim",),

@@ -12,6 +12,7 @@ from tiller_client.render import Renderer
 from tiller_client.render_item import call_lines, call_title, diff_lines, transcript
 from tiller_client.render_request import request_block
 from tiller_client.text import Paint, cells
+from tiller_daemon.turn.unfinished import ANSWER, ANSWER_SOONER, GO_ON
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
     AnyBody,
@@ -38,6 +39,7 @@ from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import (
     AssistantMessage,
     Image,
+    Notice,
     PlanEntry,
     QueuedInput,
     Reasoning,
@@ -173,7 +175,7 @@ def test_b47_a_discarded_piece_is_told_from_the_good_one() -> None:
         ItemCompleted(AssistantMessage(ItemId("i1"), "half", "discarded")),
         *text_item("i2", "whole"),
     ]
-    assert rendered(bodies) == "half\n(the stream failed: ignore the text above)\nwhole\n"
+    assert rendered(bodies) == "half\n(discarded: ignore the text above)\nwhole\n"
 
 
 def test_text_whose_deltas_are_gone_from_the_log_is_written_whole_once() -> None:
@@ -389,3 +391,14 @@ def test_a_transcript_shows_history_and_what_is_open_at_its_end() -> None:
         fold(snapshot, event(seq, body))
     text = transcript(snapshot, PLAIN, 80)
     assert text.startswith("Repair\n01K · /w\n\n» do\n  it\nSure.\n? bash\n  · ls\n")
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [("cut_off", GO_ON), ("cut_off", ANSWER_SOONER), ("empty_response", ANSWER)],
+)
+def test_a_person_sees_that_the_model_was_asked_again(code: str, text: str) -> None:
+    notice = Notice(ItemId("n"), code, text)
+    (line,) = rendered([ItemStarted(notice), ItemCompleted(notice)]).splitlines()
+    assert line.startswith("▪ The ")
+    assert any(words in line for words in ("cut off", "length limit", "empty"))

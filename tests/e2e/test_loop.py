@@ -64,12 +64,21 @@ async def test_b3_a_call_that_ends_with_stop_is_run(frontend: Frontend, workspac
     assert [call.output.strip() for call in calls_in(second.items)] == ["looked"]
 
 
-async def test_b4_an_empty_response_ends_the_turn(frontend: Frontend, workspace: Path) -> None:
-    """Empty assistant message → the turn ends; no endless loop."""
-    session_id = await frontend.session(workspace, ScriptStep())
+async def test_b4_an_empty_response_is_asked_about_once_then_the_turn_fails(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """Empty assistant message → a notice and a second request; empty again → `failed`."""
+    session_id = await frontend.session(
+        workspace, ScriptStep(), text("oh"), ScriptStep(repeat=True)
+    )
     await frontend.say(session_id)
-    assert (await frontend.turn_ended(session_id)).outcome == "completed"
-    assert len(frontend.requests(session_id)) == 1
+    ended = await frontend.turn_ended(session_id)
+    assert (ended.outcome, ended.last_message, ended.steps) == ("completed", "oh", 2)
+    await frontend.say(session_id, "again")
+    ended = await frontend.turn_ended(session_id, 2)
+    assert ended.error is not None
+    assert (ended.outcome, ended.error.code) == ("failed", "empty_response")
+    assert len(frontend.requests(session_id)) == 4
 
 
 async def test_b5_an_unknown_tool_gets_an_error_and_case_is_repaired(
@@ -156,6 +165,22 @@ async def test_b7_a_response_that_was_cut_off_runs_no_call(
     assert [call.state for call in results] == ["error", "error"]
     assert not (workspace / "one").exists()
     assert not (workspace / "two").exists()
+
+
+async def test_b7_an_answer_that_was_cut_off_is_continued_twice_at_most(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """Finish reason `length` without calls → up to two more requests; then `limit_reached`."""
+    cut = [ScriptStep(parts=(TextPart(piece),), finish="length") for piece in ("a", "b", "c")]
+    session_id = await frontend.session(workspace, cut[0], text("nd so on"), *cut)
+    await frontend.say(session_id)
+    ended = await frontend.turn_ended(session_id)
+    assert (ended.outcome, ended.last_message) == ("completed", "and so on")
+    await frontend.say(session_id, "again")
+    ended = await frontend.turn_ended(session_id, 2)
+    assert ended.error is not None
+    assert (ended.outcome, ended.error.code) == ("limit_reached", "cut_off")
+    assert ended.last_message == "abc"
 
 
 async def test_b8_the_last_step_gets_the_notice_and_no_tools(

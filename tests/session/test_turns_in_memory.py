@@ -69,12 +69,6 @@ async def test_b2_the_second_request_holds_the_call_and_its_result(autojump_cloc
     assert (held.call_id, held.output, held.state) == ("c1", "found", "completed")
 
 
-async def test_b4_an_empty_response_ends_the_turn(autojump_clock, start):
-    world, session_id = await start(ScriptStep())
-    await world.say(session_id, "hi")
-    assert (await world.ended(session_id)).outcome == "completed"
-
-
 async def test_b5_unknown_tools_get_an_error_and_case_is_repaired(autojump_clock, start):
     world, session_id = await start(calls(call("nope"), call("LOOK", say="x")), text("done"))
     await world.say(session_id, "hi")

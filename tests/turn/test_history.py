@@ -9,7 +9,15 @@ from support.narrow import of_kind
 from tiller_daemon.turn.history import ABORTED_OUTPUT, History, for_request
 from tiller_daemon.turn.tokens import PRUNED_OUTPUT, TokenMeter
 from tiller_protocol.ids import CallId, ItemId
-from tiller_protocol.items import AssistantMessage, Compaction, ToolCall, UserMessage
+from tiller_protocol.items import (
+    AssistantMessage,
+    Compaction,
+    Notice,
+    Reasoning,
+    ToolCall,
+    UserMessage,
+)
+from tiller_protocol.turns import CUT_OFF
 
 SAID = UserMessage(ItemId("u"), "go", "start")
 
@@ -34,6 +42,29 @@ def test_nothing_discarded_or_empty_is_sent() -> None:
     assert History([SAID, dropped, empty, call("c", discarded=True)]).for_request() == (SAID,)
 
 
+def said(name: str, text: str) -> AssistantMessage:
+    return AssistantMessage(ItemId(name), text, "completed")
+
+
+def test_a_message_and_the_rest_of_it_are_sent_as_one() -> None:
+    asked = Notice(ItemId("n"), CUT_OFF, "go on")
+    thought = Reasoning(ItemId("r"), "hm", "completed")
+    history = History([SAID, said("a", "It is the me"), asked, thought, said("b", "thod.")])
+    assert history.for_request() == (SAID, said("a", "It is the method."))
+    history.add(asked, said("c", " And"))
+    assert history.for_request() == (SAID, said("a", "It is the method. And"))
+
+
+def test_messages_with_reasoning_that_goes_back_stay_apart() -> None:
+    asked = Notice(ItemId("n"), CUT_OFF, "go on")
+    sealed = Reasoning(ItemId("r"), "", "completed", "sealed")
+    items = (SAID, said("a", "It is the me"), asked, sealed, said("b", "thod."))
+    assert History(items).for_request() == items
+    other = Notice(ItemId("n"), "interrupted", "by the user")
+    apart = (SAID, said("a", "It is the me"), other, said("b", "thod."))
+    assert History(apart).for_request() == apart
+
+
 def test_a_compaction_stands_for_all_before_it_but_the_words_it_keeps() -> None:
     later = call("z")
     summary = Compaction(ItemId("k"), "done so far", ItemId("a"), ("u",))
@@ -55,7 +86,12 @@ def test_what_is_sent_follows_every_change() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["say", "call", "end", "prune", "compact", "ask"]), st.integers())
+        st.tuples(
+            st.sampled_from(
+                ["say", "call", "end", "prune", "compact", "answer", "cut", "think", "ask"]
+            ),
+            st.integers(),
+        )
     )
 )
 def test_what_is_sent_of_a_history_that_grows_is_that_of_one_that_is_whole(
@@ -77,7 +113,17 @@ def test_what_is_sent_of_a_history_that_grows_is_that_of_one_that_is_whole(
             case "compact":
                 last = ItemId(history.items[-1].id)
                 history.add(Compaction(ItemId(f"{number}"), "so far", last, ("u",)))
+            case "answer":
+                history.add(AssistantMessage(ItemId(f"{number}"), "answer", "completed"))
+            case "cut":
+                history.add(Notice(ItemId(f"{number}"), CUT_OFF, "go on"))
+            case "think":
+                opaque = "sealed" * (chosen % 2)
+                history.add(Reasoning(ItemId(f"{number}"), "hm", "completed", opaque))
             case _:
+                assert history.sent_before(chosen % (len(history.items) + 1)) == for_request(
+                    history.items[: chosen % (len(history.items) + 1)], history.pruned
+                )
                 whole = for_request(history.items, history.pruned)
                 assert history.for_request() == whole
                 assert meter.tokens(history.items, history.for_request) == TokenMeter(0).tokens(

@@ -56,6 +56,11 @@ class Response(Struct, frozen=True):
         return tuple(item for item in self.items if isinstance(item, ToolCall))
 
     @property
+    def is_empty(self) -> bool:
+        """Whether it has neither text nor a call: nothing, or only reasoning."""
+        return not any(map(_is_said, self.items))
+
+    @property
     def message(self) -> str:
         """The text of the last message; empty if there is none."""
         messages = (i.text for i in reversed(self.items) if isinstance(i, AssistantMessage))
@@ -160,10 +165,15 @@ class _ResponseAssembly:
         self._requested_at = self._ports.time() + (wait.delay_s if wait else 0.0)
 
     async def complete(self) -> Response:
-        """Complete text and reasoning. Calls stay open until they have run."""
+        """Complete text and reasoning, or discard them if there is nothing else.
+
+        Providers refuse reasoning that leads to nothing. Calls stay open until they have run.
+        """
+        assembled = [self._assembled(item_id) for item_id in self._items]
+        state = "completed" if any(map(_is_said, assembled)) else "discarded"
         items = tuple(
-            item if isinstance(item, ToolCall) else structs.replace(item, state="completed")
-            for item in map(self._assembled, self._items)
+            item if isinstance(item, ToolCall) else structs.replace(item, state=state)
+            for item in assembled
         )
         await self._ports.emit(*(ItemCompleted(i) for i in items if not isinstance(i, ToolCall)))
         first = self._first_token_at
@@ -224,6 +234,13 @@ class _ResponseAssembly:
         if isinstance(item, ToolCall):
             return structs.replace(item, arguments=text)
         return structs.replace(item, text=text)
+
+
+def _is_said(item: StreamedItem) -> bool:
+    """Whether the item is more than reasoning or blanks."""
+    return isinstance(item, ToolCall) or (
+        isinstance(item, AssistantMessage) and bool(item.text.strip())
+    )
 
 
 def _discarded(item: StreamedItem, *, begun: bool) -> tuple[AnyBody, ...]:

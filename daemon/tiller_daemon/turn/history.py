@@ -17,6 +17,7 @@ from tiller_protocol.items import (
     ToolCall,
     UserMessage,
 )
+from tiller_protocol.turns import CUT_OFF
 
 ABORTED_OUTPUT = "The call was aborted before it produced a result."
 
@@ -116,8 +117,8 @@ class _SentItems:
         self.count = 0
         self._lengths: list[int] = []
         """How many items were sent after each item of history."""
-        self._compacted_at = 0
-        """How many items of history the newest summary replaces."""
+        self._rewritten_at = 0
+        """How many items of history there were when something sent was last replaced."""
         self._pruned = pruned
         self._inputs: dict[str, UserMessage] = {}
 
@@ -129,15 +130,18 @@ class _SentItems:
             self._lengths.append(len(self.items))
 
     def before(self, count: int) -> tuple[Item, ...] | None:
-        """Return what was sent of the first `count` items; None if a summary has replaced it."""
-        if count <= self._compacted_at or count > self.count:
+        """Return what was sent of the first `count` items; None if some of it was replaced."""
+        if count <= self._rewritten_at or count > self.count:
             return None if count else ()
         return tuple(self.items[: self._lengths[count - 1]])
 
     def _add(self, item: Item) -> None:
         match item:
-            case AssistantMessage() | Reasoning():
-                if item.state != "discarded" and (item.text or isinstance(item, Reasoning)):
+            case AssistantMessage():
+                if item.state != "discarded" and item.text:
+                    self._add_message(item)
+            case Reasoning():
+                if item.state != "discarded":
                     self.items.append(item)
             case ToolCall(by_user=True):
                 self.items.append(_as_notice(item, self._pruned))
@@ -145,7 +149,7 @@ class _SentItems:
                 if not item.discarded:
                     self.items.append(_with_result(item, self._pruned))
             case Compaction():
-                self._compacted_at = self.count - 1
+                self._rewritten_at = self.count - 1
                 self.items = [*(self._inputs[message] for message in item.kept), item]
             case UserMessage():
                 self._inputs[item.id] = item
@@ -154,6 +158,25 @@ class _SentItems:
                 pass
             case Notice():
                 self.items.append(item)
+
+    def _add_message(self, message: AssistantMessage) -> None:
+        """Append a message, or join it with the one that it continues.
+
+        Reasoning in between that a provider wants back belongs to its own response, so then both
+        messages and the notice between them stay as they were.
+        """
+        for index in range(len(self.items) - 1, 0, -1):
+            item, before = self.items[index], self.items[index - 1]
+            if isinstance(item, Reasoning) and not item.opaque:
+                continue
+            if not (isinstance(item, Notice) and item.code == CUT_OFF):
+                break
+            if isinstance(before, AssistantMessage):
+                whole = structs.replace(before, text=before.text + message.text)
+                self.items = [*self.items[: index - 1], whole]
+                self._rewritten_at = self.count - 1
+                return
+        self.items.append(message)
 
 
 def _as_notice(call: ToolCall, pruned: frozenset[str]) -> Notice:

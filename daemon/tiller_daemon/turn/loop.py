@@ -21,6 +21,7 @@ from tiller_daemon.turn.image_refusal import images_hint
 from tiller_daemon.turn.output_schema import message_problem, repair_notice, without_fences
 from tiller_daemon.turn.ports import Ports
 from tiller_daemon.turn.step import StepContext, StepResult, take_step
+from tiller_daemon.turn.unfinished import Unfinished, judge, whole_answer
 from tiller_daemon.turn.user_tasks import REJECTED, given_tasks, run_tasks, task_calls
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
@@ -33,6 +34,7 @@ from tiller_protocol.events import (
 )
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Notice, QueuedInput, ToolCall, Usage, UserMessage
+from tiller_protocol.turns import LAST_STEP
 
 LAST_STEP_NOTICE = (
     "This is the last step of the turn, and you can't call tools any more. Say what you did, what "
@@ -76,23 +78,27 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
         budget.spend(ended)
         await record_changes(history, ports)
         await ports.emit(ended)
-        if ending := _ending(step_context, result, ports):
+        unfinished = judge(response, history.items)
+        if ending := _ending(step_context, result, unfinished, ports):
             return ending
         if response.calls or ports.mailbox.has_steering:
             continue
-        schema = context.prompt.output_schema
-        if schema is not None and (problem := message_problem(schema, response.message)):
+        if unfinished:
+            await _add_notice(unfinished.code, unfinished.text, history, ports)
+            continue
+        schema, answer = context.prompt.output_schema, whole_answer(history.items)
+        if schema is not None and (problem := message_problem(schema, answer)):
             if repaired or step_context.limit:
                 message = f"The final message does not match the output schema: {problem}."
                 return Ending("failed", ErrorInfo("output_schema", message))
             repaired = True
             await _add_notice("output_schema", repair_notice(schema, problem), history, ports)
             continue
-        if not step_context.limit and await _must_go_on(response.message, history, ports):
+        if not step_context.limit and await _must_go_on(answer, history, ports):
             continue
         if not await _take_follow_ups(context, history, ports):
             await prune(history, ports)
-            answer = "" if schema is None else without_fences(response.message)
+            answer = "" if schema is None else without_fences(answer)
             return Ending("completed", last_message=answer)
 
 
@@ -176,7 +182,7 @@ async def _begin_step(
     ports.spending.report_step(Usage())
     await ports.emit(StepStarted(step))
     if limit:
-        await _add_notice("last_step", f"{limit.sentence} {LAST_STEP_NOTICE}", history, ports)
+        await _add_notice(LAST_STEP, f"{limit.sentence} {LAST_STEP_NOTICE}", history, ports)
     request = ModelRequest(
         model=context.model.provider_model,
         system=context.prompt.system,
@@ -208,14 +214,18 @@ async def _take_step(
     return await take_step(replace(step_context, request=again), history, ports)
 
 
-def _ending(step_context: StepContext, result: StepResult, ports: Ports) -> Ending | None:
+def _ending(
+    step_context: StepContext, result: StepResult, unfinished: Unfinished | None, ports: Ports
+) -> Ending | None:
     if result.rejected:
         return Ending("blocked", REJECTED)
-    if step_context.limit and (result.response.calls or ports.mailbox.queue):
+    if step_context.limit and (result.response.calls or ports.mailbox.queue or unfinished):
         return _limit_reached(step_context.limit)
     if result.response.finish_reason == "content_filter":
         message = "The provider withheld the answer under its content policy."
         return Ending("failed", ErrorInfo("content_policy", message))
+    if unfinished and not ports.mailbox.has_steering:
+        return unfinished.ending
     return None
 
 

@@ -1,0 +1,104 @@
+"""Responses that are no answer: cut off at the length limit, or empty. Pure.
+
+A notice asks the model again, a few times in a row; then the turn ends and says why.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from tiller_daemon.turn.assembly import Response
+from tiller_daemon.turn.context import Ending
+from tiller_protocol.errors import ErrorInfo
+from tiller_protocol.items import AssistantMessage, Item, Notice, ToolCall, UserMessage
+from tiller_protocol.turns import ASKS_AGAIN, CUT_OFF, EMPTY_RESPONSE, is_continued
+
+CONTINUATIONS_MAX = 2
+"""How often in a row the model is asked to go on: an answer of three responses is long enough."""
+
+EMPTY_RETRIES_MAX = 1
+"""How often in a row the model is asked again after an empty response."""
+
+GO_ON = (
+    "The answer was cut off at the length limit of a response. Go on exactly where it stopped: "
+    "repeat nothing, and say nothing about the interruption."
+)
+ANSWER_SOONER = (
+    "The response reached its length limit before the answer began. Think less, and answer now."
+)
+ANSWER = (
+    "The response was empty. Go on with the task; if there is nothing left to do, say what you did "
+    "and what you found."
+)
+
+
+class Unfinished(Struct, frozen=True):
+    """What follows a response that is no answer."""
+
+    code: str
+    """Of the notice that asks the model again."""
+    text: str
+    """Of that notice."""
+    ending: Ending | None
+    """How the turn ends instead, because the model was asked often enough."""
+
+
+def judge(response: Response, items: Sequence[Item]) -> Unfinished | None:
+    """Return what follows a response; None if it is an answer, has calls, or was withheld.
+
+    `items` is the history, which ends with the response.
+    """
+    if response.calls or response.finish_reason == "content_filter":
+        return None
+    if response.finish_reason == "length":
+        text = ANSWER_SOONER if response.is_empty else GO_ON
+        often = _times_asked(items, CUT_OFF) >= CONTINUATIONS_MAX
+        return Unfinished(CUT_OFF, text, _cut_off_again() if often else None)
+    if response.is_empty:
+        often = _times_asked(items, EMPTY_RESPONSE) >= EMPTY_RETRIES_MAX
+        return Unfinished(EMPTY_RESPONSE, ANSWER, _empty_again() if often else None)
+    return None
+
+
+def whole_answer(items: Sequence[Item]) -> str:
+    """Return the text of the last message, joined with the messages that it continues."""
+    pieces: list[str] = []
+    for position in range(len(items) - 1, -1, -1):
+        item = items[position]
+        if isinstance(item, AssistantMessage) and item.state != "discarded":
+            pieces.append(item.text)
+            if not is_continued(items, position):
+                break
+    return "".join(reversed(pieces))
+
+
+def _times_asked(items: Sequence[Item], code: str) -> int:
+    """Count the notices of this code since there was input, a call, or another kind of notice."""
+    times = 0
+    for item in reversed(items):
+        match item:
+            case Notice():
+                if item.code not in ASKS_AGAIN:
+                    break
+                times += item.code == code
+            case UserMessage() | ToolCall(discarded=False):
+                break
+            case _:
+                pass
+    return times
+
+
+def _cut_off_again() -> Ending:
+    message = (
+        f"The answer was cut off at the model's length limit, {CONTINUATIONS_MAX + 1} times in a "
+        "row. Send a message to continue, or raise the model's `max_output`."
+    )
+    return Ending("limit_reached", ErrorInfo(CUT_OFF, message))
+
+
+def _empty_again() -> Ending:
+    message = (
+        f"The model sent {EMPTY_RETRIES_MAX + 1} empty responses in a row. Send a message to try "
+        "again, or choose another model."
+    )
+    return Ending("failed", ErrorInfo(EMPTY_RESPONSE, message))
