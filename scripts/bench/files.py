@@ -82,6 +82,7 @@ async def row(
 
 async def call(environment: ToolEnvironment, tool: Tool, **given: str) -> None:
     """Call a tool as the runtime does."""
+    assert isinstance(tool.arguments, type)
     arguments = tool.arguments(**given)
     requirements = tool.requirements(arguments, environment.workspace)
     await tool.run(arguments, replace(environment, requirements=requirements))

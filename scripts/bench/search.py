@@ -98,6 +98,7 @@ def _run(program: list[str], workspace: Path) -> None:
 
 
 async def _search(tool: Tool, given: dict[str, object], environment: ToolEnvironment) -> None:
+    assert isinstance(tool.arguments, type)
     arguments = tool.arguments(**given)
     requirements = tool.requirements(arguments, environment.workspace)
     await tool.run(arguments, replace(environment, requirements=requirements))

@@ -35,8 +35,8 @@ async def test_a_server_is_started_when_needed_and_its_tools_are_offered(
     assert (echo.effect, hang.effect) == ("read", "write")
     assert (echo.repeatable({}), hang.repeatable({})) == (True, False)
     assert (echo.description, echo.server, echo.timeout_s) == ("Says it again.", "t", math.inf)
-    assert echo.schema is not None
-    assert echo.schema["required"] == ["text"]
+    assert isinstance(echo.arguments, dict)
+    assert echo.arguments["required"] == ["text"]
     assert tools["mcp__t__pid"].description == "Which process"
     (requirement,) = echo.requirements({"text": "hi"}, Path("/"))
     assert (requirement.permission, requirement.subjects, requirement.always) == (

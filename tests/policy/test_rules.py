@@ -8,6 +8,7 @@ from tiller_daemon.policy import globs
 from tiller_daemon.policy.rules import (
     BUILT_IN,
     decide,
+    denies_all,
     evaluate,
     patterns_for_always,
     rules_for_always,
@@ -191,3 +192,17 @@ def test_an_allowed_command_says_where_it_runs():
 def test_consent_that_nobody_gave_is_for_the_session_and_never_for_outside():
     verdict = decide([command("rm x")], [], "always")
     assert (verdict.action, verdict.enclosure) == ("allow", Enclosure.SESSION)
+
+
+@given(PERMISSIONS, RULES, st.text(alphabet="ab", max_size=4))
+def test_what_is_denied_for_everything_is_denied_for_each_thing(permission, rules, subject):
+    if denies_all(permission, None, rules):
+        assert evaluate(permission, subject, (*BUILT_IN, *rules)) == "deny"
+    verdict = evaluate(permission, subject, (*BUILT_IN, *rules))
+    assert denies_all(permission, subject, rules) == (verdict == "deny")
+
+
+@given(st.lists(st.builds(Rule, PERMISSIONS, st.sampled_from(["*", "**"]), ACTIONS), max_size=6))
+def test_without_exceptions_the_last_rule_says_whether_everything_is_denied(rules):
+    about = [rule for rule in rules if rule.permission == "bash"]
+    assert denies_all("bash", None, rules) == bool(about and about[-1].action == "deny")

@@ -11,6 +11,7 @@ from tiller_daemon.tools.base import FileAccess, FileVersions, Tool, ToolEnviron
 
 def call(tool: Tool, given: dict[str, str], workspace: Path, seen: FileVersions) -> ToolResult:
     """Call a tool; its journals are beside the workspace."""
+    assert isinstance(tool.arguments, type)
     arguments = tool.arguments(**given)
     nothing: Any = None
     environment = ToolEnvironment(

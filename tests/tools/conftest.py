@@ -60,6 +60,7 @@ class Bench:
 
     def requirements(self, name: str, **arguments):
         tool = self._tool(name)
+        assert isinstance(tool.arguments, type)
         return tool.requirements(tool.arguments(**arguments), self.workspace)
 
     async def call(self, name: str, **arguments):
@@ -68,6 +69,7 @@ class Bench:
     async def call_as_judged(self, name: str, requirements: tuple[Requirement, ...], **arguments):
         """Call a tool of which was judged what it needed then."""
         tool = self._tool(name)
+        assert isinstance(tool.arguments, type)
         return await tool.run(tool.arguments(**arguments), self._environment(requirements))
 
     def spilled(self, result) -> bytes:

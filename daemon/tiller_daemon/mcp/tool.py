@@ -10,7 +10,15 @@ import msgspec
 from tiller_daemon.mcp.base import ListedTool
 from tiller_daemon.mcp.managed_server import ManagedServer
 from tiller_daemon.policy.globs import escape
-from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolResult, always, never
+from tiller_daemon.tools.base import (
+    Need,
+    Requirement,
+    Tool,
+    ToolEnvironment,
+    ToolResult,
+    always,
+    never,
+)
 
 PERMISSION: Final = "mcp"
 
@@ -21,14 +29,14 @@ def make_tool(server: ManagedServer, listed: ListedTool, name: str) -> Tool:
     return Tool(
         name=name,
         description=listed.description,
-        arguments=dict[str, Any],
+        arguments=listed.schema,
         effect="read" if listed.read_only else "write",
         # A call enforces its own limit, which is suspended while the server asks the user.
         timeout_s=math.inf,
         requirements=partial(_requirements, subject),
         run=partial(_run, server, listed.name),
         repeatable=always if listed.read_only else never,
-        schema=listed.schema,
+        needs=Need(PERMISSION, subject),
         server=server.name,
     )
 

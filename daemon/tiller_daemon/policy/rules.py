@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct, structs
 
+from tiller_daemon.policy import globs
 from tiller_daemon.policy.always import always_patterns
 from tiller_daemon.policy.shell.enclosures import judge_line, last_match
 from tiller_daemon.sandbox.enclosure import Enclosure
@@ -101,6 +102,25 @@ def evaluate(permission: str, subject: str, layers: Sequence[Rule]) -> Action:
     """Return what the rules say about one subject: the last match wins, no match asks."""
     rule = last_match(permission, subject, layers)
     return rule.action if rule else "ask"
+
+
+def denies_all(permission: str, subject: str | None, rules: Sequence[Rule]) -> bool:
+    """Whether `rules` deny a permission for this subject, or for every one if it is None.
+
+    `rules` are the layers above the built-in one. True only if it needs no look at a subject: if a
+    rule denies everything and no later one makes an exception.
+    """
+    layers = (*BUILT_IN, *rules)
+    if subject is not None:
+        return evaluate(permission, subject, layers) == "deny"
+    for rule in reversed(layers):
+        if not globs.matches(rule.permission, permission):
+            continue
+        if rule.action != "deny":
+            return False
+        if not rule.pattern.strip("*"):
+            return bool(rule.pattern)
+    return False
 
 
 def decide(

@@ -47,6 +47,14 @@ class Requirement(Struct, frozen=True):
     """What kind of text `detail` is."""
 
 
+class Need(Struct, frozen=True):
+    """A permission that every call of a tool needs, whatever its arguments are."""
+
+    permission: str
+    subject: str | None = None
+    """To what; None if the arguments say it."""
+
+
 class ToolResult(Struct, frozen=True):
     """What a call returns."""
 
@@ -311,8 +319,9 @@ class Tool(Struct, frozen=True, eq=False):
     description: str
     """What it does, for the model."""
 
-    arguments: type[Struct] | type[dict[str, Any]]
-    """The struct that arguments are decoded to; `dict` for a tool with a `schema`."""
+    arguments: type[Struct] | dict[str, Any]
+    """The struct that arguments are decoded to; for a tool of a server, the JSON schema of the
+    object that it takes."""
 
     effect: Effect | Literal["command", "agent"]
     """`read` may run beside other calls, and `write` runs alone. The effect of `command` depends on
@@ -332,11 +341,11 @@ class Tool(Struct, frozen=True, eq=False):
     """Whether only the model notices a call with these arguments. Such a call may begin before the
     response has ended, be dropped if the response fails, and be made again."""
 
+    needs: Need | None = None
+    """What every call needs; None if that depends on the arguments, or is nothing."""
+
     polls: bool = False
     """Whether the same call again and again is normal, and no sign of a loop."""
-
-    schema: dict[str, Any] | None = None
-    """The JSON schema of the arguments; None derives it from the struct."""
 
     server: str = ""
     """The MCP server that offers it; empty for a tool of tiller."""

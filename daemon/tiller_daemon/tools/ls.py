@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from tiller_daemon.files.paths import Location, PathProblem, opened_directory, printable
 from tiller_daemon.tools.base import (
+    Need,
     Requirement,
     Tool,
     ToolEnvironment,
@@ -62,6 +63,7 @@ LS: Final = Tool(
     effect="read",
     timeout_s=TIMEOUT_S,
     requirements=_requirements,
+    needs=Need("read"),
     run=_run,
     repeatable=always,
 )

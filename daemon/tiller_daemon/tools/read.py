@@ -20,6 +20,7 @@ from tiller_daemon.files.whole_files import (
 )
 from tiller_daemon.tools.base import (
     FileVersions,
+    Need,
     Requirement,
     Tool,
     ToolEnvironment,
@@ -101,6 +102,7 @@ READ: Final = Tool(
     effect="read",
     timeout_s=TIMEOUT_S,
     requirements=_requirements,
+    needs=Need("read"),
     run=_run,
     repeatable=always,
 )

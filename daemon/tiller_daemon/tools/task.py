@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.base import Need, Requirement, Tool, ToolEnvironment, ToolResult
 
 DEFAULT_AGENT: Final = "general"
 RESUMED: Final = "resume"
@@ -58,5 +58,6 @@ TASK: Final = Tool(
     effect="agent",
     timeout_s=math.inf,
     requirements=_requirements,
+    needs=Need("task"),
     run=_run,
 )

@@ -98,6 +98,7 @@ class Asking:
         self.search = search
 
     def arguments(self, query: str = "größe lang:python"):
+        assert isinstance(self.tool.arguments, type)
         return self.tool.arguments(query=query)
 
     async def ask(self, query: str = "größe lang:python") -> str:

@@ -26,13 +26,13 @@ def decode_arguments(tool: Tool, text: str) -> Any:  # noqa: ANN401 - struct or 
     # Some models send nothing for a tool without required arguments.
     text = text.strip() or "{}"
     try:
-        if tool.schema is None:
+        if not isinstance(tool.arguments, dict):
             return msgspec.json.decode(text, type=tool.arguments)
         decoded = msgspec.json.decode(text, type=dict[str, Any])
     # Deeply nested JSON exhausts the decoder's stack.
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadArguments(_explain(tool, str(error))) from None
-    if problem := value_problem(tool.schema, decoded):
+    if problem := value_problem(tool.arguments, decoded):
         raise BadArguments(_explain(tool, problem))
     return decoded
 
@@ -42,8 +42,8 @@ def parameters(tool: Tool) -> dict[str, Any]:
 
     References in the schema of a struct are inlined, since some models can't follow `$ref`.
     """
-    if tool.schema is not None:
-        return tool.schema
+    if isinstance(tool.arguments, dict):
+        return tool.arguments
     (reference,), definitions = msgspec.json.schema_components([tool.arguments])
 
     def inlined(schema: object) -> object:

@@ -11,7 +11,14 @@ from msgspec import Meta, Struct
 
 from tiller_daemon.processes.capture import Capture
 from tiller_daemon.processes.command import CommandEnd, CommandInput, run_command
-from tiller_daemon.tools.base import BackgroundStart, Requirement, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.base import (
+    BackgroundStart,
+    Need,
+    Requirement,
+    Tool,
+    ToolEnvironment,
+    ToolResult,
+)
 from tiller_daemon.tools.commands.background import result_of
 from tiller_daemon.tools.commands.sandbox_notes import sandbox_notes
 from tiller_daemon.tools.path_access import tool_failures
@@ -122,13 +129,14 @@ BASH: Final = Tool(
         "terminal. Output and errors are combined. The middle of long output is left out, and a "
         f"file has all of it. The command is killed after {TIMEOUT_S:.0f} s (`timeout_s`, at most "
         f"{TIMEOUT_S_MAX:.0f}), and processes that are left when the shell exits are killed too: "
-        "use `background` for what has to keep running, such as a server. Use the tools `read`, "
-        "`grep`, `glob` and `edit` rather than cat, grep, find and sed."
+        "use `background` for what has to keep running, such as a server. Use the tools for "
+        "reading, searching and changing files rather than cat, grep, find and sed."
     ),
     arguments=BashArguments,
     effect="command",
     timeout_s=TIMEOUT_S_MAX + ENDING_S,
     requirements=_requirements,
+    needs=Need("bash"),
     run=_run,
     repeatable=_is_over_with_its_call,
 )

@@ -13,6 +13,7 @@ from tiller_daemon.files.changes import Change
 from tiller_daemon.files.paths import Location
 from tiller_daemon.tools.base import (
     FileVersions,
+    Need,
     Requirement,
     Tool,
     ToolEnvironment,
@@ -82,7 +83,7 @@ class ApplyPatchArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """The arguments of `apply_patch`."""
 
     patch: Annotated[
-        str, Meta(description="From `*** Begin Patch` to `*** End Patch`, paths as for `edit`")
+        str, Meta(description="From `*** Begin Patch` to `*** End Patch`, paths as for `read`")
     ]
 
 
@@ -127,6 +128,7 @@ APPLY_PATCH: Final = Tool(
     effect="write",
     timeout_s=TIMEOUT_S,
     requirements=_requirements,
+    needs=Need("write"),
     check=_check,
     run=_run,
 )

@@ -14,6 +14,7 @@ from tiller_daemon.files.changes import Change
 from tiller_daemon.files.paths import Location
 from tiller_daemon.tools.base import (
     FileVersions,
+    Need,
     Requirement,
     Tool,
     ToolEnvironment,
@@ -92,6 +93,7 @@ EDIT: Final = Tool(
     effect="write",
     timeout_s=TIMEOUT_S,
     requirements=_requirements,
+    needs=Need("write"),
     check=_check,
     run=_run,
 )

@@ -8,7 +8,14 @@ from msgspec import Meta, Struct
 
 from tiller_daemon.files.changes import Change
 from tiller_daemon.files.paths import Location
-from tiller_daemon.tools.base import FileVersions, Requirement, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.base import (
+    FileVersions,
+    Need,
+    Requirement,
+    Tool,
+    ToolEnvironment,
+    ToolResult,
+)
 from tiller_daemon.tools.editing.file_change import (
     encoding_failures,
     read_for_preview,
@@ -67,13 +74,14 @@ WRITE: Final = Tool(
     name="write",
     description=(
         "Write a whole file; missing directories are created. A file that exists must have been "
-        "read and must not have changed since. It keeps its encoding and line endings. To change a "
-        "part, use `edit`."
+        "read and must not have changed since. It keeps its encoding and line endings. Do not "
+        "use it to change a part of a file."
     ),
     arguments=WriteArguments,
     effect="write",
     timeout_s=TIMEOUT_S,
     requirements=_requirements,
+    needs=Need("write"),
     check=_check,
     run=_run,
 )

@@ -9,7 +9,14 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolFailure, ToolResult
+from tiller_daemon.tools.base import (
+    Need,
+    Requirement,
+    Tool,
+    ToolEnvironment,
+    ToolFailure,
+    ToolResult,
+)
 from tiller_daemon.tools.spilling import truncate_to_fit
 from tiller_daemon.tools.web.address import any_address, is_public, parse_address
 from tiller_daemon.tools.web.markdown import to_markdown
@@ -81,6 +88,7 @@ FETCH: Final = Tool(
     effect="read",
     timeout_s=TIMEOUT_S,
     requirements=_requirements,
+    needs=Need(PERMISSION),
     run=_run,
 )
 

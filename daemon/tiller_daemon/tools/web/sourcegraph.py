@@ -11,7 +11,14 @@ from urllib.parse import urlencode
 
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolFailure, ToolResult
+from tiller_daemon.tools.base import (
+    Need,
+    Requirement,
+    Tool,
+    ToolEnvironment,
+    ToolFailure,
+    ToolResult,
+)
 from tiller_daemon.tools.truncation import truncate
 from tiller_daemon.tools.web.address import WebAddress, parse_address
 from tiller_daemon.tools.web.fetch import PERMISSION
@@ -53,6 +60,7 @@ def make_sourcegraph(endpoint: str, access: Access) -> Tool:
         effect="read",
         timeout_s=TIMEOUT_S,
         requirements=partial(_requirements, endpoint),
+        needs=Need(PERMISSION),
         run=partial(_run, endpoint, access),
     )
 
