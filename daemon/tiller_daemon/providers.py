@@ -187,15 +187,17 @@ class Providers:
             return price.cost(usage) if price else None
 
         return ChosenModel(
-            chosen,
-            provider_model,
-            client if model.images else TextOnlyModel(client),
-            known.context_window,
-            model.max_output,
-            merge_options(provider.provider.options, model.options),
-            model.variants,
-            model.images,
-            cost,
+            name=chosen,
+            provider_model=provider_model,
+            client=client if model.images else TextOnlyModel(client),
+            context_window=known.context_window,
+            max_output_tokens=model.max_output,
+            options=merge_options(provider.provider.options, model.options),
+            variants=model.variants,
+            efforts=provider.variants,
+            prompt_header=provider.provider.prompt_header or "",
+            images=model.images,
+            price=cost,
         )
 
     async def run(self) -> None:
@@ -295,7 +297,7 @@ class Providers:
             problem=provider.problem or problems.get(provider_name, ""),
             max_output=known.max_output,
             price=known.price,
-            variants=(*own, *(one for one in provider.variants if one not in own)),
+            variants=(*own, *(one for one in provider.variants or () if one not in own)),
             listed=listed,
         )
 

@@ -196,7 +196,15 @@ class SubmissionServer:
         if workspace is not None:
             check_workspace(workspace)
         agents = tuple(
-            AgentSummary(name, one.description, one.model, bool(one.read_only), problem)
+            AgentSummary(
+                name=name,
+                description=one.description,
+                model=one.model,
+                read_only=bool(one.read_only),
+                problem=problem,
+                variant=one.variant,
+                max_steps=one.max_steps,
+            )
             for name, (one, problem) in list_agents(self._services, workspace).items()
         )
         place = trusted_workspace(self._services, workspace)

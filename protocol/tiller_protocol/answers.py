@@ -187,6 +187,8 @@ class AgentSummary(Struct, frozen=True, omit_defaults=True):
     model: Annotated[str | None, doc("Absent: the session's model.")] = None
     read_only: Annotated[bool, doc("Nothing that it does can write.")] = False
     problem: Problem = ""
+    variant: Annotated[str | None, doc("Of the model; absent: that of the configuration.")] = None
+    max_steps: Annotated[int | None, doc("Per turn; absent: what the configuration says.")] = None
 
 
 class CommandSummary(Struct, frozen=True, omit_defaults=True):

@@ -78,10 +78,17 @@ class SessionDiff(Op, frozen=True, tag="session_diff"):
 
 
 class SessionConfigure(Op, frozen=True, tag="session_configure"):
-    """Changes settings from the next turn on."""
+    """Changes settings from the next turn on, or the title."""
 
     session_id: SessionRef
-    settings: Annotated[Settings, doc("The new settings; absent fields stay as they are.")]
+    settings: Annotated[Settings, doc("The new settings; absent fields stay as they are.")] = (
+        Settings()
+    )
+    title: Annotated[str | None, doc("The new title, one line; absent: as it is.")] = None
+    clear: Annotated[
+        tuple[str, ...],
+        doc("Names of settings to take back, before `settings` apply: the default counts again."),
+    ] = ()
 
 
 class SessionFork(Op, frozen=True, tag="session_fork"):
@@ -156,6 +163,9 @@ class UserInput(Op, frozen=True, tag="user_input"):
             "running turn is steered with it. Can't be combined with `queue`."
         ),
     ] = False
+    system: Annotated[
+        str, doc("Added to the system prompt of the turn that this input starts; else no effect.")
+    ] = ""
 
 
 class QueueEdit(Op, frozen=True, tag="queue_edit"):

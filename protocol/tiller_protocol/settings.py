@@ -18,7 +18,9 @@ Steps = Annotated[int, Meta(ge=1, le=MAX_STEPS_LIMIT)]
 
 AgentChoice = Annotated[str | None, doc("Name of an agent.")]
 ModelChoice = Annotated[str | None, doc("`provider/model`.")]
-VariantChoice = Annotated[str | None, doc("Name of a variant of the model.")]
+VariantChoice = Annotated[
+    str | None, doc("Name of a variant of the model; empty: none, whatever is configured.")
+]
 ApproveChoice = Annotated[
     Approve | None,
     doc("If no rule decides about a call: `ask` the user, `always` allow, or `never`: deny."),
@@ -28,6 +30,10 @@ SandboxChoice = Annotated[
     doc("What commands may do: only read, write in the workspace, or whatever the user may."),
 ]
 StepsChoice = Annotated[Steps | None, doc("Most model requests in one turn.")]
+ToolsChoice = Annotated[
+    tuple[str, ...] | None,
+    doc("Names of the tools to offer, or patterns for MCP tools; absent: the agent's, or all."),
+]
 TurnBudgetChoice = Annotated["Budget | None", doc("Limit for each turn.")]
 
 
@@ -75,6 +81,7 @@ class Settings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
     permissions: Annotated[
         tuple[Rule, ...] | None, doc("Rules of the session; stronger than configured ones.")
     ] = None
+    tools: ToolsChoice = None
 
 
 class TurnOverrides(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -90,10 +97,7 @@ class TurnOverrides(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     sandbox: SandboxChoice = None
     max_steps: StepsChoice = None
     turn_budget: TurnBudgetChoice = None
-    tools: Annotated[
-        tuple[str, ...] | None,
-        doc("Names of the tools to offer, or patterns for MCP tools; absent: all."),
-    ] = None
+    tools: ToolsChoice = None
     output_schema: Annotated[dict[str, Any] | None, doc("JSON Schema of the final message.")] = None
     options: Annotated[
         dict[str, Any] | None,

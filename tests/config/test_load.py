@@ -52,23 +52,6 @@ CANARY = "sk-canary-1234567890"
 
 
 @pytest.fixture
-def places(tmp_path):
-    found = Places(tmp_path / "config", tmp_path / "state", tmp_path / "runtime")
-    found.config.mkdir()
-    return found
-
-
-@pytest.fixture
-def load(places):
-    def loaded(text=None, environ=None, overrides=(), **rest) -> Configuration:
-        if text is not None:
-            (places.config / "config.toml").write_text(text, encoding="utf-8")
-        return load_configuration(places, environ or {}, overrides, **rest)
-
-    return loaded
-
-
-@pytest.fixture
 def refused(load):
     def error(*given, **named) -> ConfigurationError:
         with pytest.raises(ConfigurationError) as caught:

@@ -259,6 +259,9 @@ class World:
         self.context_window: int | None = None
         self.options: dict[str, Any] = {}
         self.variants: dict[str, dict[str, Any]] = {}
+        self.efforts: tuple[str, ...] | None = None
+        self.prompt_header = ""
+        self.more_tools: tuple[Tool, ...] = ()
         self.price: CostOf = unpriced
 
     @classmethod
@@ -275,7 +278,7 @@ class World:
         self.transport = MemoryTransport()
         tools = {
             **make_tools(self.usage, self.log.head_now),
-            **{tool.name: tool for tool in HARMLESS},
+            **{tool.name: tool for tool in (*HARMLESS, *self.more_tools)},
         }
         services = Services(
             log=self.log,
@@ -408,7 +411,9 @@ class World:
             self.model,
             self.context_window,
             options=self.options,
-            variants=self.variants,
+            variants=self.variants if name == next(iter(self.scripts)) else {},
+            efforts=self.efforts,
+            prompt_header=self.prompt_header,
             price=self.price,
         )
 

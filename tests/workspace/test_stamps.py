@@ -25,6 +25,7 @@ from tiller_daemon.session.sub_agents.agents import list_agents
 from tiller_daemon.session.system_prompt import build_system_prompt
 from tiller_daemon.stamps import StampedCache, Stamps, look_along, look_at, look_into, one_moment
 from tiller_daemon.turn.context import Permissions
+from tiller_daemon.turn.prompt import GivenPrompt
 from tiller_protocol.ops import UserInput
 from tiller_protocol.settings import Rule
 from tiller_protocol.snapshot import Snapshot
@@ -126,7 +127,7 @@ def values(services: Services, root: Path) -> list[object]:
     readers: tuple[Callable[[], object], ...] = (
         lambda: services.user.projects.inspect(workspace),
         lambda: list_agents(services, workspace),
-        lambda: build_system_prompt(services, workspace, None, permissions),
+        lambda: build_system_prompt(services, workspace, GivenPrompt(""), permissions),
         lambda: expand_input(services, snapshot, UserInput("x", "/c now")),
     )
     with one_moment():

@@ -103,7 +103,10 @@ def _line(thing: CatalogEntry, paint: Paint, width: int) -> str:
     match thing:
         case AgentSummary():
             only = "read only" if thing.read_only else ""
-            note = " · ".join(filter(None, (thing.problem, only, thing.description, thing.model)))
+            steps = f"at most {thing.max_steps} steps" if thing.max_steps else ""
+            model = " ".join(filter(None, (thing.model, thing.variant)))
+            parts = (thing.problem, only, thing.description, model, steps)
+            note = " · ".join(filter(None, parts))
         case CommandSummary():
             name = f"/{name}"
             done_by = "sub-agent" if thing.subtask else ""

@@ -6,16 +6,18 @@ reads the files; `schema` defines what they may contain.
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 from msgspec import structs
 
+from tiller_daemon.config.model_families import BUILT_IN as BUILT_IN_FAMILIES
 from tiller_daemon.config.schema import (
     DEFAULT_MAX_STEPS,
     Agent,
     Configuration,
     ConfigurationError,
+    Family,
     McpServer,
     ProjectHook,
     Provider,
@@ -54,8 +56,11 @@ OTHER_VARIABLES = frozenset({"TILLER_HOME", "TILLER_DAEMON", "TILLER_CALL"})
 _PATH_FIELDS = {
     "providers": ("scripts", "record", "ca_file", "api_key_file"),
     "agents": ("prompt_file",),
+    "families": ("prompt_file",),
     "mcp": ("cwd", "api_key_file"),
 }
+
+_Prompted = TypeVar("_Prompted", Agent, Family)
 
 _STDIO_FIELDS = ("command", "cwd", "env", "env_vars")
 _HTTP_FIELDS = ("url", "headers", *KEY_FIELDS, "api_key_header")
@@ -279,6 +284,12 @@ def _build(layers: Sequence[_Layer]) -> Configuration:
         _check_one_key(provider, key, layers)
     for name, server in configuration.mcp.items():
         _check_mcp_server(server, ("mcp", name), layers)
+    for name, family in configuration.families.items():
+        if not family.models and name not in BUILT_IN_FAMILIES:
+            problem = "expected `models`, patterns for the names of its models"
+            raise _source_of(layers, ("families", name)).error(
+                "invalid_value", ("families", name), problem
+            )
     _check_sourcegraph(configuration.sourcegraph, layers)
     _check_web_search(configuration.web_search, layers)
     for key, model in _models_named(configuration).items():
@@ -288,8 +299,9 @@ def _build(layers: Sequence[_Layer]) -> Configuration:
             problem = f"there is no provider `{provider_name}`: {hint}"
             raise _source_of(layers, key).error("invalid_value", key, problem)
     agents = {name: _with_prompt(agent) for name, agent in configuration.agents.items()}
+    families = {name: _with_prompt(family) for name, family in configuration.families.items()}
     hooks = (*configuration.hooks, *(hook for layer in layers for hook in layer.hooks))
-    return structs.replace(configuration, agents=agents, hooks=hooks)
+    return structs.replace(configuration, agents=agents, families=families, hooks=hooks)
 
 
 def _check_one_key(
@@ -356,7 +368,7 @@ def _source_of(layers: Sequence[_Layer], key: Key) -> Source:
     return next(layer.source for layer in reversed(layers) if has(layer.values, key))
 
 
-def _with_prompt(agent: Agent) -> Agent:
-    if agent.prompt_file is None:
-        return agent
-    return structs.replace(agent, prompt=_read_text(Path(agent.prompt_file), "prompt file"))
+def _with_prompt(owner: _Prompted) -> _Prompted:
+    if owner.prompt_file is None:
+        return owner
+    return structs.replace(owner, prompt=_read_text(Path(owner.prompt_file), "prompt file"))

@@ -11,6 +11,7 @@ from tiller_protocol.prices import Price
 from tiller_protocol.settings import Approve, Budget, FollowUps, Rule, SandboxMode, Steps
 
 Api = Literal["openai_responses", "openai_chat", "anthropic_messages", "scripted"]
+EditTool = Literal["edit", "apply_patch", "both"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 DEFAULT_MAX_STEPS = 200
@@ -104,6 +105,8 @@ class Provider(Struct, frozen=True, forbid_unknown_fields=True):
     """A file to which a `scripted` provider appends each request as a line of JSON."""
     options: dict[str, Any] = {}
     """Extra fields of requests, for all models."""
+    prompt_header: str | None = None
+    """Text with which the system prompt of each request begins."""
 
 
 class Model(Struct, frozen=True, forbid_unknown_fields=True):
@@ -123,6 +126,22 @@ class Model(Struct, frozen=True, forbid_unknown_fields=True):
     """Named sets of further options, of which a user chooses one."""
 
 
+class Family(Struct, frozen=True, forbid_unknown_fields=True):
+    """Models that work best with the same base prompt and the same tool for edits.
+
+    Absent fields are those of the built-in family of the same name, if there is one.
+    """
+
+    models: tuple[str, ...] = ()
+    """Patterns for the provider's names of the models; case does not matter."""
+    prompt_file: str | None = None
+    """The file of the prompt; excludes `prompt`."""
+    prompt: str | None = None
+    """For agents without a prompt of their own; after loading also the text of `prompt_file`."""
+    edit_tool: EditTool | None = None
+    """The tool that agents without a list of tools get for edits."""
+
+
 class Agent(Struct, frozen=True, forbid_unknown_fields=True):
     """A prompt, permissions, tools and a model under one name.
 
@@ -137,6 +156,8 @@ class Agent(Struct, frozen=True, forbid_unknown_fields=True):
     """After loading also the text of `prompt_file`."""
     model: str | None = None
     """Absent means the model of the session."""
+    variant: str | None = None
+    """The variant of its model; absent means that of the configuration, empty means none."""
     permissions: tuple[Rule, ...] = ()
     """Rules that follow, and so override, those of the configuration."""
     tools: tuple[str, ...] | None = None
@@ -145,6 +166,8 @@ class Agent(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether writing is denied, regardless of the rules; absent finally means no."""
     options: dict[str, Any] = {}
     """Extra fields of requests."""
+    max_steps: Steps | None = None
+    """Model requests per turn; absent means what the configuration says."""
 
 
 class McpServer(Struct, frozen=True, forbid_unknown_fields=True):
@@ -293,6 +316,8 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
 
     model: str | None = None
     """The model of sessions that choose none."""
+    variant: str | None = None
+    """The variant of sessions and agents that choose none."""
     small_model: str | None = None
     """For small tasks such as titles; absent means the model of the turn."""
     compaction_model: str | None = None
@@ -321,6 +346,8 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     """By name."""
     models: dict[str, Model] = {}
     """By `provider/model`."""
+    families: dict[str, Family] = {}
+    """By name; they come before the built-in ones."""
     agents: dict[str, Agent] = {}
     """By name."""
     permissions: tuple[Rule, ...] = ()

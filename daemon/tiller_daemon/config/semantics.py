@@ -63,10 +63,12 @@ def check_semantics(values: Table, source: Source) -> None:
     for name in ("model", "small_model", "compaction_model"):
         if name in values:
             _check_model_name(values[name], (name,), source)
+    for section in ("agents", "families"):
+        for name, owner in values.get(section, {}).items():
+            if "prompt" in owner and "prompt_file" in owner:
+                problem = "`prompt` and `prompt_file` exclude each other: keep one"
+                raise source.error("invalid_value", (section, name), problem)
     for name, agent in values.get("agents", {}).items():
-        if "prompt" in agent and "prompt_file" in agent:
-            problem = "`prompt` and `prompt_file` exclude each other: keep one"
-            raise source.error("invalid_value", ("agents", name), problem)
         if "model" in agent:
             _check_model_name(agent["model"], ("agents", name, "model"), source)
 

@@ -90,9 +90,14 @@ class ActiveProvider:
         return self.provider.base_url or (self._dialect.base_url if self._dialect else "")
 
     @property
-    def variants(self) -> tuple[str, ...]:
-        """The variants that need no configuration, the smallest effort first."""
-        known = self._dialect.variants if self._dialect else frozenset[str]()
+    def variants(self) -> tuple[str, ...] | None:
+        """The variants that need no configuration, the smallest effort first.
+
+        None for the scripted provider, which takes any.
+        """
+        if self._dialect is None:
+            return None
+        known = self._dialect.variants
         return tuple(name for name in VARIANT_ORDER if name in known)
 
     @property

@@ -10,11 +10,13 @@ from typing import NamedTuple
 from msgspec import structs
 
 from tiller_daemon.config import Agent, Configuration, Hook
+from tiller_daemon.config.model_families import traits_of
 from tiller_daemon.config.request_options import merge_options
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.policy import globs
 from tiller_daemon.sandbox.confinement import strictest
-from tiller_daemon.session.calls.offered_tools import tool_specs, unknown_tool
+from tiller_daemon.session.calls.offered_tools import offered_tools, tool_specs, unknown_tool
+from tiller_daemon.session.model_choice import choose_model, layers_of
 from tiller_daemon.session.project_trust import configuration_for, hooks_for
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, choose_agent, list_agents
@@ -22,6 +24,7 @@ from tiller_daemon.session.sub_agents.delegation import DEPTH_MAX
 from tiller_daemon.session.sub_agents.sub_agent_run import Inherited
 from tiller_daemon.session.system_prompt import build_system_prompt
 from tiller_daemon.tools.base import Tool
+from tiller_daemon.tools.suggestions import did_you_mean
 from tiller_daemon.turn.budget import Spent
 from tiller_daemon.turn.context import (
     DEFAULT_CONTEXT_WINDOW_TOKENS,
@@ -33,6 +36,7 @@ from tiller_daemon.turn.context import (
     TurnModel,
     TurnPrompt,
 )
+from tiller_daemon.turn.prompt import GivenPrompt
 from tiller_daemon.workspace.agents import AgentDefinition
 from tiller_protocol.settings import Rule, Settings, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
@@ -52,7 +56,7 @@ class FrozenTurn(NamedTuple):
     compaction: ChosenModel
     """The model that writes summaries."""
     tools: Mapping[str, Tool]
-    """By the name under which the model knows them."""
+    """By the name under which the model knows them; also those that it is not offered."""
     hooks: tuple[Hook, ...] = ()
     """The user's, then the project's if it is trusted."""
     refused_documents: tuple[str, ...] = ()
@@ -66,43 +70,47 @@ def freeze_context(
     snapshot: Snapshot,
     overrides: TurnOverrides,
     inherited: Inherited | None = None,
+    addition: str = "",
 ) -> FrozenTurn:
     """Return the frozen state of a new turn; raises `RejectionError` for an invalid choice.
 
     The layers, weakest first: configuration, the owner of a sub-agent's turn, agent, session, turn.
+    `addition` ends the system prompt.
     """
     settings, configuration = snapshot.settings, configuration_for(services, snapshot.workspace)
     agents = list_agents(services, snapshot.workspace)
     agent_name = overrides.agent or settings.agent or DEFAULT_AGENT
     agent = choose_agent(agents, agent_name)
-    model = services.model(overrides.model or settings.model or agent.model or configuration.model)
+    model, variant = choose_model(services, layers_of(configuration, agent, settings, overrides))
     compaction = model
     if configuration.compaction_model:
         compaction = services.model(configuration.compaction_model)
     permissions = _permissions(services, snapshot, configuration, agent, overrides, inherited)
     depth = inherited.depth if inherited else 0
-    offered = choose_tools(services, agent.tools if overrides.tools is None else overrides.tools)
-    read_only = permissions.read_only
-    tools = {
-        n: tool for n, tool in offered.items() if _is_offered(tool, depth, read_only=read_only)
-    }
+    traits = traits_of(model.provider_model, configuration.families)
+    named = next((n for n in (overrides.tools, settings.tools, agent.tools) if n is not None), None)
+    tools = _usable_tools(services, named, depth, read_only=permissions.read_only)
+    # Whoever names tools gets those.
+    edit_tool = traits.edit_tool if named is None else "both"
+    offered = offered_tools(tools, permissions.rules, edit_tool)
     sub_agents = _offered_sub_agents(agents)
-    system_prompt = build_system_prompt(services, snapshot.workspace, agent.prompt, permissions)
+    given = GivenPrompt(agent.prompt or traits.prompt, model.prompt_header, addition)
+    system_prompt = build_system_prompt(services, snapshot.workspace, given, permissions)
     context = TurnContext(
         turn_id=services.new_id(),
         session_id=snapshot.session_id,
         workspace=snapshot.workspace,
         agent=agent_name,
-        model=_turn_model(model, agent, settings, overrides),
+        model=_turn_model(model, variant, agent, overrides),
         compaction=_summary_model(compaction),
         prompt=TurnPrompt(
             system=system_prompt.prompt,
-            tools=tool_specs(tools, sub_agents),
+            tools=tool_specs(offered, sub_agents),
             sub_agents=sub_agents,
             output_schema=overrides.output_schema,
         ),
         permissions=permissions,
-        budgets=_budgets(snapshot, configuration, overrides),
+        budgets=_budgets(snapshot, configuration, agent, overrides),
         before=PriorTotals(snapshot.steps, snapshot.context_tokens, snapshot.context_items),
         follow_ups=settings.follow_ups or configuration.follow_ups,
         depth=depth,
@@ -124,7 +132,7 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
     overrides = TurnOverrides(
         agent=shown.agent,
         model=shown.model,
-        variant=shown.variant or None,
+        variant=shown.variant,
         approve=shown.approve,
         sandbox=shown.sandbox,
         max_steps=shown.max_steps,
@@ -159,9 +167,8 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
 
 
 def _turn_model(
-    model: ChosenModel, agent: Agent, settings: Settings, overrides: TurnOverrides
+    model: ChosenModel, variant: str, agent: Agent, overrides: TurnOverrides
 ) -> TurnModel:
-    variant = overrides.variant or settings.variant or ""
     of_variant = model.variants.get(variant, {})
     return TurnModel(
         name=model.name,
@@ -178,13 +185,22 @@ def _turn_model(
 
 def _summary_model(model: ChosenModel) -> TurnModel:
     """Return the model for summaries. The options of agent and variant do not apply to these."""
-    return TurnModel(model.name, model.provider_model, options=model.options, price=model.price)
+    return TurnModel(
+        model.name,
+        model.provider_model,
+        options=model.options,
+        price=model.price,
+        prompt_header=model.prompt_header,
+    )
 
 
-def _budgets(snapshot: Snapshot, configuration: Configuration, overrides: TurnOverrides) -> Budgets:
+def _budgets(
+    snapshot: Snapshot, configuration: Configuration, agent: Agent, overrides: TurnOverrides
+) -> Budgets:
     settings = snapshot.settings
+    max_steps = overrides.max_steps or settings.max_steps or agent.max_steps
     return Budgets(
-        max_steps=overrides.max_steps or settings.max_steps or configuration.max_steps,
+        max_steps=max_steps or configuration.max_steps,
         turn=overrides.turn_budget or settings.turn_budget or configuration.turn_budget,
         session=settings.session_budget or configuration.session_budget,
         spent_before=_spent_so_far(snapshot),
@@ -243,6 +259,16 @@ def choose_tools(services: Services, names: tuple[str, ...] | None) -> dict[str,
     return chosen
 
 
+def cleared_settings(old: Settings, names: tuple[str, ...]) -> Settings:
+    """Return `old` without the named fields; raises `RejectionError` for an unknown name."""
+    fields = Settings.__struct_fields__
+    for name in names:
+        if name not in fields:
+            hint = did_you_mean(name, fields)
+            raise RejectionError("invalid_settings", f"There is no setting {name!r}.{hint}")
+    return structs.replace(old, **dict.fromkeys(names))
+
+
 def merge_settings(old: Settings, new: Settings) -> Settings:
     """Return `old` with every field that `new` sets."""
     changed = {
@@ -258,16 +284,27 @@ def with_grants(settings: Settings, rules: tuple[Rule, ...]) -> Settings:
     return merge_settings(settings, Settings(permissions=(*(settings.permissions or ()), *rules)))
 
 
-def _is_offered(tool: Tool, depth: int, *, read_only: bool) -> bool:
-    if tool.effect == "agent":
-        return depth < DEPTH_MAX
-    # A `command` tool stays: the sandbox makes its commands read-only.
-    return not (read_only and tool.effect == "write")
+def _usable_tools(
+    services: Services, named: tuple[str, ...] | None, depth: int, *, read_only: bool
+) -> dict[str, Tool]:
+    def is_usable(tool: Tool) -> bool:
+        if tool.effect == "agent":
+            return depth < DEPTH_MAX
+        # A `command` tool stays: the sandbox makes its commands read-only.
+        return not (read_only and tool.effect == "write")
+
+    return {name: tool for name, tool in choose_tools(services, named).items() if is_usable(tool)}
 
 
 def _offered_sub_agents(agents: Mapping[str, AgentDefinition]) -> tuple[OfferedSubAgent, ...]:
     return tuple(
-        OfferedSubAgent(name, agent.description, bool(agent.read_only), agent.model is not None)
+        OfferedSubAgent(
+            name,
+            agent.description,
+            bool(agent.read_only),
+            agent.model is not None,
+            agent.variant is not None,
+        )
         for name, (agent, problem) in agents.items()
         if not problem
     )

@@ -9,7 +9,14 @@ from msgspec import structs
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.active_turn import ActiveTurn, Main
 from tiller_daemon.session.attachments import check_image_support, file_references
-from tiller_daemon.session.freeze import FrozenTurn, freeze_context, merge_settings, with_grants
+from tiller_daemon.session.freeze import (
+    FrozenTurn,
+    cleared_settings,
+    freeze_context,
+    merge_settings,
+    with_grants,
+)
+from tiller_daemon.session.model_choice import without_foreign_variant
 from tiller_daemon.session.requests import Reply
 from tiller_daemon.session.reverting import files_kept_warnings
 from tiller_daemon.session.session_end import notify_session_end
@@ -19,7 +26,7 @@ from tiller_daemon.session.slash_commands import (
     expand_input,
 )
 from tiller_daemon.session.state import PendingSubmission, SessionState
-from tiller_daemon.session.title import TitleRequest, first_title
+from tiller_daemon.session.title import TitleRequest, first_title, given_title
 from tiller_daemon.session.validation import (
     check_input,
     check_settings,
@@ -80,9 +87,7 @@ def _handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None
         case QueueEdit() as op:
             _edit_queue(state, op, pending)
         case SessionConfigure() as op:
-            check_settings(state.services, state.outbox.snapshot.workspace, op.settings)
-            settings = merge_settings(state.outbox.fold_pending().settings, op.settings)
-            state.put(pending, SessionConfigured(settings))
+            _configure(state, op, pending)
         case SessionArchive() as op:
             ends = op.archived and not state.outbox.fold_pending().archived
             state.put(pending, SessionArchived(op.archived))
@@ -102,6 +107,19 @@ def _handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None
         case _ as op:
             raise AssertionError(f"{type(op).__name__} has no handler in a session")
     return None
+
+
+def _configure(state: SessionState, op: SessionConfigure, pending: PendingSubmission) -> None:
+    snapshot = state.outbox.fold_pending()
+    titled = () if op.title is None else (SessionTitled(given_title(op.title)),)
+    kept = cleared_settings(snapshot.settings, op.clear)
+    settings = merge_settings(kept, op.settings)
+    if op.settings.model and op.settings.variant is None:
+        # A variant that was chosen for another model.
+        settings = without_foreign_variant(state.services, settings)
+    check_settings(state.services, snapshot.workspace, op.settings, settings)
+    configured = () if titled and settings == snapshot.settings else (SessionConfigured(settings),)
+    state.put(pending, *titled, *configured)
 
 
 def overloaded(pending: PendingSubmission) -> RejectionError:
@@ -218,7 +236,10 @@ def _start_turn(
     check_workspace(snapshot.workspace)
     sub_agent_run = pending.sub_agent_run
     inherited = sub_agent_run.inherited if sub_agent_run else None
-    frozen = freeze_context(state.services, snapshot, overrides, inherited)
+    addition = ""
+    if isinstance(pending.op, UserInput):
+        addition = pending.op.system
+    frozen = freeze_context(state.services, snapshot, overrides, inherited, addition)
     if isinstance(pending.op, UserInput):
         check_image_support(pending.op, frozen.model)
     context = frozen.context

@@ -40,6 +40,10 @@ class ChosenModel(Struct, frozen=True):
     """Options of provider and model: fields of the provider's request."""
     variants: dict[str, dict[str, Any]] = {}
     """The options that each variant adds, by its name."""
+    efforts: tuple[str, ...] | None = None
+    """The variants that need no configuration; None if the client takes any name."""
+    prompt_header: str = ""
+    """What its provider wants at the beginning of each system prompt."""
     images: bool = True
     """Whether the model takes images."""
     price: CostOf = unpriced

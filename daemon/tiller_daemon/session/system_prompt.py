@@ -1,4 +1,4 @@
-"""The system prompt of a turn: the agent's prompt, instructions, skills and the environment.
+"""The system prompt of a turn: what is given, instructions, skills and the environment.
 
 A few small files of bounded size are read, and again only after a change. Nothing is executed.
 """
@@ -13,6 +13,7 @@ from tiller_daemon.session.read_access import read_with_rules
 from tiller_daemon.session.services import Services
 from tiller_daemon.turn.context import Permissions
 from tiller_daemon.turn.prompt import (
+    GivenPrompt,
     InstructionFile,
     PromptEnvironment,
     SkillSummary,
@@ -33,7 +34,7 @@ class SystemPrompt(NamedTuple):
 
 
 def build_system_prompt(
-    services: Services, workspace: str, agent_prompt: str | None, permissions: Permissions
+    services: Services, workspace: str, given: GivenPrompt, permissions: Permissions
 ) -> SystemPrompt:
     """Return the system prompt of a turn that begins now."""
     directory = services.user.projects.inspect(workspace).workspace
@@ -47,7 +48,7 @@ def build_system_prompt(
         services.commands.confiner.describe(permissions.sandbox),
     )
     prompt = system_prompt(
-        agent_prompt,
+        given,
         environment,
         documents.instructions,
         documents.skills,

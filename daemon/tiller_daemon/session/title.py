@@ -15,6 +15,7 @@ from tiller_daemon.models.base import ModelError, ModelRequest, TextDelta, Usage
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.project_trust import configuration_for
 from tiller_daemon.session.services import ChosenModel, Services
+from tiller_daemon.turn.prompt import with_header
 from tiller_protocol.events import SessionTitled
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Usage, UserMessage
@@ -60,7 +61,7 @@ class TitleRequest:
     async def run(self) -> None:
         """Ask the model and put `session_titled`; on any failure the old title stays."""
         await self._turn_over.wait()
-        if not self._is_wanted:
+        if not self._is_wanted or self._title_now() != first_title(self._text):
             return
         session_id = self._outbox.snapshot.session_id
         with trio.move_on_after(TITLE_S_MAX):
@@ -72,13 +73,19 @@ class TitleRequest:
             except Exception:
                 log.exception("no_title", session_id=session_id)
             else:
-                if title := clean_title(answer):
+                # A person may have given a title meanwhile, which stays. The cost counts anyway.
+                is_ours = self._title_now() == first_title(self._text)
+                title = clean_title(answer) if is_ours else self._title_now()
+                if title:
                     self._outbox.put(SessionTitled(title, usage, cost))
 
     def turn_ended(self, *, interrupted: bool) -> None:
         """Let the request begin, unless the user interrupted the turn."""
         self._is_wanted = not interrupted
         self._turn_over.set()
+
+    def _title_now(self) -> str:
+        return self._outbox.fold_pending().title
 
     async def _ask(self) -> tuple[str, Usage, float | None]:
         workspace = self._outbox.snapshot.workspace
@@ -88,7 +95,7 @@ class TitleRequest:
         asked = f"Name this request:\n\n<request>\n{self._text[:INPUT_CHARS_MAX]}\n</request>"
         request = ModelRequest(
             model=model.provider_model,
-            system=TITLE_SYSTEM,
+            system=with_header(model.prompt_header, TITLE_SYSTEM),
             items=(UserMessage(ItemId(self._services.new_id()), asked, "start"),),
             tools=(),
             session_id=self._outbox.snapshot.session_id,
@@ -110,6 +117,14 @@ class TitleRequest:
                 if len(answer) > ANSWER_CHARS_MAX:
                     break
         return answer, usage, model.price(usage)
+
+
+def given_title(text: str) -> str:
+    """Return the title that a person gives, in one line; raises `RejectionError`."""
+    title = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    if not title:
+        raise RejectionError("invalid_settings", "The title is empty. Give a line of text.")
+    return _cut(title)
 
 
 def first_title(text: str) -> str:

@@ -7,8 +7,11 @@ from typing import Any
 import msgspec
 
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.freeze import choose_tools
+from tiller_daemon.session.model_choice import choose_model, layers_of
+from tiller_daemon.session.project_trust import configuration_for
 from tiller_daemon.session.services import Services
-from tiller_daemon.session.sub_agents.agents import find_agent
+from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, find_agent
 from tiller_daemon.turn.output_schema import schema_problem
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.ops import UserInput
@@ -20,7 +23,9 @@ def check_input(op: UserInput) -> None:
     if not op.text.strip() and not op.images and not op.files:
         raise RejectionError("empty_input", "The input is empty. Give text, an image or a file.")
     # JSON may carry lone surrogates, which plain UTF-8 can't encode.
-    size = len(op.text.encode("utf-8", "surrogatepass")) + sum(len(i.data) for i in op.images)
+    texts = (op.text, op.system)
+    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+    size += sum(len(image.data) for image in op.images)
     if size > INPUT_BYTES_MAX:
         raise RejectionError(
             "too_large",
@@ -65,9 +70,27 @@ def _is_usable_directory(path: str) -> bool:
         return False
 
 
-def check_settings(services: Services, workspace: str, settings: Settings) -> None:
-    """Reject settings that name an unknown model or agent."""
-    if settings.model is not None:
-        services.model(settings.model)
-    if settings.agent is not None:
-        find_agent(services, workspace, settings.agent)
+def check_settings(
+    services: Services, workspace: str, new: Settings, merged: Settings | None = None
+) -> None:
+    """Reject new settings that name an unknown model, variant, agent or tool.
+
+    `merged` are all settings of the session with the new ones, which are all if it is None.
+    """
+    if new.model is not None:
+        services.model(new.model)
+    if new.agent is not None:
+        find_agent(services, workspace, new.agent)
+    if new.tools is not None:
+        choose_tools(services, new.tools)
+    if new.variant:
+        _check_variant(services, workspace, merged or new)
+
+
+def _check_variant(services: Services, workspace: str, settings: Settings) -> None:
+    configuration = configuration_for(services, workspace)
+    agent = find_agent(services, workspace, settings.agent or DEFAULT_AGENT)
+    layers = layers_of(configuration, agent, settings)
+    # Which model is the default without any choice is known only when a turn begins.
+    if any(layer.model for layer in layers):
+        choose_model(services, layers)

@@ -17,6 +17,7 @@ from tiller_daemon.models.base import ModelError, ModelRequest, TextDelta, Usage
 from tiller_daemon.turn.context import TurnContext, TurnModel
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports
+from tiller_daemon.turn.prompt import with_header
 from tiller_daemon.turn.retry import RetryWait, stream_with_retry
 from tiller_daemon.turn.tokens import PRUNED_OUTPUT, TokenMeter, estimate_tokens, output_tokens
 from tiller_protocol.events import HistoryCompacted, ItemCompleted, ItemStarted, StatusChanged
@@ -216,7 +217,7 @@ async def _summarise(
     ask = Notice(ItemId(ports.new_id()), "compaction", text)
     request = ModelRequest(
         model=context.compaction.provider_model,
-        system=SUMMARY_SYSTEM,
+        system=with_header(context.compaction.prompt_header, SUMMARY_SYSTEM),
         items=(*history.for_request(), ask),
         tools=(),
         session_id=context.session_id,

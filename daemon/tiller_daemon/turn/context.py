@@ -25,6 +25,8 @@ class OfferedSubAgent(Struct, frozen=True):
     read_only: bool
     has_model: bool
     """Whether it has its own model; otherwise it uses its owner's."""
+    has_variant: bool = False
+    """Whether it has its own variant; otherwise that of its owner goes with the owner's model."""
 
 
 CostOf = Callable[[Usage], float | None]
@@ -54,6 +56,8 @@ class TurnModel(Struct, frozen=True):
     """Tokens."""
     max_output_tokens: int | None = None
     """None leaves it to the provider."""
+    prompt_header: str = ""
+    """What its provider wants at the beginning of each system prompt; a turn's has it already."""
 
 
 class TurnPrompt(Struct, frozen=True):

@@ -3,18 +3,6 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-DEFAULT_PROMPT = """\
-You are a coding agent. You work in the user's own directory through tools.
-
-- Look before you change anything: read the files that matter, and search instead of guessing.
-- Make the smallest change that does what was asked, in the style of the surrounding code.
-- After a change, run the project's own tests or checks, and say plainly what you ran and saw.
-- You can put several read-only calls into one response; they run concurrently.
-- A call can be denied or skipped. Take its result into account, and do not repeat the call.
-- The user may steer you while you work. Their latest message takes precedence.
-- When you are done, say in a few sentences what you did and what is left.
-"""
-
 PLAN_PROMPT = """\
 You are a coding agent that makes plans. You work in the user's own directory through read-only
 tools. Anything that would make a change is denied; do not try to work around that.
@@ -86,15 +74,26 @@ class SkillSummary(NamedTuple):
     path: str
 
 
+class GivenPrompt(NamedTuple):
+    """The parts of the prompt that are not read from files of the workspace."""
+
+    base: str
+    """The agent's prompt, or that of the model's family."""
+    header: str = ""
+    """What the provider wants at the beginning; may be empty."""
+    addition: str = ""
+    """What comes with the input, for this turn only; may be empty."""
+
+
 def system_prompt(
-    agent_prompt: str | None,
+    given: GivenPrompt,
     environment: PromptEnvironment,
     instructions: Sequence[InstructionFile] = (),
     skills: Sequence[SkillSummary] = (),
 ) -> str:
-    """Join the agent's prompt, or the default one, with instructions, skills and environment."""
+    """Join what is given with instructions, skills and environment."""
     # What changes least comes first, so that providers can cache the longest prefix.
-    parts = [(agent_prompt or DEFAULT_PROMPT).rstrip()]
+    parts = [with_header(given.header, given.base.rstrip())]
     if instructions:
         parts.append(INSTRUCTIONS_INTRODUCTION)
         parts += [
@@ -104,7 +103,14 @@ def system_prompt(
         lines = "\n".join(f"- {name}: {text} ({path})" for name, text, path in skills)
         parts.append(f"{SKILLS_INTRODUCTION}\n\n<skills>\n{lines}\n</skills>")
     parts.append(_environment(environment))
+    if given.addition:
+        parts.append(given.addition.rstrip())
     return "\n\n".join(parts)
+
+
+def with_header(header: str, system: str) -> str:
+    """Return a system prompt that begins with the provider's header."""
+    return f"{header.rstrip()}\n\n{system}" if header else system
 
 
 def _environment(environment: PromptEnvironment) -> str:

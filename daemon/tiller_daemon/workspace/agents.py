@@ -20,7 +20,7 @@ from tiller_daemon.workspace.documents import (
     read_project_document,
 )
 from tiller_daemon.workspace.front_matter import FrontMatterError, parse
-from tiller_protocol.settings import Rule
+from tiller_protocol.settings import Rule, Steps
 
 SUFFIX: Final = ".md"
 USER_FOLDER: Final = "agents"
@@ -45,9 +45,11 @@ class _Head(Struct, frozen=True):
 
     description: str = ""
     model: str | None = None
+    variant: str | None = None
     tools: tuple[str, ...] | None = None
     permissions: tuple[Rule, ...] = ()
     read_only: bool | None = None
+    max_steps: Steps | None = None
 
 
 def user_agents(config: Path) -> dict[str, AgentDefinition]:
@@ -99,9 +101,11 @@ def _parse(text: str, *, cut: bool) -> AgentDefinition:
         description=" ".join(head.description.split()),
         prompt=body.strip() or None,
         model=head.model,
+        variant=head.variant,
         tools=head.tools,
         permissions=head.permissions,
         read_only=head.read_only,
+        max_steps=head.max_steps,
     )
     return AgentDefinition(agent)
 

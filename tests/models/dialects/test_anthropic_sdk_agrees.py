@@ -4,17 +4,17 @@ But where it takes a broken stream for an answer, we do not.
 """
 
 import json
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any
 
 import anthropic
 import pytest
 import trio
-import typing_extensions
 from anthropic.types.message_create_params import MessageCreateParamsStreaming
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.http_server import events, serving
+from support.makers import problem
 from support.messages_history import NEW, OLD, PLACE, READ, items, request
 from support.streams import STREAMS, WHOLE, decode, wire_of
 from tiller_daemon.models.base import ModelError
@@ -27,45 +27,6 @@ MESSAGES = [name for name in STREAMS if wire_of(name) == "messages"]
 
 ODDITIES = {"messages-proxy-whole-blocks-at-index-0", "messages-crlf-and-unknown-events"}
 """Streams that the package can't add up: blocks that share a number, and one it does not know."""
-
-
-def problem(value: Any, kind: Any, place: str = "body") -> str:
-    """Where `value` is not of a type of the package; empty if it is, with no field beside it."""
-    if typing_extensions.is_typeddict(kind):
-        return _problem_of_fields(value, kind, place)
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is typing_extensions.Required:
-        return problem(value, arguments[0], place)
-    if origin is Literal:
-        return "" if value in arguments else f"{place}: {value!r} is none of {arguments}"
-    if origin is Union or type(kind).__name__ == "UnionType":
-        problems = [problem(value, one, place) for one in arguments]
-        return "" if "" in problems else max(problems, key=len)
-    if origin is dict:
-        return "" if isinstance(value, dict) else f"{place}: no object"
-    if origin is not None:
-        if not isinstance(value, list):
-            return f"{place}: no list"
-        found = (problem(one, arguments[0], f"{place}[{n}]") for n, one in enumerate(value))
-        return next((one for one in found if one), "")
-    if kind is object or kind is Any:
-        return ""
-    return "" if isinstance(value, kind) else f"{place}: {value!r} is no {kind}"
-
-
-def _problem_of_fields(value: Any, kind: Any, place: str) -> str:
-    hints = typing_extensions.get_type_hints(kind, include_extras=True)
-    if not isinstance(value, dict):
-        return f"{place}: no object"
-    for name, hint in hints.items():
-        if get_origin(hint) is typing_extensions.Required and name not in value:
-            return f"{place}: no {name}"
-    for name, inner in value.items():
-        if name not in hints:
-            return f"{place}: {name} is no field of {kind.__name__}"
-        if found := problem(inner, hints[name], f"{place}.{name}"):
-            return found
-    return ""
 
 
 @settings(max_examples=60)

@@ -3,7 +3,6 @@
 And where it takes a broken stream for an answer, we do not.
 """
 
-import json
 from typing import Any
 
 import openai
@@ -11,12 +10,11 @@ import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 from openai.types.responses import ResponseStreamEvent
-from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import TypeAdapter
 
 from support.http_server import events, serving
+from support.makers import CHAT, RESPONSES, check_typed
 from support.responses_history import PLACE, items, request
 from support.streams import STREAMS, WHOLE, decode, wire_of
 from tiller_daemon.models.base import ModelError, ToolSpec
@@ -26,9 +24,6 @@ from tiller_daemon.models.dialects.openai_responses.frames import KNOWN_TYPES
 from tiller_protocol.items import Item
 
 TERMINAL = (b"completed", b"incomplete")
-
-CHAT = TypeAdapter(CompletionCreateParamsStreaming)
-RESPONSES = TypeAdapter(ResponseCreateParamsStreaming)
 
 IGNORED = {
     "response.created",
@@ -63,21 +58,6 @@ MAKER_ODDITIES = {
 }
 """Streams of which the package does not take all: another choice, CR alone, a delta that is no
 text, usage where it does not look."""
-
-
-def exhausted(value: Any) -> Any:
-    """What the package made of a value; it validates lists only as they are read."""
-    if isinstance(value, dict):
-        return {key: exhausted(one) for key, one in value.items()}
-    if value is None or isinstance(value, str | int | float):
-        return value
-    return [exhausted(one) for one in value]
-
-
-def check_typed(adapter: TypeAdapter[Any], body: bytes) -> None:
-    """A field that the package does not know is not in what it makes of the body."""
-    told = json.loads(body)
-    assert exhausted(adapter.validate_python(told)) == told
 
 
 TOOL = ToolSpec("read", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}})

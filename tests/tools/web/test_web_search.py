@@ -104,6 +104,7 @@ class Asking:
         (self.tool,) = self.search.tools().values()
 
     def arguments(self, query: str = "größe & co"):
+        assert isinstance(self.tool.arguments, type)
         return self.tool.arguments(query=query)
 
     def need(self):

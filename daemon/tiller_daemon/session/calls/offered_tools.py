@@ -5,14 +5,27 @@ from functools import lru_cache
 
 import msgspec
 
+from tiller_daemon.config import EditTool
 from tiller_daemon.models.base import ToolSpec
+from tiller_daemon.policy.rules import denies_all
 from tiller_daemon.session.calls.arguments import parameters
 from tiller_daemon.tools.base import Tool
+from tiller_daemon.tools.editing.apply_patch import APPLY_PATCH
+from tiller_daemon.tools.editing.edit import EDIT
 from tiller_daemon.tools.suggestions import did_you_mean
 from tiller_daemon.turn.context import OfferedSubAgent
+from tiller_protocol.settings import Rule
 
 SPECS_CACHED_MAX = 256
 """How many tool descriptions are cached; `task` needs one for each set of agents."""
+
+
+_UNSUITED: Mapping[EditTool, str] = {
+    "edit": APPLY_PATCH.name,
+    "apply_patch": EDIT.name,
+    "both": "",
+}
+"""The tool for edits that models with this one are not offered."""
 
 
 def tool_specs(
@@ -22,6 +35,23 @@ def tool_specs(
     lines = "\n".join(f"- {agent.name}: {agent.description}" for agent in sub_agents)
     agents = f"\n\nAgents:\n{lines}"
     return tuple(_spec(tool, agents if tool.effect == "agent" else "") for tool in tools.values())
+
+
+def offered_tools(
+    tools: Mapping[str, Tool], rules: Sequence[Rule], edit_tool: EditTool
+) -> dict[str, Tool]:
+    """Return the tools to offer: not what the rules deny for every argument, and one for edits.
+
+    A model may call the others all the same, perhaps because it did so earlier: the rules then say
+    why not.
+    """
+    unsuited = _UNSUITED[edit_tool]
+    return {
+        name: tool
+        for name, tool in tools.items()
+        if name != unsuited
+        and not (tool.needs and denies_all(tool.needs.permission, tool.needs.subject, rules))
+    }
 
 
 def find_tool(tools: Mapping[str, Tool], name: str) -> Tool | None:

@@ -7,6 +7,8 @@ can only add agents under new names.
 from collections.abc import Mapping
 from functools import partial
 
+from msgspec import structs
+
 from tiller_daemon.config import Agent
 from tiller_daemon.config.request_options import merge_options
 from tiller_daemon.errors import RejectionError
@@ -14,15 +16,14 @@ from tiller_daemon.session.project_trust import trusted_workspace
 from tiller_daemon.session.read_access import read_with_rules
 from tiller_daemon.session.services import Services
 from tiller_daemon.tools.suggestions import did_you_mean
-from tiller_daemon.turn.prompt import DEFAULT_PROMPT, EXPLORE_PROMPT, GENERAL_PROMPT, PLAN_PROMPT
+from tiller_daemon.turn.prompt import EXPLORE_PROMPT, GENERAL_PROMPT, PLAN_PROMPT
 from tiller_daemon.workspace.agents import AgentDefinition, project_agents, user_agents
 
 DEFAULT_AGENT = "build"
 
 BUILT_IN: Mapping[str, Agent] = {
-    DEFAULT_AGENT: Agent(
-        description="Reads, writes and runs commands; the default.", prompt=DEFAULT_PROMPT
-    ),
+    # Its prompt is that of the model's family.
+    DEFAULT_AGENT: Agent(description="Reads, writes and runs commands; the default."),
     "plan": Agent(
         description="Looks around and makes a plan; changes nothing.",
         prompt=PLAN_PROMPT,
@@ -59,6 +60,8 @@ def list_agents(services: Services, workspace: str | None) -> dict[str, AgentDef
             services.user.configuration().permissions,
             partial(project_agents, project),
         )
+        limit = services.user.configuration().max_steps
+        of_project = {name: _capped(definition, limit) for name, definition in of_project.items()}
         # The user's agents win, so a project can't redefine them.
         agents = of_project | agents
     return agents
@@ -83,14 +86,24 @@ def choose_agent(agents: Mapping[str, AgentDefinition], name: str) -> Agent:
     return agent
 
 
+def _capped(definition: AgentDefinition, max_steps: int) -> AgentDefinition:
+    """Return a project's agent, which can't exceed the user's own limit."""
+    own = definition.agent.max_steps
+    if own is None or own <= max_steps:
+        return definition
+    return definition._replace(agent=structs.replace(definition.agent, max_steps=max_steps))
+
+
 def _layered(base: Agent, override: Agent) -> Agent:
     """Return `base` with the fields that `override` sets; the rules of both apply."""
     return Agent(
         description=override.description or base.description,
         prompt=base.prompt if override.prompt is None else override.prompt,
         model=override.model or base.model,
+        variant=base.variant if override.variant is None else override.variant,
         permissions=(*base.permissions, *override.permissions),
         tools=base.tools if override.tools is None else override.tools,
         options=merge_options(base.options, override.options),
         read_only=base.read_only if override.read_only is None else override.read_only,
+        max_steps=override.max_steps or base.max_steps,
     )

@@ -109,9 +109,13 @@ class Delegation:
     async def _start(
         self, owner: Owner, sub_agent_run: SubAgentRun, prompt: str, agent: str, resume: str
     ) -> None:
-        context, own_model = owner.context, _has_model(owner, agent)
-        model = None if own_model else sub_agent_run.inherited.model
-        variant = None if own_model else sub_agent_run.inherited.variant or None
+        context, inherited = owner.context, sub_agent_run.inherited
+        offered = next((one for one in context.prompt.sub_agents if one.name == agent), None)
+        model, variant = inherited.model, inherited.variant
+        if offered and offered.has_model:
+            model = variant = None
+        if offered and offered.has_variant:
+            variant = None
         if resume:
             session = await self._sessions.find_owned(resume, context.session_id)
         else:
@@ -157,13 +161,6 @@ class Delegation:
         if left is None or of_session is None:
             raise ToolFailure("No sub-agent was started: the budget of this turn is used up.")
         return tighter_budget(tighter_budget(left, of_session), self._default_budget)
-
-
-def _has_model(owner: Owner, agent: str) -> bool:
-    """Whether an agent is configured with a model, and so does not use its owner's."""
-    return any(
-        offered.name == agent and offered.has_model for offered in owner.context.prompt.sub_agents
-    )
 
 
 async def _end_turn(sub_agent_run: SubAgentRun) -> None:

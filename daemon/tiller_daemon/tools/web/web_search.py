@@ -12,7 +12,14 @@ from urllib.parse import urlencode
 
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Requirement, Tool, ToolEnvironment, ToolFailure, ToolResult
+from tiller_daemon.tools.base import (
+    Need,
+    Requirement,
+    Tool,
+    ToolEnvironment,
+    ToolFailure,
+    ToolResult,
+)
 from tiller_daemon.tools.truncation import truncate
 from tiller_daemon.tools.web.address import parse_address
 from tiller_daemon.tools.web.fetch import PERMISSION
@@ -85,6 +92,7 @@ def make_web_search(name: EngineName, endpoint: str | None, access: Access) -> T
         effect="read",
         timeout_s=TIMEOUT_S,
         requirements=partial(_requirements, engine),
+        needs=Need(PERMISSION),
         run=partial(_run, engine),
     )
 
