@@ -218,6 +218,12 @@ def _add_catalog(add: _AddParser) -> None:
         parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
         if name == "trust":
             parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser = _verb(add, "mcp", "mcp", "list the MCP servers, and log in at one or out")
+    parser.add_argument("action", nargs="?", choices=("list", "login", "logout"), default="list")
+    parser.add_argument("server", metavar="NAME", nargs="?", help="for login and logout")
+    parser.add_argument(
+        "--no-browser", action="store_true", help="only print the address of the login"
+    )
     _verb(add, "doctor", "doctor", "check the installation and the configuration")
     text = "run a command in the sandbox, or show what sandbox there is"
     parser = _verb(add, "sandbox", "sandbox", text)
@@ -307,7 +313,7 @@ _VERBS: dict[Callable[[_AddParser], None], tuple[str, ...]] = {
     _add_history: ("compact", "revert", "unrevert", "diff", "shell"),
     _add_catalog: (
         *("models", "agents", "tools", "commands"),
-        *("config", "trust", "untrust", "doctor", "sandbox"),
+        *("config", "trust", "untrust", "mcp", "doctor", "sandbox"),
     ),
     _add_daemon: ("daemon",),
     _add_rest: ("schema", "demo"),

@@ -29,6 +29,7 @@ from tiller_daemon.idle_imports import import_when_idle
 from tiller_daemon.lsp.definitions import list_definitions
 from tiller_daemon.lsp.servers import LanguageServers
 from tiller_daemon.mcp.environment import ServerEnvironment
+from tiller_daemon.mcp.login_store import LoginStore
 from tiller_daemon.mcp.servers import McpServers
 from tiller_daemon.memory import tune_memory
 from tiller_daemon.policy.rules import BUILT_IN as BUILT_IN_RULES
@@ -84,6 +85,9 @@ JOURNALS_FOLDER = "journals"
 """Journals of changes of several files in progress."""
 
 SNAPSHOTS_FOLDER = "snapshots"
+
+LOGINS_FOLDER = "mcp-logins"
+"""Tokens of MCP servers."""
 
 
 class Options(Struct, frozen=True):
@@ -280,9 +284,9 @@ class _LiveParts:
 
 def _mcp_servers(options: Options, opened: Log, providers: Providers) -> McpServers:
     configuration = options.configuration
-    return McpServers(
-        configuration.mcp, _server_environment(configuration, opened.log_id, providers)
-    )
+    environment = _server_environment(configuration, opened.log_id, providers)
+    logins = LoginStore(options.places.state / LOGINS_FOLDER)
+    return McpServers(configuration.mcp, environment, logins)
 
 
 def _server_environment(
@@ -387,7 +391,7 @@ def _new_id() -> str:
 def _make_private(state: Path) -> None:
     """Create the state directory, or restrict the permissions of an existing one."""
     make_directory(state)
-    folders = (SPILL_FOLDER, JOURNALS_FOLDER, SNAPSHOTS_FOLDER)
+    folders = (SPILL_FOLDER, JOURNALS_FOLDER, SNAPSHOTS_FOLDER, LOGINS_FOLDER)
     files = (CATALOG_FILE, TRUST_FILE, DAEMON_OUTPUT_FILE)
     tighten(state / name for name in ("", *folders, *files))
     tighten(state.glob(f"{LOG_FILE}*"))  # with the -wal and -shm files of SQLite

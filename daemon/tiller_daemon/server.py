@@ -51,6 +51,7 @@ from tiller_protocol.ops import (
     Compact,
     DaemonStatus,
     Hello,
+    McpLogin,
     Project,
     Revert,
     SessionCreate,
@@ -166,6 +167,9 @@ class SubmissionServer:
             case Project():
                 check_workspace(op.workspace)
                 return Accepted(submission_id, project_answer(self._services, op))
+            case McpLogin():
+                servers = self._services.tools.servers
+                return Accepted(submission_id, await servers.log_in(op))
             case DaemonStatus():
                 return Accepted(submission_id, await self._status())
             case Shutdown():

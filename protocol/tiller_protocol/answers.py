@@ -12,7 +12,7 @@ from tiller_protocol.prices import Price
 from tiller_protocol.settings import SandboxMode
 from tiller_protocol.snapshot import Snapshot
 
-ServerState = Literal["disabled", "idle", "starting", "up", "failed", "ended"]
+ServerState = Literal["disabled", "idle", "starting", "up", "failed", "needs_login", "ended"]
 
 Problem = Annotated[str, doc("Why it can't be used now; empty if it can.")]
 
@@ -159,7 +159,7 @@ class ServerSummary(Struct, frozen=True, omit_defaults=True):
         ServerState,
         doc(
             "`idle`: not needed yet. `ended`: gone, and started again for the next call. "
-            "`failed`: could not be started."
+            "`failed`: could not be started. `needs_login`: use the op `mcp_login`."
         ),
     ]
     tools: Annotated[int, doc("Number of its tools.")] = 0
@@ -267,6 +267,16 @@ class DaemonStatusResult(Result, frozen=True, tag="daemon_status"):
     draining: Annotated[bool, doc("Whether the daemon is about to end.")] = False
 
 
+class McpLoginResult(Result, frozen=True, tag="mcp_login"):
+    """How far a login at an MCP server is."""
+
+    state: Annotated[
+        Literal["waiting", "done", "logged_out"],
+        doc("`waiting`: the user has to open `url`. `done`: the login is stored."),
+    ]
+    url: Annotated[str, doc("The address that the user opens in a browser, while `waiting`.")] = ""
+
+
 AnyResult = (
     HelloResult
     | Created
@@ -280,6 +290,7 @@ AnyResult = (
     | Queued
     | CatalogResult
     | ProjectResult
+    | McpLoginResult
     | DaemonStatusResult
 )
 

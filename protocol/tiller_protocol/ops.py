@@ -276,6 +276,23 @@ class Project(Op, frozen=True, tag="project"):
     digest: Annotated[str, doc("`digest` of the `ProjectResult` that the user agreed to.")] = ""
 
 
+class McpLogin(Op, frozen=True, tag="mcp_login"):
+    """Logs in at an MCP server, or out. Answered by `McpLoginResult`, or rejected if it failed."""
+
+    server: Annotated[str, doc("Its name in the configuration.")]
+    action: Annotated[
+        Literal["begin", "check", "finish", "cancel", "logout"],
+        doc(
+            "`begin` returns the address to open. `check` says whether the browser has come back; "
+            "`finish` takes what it would have brought. `cancel` gives up. `logout` forgets the "
+            "login."
+        ),
+    ] = "begin"
+    redirect: Annotated[
+        str, doc("For `finish`: the address to which the browser was sent, or its `code`.")
+    ] = ""
+
+
 class DaemonStatus(Op, frozen=True, tag="daemon_status"):
     """Returns figures about the process. Answered by `DaemonStatusResult`."""
 
@@ -309,6 +326,7 @@ AnyOp = (
     | Shell
     | Catalog
     | Project
+    | McpLogin
     | DaemonStatus
     | Shutdown
 )

@@ -171,22 +171,26 @@ async def test_g13_a_key_that_is_not_accepted_is_got_once_more(
 
 
 @pytest.mark.parametrize(
-    ("settings", "expected"),
+    ("settings", "expected", "state"),
     [
-        ({}, "It answered with status 401. It requires a key: set `api_key_env`"),
-        ({"api_key_env": "NOWHERE"}, "The key is expected in the variable NOWHERE"),
-        ({"api_key_env": "MINE"}, "It answered with status 401. Check the variable MINE"),
-        ({"headers": {"Authorization": f"Bearer {CANARY}"}}, "It answered with status 401"),
+        (
+            {},
+            "It requires a login. Run: tiller mcp login t",
+            "needs_login",
+        ),
+        ({"api_key_env": "NOWHERE"}, "The key is expected in the variable NOWHERE", "failed"),
+        ({"api_key_env": "MINE"}, "It answered with status 401. Check the variable MINE", "failed"),
+        ({"headers": {"Authorization": f"Bearer {CANARY}"}}, "401. Check the header", "failed"),
     ],
 )
 async def test_g13_a_refusal_says_what_to_do(
-    testbed: McpTestbed, settings: dict, expected: str
+    testbed: McpTestbed, settings: dict, expected: str, state: str
 ) -> None:
     async with serving(status(401, CANARY.encode())) as refusing:
         await testbed.start({"MINE": CANARY}, t=McpServer(url=refusing.base_url, **settings))
         await testbed.servers.ready()
     (summary,) = testbed.servers.summaries()
-    assert summary.state == "failed"
+    assert summary.state == state
     assert expected in summary.problem
     assert CANARY not in summary.problem
 

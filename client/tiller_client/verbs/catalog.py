@@ -98,6 +98,15 @@ def _price(price: Price) -> str:
     return f"{dollars(price.input)}{cached} in, {dollars(price.output)} out"
 
 
+def server_line(server: ServerSummary, paint: Paint) -> str:
+    """An MCP server, and below it why it can't be used."""
+    problem = f"\n    {one_line(server.problem)}" if server.problem else ""
+    note = f"MCP server · {server.state} · {server.tools} tools"
+    bad = server.state in ("failed", "needs_login")
+    line = f"{paint.bold(one_line(server.name))} {paint.dim(note)}"
+    return line + (paint.bad(problem) if bad else paint.dim(problem))
+
+
 def _line(thing: CatalogEntry, paint: Paint, width: int) -> str:
     name = one_line(thing.name)
     match thing:
@@ -116,8 +125,5 @@ def _line(thing: CatalogEntry, paint: Paint, width: int) -> str:
             server = f"MCP server {thing.server}" if thing.server else ""
             note = " · ".join(filter(None, (thing.effect, server, thing.description)))
         case ServerSummary():
-            problem = f"\n    {one_line(thing.problem)}" if thing.problem else ""
-            note = f"MCP server · {thing.state} · {thing.tools} tools"
-            line = f"{paint.bold(name)} {paint.dim(note)}"
-            return line + (paint.bad(problem) if thing.state == "failed" else paint.dim(problem))
+            return server_line(thing, paint)
     return f"{paint.bold(name)} {paint.dim(cut(one_line(note), max(10, width - len(name) - 2)))}"

@@ -175,6 +175,8 @@ def _server(server: ServerSummary) -> Finding:
             return Finding("ok", "mcp", f"{name} is not enabled")
         case "failed":
             return Finding("fail", "mcp", f"{name} can't be used. {problem}")
+        case "needs_login":
+            return Finding("warn", "mcp", f"{name} needs a login. {problem}")
         case "idle" | "starting" | "ended":
             detail = f": {problem}" if problem else ""
             return Finding("warn", "mcp", f"{name}: {server.state}{detail}")

@@ -11,6 +11,10 @@ from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
 class ServerUnavailable(Exception):
     """A server can't be used; the message says why, in whole sentences."""
 
+    def __init__(self, message: str, *, needs_login: bool = False) -> None:
+        super().__init__(message)
+        self.needs_login = needs_login
+
 
 class CallNotSent(ToolFailure):
     """A call that had no effect: it can be repeated on another connection."""

@@ -29,8 +29,9 @@ from tiller_daemon.mcp.base import (
 )
 from tiller_daemon.mcp.calls import CURRENT_CALL, ConnectionEnded, McpCall
 from tiller_daemon.mcp.environment import EnvironmentProblem
-from tiller_daemon.mcp.http import HttpTransport, HttpTransportProblem
+from tiller_daemon.mcp.http import AUTHORIZATION, HttpTransport, HttpTransportProblem
 from tiller_daemon.mcp.managed_server import ManagedServer
+from tiller_daemon.mcp.oauth import StoredLoginAuth, login_advice
 from tiller_daemon.mcp.results import make_result
 from tiller_daemon.mcp.stdio import StdioTransport
 from tiller_daemon.processes.command import CommandProblem
@@ -94,7 +95,7 @@ async def run_client(owner: ManagedServer) -> None:
     end = await connect(owner, "legacy")
     if end.needs_auto_handshake:
         end = await connect(owner, "auto")
-    raise ServerUnavailable(end.problem)
+    raise ServerUnavailable(end.problem, needs_login=end.needs_login)
 
 
 class McpClient:
@@ -268,10 +269,11 @@ class McpClient:
 
 
 class _ConnectionEnd(NamedTuple):
-    """Why a connection ended, and whether to try again with the `auto` handshake."""
+    """Why a connection ended, whether to try again with the `auto` handshake, or after a login."""
 
     problem: str
     needs_auto_handshake: bool = False
+    needs_login: bool = False
 
 
 async def _run_over_stdio(owner: ManagedServer, handshake: Handshake) -> _ConnectionEnd:
@@ -297,10 +299,21 @@ async def _run_over_stdio(owner: ManagedServer, handshake: Handshake) -> _Connec
 
 
 async def _run_over_http(owner: ManagedServer, handshake: Handshake) -> _ConnectionEnd:
-    transport = HttpTransport(owner.settings, owner.environment.key(owner.settings))
+    settings, environment = owner.settings, owner.environment
+    key, url, auth = environment.key(settings), settings.url or "", None
+    if key is None and environment.logins.read(owner.name, url):
+        auth = StoredLoginAuth(owner.name, url, environment.logins)
+    own_header = AUTHORIZATION in map(str.lower, settings.headers)
+    advice = f"{login_advice(owner.name)}, or set `api_key_env` if it wants a key."
+    if own_header:
+        advice = "Check the header `Authorization` in `headers`."
+    transport = HttpTransport(settings, key, auth, advice)
     async with transport.client:
         try:
-            return await _run_transport(owner, transport.streams(), transport, handshake)
+            end = await _run_transport(owner, transport.streams(), transport, handshake)
+            return end._replace(
+                needs_login=not key and not own_header and transport.is_unauthorized
+            )
         finally:
             await transport.end_session()
 

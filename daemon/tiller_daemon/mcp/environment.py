@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from tiller_daemon.config import McpServer
+from tiller_daemon.mcp.login_store import LoginStore
 from tiller_daemon.models.keys import Key, find_key
 from tiller_daemon.processes.environment import SECRET_NAME, without_secrets
 from tiller_daemon.redaction.text import redact
@@ -35,6 +36,8 @@ class ServerEnvironment(Struct, frozen=True):
     """The keys of providers known so far."""
     home: Path
     """Working directory of servers without `cwd`."""
+    logins: LoginStore = field(default_factory=LoginStore)
+    """The logins of servers that have no key."""
     _keys: dict[int, Key | None] = field(default_factory=dict[int, Key | None])
     """The key of each server by the identity of its settings."""
 
@@ -72,6 +75,8 @@ class ServerEnvironment(Struct, frozen=True):
         secrets |= {value for name, value in settings.headers.items() if _is_secret(name)}
         key = self.key(settings)
         secrets |= set(key.secrets if key else ())
+        if settings.url:
+            secrets |= self.logins.secrets(settings.url)
         return {value for value in secrets if len(value) >= SECRET_CHARS_MIN}
 
     def without_secrets(self, settings: McpServer, text: str) -> str:

@@ -41,27 +41,53 @@ class HttpTransportProblem(Exception):
     """A request that can't be made or a response that can't be used; the message is a sentence."""
 
 
-class HttpTransport:
-    """The HTTP client of one connection; see `McpTransport`."""
+class LoginAuth(httpx2.Auth):
+    """Authenticates by a login; `is_rejected` once the server wants another one."""
 
-    def __init__(self, settings: McpServer, key: Key | None) -> None:
+    is_rejected = False
+
+
+class HttpTransport:
+    """The HTTP client of one connection; see `McpTransport`.
+
+    Without a key, requests carry what `auth` adds; `advice` says what to do if that is rejected.
+    """
+
+    def __init__(
+        self,
+        settings: McpServer,
+        key: Key | None = None,
+        auth: httpx2.Auth | None = None,
+        advice: str = "",
+    ) -> None:
         self.ended: Final = trio.Event()
         self._url: Final = settings.url or ""
         self._key: Final = key
+        self._advice: Final = advice
+        self._auth: Final = auth
         self._error_status = 0
         self._session_expired = False
         self._session: dict[str, str] = {}
         self.client: Final = httpx2.AsyncClient(
             headers=settings.headers,
-            auth=_KeyAuth(key, settings.api_key_header or AUTHORIZATION) if key else None,
+            auth=_KeyAuth(key, settings.api_key_header or AUTHORIZATION) if key else auth,
             timeout=httpx2.Timeout(CONNECT_S, read=SILENCE_S, write=WRITE_S),
             event_hooks={"response": [self._check_response]},
         )
 
     @property
     def session_expired(self) -> bool:
-        """Whether the server no longer knows the session that it began with us."""
-        return self._session_expired
+        """Whether the server no longer knows the session that it began with us, or our login."""
+        return self._session_expired or self._login_is_rejected
+
+    @property
+    def is_unauthorized(self) -> bool:
+        """Whether the server rejected the last request for want of valid credentials."""
+        return self._login_is_rejected or self._error_status == UNAUTHORIZED
+
+    @property
+    def _login_is_rejected(self) -> bool:
+        return isinstance(self._auth, LoginAuth) and self._auth.is_rejected
 
     def streams(self) -> AbstractAsyncContextManager[tuple[Any, Any]]:
         """The package's transport over this client."""
@@ -85,8 +111,8 @@ class HttpTransport:
 
     def end_reason(self) -> str:
         """Why the server can't be used any more, in whole sentences."""
-        if self._error_status == UNAUTHORIZED:
-            advice = self._key.advice if self._key else "It requires a key: set `api_key_env`."
+        if self.is_unauthorized:
+            advice = self._key.advice if self._key else self._advice
             return f"It answered with status 401. {advice}"
         if self._error_status:
             return f"It answered with status {self._error_status}."

@@ -49,6 +49,7 @@ class ManagedServer:
         self._start_scope = trio.CancelScope()
         self._retry_delay_s = RETRY_DELAY_S_MIN
         self._failed_at = -math.inf
+        self._needs_login = False
 
     @property
     def should_start(self) -> bool:
@@ -56,7 +57,7 @@ class ManagedServer:
         match self.state:
             case "idle":
                 return True
-            case "failed":
+            case "failed" | "needs_login":
                 return trio.current_time() >= self._failed_at + self._retry_delay_s
             case "starting" | "up" | "ended" | "disabled":
                 return False
@@ -116,7 +117,7 @@ class ManagedServer:
 
     async def _run_connection(self) -> None:
         """Connect, stay connected until the server ends, and record the reason."""
-        problem = "It has ended."
+        problem, self._needs_login = "It has ended.", False
         limit_s = self.settings.start_timeout_s
         self._start_scope = trio.CancelScope(deadline=trio.current_time() + limit_s)
         try:
@@ -131,7 +132,7 @@ class ManagedServer:
             elif self._start_scope.cancelled_caught:
                 problem = f"It was not ready after {limit_s:g} s (`start_timeout_s`)."
         except ServerUnavailable as error:
-            problem = str(error)
+            problem, self._needs_login = str(error), error.needs_login
         except Exception as error:
             log.exception("mcp_server_crashed", server=self.name)
             problem = f"This is a bug in the daemon: {type(error).__name__}: {error}."
@@ -141,7 +142,7 @@ class ManagedServer:
     def _note_end(self, problem: str) -> None:
         problem = self.problem = self.environment.without_secrets(self.settings, problem)
         if self._connection is None:
-            self.state, self.tools = "failed", ()
+            self.state, self.tools = "needs_login" if self._needs_login else "failed", ()
             if self._failed_at > -math.inf:
                 self._retry_delay_s = min(2 * self._retry_delay_s, RETRY_DELAY_S_MAX)
             self._failed_at = trio.current_time()

@@ -3,15 +3,19 @@
 from collections.abc import Mapping
 
 import trio
+from msgspec import structs
 
 from tiller_daemon.config import McpServer
 from tiller_daemon.mcp.base import ListedTool
 from tiller_daemon.mcp.environment import ServerEnvironment
+from tiller_daemon.mcp.login_store import LoginStore
+from tiller_daemon.mcp.logins import Logins
 from tiller_daemon.mcp.managed_server import ManagedServer
 from tiller_daemon.mcp.tool import make_tool
 from tiller_daemon.mcp.tool_names import name_tools
 from tiller_daemon.tools.base import Tool
-from tiller_protocol.answers import ServerSummary
+from tiller_protocol.answers import McpLoginResult, ServerSummary
+from tiller_protocol.ops import McpLogin
 
 READY_S_MAX = 20.0
 """How long a turn waits for servers that start for the first time. Frontends give up after 30 s
@@ -23,18 +27,24 @@ STILL_STARTING = "It is still starting. Its tools are offered from the next turn
 class McpServers:
     """The servers of the current configuration. `run` owns their tasks."""
 
-    def __init__(self, configured: Mapping[str, McpServer], environment: ServerEnvironment) -> None:
-        self._configured = configured
-        self.environment = environment
+    def __init__(
+        self,
+        configured: Mapping[str, McpServer],
+        environment: ServerEnvironment,
+        logins: LoginStore | None = None,
+    ) -> None:
+        self._login_store = logins or LoginStore()
         self._servers: dict[str, ManagedServer] = {}
         self._nursery: trio.Nursery | None = None
+        self._logins = Logins(self._login_changed)
         self.configure(configured, environment)
 
     def configure(
         self, configured: Mapping[str, McpServer], environment: ServerEnvironment
     ) -> None:
         """Apply another configuration; servers that it changes or removes are ended."""
-        self._configured, self.environment = configured, environment
+        self._configured = configured
+        self.environment = structs.replace(environment, logins=self._login_store)
         self._tools_by_name: dict[str, Tool] = {}
         self._listed_tools: tuple[tuple[ListedTool, ...], ...] = ()
         before, self._servers = self._servers, {}
@@ -44,7 +54,7 @@ class McpServers:
                 if old is not None and old.settings == settings:
                     self._servers[name] = before.pop(name)
                 else:
-                    self._servers[name] = ManagedServer(name, settings, environment)
+                    self._servers[name] = ManagedServer(name, settings, self.environment)
                     self._servers[name].nursery = self._nursery
         for server in before.values():
             server.remove()
@@ -91,7 +101,7 @@ class McpServers:
         """The servers without tools, each with the reason as a clause."""
         problems: dict[str, str] = {}
         for server in self._servers.values():
-            if server.state == "failed":
+            if server.state in ("failed", "needs_login"):
                 problems[server.name] = server.problem
             elif server.state == "starting" and not server.tools:
                 problems[server.name] = STILL_STARTING
@@ -100,6 +110,20 @@ class McpServers:
     def secrets(self) -> set[str]:
         """The secrets that servers were given, to be redacted."""
         return {one for s in self._servers.values() for one in self.environment.secrets(s.settings)}
+
+    async def log_in(self, op: McpLogin) -> McpLoginResult:
+        """Log in at a server, or out; raises `RejectionError`."""
+        assert self._nursery
+        return await self._logins.handle(op, self._configured, self._login_store, self._nursery)
+
+    def _login_changed(self, name: str) -> None:
+        """Connect anew to a server whose login is there, or gone."""
+        if old := self._servers.get(name):
+            old.remove()
+            server = ManagedServer(name, old.settings, self.environment)
+            server.nursery = self._nursery
+            self._servers[name] = server
+            server.start()
 
     def summaries(self) -> tuple[ServerSummary, ...]:
         """The state of every server of the configuration."""

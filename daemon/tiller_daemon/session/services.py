@@ -20,7 +20,8 @@ from tiller_daemon.stamps import StampedCache
 from tiller_daemon.store.base import Log
 from tiller_daemon.tools.base import Diagnostics, Tool
 from tiller_daemon.turn.context import CostOf, unpriced
-from tiller_protocol.answers import LanguageServerSummary, ServerSummary
+from tiller_protocol.answers import LanguageServerSummary, McpLoginResult, ServerSummary
+from tiller_protocol.ops import McpLogin
 
 
 class ChosenModel(Struct, frozen=True):
@@ -55,6 +56,10 @@ class ToolServers(Protocol):
 
     async def ready(self, *, every: bool = False) -> None:
         """Start the servers that a turn needs, with `every` all, and wait briefly for them."""
+        ...
+
+    async def log_in(self, op: McpLogin) -> McpLoginResult:
+        """Log in at a server, or out; raises `RejectionError`."""
         ...
 
     def problems(self) -> Mapping[str, str]:

@@ -1,0 +1,109 @@
+"""`mcp`: lists the MCP servers, and logs in at one of them or out."""
+
+import os
+import select
+import sys
+import time
+from argparse import Namespace
+from typing import Final
+
+from tiller_client.connection import DaemonConnection
+from tiller_client.console import complain, print_json, say, stdout_paint
+from tiller_client.errors import RejectedError, UsageError
+from tiller_client.runtime import my_places
+from tiller_client.text import one_line
+from tiller_client.verbs.catalog import server_line
+from tiller_protocol.answers import CatalogResult, McpLoginResult
+from tiller_protocol.ops import Catalog, McpLogin
+
+POLL_S: Final = 0.5
+"""How often to ask whether the browser has come back."""
+
+
+def run(arguments: Namespace) -> int:
+    """List the servers, or log in or out; 1 if a login failed."""
+    if arguments.action != "list" and not arguments.server:
+        raise UsageError(f"name the server: tiller mcp {arguments.action} NAME")
+    with DaemonConnection(my_places(), "tiller mcp") as connection:
+        match arguments.action:
+            case "login":
+                return _log_in(connection, arguments)
+            case "logout":
+                op = McpLogin(arguments.server, "logout")
+                _show(connection.ask(op, McpLoginResult), arguments)
+                return 0
+            case _:
+                return _list(connection, arguments)
+
+
+def _list(connection: DaemonConnection, arguments: Namespace) -> int:
+    catalog = connection.ask(Catalog(start_servers=True), CatalogResult)
+    paint = stdout_paint()
+    for server in catalog.servers:
+        if arguments.json:
+            print_json(server)
+        else:
+            say(server_line(server, paint))
+    if not catalog.servers and not arguments.json:
+        say("no MCP servers are configured; the file is: tiller config path")
+    return 0
+
+
+def _log_in(connection: DaemonConnection, arguments: Namespace) -> int:
+    name = arguments.server
+    result = connection.ask(McpLogin(name), McpLoginResult)
+    _show(result, arguments)
+    if not arguments.no_browser:
+        _open_browser(result.url)
+    reads = True
+    try:
+        while result.state == "waiting":
+            typed = _typed() if reads else None
+            reads = reads and typed != ""
+            text = (typed or "").strip()
+            op = McpLogin(name, "finish", text) if text else McpLogin(name, "check")
+            try:
+                result = connection.ask(op, McpLoginResult)
+            except RejectedError as error:
+                if error.code != "bad_message":
+                    raise
+                complain(str(error))
+                continue
+            if not reads:
+                time.sleep(POLL_S)
+    except KeyboardInterrupt:
+        connection.ask(McpLogin(name, "cancel"), McpLoginResult)
+        raise
+    _show(result, arguments)
+    return 0
+
+
+def _show(result: McpLoginResult, arguments: Namespace) -> None:
+    name = one_line(arguments.server)
+    if arguments.json:
+        print_json(result)
+    elif result.state == "waiting":
+        say(f"To log in at {name}, open this address in a browser:\n\n{one_line(result.url)}\n")
+        say(
+            "If the browser is on another machine, its last page will not load. Paste the address "
+            "of that page here."
+        )
+    elif result.state == "done":
+        say(f"Logged in at {name}.")
+    else:
+        say(f"Logged out at {name}.")
+    sys.stdout.flush()
+
+
+def _typed() -> str | None:
+    """A line from standard input; None if there is none yet, empty at its end."""
+    ready, _, _ = select.select([sys.stdin], [], [], POLL_S)
+    return sys.stdin.readline() if ready else None
+
+
+def _open_browser(url: str) -> None:
+    """Open a browser if there is a desktop; one in a terminal would take the terminal over."""
+    if sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))):
+        import webbrowser
+
+        webbrowser.open(url)

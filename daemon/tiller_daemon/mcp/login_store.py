@@ -1,0 +1,113 @@
+"""Where the logins of MCP servers are kept: a private file each. Does not import the MCP package.
+
+A login counts only for the address at which it was made, so that a token never goes to another
+server that is later configured under the same name.
+"""
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from tiller_daemon.private import make_directory, open_private
+
+log = structlog.get_logger()
+
+TOKENS_REMEMBERED_MAX: Final = 64
+"""How many tokens are remembered for redaction; some are replaced every hour."""
+
+SECRETS: Final = ("access_token", "refresh_token", "client_secret")
+
+
+class StoredLogin(Struct, frozen=True):
+    """What is needed to use and to refresh the tokens of one server, as the MCP package has it."""
+
+    url: str
+    """The server's address."""
+    tokens: dict[str, Any]
+    """The latest answer of the token endpoint."""
+    client: dict[str, Any]
+    """The registration as a client."""
+    expires_at: float | None = None
+    """Unix seconds; None if the server did not say."""
+    authorization_server: dict[str, Any] | None = None
+    """Its metadata, which name the token endpoint."""
+    resource: dict[str, Any] | None = None
+    """Metadata of the server as a protected resource."""
+
+
+class LoginStore:
+    """The logins by the server's name: files in `directory`, or in memory without one."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._directory = directory
+        self._logins: dict[str, StoredLogin | None] = {}
+        self._tokens: list[str] = []
+
+    def read(self, name: str, url: str) -> StoredLogin | None:
+        """Return the login at this address, if there is one."""
+        if name not in self._logins:
+            self._logins[name] = self._load(name)
+        login = self._logins[name]
+        return login if login and login.url == url else None
+
+    def write(self, name: str, login: StoredLogin) -> None:
+        """Keep a login, also over a restart; raises `OSError`."""
+        self._remember(login)
+        self._logins[name] = login
+        if self._directory is None:
+            return
+        make_directory(self._directory)
+        file = self._file(name, self._directory)
+        unfinished = file.with_suffix(".unfinished")
+        with open(unfinished, "wb", opener=open_private) as opened:
+            opened.write(msgspec.json.encode(login))
+            opened.flush()
+            # A rotated refresh token that gets lost ends the login.
+            os.fsync(opened.fileno())
+        unfinished.replace(file)
+
+    def forget(self, name: str) -> bool:
+        """Forget the login of a server; returns whether there was one. Raises `OSError`."""
+        found = self._load(name) if self._logins.get(name) is None else self._logins[name]
+        self._logins[name] = None
+        if self._directory is not None:
+            self._file(name, self._directory).unlink(missing_ok=True)
+        return found is not None
+
+    def secrets(self, url: str) -> set[str]:
+        """Return every token known for the server at this address, to be redacted."""
+        current = {
+            secret for login in self._logins.values() if login and login.url == url
+            for secret in _secrets(login)
+        }  # fmt: skip
+        return current | set(self._tokens)
+
+    def _load(self, name: str) -> StoredLogin | None:
+        if self._directory is None:
+            return None
+        file = self._file(name, self._directory)
+        try:
+            login = msgspec.json.decode(file.read_bytes(), type=StoredLogin)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
+            log.warning("mcp_login_unreadable", server=name, reason=str(error))
+            return None
+        self._remember(login)
+        return login
+
+    def _remember(self, login: StoredLogin) -> None:
+        new = [one for one in _secrets(login) if one not in self._tokens]
+        self._tokens = [*self._tokens, *new][-TOKENS_REMEMBERED_MAX:]
+
+    def _file(self, name: str, directory: Path) -> Path:
+        return directory / f"{name}.json"
+
+
+def _secrets(login: StoredLogin) -> list[str]:
+    values = [table.get(key) for table in (login.tokens, login.client) for key in SECRETS]
+    return [value for value in values if isinstance(value, str)]

@@ -1,0 +1,138 @@
+"""Logins in progress, as frontends ask for them by the op `mcp_login`."""
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+import trio
+
+from tiller_daemon.config import McpServer
+from tiller_daemon.errors import RejectionError
+from tiller_daemon.mcp.login_store import LoginStore
+from tiller_protocol.answers import McpLoginResult
+from tiller_protocol.ops import McpLogin
+
+ADDRESS_S_MAX: Final = 25.0
+"""How long a server may take to say where to log in. Frontends give up after 30 s."""
+
+OAUTH_MODULE: Final = "tiller_daemon.mcp.oauth"
+
+KEY_FIELDS: Final = ("api_key_env", "api_key_command", "api_key_file", "api_key_keyring")
+
+
+class Attempt(Protocol):
+    """A login in progress; see `oauth.LoginAttempt`."""
+
+    address: str
+    problem: str
+    is_over: bool
+    ready: trio.Event
+
+    async def run(self) -> None:
+        """Log in."""
+        ...
+
+    def cancel(self) -> None:
+        """Give the login up."""
+        ...
+
+    def paste(self, text: str) -> bool:
+        """Take what the user pasted; returns whether it belongs to this login."""
+        ...
+
+
+class Logins:
+    """The logins of all servers, at most one at a time for each.
+
+    `changed` is called with a server's name when its login is there, or gone.
+    """
+
+    def __init__(self, changed: Callable[[str], None]) -> None:
+        self._changed = changed
+        self._attempts: dict[str, Attempt] = {}
+
+    async def handle(
+        self,
+        op: McpLogin,
+        servers: Mapping[str, McpServer],
+        store: LoginStore,
+        nursery: trio.Nursery,
+    ) -> McpLoginResult:
+        """Apply the op and return how far the login is; raises `RejectionError`."""
+        settings = servers.get(op.server)
+        if settings is None:
+            known = ", ".join(sorted(servers)) or "none"
+            raise RejectionError("not_found", f"No MCP server {op.server}. Configured: {known}.")
+        match op.action:
+            case "begin":
+                _check(op.server, settings)
+                return await self._begin(op.server, settings, store, nursery)
+            case "logout":
+                self._cancel(op.server)
+                if not store.forget(op.server):
+                    message = f"There is no login for the MCP server {op.server}."
+                    raise RejectionError("not_found", message)
+                self._changed(op.server)
+                return McpLoginResult("logged_out")
+            case "cancel":
+                self._cancel(op.server)
+                return McpLoginResult("logged_out")
+            case "check":
+                return self._state(op.server)
+            case "finish":
+                attempt = self._attempts.get(op.server)
+                if attempt and not attempt.is_over and not attempt.paste(op.redirect):
+                    message = (
+                        "That is not the address to which this login was redirected, nor its code. "
+                        "Copy the whole address from the browser."
+                    )
+                    raise RejectionError("bad_message", message)
+                return self._state(op.server)
+
+    async def _begin(
+        self, name: str, settings: McpServer, store: LoginStore, nursery: trio.Nursery
+    ) -> McpLoginResult:
+        self._cancel(name)
+        # The import takes a second: in this thread it would block the whole daemon.
+        oauth = await trio.to_thread.run_sync(importlib.import_module, OAUTH_MODULE)
+        attempt: Attempt = oauth.LoginAttempt(name, settings, store)
+        self._attempts[name] = attempt
+        nursery.start_soon(self._run, name, attempt)
+        with trio.move_on_after(ADDRESS_S_MAX):
+            await attempt.ready.wait()
+        if not attempt.ready.is_set():
+            attempt.cancel()
+            message = f"The server did not say within {ADDRESS_S_MAX:g} s where to log in."
+            raise RejectionError("unavailable", message)
+        return self._state(name)
+
+    async def _run(self, name: str, attempt: Attempt) -> None:
+        await attempt.run()
+        if not attempt.problem:
+            self._changed(name)
+
+    def _state(self, name: str) -> McpLoginResult:
+        attempt = self._attempts.get(name)
+        if attempt is None:
+            message = f"No login for the MCP server {name} is in progress."
+            raise RejectionError("not_found", message)
+        if not attempt.is_over:
+            return McpLoginResult("waiting", attempt.address)
+        del self._attempts[name]
+        if attempt.problem:
+            raise RejectionError("unavailable", attempt.problem)
+        return McpLoginResult("done")
+
+    def _cancel(self, name: str) -> None:
+        if attempt := self._attempts.pop(name, None):
+            attempt.cancel()
+
+
+def _check(name: str, settings: McpServer) -> None:
+    if settings.url is None:
+        message = f"The MCP server {name} is a program. Only servers with a `url` have a login."
+        raise RejectionError("invalid_settings", message)
+    for field in KEY_FIELDS:
+        if getattr(settings, field):
+            message = f"The MCP server {name} has a key (`{field}`), so it needs no login."
+            raise RejectionError("invalid_settings", message)

@@ -1,0 +1,267 @@
+"""OAuth with MCP servers, by the MCP package's client: discovery, registration, PKCE, refresh.
+
+A connection only uses and refreshes the tokens of an earlier login. `LoginAttempt` is the login
+itself, in a browser; see `logins` for who starts it. Imports the MCP package.
+"""
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import structlog
+import trio
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
+from pydantic import AnyUrl, BaseModel, ValidationError
+
+from tiller_daemon import DAEMON_VERSION
+from tiller_daemon.config import McpServer
+from tiller_daemon.mcp.http import HttpTransport, HttpTransportProblem, LoginAuth
+from tiller_daemon.mcp.login_store import LoginStore, StoredLogin
+from tiller_daemon.mcp.redirect import open_listener, read_pasted, receive_redirect
+
+log = structlog.get_logger()
+
+LOGIN_S_MAX: Final = 600.0
+"""How long a person may take to log in."""
+
+REASON_CHARS_MAX: Final = 500
+
+EXPIRED: Final = 1.0
+"""An expiry time, in Unix seconds, that makes the package refresh a token."""
+
+PROBE: Final = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": LATEST_HANDSHAKE_VERSION,
+        "capabilities": {},
+        "clientInfo": {"name": "tiller", "version": DAEMON_VERSION},
+    },
+}
+"""The request that a server answers with 401 until the user has logged in."""
+
+PROBE_HEADERS: Final = {"accept": "application/json, text/event-stream"}
+
+
+class LoginNeeded(HttpTransportProblem):
+    """The server wants a login that only a person can make."""
+
+
+class LoginFailed(Exception):
+    """A login ended without tokens; the message is a sentence."""
+
+
+class _Storage:
+    """The package's access to one server's stored login. A new login does not see the old one."""
+
+    def __init__(self, name: str, url: str, store: LoginStore, *, anew: bool = False) -> None:
+        self._name = name
+        self._url = url
+        self._store = store
+        self.stored = None if anew else store.read(name, url)
+        self._client = self.stored and OAuthClientInformationFull.model_validate(self.stored.client)
+        self.provider: OAuthClientProvider | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        await trio.lowlevel.checkpoint()
+        return OAuthToken.model_validate(self.stored.tokens) if self.stored else None
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        await trio.lowlevel.checkpoint()
+        assert self.provider
+        assert self._client
+        context = self.provider.context
+        expires_at = None if tokens.expires_in is None else time.time() + tokens.expires_in
+        login = StoredLogin(
+            self._url,
+            _plain(tokens),
+            _plain(self._client),
+            expires_at,
+            context.oauth_metadata and _plain(context.oauth_metadata),
+            context.protected_resource_metadata and _plain(context.protected_resource_metadata),
+        )
+        self._store.write(self._name, login)
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        await trio.lowlevel.checkpoint()
+        return self._client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        await trio.lowlevel.checkpoint()
+        self._client = client_info
+
+
+class StoredLoginAuth(LoginAuth):
+    """Adds the token of an earlier login, and refreshes it when it has expired or is rejected.
+
+    Raises `LoginNeeded` into the request if that is not enough; `is_rejected` is then true.
+    """
+
+    requires_response_body = True
+
+    def __init__(self, name: str, url: str, store: LoginStore) -> None:
+        self._name = name
+        storage = _Storage(name, url, store)
+        self._provider = storage.provider = OAuthClientProvider(
+            url, _client_metadata("http://127.0.0.1/callback"), storage, self._refuse, None
+        )
+        if stored := storage.stored:
+            # The package does not read these from its storage, but needs them for a refresh.
+            context = self._provider.context
+            context.token_expiry_time = stored.expires_at
+            if stored.authorization_server:
+                context.oauth_metadata = OAuthMetadata.model_validate(stored.authorization_server)
+                context.auth_server_url = str(context.oauth_metadata.issuer)
+            if stored.resource:
+                metadata = ProtectedResourceMetadata.model_validate(stored.resource)
+                context.protected_resource_metadata = metadata
+
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Drive the package's flow, a second time with a refresh if the token is rejected."""
+        for is_last in (False, True):
+            flow = self._provider.async_auth_flow(request)
+            try:
+                outgoing = await anext(flow)
+                while True:
+                    response = yield outgoing
+                    outgoing = await flow.asend(response)
+            except StopAsyncIteration:
+                return
+            except (LoginNeeded, OAuthFlowError):
+                context = self._provider.context
+                if is_last or not context.can_refresh_token():
+                    self.is_rejected = True
+                    raise LoginNeeded(login_advice(self._name)) from None
+                context.token_expiry_time = EXPIRED
+            finally:
+                await flow.aclose()
+
+    async def _refuse(self, address: str) -> None:  # noqa: ARG002
+        await trio.lowlevel.checkpoint()
+        raise LoginNeeded(login_advice(self._name))
+
+
+class LoginAttempt:
+    """One login of a user in a browser. `run` is its task.
+
+    `ready` is set once `address`, which the user has to open, is known, or the attempt `is_over`.
+    `problem` then says why it failed; it is empty after a success.
+    """
+
+    def __init__(self, name: str, settings: McpServer, store: LoginStore) -> None:
+        self.address = ""
+        self.problem = ""
+        self.is_over = False
+        self.ready = trio.Event()
+        self._name = name
+        self._settings = settings
+        self._store = store
+        self._state = ""
+        self._scope = trio.CancelScope()
+        self._pasted, self._pasted_later = trio.open_memory_channel[dict[str, str]](1)
+        self._listener: trio.SocketListener | None = None
+
+    async def run(self) -> None:
+        """Log in; the outcome is in the attributes."""
+        self.problem = "The login was given up."
+        try:
+            with self._scope, trio.fail_after(LOGIN_S_MAX):
+                await self._log_in()
+                self.problem = ""
+        except trio.TooSlowError:
+            self.problem = f"Nobody logged in within {LOGIN_S_MAX / 60:g} minutes."
+        except (LoginFailed, HttpTransportProblem, OAuthFlowError) as error:
+            self.problem = str(error)[:REASON_CHARS_MAX]
+        except ValidationError:
+            self.problem = "The server sent invalid OAuth metadata."
+        except (httpx2.HTTPError, OSError) as error:
+            self.problem = f"The login failed: {error or type(error).__name__}."
+        finally:
+            self.is_over = True
+            self.ready.set()
+
+    def cancel(self) -> None:
+        """Give the login up."""
+        self._scope.cancel()
+
+    def paste(self, text: str) -> bool:
+        """Take the pasted address of the redirect, or its code; returns whether it is ours."""
+        parameters = read_pasted(text, self._state) if self._state else None
+        if parameters is None:
+            return False
+        with suppress(trio.WouldBlock):  # one is on its way already
+            self._pasted.send_nowait(parameters)
+        return True
+
+    async def _log_in(self) -> None:
+        url = self._settings.url or ""
+        self._listener, redirect = await open_listener()
+        async with self._listener:
+            storage = _Storage(self._name, url, self._store, anew=True)
+            storage.provider = OAuthClientProvider(
+                url, _client_metadata(redirect), storage, self._show, self._receive
+            )
+            transport = HttpTransport(self._settings, auth=storage.provider)
+            async with transport.client as client:
+                response = await client.post(url, json=PROBE, headers=PROBE_HEADERS)
+                await transport.end_session()
+        if not self.address and response.is_success:
+            raise LoginFailed(f"The MCP server {self._name} needs no login.")
+        if response.is_error:
+            raise LoginFailed(f"The server answered with status {response.status_code}.")
+        log.info("mcp_logged_in", server=self._name)
+
+    async def _show(self, address: str) -> None:
+        """Take the address that the user has to open."""
+        await trio.lowlevel.checkpoint()
+        self._state = parse_qs(urlsplit(address).query)["state"][0]
+        self.address = address
+        self.ready.set()
+
+    async def _receive(self) -> AuthorizationCodeResult:
+        """Wait for the redirect, or for what the user pastes instead."""
+        found: dict[str, str] = {}
+        listener = self._listener
+        assert listener
+        async with trio.open_nursery() as nursery:
+
+            async def from_browser() -> None:
+                found.update(await receive_redirect(listener, self._state))
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(from_browser)
+            found.update(await self._pasted_later.receive())
+            nursery.cancel_scope.cancel()
+        if problem := found.get("error_description") or found.get("error"):
+            raise LoginFailed(f"The server refused the login: {problem.rstrip('.')}.")
+        return AuthorizationCodeResult(
+            code=found.get("code", ""), state=found.get("state"), iss=found.get("iss")
+        )
+
+
+def login_advice(name: str) -> str:
+    """What a user has to do for a server that wants a login, in whole sentences."""
+    return f"It requires a login. Run: tiller mcp login {name}"
+
+
+def _client_metadata(redirect: str) -> OAuthClientMetadata:
+    return OAuthClientMetadata(redirect_uris=[AnyUrl(redirect)], client_name="tiller")
+
+
+def _plain(model: BaseModel) -> dict[str, object]:
+    return model.model_dump(mode="json", exclude_none=True)
