@@ -114,6 +114,11 @@ def _add_sessions(add: _AddParser) -> None:
     parser.add_argument(
         "--prompt", metavar="TURN", help="print the system prompt of a turn: its id, or: last"
     )
+    parser.add_argument(
+        "--why",
+        metavar="CALL",
+        help="print why a tool call was allowed: its id, words of its line, or: last",
+    )
     _session(parser, default="last")
     parser = _verb(add, "sessions", "archive", "archive a session")
     parser.add_argument("--undo", action="store_true", help="take it out of the archive")

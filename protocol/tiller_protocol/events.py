@@ -11,6 +11,7 @@ from msgspec import Struct
 from tiller_protocol.doc import doc
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.items import (
+    Allowed,
     BackgroundCommand,
     Effect,
     FileChange,
@@ -197,6 +198,9 @@ class ToolCallUpdated(Body, frozen=True, tag="tool_call_updated"):
     effect: Annotated[
         Effect | None, doc("Whether it may change anything; sent when it begins to run.")
     ] = None
+    allowed: Annotated[
+        tuple[Allowed, ...], doc("Why it may run; sent when it begins to run. Empty: unchanged.")
+    ] = ()
 
 
 class RequestOpened(Body, frozen=True, tag="request_opened"):

@@ -10,12 +10,14 @@ from msgspec import Struct
 
 from tiller_protocol.doc import doc
 from tiller_protocol.ids import CallId, ItemId
+from tiller_protocol.settings import Rule
 
 Delivery = Literal["start", "steer", "queue"]
 MessageState = Literal["streaming", "completed", "interrupted", "discarded"]
 ToolCallState = Literal["pending", "running", "completed", "error"]
 ToolErrorKind = Literal["failed", "invalid", "denied", "skipped", "aborted", "lost"]
 Effect = Literal["read", "write"]
+AllowedBy = Literal["rule", "grant", "reading", "sandbox", "approve", "user"]
 
 UsdCost = Annotated[float | None, doc("US dollars; absent: the price is unknown.")]
 InputFiles = Annotated[tuple[str, ...], doc("Paths of files that the user pointed to.")]
@@ -117,6 +119,24 @@ class SubAgent(Struct, frozen=True, omit_defaults=True):
     cost: UsdCost = None
 
 
+class Allowed(Struct, frozen=True, omit_defaults=True):
+    """Why a call may run, or one of the reasons if it needs several permissions."""
+
+    by: Annotated[
+        AllowedBy,
+        doc(
+            "`rule`: one of the configuration, or built in. `grant`: one of the session, such as "
+            "`always` adds. `reading`: it seems only to read, and can't write where it runs. "
+            "`sandbox`: it can do no more there than needs no approval. `approve`: the setting is "
+            "`always`. `user`: the answer to a request."
+        ),
+    ]
+    reason: Annotated[str, doc("Sentences for people.")]
+    permission: Annotated[str, doc("The permission, such as `bash`.")] = ""
+    subject: Annotated[str, doc("What it is for: a command, a path, …; the first of several.")] = ""
+    rule: Annotated[Rule | None, doc("The rule that decided, if one did.")] = None
+
+
 class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_call"):
     """One call of a tool and, once it has ended, its result."""
 
@@ -171,6 +191,10 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     rewritten_arguments: Annotated[
         str, doc("JSON text of the arguments that a hook put in place of `arguments`, if one did.")
     ] = ""
+    allowed: Annotated[
+        tuple[Allowed, ...],
+        doc("Why it may run; empty if it has not begun, needs no permission, or is the user's."),
+    ] = ()
 
 
 class Compaction(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="compaction"):

@@ -297,6 +297,7 @@ def _update_call(snapshot: Snapshot, body: ToolCallUpdated, time: float) -> None
             state=body.state,
             error_kind=body.error_kind,
             effect=body.effect or item.effect,
+            allowed=body.allowed or item.allowed,
             title=body.title or item.title,
             started_at=time if begins else item.started_at,
             sub_agent=body.sub_agent or item.sub_agent,

@@ -131,4 +131,5 @@ async def test_a_call_that_died_with_the_daemon_says_whether_it_could_have_writt
     ended = await frontend.turn_ended(session_id)
     lost = next(c for c in frontend.completed_calls(session_id) if c.error_kind == "lost")
     assert lost.effect == effect
+    assert lost.allowed, "and why it could run"
     assert ended.more_files == (effect == "write")

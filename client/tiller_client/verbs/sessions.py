@@ -14,6 +14,7 @@ from tiller_client.render_item import transcript
 from tiller_client.runtime import my_places
 from tiller_client.text import Paint, age, cut, dollars, one_line, pad, sanitized
 from tiller_client.verbs.submitting import submit
+from tiller_client.verbs.why import explain
 from tiller_protocol.answers import Created, ReplayResult, SessionResult, SessionSummary
 from tiller_protocol.events import TurnStarted
 from tiller_protocol.ops import (
@@ -41,6 +42,9 @@ def run(arguments: Namespace) -> int:
             case "show" if arguments.prompt is not None:
                 session_id = choose.session_id(connection, arguments.session)
                 _show_prompt(connection, session_id, arguments)
+            case "show" if arguments.why is not None:
+                session_id = choose.session_id(connection, arguments.session)
+                explain(connection, session_id, arguments)
             case "show":
                 _show(connection, arguments)
             case "archive":

@@ -97,6 +97,9 @@ class Verdict(Struct, frozen=True):
     enclosure: Enclosure = Enclosure.SESSION
     """Where an allowed command line runs."""
 
+    parts: tuple["Verdict", ...] = ()
+    """What the rules decide about each subject of the call, before `approve` counts."""
+
 
 def evaluate(permission: str, subject: str, layers: Sequence[Rule]) -> Action:
     """Return what the rules say about one subject: the last match wins, no match asks."""
@@ -137,7 +140,7 @@ def decide(
         for requirement in requirements
         for subject in (requirement.subjects or ("",))
     ]
-    verdict = _strictest(verdicts)
+    verdict = structs.replace(_strictest(verdicts), parts=tuple(verdicts))
     if verdict.action != "ask" or approve == "ask":
         return verdict
     if approve == "always":

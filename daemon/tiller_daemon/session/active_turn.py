@@ -298,7 +298,7 @@ class ActiveTurn:
         services, context = self._session.services, self.context
         spill_directory = services.files.spill_directory(context.session_id)
         permission = Permission(
-            context.permissions.approve, self._rules, self._ask, services.new_id
+            context.permissions.approve, self._rules, self._ask, services.new_id, self._granted
         )
         enclosures = TurnEnclosures(
             services.commands.confiner, context, self._rules, spill_directory
@@ -354,6 +354,10 @@ class ActiveTurn:
 
     def _rules(self) -> tuple[Rule, ...]:
         return (*self.context.permissions.rules, *self.live_rules())
+
+    def _granted(self) -> tuple[Rule, ...]:
+        settings = self._session.outbox.fold_pending().settings
+        return (*(settings.permissions or ()), *self.live_rules())
 
     async def _ask(self, request: Request, is_allowed: IsAllowed) -> Reply:
         self._hooks().request_opened(request)

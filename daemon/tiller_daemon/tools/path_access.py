@@ -61,6 +61,14 @@ def directory_requirements(
     return _requirements(permission, [(location, printable(location.path))], title, "")
 
 
+def to_be_written(requirements: Sequence[Requirement], workspace: Path) -> tuple[Path, list[Path]]:
+    """Return the workspace with links resolved, and the files in it that a call will write."""
+    writes = [r for r in requirements if r.permission == "write" and r.kind == "path"]
+    inside = [path for r in writes for path in r.subjects if not path.startswith("/")]
+    root = workspace.resolve() if inside else workspace
+    return root, [root / subject for subject in inside]
+
+
 def _requirements(
     permission: str, places: Sequence[tuple[Location, str]], title: str, detail: str
 ) -> tuple[Requirement, ...]:

@@ -31,12 +31,15 @@ async def run_call(prepared: PreparedCall, ports: Ports) -> ToolCall:
         title=call.title,
         effect=prepared.effect,
         rewritten_arguments=call.rewritten_arguments,
+        allowed=call.allowed,
     )
     await ports.emit(begins)
     if prepared.effect == "write":
         await ports.committed()
     try:
         result = await prepared.run(_live_output(call.id, ports))
+        # It may have been allowed more meanwhile, by an answer to another question.
+        call = structs.replace(call, allowed=prepared.call.allowed)
         return _with_result(call, result, ports.time())
     except ToolFailure as failure:
         return _with_error(call, "failed", str(failure), ports.time())
@@ -53,8 +56,9 @@ async def run_stopped_call(prepared: PreparedCall, first: ToolCall, ports: Ports
     async def begin() -> None:
         nonlocal call
         await ports.changes.before()
-        call = structs.replace(first, effect="write")
-        await ports.emit(ToolCallUpdated(call.id, "running", effect="write"))
+        call = structs.replace(first, effect="write", allowed=prepared.call.allowed)
+        begins = ToolCallUpdated(call.id, "running", effect="write", allowed=call.allowed)
+        await ports.emit(begins)
         await ports.committed()
 
     try:

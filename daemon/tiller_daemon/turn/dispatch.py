@@ -83,7 +83,7 @@ class CallDispatcher:
             # `run` prepares it again, when earlier calls may have made it valid.
             return
         self._early_closed = prepared.effect == "write"
-        if not repeats and prepared.may_begin_early:
+        if not repeats and prepared.permit_early():
             self._rollback = self._rollback or self._ports.tools.savepoint()
             begun = self._early_calls[call.id] = _EarlyCall()
             self._tasks.start_soon(self._run_early, prepared, begun)

@@ -72,7 +72,7 @@ class PreparedCall(Protocol):
 
     @property
     def call(self) -> ToolCall:
-        """The call, with its title and the canonical name of its tool."""
+        """The call, with its title, the canonical name of its tool, and why it may run."""
         ...
 
     @property
@@ -80,9 +80,11 @@ class PreparedCall(Protocol):
         """Whether it may write. A call that only reads can run concurrently with others."""
         ...
 
-    @property
-    def may_begin_early(self) -> bool:
-        """Whether it needs no question, and can be dropped and repeated without anyone noticing."""
+    def permit_early(self) -> bool:
+        """Permit it if it needs no question, and can be dropped and repeated unnoticed.
+
+        Returns whether it did.
+        """
         ...
 
     @property

@@ -33,7 +33,9 @@ async def test_b36_a_grant_settles_a_call_only_when_it_covers_all_that_the_call_
         Requirement("external_directory", ("/x",), ("/x",), "path"),
         Requirement("write", ("y",), ("y",), "path"),
     )
-    assert await asked.permission.obtain(CALL, "approval", needs) is None
+    allowed = await asked.permission.obtain(CALL, "approval", needs)
+    assert isinstance(allowed, tuple)
+    assert {one.by for one in allowed} == {"user"}
     grants = [Rule("external_directory", "/x", "allow"), Rule("write", "y", "allow")]
     grants.sort(key=lambda rule: rule.permission != first)
     asked.rules.append(grants[0])

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from tiller_daemon.session.calls.tool_call import or_send_result, to_be_written
+from tiller_daemon.session.calls.tool_call import or_send_result
 from tiller_daemon.tools.base import Requirement, ToolResult
+from tiller_daemon.tools.path_access import to_be_written
 
 
 async def test_an_interrupt_while_more_is_found_out_keeps_the_result_as_output() -> None:

@@ -46,6 +46,8 @@ class _Part(NamedTuple):
     command: SimpleCommand
     needed: Enclosure
     limit: Enclosure
+    rule: Rule | None = None
+    """The rule that allows it, if one does."""
 
 
 _REQUIRED_ENCLOSURE: Final[dict[Purpose, Enclosure]] = {
@@ -63,6 +65,13 @@ _UNASKED_LIMIT: Final[dict[Purpose, Enclosure | None]] = {
 """The loosest enclosure in which a command runs unasked if no rule matches; None always asks.
 
 What only passes on its input can do no harm outside either, so it never limits the line."""
+
+_UNASKED: Final[dict[Enclosure, str]] = {
+    Enclosure.READ_ONLY: "{} seems only to read, and runs where it can't write.",
+    Enclosure.BUILD: "{} seems to read and build, and can do no more in the sandbox of builds.",
+    Enclosure.SESSION: "{} only passes on what others print.",
+}
+"""Why what no rule allows runs unasked, by the enclosure that the line gets."""
 
 _NOT_ENFORCED: Final = "no sandbox here can limit it to what it seems to do"
 
@@ -133,7 +142,7 @@ def _judge(
         short = min(parts, key=lambda part: part.limit)
         because = "it runs unasked only in a stricter sandbox than the rest of the line needs"
         return _ask(short.command.text, because)
-    return LineVerdict("allow", needed, "Nothing in it needs approval.", line)
+    return _allow(line, needed, parts)
 
 
 def may_run_outside(line: str, rules: Sequence[Rule]) -> bool:
@@ -178,8 +187,8 @@ def _part(
         # A command that seems to read starts in the read-only enclosure. If it tries to write, the
         # rule lets it run again in a looser one.
         reads = needed == Enclosure.READ_ONLY and most_unasked is not None
-        return _Part(command, needed if reads else Enclosure.SESSION, Enclosure.SESSION)
-    limit = _UNASKED_LIMIT[purpose]
+        return _Part(command, needed if reads else Enclosure.SESSION, Enclosure.SESSION, rule)
+    limit, sandboxed = _UNASKED_LIMIT[purpose], None
     if needed > Enclosure.READ_ONLY and most_unasked == Enclosure.BUILD:
         sandboxed = last_match(SANDBOXED, command.text, rules)
         if sandboxed and sandboxed.action != "allow":
@@ -190,7 +199,7 @@ def _part(
         return _ask(command.text, "it may do more than read and build")
     if purpose != "passes_on" and (most_unasked is None or needed > most_unasked):
         return _ask(command.text, _NOT_ENFORCED)
-    return _Part(command, needed, limit)
+    return _Part(command, needed, limit, sandboxed)
 
 
 def _problem(
@@ -279,6 +288,17 @@ def _by_rule(action: Action, rule: Rule, command: str) -> LineVerdict:
 def _sentence(action: Action, rule: Rule, command: str) -> str:
     what = {"allow": "is allowed", "ask": "needs approval", "deny": "is denied"}[action]
     return f"`{command}` {what}. The rule is `{rule.permission}` `{rule.pattern}` {rule.action}."
+
+
+def _allow(line: str, needed: Enclosure, parts: Sequence[_Part]) -> LineVerdict:
+    """Return the verdict about a line of which rules or an enclosure allow every part."""
+    ruled = [(part.rule, part.command.text) for part in parts if part.rule]
+    rules = dict(reversed(ruled))
+    sentences = [_sentence("allow", rule, rules[rule]) for rule in reversed(rules)]
+    if len(ruled) < len(parts) or not parts:
+        sentences.append(_UNASKED[needed].format("The rest" if ruled else f"`{line}`"))
+    reason = " ".join(sentences)
+    return LineVerdict("allow", needed, reason, line, ruled[0][0] if ruled else None)
 
 
 def _ask(command: str, because: str) -> LineVerdict:

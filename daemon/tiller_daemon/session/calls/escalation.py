@@ -9,14 +9,15 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from tiller_daemon.policy.rules import BUILT_IN
+from tiller_daemon.policy.rules import BUILT_IN, Verdict
 from tiller_daemon.policy.shell.enclosures import judge_line
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.session.calls.command_paths import unsandboxed_requirement
 from tiller_daemon.session.calls.permission import Permission, one_line
+from tiller_daemon.session.calls.reasons import by_answer, reasons
 from tiller_daemon.session.calls.turn_enclosures import TurnEnclosures
 from tiller_daemon.tools.base import Requirement, ToolResult
-from tiller_protocol.items import ToolCall
+from tiller_protocol.items import Allowed, ToolCall
 
 RAN_OUTSIDE = (
     "[The command failed in the sandbox. With the user's approval it ran again outside. "
@@ -36,6 +37,8 @@ class EscalationResult(NamedTuple):
     """Where it runs again; None if it does not."""
     result: ToolResult
     """Its first result, with a note if the user declined."""
+    allowed: Allowed | None = None
+    """Why it may run again."""
 
 
 class Escalation:
@@ -69,31 +72,34 @@ class Escalation:
         if reply is None:
             return EscalationResult(None, result)
         if reply.resolution in ("once", "always"):
-            return EscalationResult(enclosure, result)
+            why = by_answer(wanted.permission, command, reply)
+            return EscalationResult(enclosure, result, why)
         return EscalationResult(None, self._decline(result, what, reply.text))
 
     async def permit_writing(
         self, call: ToolCall, requirement: Requirement, result: ToolResult
-    ) -> ToolResult | None:
+    ) -> ToolResult | Allowed:
         """Ask whether a command that seemed only to read may write.
 
-        Returns None if it may, otherwise its final result.
+        Returns why it may, otherwise its final result.
         """
         (command,) = requirement.subjects
         # Judged as if no sandbox worked, so that only explicit rules can allow the command.
         rules = (*BUILT_IN, *self._enclosures.rules())
-        verdict = judge_line(command, requirement.permission, rules, None)
+        line = judge_line(command, requirement.permission, rules, None)
+        verdict = Verdict(line.action, line.reason, requirement.permission, command, line.rule)
         mode = self._enclosures.context.permissions.sandbox.mode
         if mode == "read_only" or verdict.action == "deny" or self._enclosures.is_read_only_agent:
             return result
         if verdict.action == "allow" or self._permission.approve == "always":
-            return None
+            by_rules = structs.replace(verdict, parts=(verdict,))
+            return reasons(by_rules, self._permission.granted())[0]
         if self._permission.approve == "never" or self._declined:
             return result
         title = one_line(f"It tried to write ({result.stopped_by}). Allow: {command}")
         reply = await self._permission.ask_about(call, structs.replace(requirement, title=title))
         if reply.resolution in ("once", "always"):
-            return None
+            return by_answer(requirement.permission, command, reply)
         return self._decline(result, "write", reply.text)
 
     def _decline(self, result: ToolResult, what: str, text: str) -> ToolResult:

@@ -6,10 +6,11 @@ from msgspec import Struct, structs
 
 from tiller_daemon.policy.rules import Verdict, decide, patterns_for_always
 from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_run_outside
+from tiller_daemon.session.calls.reasons import reasons
 from tiller_daemon.session.requests import IsAllowed, Reply
 from tiller_daemon.tools.base import Requirement, ToolFailure, UserAnswer
 from tiller_daemon.turn.ports import Refusal
-from tiller_protocol.items import Request, RequestKind, ToolCall
+from tiller_protocol.items import Allowed, Request, RequestKind, ToolCall
 from tiller_protocol.settings import Approve, Rule
 
 TITLE_CHARS_MAX = 200
@@ -34,10 +35,17 @@ class Permission(Struct, frozen=True):
     ask: Callable[[Request, IsAllowed], Awaitable[Reply]]
     """Opens a request and returns how it was resolved; see `OpenRequests.ask`."""
     new_id: Callable[[], str]
+    granted: Callable[[], tuple[Rule, ...]] = tuple
+    """Returns those of the current rules that belong to the session."""
 
     def verdict(self, requirements: tuple[Requirement, ...]) -> Verdict:
         """Return what the rules decide about a call with these requirements."""
         return decide(requirements, self.rules(), self.approve)
+
+    def unasked(self, requirements: tuple[Requirement, ...]) -> tuple[Allowed, ...] | None:
+        """Return why a call may run without a question; None if it may not."""
+        verdict = self.verdict(requirements)
+        return reasons(verdict, self.granted()) if verdict.action == "allow" else None
 
     async def obtain(
         self,
@@ -45,15 +53,15 @@ class Permission(Struct, frozen=True):
         kind: RequestKind,
         requirements: tuple[Requirement, ...],
         is_as_judged: Callable[[], bool] = lambda: True,
-    ) -> Refusal | None:
-        """Return None if the call may run, else why not; asks the user if the rules want that.
+    ) -> Refusal | tuple[Allowed, ...]:
+        """Return why the call may run, or why not; asks the user if the rules want that.
 
         Files may change until the user answers. `is_as_judged` checks that the call still does what
         the user approved.
         """
         verdict = self.verdict(requirements)
         if verdict.action == "allow":
-            return None
+            return reasons(verdict, self.granted())
         if verdict.action == "deny":
             return Refusal("denied", f"denied: {verdict.reason}")
         requirement = next(
@@ -64,7 +72,8 @@ class Permission(Struct, frozen=True):
         request = self._request(call, kind, requirement, requirements)
         answer = await self.ask(request, lambda: self._is_allowed(requirements))
         if answer.resolution in ("once", "always"):
-            return None if is_as_judged() else Refusal("failed", CHANGED_MEANWHILE)
+            why = reasons(verdict, self.granted(), answer)
+            return why if is_as_judged() else Refusal("failed", CHANGED_MEANWHILE)
         comment = f" They said: {answer.text}" if answer.text else ""
         return Refusal("denied", f"The user rejected this call.{comment}", ends_turn=True)
 

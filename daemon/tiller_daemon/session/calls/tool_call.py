@@ -33,11 +33,12 @@ from tiller_daemon.tools.base import (
     ToolResult,
 )
 from tiller_daemon.tools.nested_instructions import new_instructions
+from tiller_daemon.tools.path_access import to_be_written
 from tiller_daemon.tools.suggestions import did_you_mean
 from tiller_daemon.tools.task import RESUMED
 from tiller_daemon.turn.context import TurnContext
 from tiller_daemon.turn.ports import Output, Refusal
-from tiller_protocol.items import Effect, ToolCall
+from tiller_protocol.items import Allowed, Effect, ToolCall
 
 log = structlog.get_logger()
 
@@ -45,7 +46,6 @@ READ_ONLY = (
     "denied: the agent {agent} is read-only. It can run commands that only read. Leave out what "
     "writes, or end with a description of what should be changed."
 )
-
 
 REWRITTEN = "A hook of the user had changed the arguments of this call to {arguments}"
 
@@ -157,15 +157,16 @@ class PreparedToolCall:
             call, name=self._tool.name, effect=self.effect, title=_title(self._tool, requirements)
         )
 
-    @property
-    def may_begin_early(self) -> bool:
-        """Whether it only reads, may be repeated, and needs no approval."""
+    def permit_early(self) -> bool:
+        """Permit it if it only reads, may be repeated, and needs no approval."""
         # If the response is retried the call runs again, which a hook would notice.
         if self._turn.hooks.observes(self._tool.name):
             return False
         if self.effect != "read" or not self._tool.repeatable(self._arguments):
             return False
-        return self._verdict().action == "allow"
+        allowed = self._turn.permission.unasked(self._requirements)
+        self._note(*(allowed or ()))
+        return allowed is not None
 
     @property
     def was_stopped(self) -> bool:
@@ -184,10 +185,15 @@ class PreparedToolCall:
                 return Refusal("denied", self._without_secrets(answers.denied))
             if answers.arguments is not None:
                 refusal = self._rewrite(answers.arguments) or await self._check()
-        refusal = refusal or await self._turn.permission.obtain(
-            self.call, "approval", self._requirements, self._is_as_judged
-        )
-        if refusal and (rewritten := self.call.rewritten_arguments):
+        if refusal is None:
+            outcome = await self._turn.permission.obtain(
+                self.call, "approval", self._requirements, self._is_as_judged
+            )
+            if not isinstance(outcome, Refusal):
+                self._note(*outcome)
+                return None
+            refusal = outcome
+        if rewritten := self.call.rewritten_arguments:
             output = f"{refusal.output}\n\n{REWRITTEN.format(arguments=rewritten)}"
             return structs.replace(refusal, output=output)
         return refusal
@@ -202,6 +208,9 @@ class PreparedToolCall:
             self.call = call
             return Refusal("denied", f"denied: {self._without_secrets(str(problem))}")
         return None
+
+    def _note(self, *allowed: Allowed) -> None:
+        self.call = structs.replace(self.call, allowed=(*self.call.allowed, *allowed))
 
     def _verdict(self) -> Verdict:
         return self._turn.permission.verdict(self._requirements)
@@ -239,9 +248,10 @@ class PreparedToolCall:
         """Ask whether a stopped call may write; if so, run it in the session's enclosure."""
         first, self._stopped = self._stopped, None
         assert first is not None
-        declined = await self._turn.escalation.permit_writing(self.call, self._command, first)
-        if declined:
-            return declined
+        outcome = await self._turn.escalation.permit_writing(self.call, self._command, first)
+        if not isinstance(outcome, Allowed):
+            return outcome
+        self._note(outcome)
         await begin()
         result = await self._run(output, Enclosure.SESSION)
         return structs.replace(result, output=f"{RAN_AGAIN}\n{result.output}")
@@ -295,6 +305,7 @@ class PreparedToolCall:
         )
         if offered.enclosure is None:
             return offered.result
+        self._note(*filter(None, (offered.allowed,)))
         if offered.enclosure is Enclosure.OUTSIDE:
             note, looser = RAN_OUTSIDE, CallEnclosure(None)
         else:
@@ -362,16 +373,6 @@ async def or_send_result(
     except BaseException:
         await output(result.output)
         raise
-
-
-def to_be_written(
-    requirements: tuple[Requirement, ...], workspace: Path
-) -> tuple[Path, list[Path]]:
-    """Return the workspace with links resolved, and the files in it that a call will write."""
-    writes = [r for r in requirements if r.permission == "write" and r.kind == "path"]
-    inside = [path for r in writes for path in r.subjects if not path.startswith("/")]
-    root = workspace.resolve() if inside else workspace
-    return root, [root / subject for subject in inside]
 
 
 def _commands(requirements: tuple[Requirement, ...]) -> list[str]:

@@ -52,5 +52,7 @@ class Toolbox(Struct, frozen=True):
         requirement = Requirement(
             "doom_loop", (call.name,), ("*",), title=title, detail=call.arguments
         )
-        refusal = await self.shared.permission.obtain(call, "doom_loop", (requirement,))
-        return refusal and structs.replace(refusal, ends_turn=True)
+        outcome = await self.shared.permission.obtain(call, "doom_loop", (requirement,))
+        if not isinstance(outcome, Refusal):
+            return None
+        return structs.replace(outcome, ends_turn=True)

@@ -1,0 +1,115 @@
+"""`show --why`: why a tool call was allowed to run, or was not."""
+
+from argparse import Namespace
+from collections.abc import Sequence
+
+from tiller_client import choose
+from tiller_client.catchup import Follower
+from tiller_client.connection import DaemonConnection
+from tiller_client.console import print_json, say, stdout_paint
+from tiller_client.errors import UsageError
+from tiller_client.render_item import call_label, call_state
+from tiller_client.text import Paint, one_line, sanitized
+from tiller_protocol.answers import ReplayResult, SessionResult
+from tiller_protocol.events import RequestOpened, RequestResolved
+from tiller_protocol.items import Allowed, Request, ToolCall
+from tiller_protocol.ops import Replay, SessionGet
+
+BY = {
+    "rule": "by a rule",
+    "grant": "by a rule of this session",
+    "reading": "as it only reads",
+    "sandbox": "by the sandbox",
+    "approve": "by the setting `approve`",
+    "user": "by you",
+}
+
+
+def explain(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:
+    """Print why a call was allowed, and what was asked and answered about it."""
+    items = connection.ask(SessionGet(session_id), SessionResult).snapshot.items
+    calls = [item for item in items if isinstance(item, ToolCall)]
+    call = find_call(calls, arguments.why)
+    asked = _asked(connection, session_id, call.id)
+    if arguments.json:
+        for one in (call, *(body for pair in asked for body in pair if body)):
+            print_json(one)
+        return
+    for line in explanation(call, asked, stdout_paint()):
+        say(line)
+
+
+def find_call(calls: Sequence[ToolCall], reference: str) -> ToolCall:
+    """The call with this id or end of an id, or the last whose line has these words."""
+    if not calls:
+        raise UsageError("this session has no tool call yet")
+    if reference == choose.LAST:
+        return calls[-1]
+    wanted = reference.upper()
+    for call in reversed(calls):
+        whole = wanted in (call.id, call.call_id.upper())
+        if whole or (len(wanted) >= choose.PIECE_CHARS_MIN and call.id.endswith(wanted)):
+            return call
+    for call in reversed(calls):
+        if reference.strip() and reference in call_label(call):
+            return call
+    raise UsageError(
+        f"no tool call of this session is named {one_line(reference)!r}; "
+        "`tiller show` lists them, and `tiller log --json` has their ids"
+    )
+
+
+def explanation(
+    call: ToolCall,
+    asked: Sequence[tuple[RequestOpened, RequestResolved | None]],
+    paint: Paint,
+) -> list[str]:
+    """The lines about a call: what it is, why it ran, what was asked."""
+    lines = [f"{paint.bold(call_label(call))}  {paint.dim(call_state(call))}"]
+    lines += [f"  allowed {_because(one)}" for one in call.allowed]
+    if call.by_user:
+        lines.append("  it is your own command, which needs no permission")
+    elif call.error_kind in ("denied", "invalid", "skipped") and call.started_at is None:
+        lines.append(paint.bad(f"  it did not run: {one_line(sanitized(call.output))}"))
+    elif not call.allowed:
+        waits = call.state == "pending"
+        lines.append("  it has not begun" if waits else "  it needs no permission")
+    for opened, resolved in asked:
+        lines.append(f"  asked: {_question(opened.request)} {_answer(resolved)}")
+    return lines
+
+
+def _because(allowed: Allowed) -> str:
+    return f"{BY.get(allowed.by, allowed.by)}: {one_line(allowed.reason)}"
+
+
+def _question(request: Request) -> str:
+    return one_line(request.title or request.permission)
+
+
+def _answer(resolved: RequestResolved | None) -> str:
+    if resolved is None:
+        return "(open)"
+    by = f" by {one_line(resolved.by)}" if resolved.by else ""
+    text = f": {one_line(resolved.text)}" if resolved.text else ""
+    return f"→ {resolved.resolution}{by}{text}"
+
+
+def _asked(
+    connection: DaemonConnection, session_id: str, item_id: str
+) -> list[tuple[RequestOpened, RequestResolved | None]]:
+    """The requests about a call, each with its resolution."""
+    opened: dict[str, RequestOpened] = {}
+    resolved: dict[str, RequestResolved] = {}
+    follower = Follower(connection.hello.log_id, 0)
+    while (after := follower.wanted) is not None:
+        result = connection.ask(Replay(session_id, after), ReplayResult)
+        for event in follower.take_replay(result, connection.hello.log_id).events:
+            match event.body:
+                case RequestOpened() as body if body.request.item_id == item_id:
+                    opened[body.request.id] = body
+                case RequestResolved() as body:
+                    resolved[body.request_id] = body
+                case _:
+                    pass
+    return [(body, resolved.get(request_id)) for request_id, body in opened.items()]

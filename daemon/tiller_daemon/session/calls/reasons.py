@@ -1,0 +1,55 @@
+"""Why a call may run: what the rules decided and the user answered, for its events. Pure."""
+
+from collections.abc import Collection
+
+from tiller_daemon.policy.rules import Verdict
+from tiller_daemon.sandbox.enclosure import Enclosure
+from tiller_daemon.session.requests import Reply
+from tiller_protocol.items import Allowed
+from tiller_protocol.settings import Rule
+
+REASONS_MAX = 20
+"""How many reasons a call keeps. A patch of many files needs a permission for each, but few rules
+decide about all of them, and what the same rule allows is told once."""
+
+
+def reasons(
+    verdict: Verdict, granted: Collection[Rule], answer: Reply | None = None
+) -> tuple[Allowed, ...]:
+    """Return why a call with this verdict may run, one reason for each way it was allowed.
+
+    `granted` are the rules of the session. `answer` is how the user answered, if they were asked.
+    """
+    found: dict[tuple[object, ...], Allowed] = {}
+    for part in verdict.parts:
+        one = _reason(part, granted, answer)
+        found.setdefault((one.by, one.permission, one.rule), one)
+    return tuple(found.values())[:REASONS_MAX]
+
+
+def by_answer(permission: str, subject: str, answer: Reply) -> Allowed:
+    """Return the reason that an answer to a request is."""
+    if not answer.by:
+        reason = "A rule that you granted meanwhile allows it."
+    else:
+        lasting = " for the rest of the session" if answer.resolution == "always" else ""
+        reason = f"You allowed it{lasting}, by {answer.by}."
+    return Allowed("user", reason, permission, subject)
+
+
+def by_setting(verdict: Verdict) -> Allowed:
+    """Return the reason that the setting `approve` is for what the rules would ask about."""
+    reason = f"{verdict.reason} It is allowed because `approve` is `always`."
+    return Allowed("approve", reason, verdict.permission, verdict.subject)
+
+
+def _reason(part: Verdict, granted: Collection[Rule], answer: Reply | None) -> Allowed:
+    if part.action != "allow":
+        if answer is None:
+            return by_setting(part)
+        return by_answer(part.permission, part.subject, answer)
+    if part.rule:
+        by = "grant" if part.rule in granted else "rule"
+    else:
+        by = "reading" if part.enclosure is Enclosure.READ_ONLY else "sandbox"
+    return Allowed(by, part.reason, part.permission, part.subject, part.rule)
