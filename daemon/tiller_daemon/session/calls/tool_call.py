@@ -178,6 +178,9 @@ class PreparedToolCall:
 
         What a hook makes of the arguments is judged like what the model wrote.
         """
+        if self.call.by_user:
+            # The sub-agent's own calls are judged like those of any other.
+            return None
         refusal = await self._check()
         if refusal is None and self._verdict().action != "deny":
             answers = await self._turn.hooks.before(self.call)
@@ -218,9 +221,6 @@ class PreparedToolCall:
     async def _check(self) -> Refusal | None:
         """Refuse a call that the agent may not make, or that would fail if the user allowed it."""
         turn = self._turn
-        if self.call.by_user:
-            # The sub-agent's own calls are judged like those of any other.
-            return None
         if turn.context.permissions.read_only and self.effect != "read":
             return Refusal("denied", READ_ONLY.format(agent=turn.context.agent))
         if self._verdict().action == "ask" and (check := self._tool.check):
