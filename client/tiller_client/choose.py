@@ -10,7 +10,7 @@ from tiller_client.prompt import read_workspace
 from tiller_client.text import cut, one_line
 from tiller_protocol.answers import SessionListResult, SessionSummary
 from tiller_protocol.ids import ULID_CHARS
-from tiller_protocol.items import QueuedInput
+from tiller_protocol.items import QueuedInput, Request
 from tiller_protocol.ops import LIST_LIMIT_MAX, SessionList
 from tiller_protocol.snapshot import Snapshot
 
@@ -103,8 +103,22 @@ def request_id(connection: DaemonConnection, reference: str) -> str:
     """
     if len(reference) >= ULID_CHARS:
         return reference.upper() if len(reference) == ULID_CHARS else reference
-    known = [r.id for s in list_sessions(connection) for r in s.requests]
+    known = [request.id for _, request in open_requests(connection)]
     return _unique(known, reference, "open request", "tiller requests")
+
+
+def open_requests(connection: DaemonConnection) -> list[tuple[str, Request]]:
+    """The open requests, each with the session that shows it; if several do, the user's.
+
+    Sub-agents' requests show in the session that they work for, except those in the background.
+    """
+    found: dict[str, tuple[str, Request]] = {}
+    sessions = list_sessions(connection, sub_agents=True)
+    # The sessions of sub-agents are newer than those that they work for.
+    for one in sorted(sessions, key=lambda session: session.created_at):
+        for request in one.requests:
+            found.setdefault(request.id, (one.session_id, request))
+    return list(found.values())
 
 
 def turn_id(turns: list[str], reference: str) -> str:

@@ -49,12 +49,14 @@ _DELIVERY = {"start": "", "steer": " (steering)", "queue": " (queued)"}
 
 
 def background_line(command: BackgroundCommand) -> str:
-    """One line about a background command."""
+    """One line about a background command or sub-agent."""
+    is_task = command.sub_agent is not None
     match command.state:
         case "running":
-            state = "runs in the background"
+            state = "works in the background" if is_task else "runs in the background"
         case "exited":
-            state = "ended" if command.exit_status == 0 else f"ended with {command.exit_status}"
+            failure = "failed" if is_task else f"ended with {command.exit_status}"
+            state = "ended" if command.exit_status == 0 else failure
         case "killed":
             state = "was ended"
         case "lost":

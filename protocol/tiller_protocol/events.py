@@ -225,7 +225,7 @@ class PlanUpdated(Body, frozen=True, tag="plan_updated"):
 
 
 class BackgroundChanged(Body, frozen=True, tag="background_changed"):
-    """The background commands of the session have changed."""
+    """The background commands and sub-agents of the session have changed."""
 
     background: Annotated[
         tuple[BackgroundCommand, ...], doc("All that run, and the latest that have ended.")

@@ -269,10 +269,10 @@ BackgroundState = Literal["running", "exited", "killed", "lost"]
 
 
 class BackgroundCommand(Struct, frozen=True, omit_defaults=True):
-    """A command that outlives its tool call."""
+    """A command that outlives its tool call, or a sub-agent that does."""
 
     id: Annotated[str, doc("`background_id` in `interrupt`.")]
-    command: Annotated[str, doc("The command line.")]
+    command: Annotated[str, doc("The command line; of a sub-agent its agent and task.")]
     state: Annotated[
         BackgroundState, doc("`lost`: the daemon died while it ran; its processes were ended.")
     ]
@@ -280,7 +280,13 @@ class BackgroundCommand(Struct, frozen=True, omit_defaults=True):
     item_id: Annotated[str, doc("The tool call that started it.")] = ""
     output_path: Annotated[str, doc("File that gets the output.")] = ""
     ended_at: Annotated[float | None, doc("Unix seconds; absent while it runs.")] = None
-    exit_status: Annotated[int | None, doc("Absent unless it exited on its own.")] = None
+    exit_status: Annotated[
+        int | None,
+        doc("Absent unless it exited on its own. Of a sub-agent: 0 if it completed, else 1."),
+    ] = None
+    sub_agent: Annotated[
+        SubAgent | None, doc("Present for a sub-agent: its session, and what it has spent.")
+    ] = None
 
 
 RequestKind = Literal["approval", "doom_loop", "question"]

@@ -190,7 +190,7 @@ class Interrupt(Op, frozen=True, tag="interrupt"):
     session_id: SessionRef
     turn_id: Annotated[IdText | None, doc("Only if this turn is running; absent: any.")] = None
     background_id: Annotated[
-        IdText | None, doc("End this background command instead; the turn goes on.")
+        IdText | None, doc("End this background command or sub-agent instead; the turn goes on.")
     ] = None
 
 

@@ -204,7 +204,7 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
         case PlanUpdated():
             snapshot.plan = body.plan
         case BackgroundChanged():
-            snapshot.background = body.background
+            _change_background(snapshot, body)
         case SessionCreated():
             _create(snapshot, body, event.time)
         case SessionConfigured():
@@ -305,6 +305,14 @@ def _update_call(snapshot: Snapshot, body: ToolCallUpdated, time: float) -> None
         )
         if body.sub_agent:
             _count_sub_agent(snapshot, item.sub_agent, body.sub_agent)
+
+
+def _change_background(snapshot: Snapshot, body: BackgroundChanged) -> None:
+    before = {entry.id: entry.sub_agent for entry in snapshot.background}
+    for entry in body.background:
+        if entry.sub_agent:
+            _count_sub_agent(snapshot, before.get(entry.id), entry.sub_agent)
+    snapshot.background = body.background
 
 
 def _count_sub_agent(snapshot: Snapshot, before: SubAgent | None, now: SubAgent) -> None:

@@ -87,7 +87,7 @@ CALLS = (
         "B16 calls that have not begun are skipped when the user steers",
         TURN + "dispatch.py",
         "CallDispatcher.run",
-        "A or (B and C.has_steering)",
+        "A or (B and C.user_steers)",
         "A",
     ),
     Fault(

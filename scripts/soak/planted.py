@@ -19,6 +19,7 @@ from pathlib import Path
 import faults_of_input
 import faults_of_record
 import faults_of_snapshots
+import faults_of_sub_agents
 import faults_of_turns
 from fault import Fault
 
@@ -30,6 +31,7 @@ FAULTS = (
     + faults_of_record.FAULTS
     + faults_of_snapshots.FAULTS
     + faults_of_turns.FAULTS
+    + faults_of_sub_agents.FAULTS
 )
 
 SUITES = {

@@ -36,10 +36,12 @@ from tiller_protocol.events import (
 )
 from tiller_protocol.items import (
     Decision,
+    Notice,
     ToolCall,
+    UserMessage,
 )
 from tiller_protocol.lifecycle import LifecycleState, advance
-from tiller_protocol.ops import Answer, Interrupt, SessionGet, SessionList
+from tiller_protocol.ops import Answer, Interrupt, SessionGet, SessionList, UserInput
 from tiller_protocol.snapshot import Snapshot
 
 PROGRAMS = int(os.environ.get("TILLER_TREES", "60"))
@@ -83,7 +85,10 @@ class Outcome:
     snapshots: dict[str, Snapshot]
     endings: list[str]
     alive_at_end: list[str]
-    kills: int
+    in_background: set[str]
+    """The sessions of background sub-agents."""
+    ended_by_user: list[str]
+    """The names of background sub-agents that a frontend ended."""
 
 
 _WAITS = st.sampled_from([0.0, 0.1, 0.5, 2.0])
@@ -91,9 +96,12 @@ _WAITS = st.sampled_from([0.0, 0.1, 0.5, 2.0])
 
 def _steps(*agents: str) -> st.SearchStrategy[tuple[ScriptStep, ...]]:
     tasks = st.builds(
-        lambda agent, prompt: CallPart("task", arguments={"prompt": prompt, "agent": agent}),
+        lambda agent, prompt, later: CallPart(
+            "task", arguments={"prompt": prompt, "agent": agent, "background": later}
+        ),
         st.sampled_from(agents or ("nobody",)),
         st.sampled_from(["a", "b", "c"]),
+        st.booleans(),
     )
     calls = st.builds(
         lambda name, seconds, say: CallPart(name, arguments={"seconds": seconds, "say": say}),
@@ -114,7 +122,8 @@ def _steps(*agents: str) -> st.SearchStrategy[tuple[ScriptStep, ...]]:
 
 def trees(*, kills: bool) -> st.SearchStrategy[Tree]:
     """Random trees; the daemon is killed now and then if `kills`."""
-    kinds = ["interrupt", "interrupt", "once", "once", "always", "reject"] + ["kill"] * kills
+    kinds = ["interrupt", "interrupt", "once", "once", "always", "reject", "end", "say"]
+    kinds += ["kill", "die", "die"] * kills
     action = st.builds(Action, _WAITS, st.sampled_from(kinds), st.integers(0, 5))
     return st.builds(
         Tree,
@@ -134,6 +143,8 @@ def test_g8_no_survivors_a_turn_ends_after_every_turn_that_works_for_it(tree: Tr
     for session_id, snapshot in outcome.snapshots.items():
         last = _last(outcome.endings, session_id)
         owner = snapshot.owner_id
+        if session_id in outcome.in_background:
+            continue
         if owner and last is not None:
             assert last < (_last(outcome.endings, owner) or 0)
 
@@ -157,7 +168,8 @@ def test_a_request_is_opened_and_resolved_alike_in_the_session_and_all_that_it_w
 ) -> None:
     outcome = run(tree)
     for session_id, snapshot in outcome.snapshots.items():
-        if snapshot.owner_id is None:
+        # Those in the background ask in their own sessions only.
+        if snapshot.owner_id is None or session_id in outcome.in_background:
             continue
         above = _resolutions(outcome.logs[snapshot.owner_id])
         assert _resolutions(outcome.logs[session_id]).items() <= above.items()
@@ -179,6 +191,29 @@ def test_an_owner_has_spent_what_it_and_its_sub_agents_have_spent(tree: Tree) ->
         assert {one.session_id for one in linked} == {one.session_id for one in below}
 
 
+@many
+@given(trees(kills=True))
+def test_g7_the_model_is_told_once_of_each_end_in_the_background(tree: Tree) -> None:
+    outcome = run(tree)
+    for snapshot in outcome.snapshots.values():
+        told = [item.text for item in snapshot.items if isinstance(item, UserMessage | Notice)]
+        told += [queued.text for queued in snapshot.queue]
+        for entry in snapshot.background:
+            assert entry.state != "running"
+            if entry.sub_agent:
+                name = f"background sub-agent {entry.id} ("
+                assert sum(name in text for text in told) == 1, (entry, told)
+
+
+@many
+@given(trees(kills=False))
+def test_only_its_user_or_its_own_end_ends_a_background_sub_agent(tree: Tree) -> None:
+    outcome = run(tree)
+    for snapshot in outcome.snapshots.values():
+        killed = [entry.id for entry in snapshot.background if entry.state == "killed"]
+        assert {*killed} <= {*outcome.ended_by_user}
+
+
 def run(tree: Tree) -> Outcome:
     """Run a tree to its end, where every session rests."""
     return run_from_seed(partial(_run, tree), tree.seed)
@@ -191,7 +226,8 @@ async def _run(tree: Tree) -> Outcome:
         "worker": Script((*tree.worker, end)),
         "scout": Script((*tree.scout, end)),
     }
-    alive: list[str] = []
+    alive: list[tuple[str, str]] = []
+    ended: list[str] = []
     async with trio.open_nursery() as nursery:
         world = await World.start(nursery, scripts, tree.seed)
         world.configuration = structs.replace(
@@ -204,53 +240,86 @@ async def _run(tree: Tree) -> Outcome:
 
         def look(event: Event) -> None:
             if isinstance(event.body, TurnEnded) and event.session_id == boss:
-                alive.extend(sorted(world.usage.running))
+                alive.extend(sorted(world.usage.running.items()))
 
         boss = await world.session()
         world.on_publish = look
         await world.say(boss, "go")
-        kills = 0
         for action in tree.actions:
             await trio.sleep(action.wait_s)
-            if action.kind == "kill":
-                kills += 1
-                await world.kill()
+            if action.kind in ("kill", "die"):
+                await _kill(world, action)
                 await world.boot(nursery)
             else:
-                await _act(world, action)
-        await _settle(world, boss)
+                ended += await _act(world, action)
+        await _settle(world, boss, ended)
         sessions = await _sessions(world)
+        snapshots = {s: await _snapshot(world, s) for s in sessions}
+        background = {
+            entry.sub_agent.session_id
+            for snapshot in snapshots.values()
+            for entry in snapshot.background
+            if entry.sub_agent
+        }
         outcome = Outcome(
             {s: await world.events(s) for s in sessions},
-            {s: await _snapshot(world, s) for s in sessions},
+            snapshots,
             [e.session_id for e in world.in_order if isinstance(e.body, TurnEnded)],
-            alive,
-            kills,
+            [call for call, session_id in alive if session_id not in background],
+            background,
+            ended,
         )
         nursery.cancel_scope.cancel()
     return outcome
 
 
-async def _act(world: World, action: Action) -> None:
+async def _kill(world: World, action: Action) -> None:
+    """Kill the daemon now, or if it is to `die`, before or after one of its next commits."""
+    if action.kind == "die":
+        world.kill_at_commit(1 + action.number, durable=action.number % 2 == 0)
+        with trio.move_on_after(PATIENCE_S):
+            await world.gone.wait()
+        world.commits_left = None
+    if not world.gone.is_set():
+        await world.kill()
+
+
+async def _act(world: World, action: Action) -> list[str]:
+    """Do one thing; returns the background sub-agents that it ended."""
     sessions = await _sessions(world)
     session_id = sessions[action.number % len(sessions)]
+    snapshot = await _snapshot(world, session_id)
     if action.kind == "interrupt":
         await world.ask(Interrupt(session_id))
-        return
-    requests = (await _snapshot(world, session_id)).requests
-    if requests:
-        request = requests[action.number % len(requests)]
+    elif action.kind == "end":
+        return await _end_background(world, snapshot)
+    elif action.kind == "say":
+        # To whom the user talks: what a sub-agent does for others is not its owner's to pay.
+        if snapshot.owner_id is None:
+            await world.ask(UserInput(session_id, "more"))
+    elif snapshot.requests:
+        request = snapshot.requests[action.number % len(snapshot.requests)]
         await world.ask(Answer(request.id, convert(action.kind, Decision), ""))
+    return []
 
 
-async def _settle(world: World, boss: str) -> None:
+async def _end_background(world: World, snapshot: Snapshot) -> list[str]:
+    running = [entry.id for entry in snapshot.background if entry.state == "running"]
+    for name in running:
+        await world.ask(Interrupt(snapshot.session_id, background_id=name))
+    return running
+
+
+async def _settle(world: World, boss: str, ended: list[str]) -> None:
     for number in range(ROUNDS_MAX):
         snapshot = await _snapshot(world, boss)
-        if snapshot.turn is None:
+        if snapshot.turn is None and all(one.state != "running" for one in snapshot.background):
             return
-        for request in snapshot.requests:
-            await world.ask(Answer(request.id, "once"))
+        for session_id in await _sessions(world):
+            for request in (await _snapshot(world, session_id)).requests:
+                await world.ask(Answer(request.id, "once"))
         if number > ROUNDS_MAX // 2:
+            ended += await _end_background(world, snapshot)
             await world.ask(Interrupt(boss))
         await trio.sleep(PATIENCE_S)
     raise AssertionError("the boss is stuck busy")

@@ -12,6 +12,7 @@ from tiller_daemon.policy.readable import Readable
 from tiller_daemon.processes.environment import child_environment
 from tiller_daemon.tools import BUILT_IN
 from tiller_daemon.tools.base import (
+    Assignment,
     CommandAccess,
     FileAccess,
     FileVersions,
@@ -112,7 +113,7 @@ class Bench:
     async def _ask(self, text: str, choices: tuple[str, ...]) -> UserAnswer:
         return UserAnswer(None, "nobody sits at the bench")
 
-    async def _delegate(self, prompt: str, agent: str, resume: str) -> ToolResult:
+    async def _delegate(self, assignment: Assignment) -> ToolResult:
         raise ToolFailure("nobody works for the bench")
 
     async def _output(self, piece: str) -> None:

@@ -35,10 +35,11 @@ def run(arguments: Namespace) -> int:
 
 def _list(connection: DaemonConnection, arguments: Namespace) -> None:
     if arguments.session:
-        sessions = [choose.session(connection, arguments.session)]
+        session = choose.session(connection, arguments.session)
+        found = [(session.session_id, request) for request in session.requests]
     else:
-        sessions = list(choose.list_sessions(connection))
-    open_requests = [OpenRequest(s.session_id, request) for s in sessions for request in s.requests]
+        found = choose.open_requests(connection)
+    open_requests = [OpenRequest(session_id, request) for session_id, request in found]
     paint, width = stdout_paint(), stdout_width()
     for one in open_requests:
         if arguments.json:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from tiller_daemon.policy.readable import Readable
 from tiller_daemon.session.background import Background
+from tiller_daemon.session.background_jobs import BackgroundJobs
 from tiller_daemon.session.calls.environments import Environments
 from tiller_daemon.session.calls.escalation import Escalation
 from tiller_daemon.session.calls.permission import Permission
@@ -26,6 +27,7 @@ from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.project_trust import project_hook_sandbox
 from tiller_daemon.session.requests import IsAllowed, OpenRequests, Reply
 from tiller_daemon.session.services import ChosenModel, Services
+from tiller_daemon.session.sub_agents.background_tasks import BackgroundTasks
 from tiller_daemon.session.sub_agents.delegation import Delegation, Sessions
 from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
 from tiller_daemon.session.title import TitleRequest
@@ -43,13 +45,15 @@ from tiller_protocol.events import (
     AnyBody,
     HistoryCompacted,
     ItemCompleted,
+    ItemDelta,
     ItemStarted,
     QueueChanged,
     SessionConfigured,
     StatusChanged,
+    ToolCallUpdated,
     TurnEnded,
 )
-from tiller_protocol.items import Request, Usage
+from tiller_protocol.items import Request, SubAgent, Usage
 from tiller_protocol.settings import Rule
 from tiller_protocol.turns import OpenTurn
 
@@ -76,6 +80,8 @@ class SessionParts(Struct, frozen=True):
     """Creates and finds the sessions of sub-agents."""
     background: Background
     """The session's background commands."""
+    tasks: BackgroundTasks
+    """The session's background sub-agents."""
 
 
 class ActiveTurn:
@@ -115,7 +121,9 @@ class ActiveTurn:
         self._changes = TurnChanges(
             services, self.context.workspace, self.context.session_id, outbox.put
         )
-        self._delegation = Delegation(session.sessions, services.user.configuration().turn_budget)
+        budget = services.user.configuration().turn_budget
+        self._delegation = Delegation(session.sessions, budget, session.tasks)
+        self._background_before = session.tasks.spent()
         # Set before the turn can ask anything, so that the owner sees every request.
         session.requests.observer = sub_agent_run
         if sub_agent_run:
@@ -183,6 +191,19 @@ class ActiveTurn:
             self._sub_agent_run.observe(*bodies)
         self._session.outbox.put(*bodies, turn_id=self.turn_id)
 
+    @property
+    def session_id(self) -> str:
+        """The ULID of the turn's session."""
+        return self.context.session_id
+
+    def report(self, item_id: str, totals: SubAgent) -> None:
+        """Show what the sub-agent of a call has spent so far."""
+        self.put(ToolCallUpdated(item_id, "running", sub_agent=totals))
+
+    def show_call(self, item_id: str, line: str) -> None:
+        """Show a call that the sub-agent of a call makes as live output."""
+        self.put(ItemDelta(item_id, "output", f"{line}\n", "tool_call"))
+
     def open_turn(self) -> OpenTurn:
         """Return the turn's totals so far."""
         turn = self._session.outbox.fold_pending().turn
@@ -194,9 +215,13 @@ class ActiveTurn:
         return self.open_turn().worked_s(self._session.services.time())
 
     def spent_by_others(self) -> Spent:
-        """Return what the turn's sub-agents, and its siblings if it is one, have spent."""
+        """Return what the turn's sub-agents, and its siblings if it is one, have spent.
+
+        So has what worked in the background meanwhile.
+        """
         beside = self._sub_agent_run.spent_beside() if self._sub_agent_run else Spent()
-        return self._delegation.spent().plus(beside)
+        background = self._session.tasks.spent().minus(self._background_before)
+        return self._delegation.spent().plus(beside).plus(background)
 
     async def run(self, history: History) -> None:
         """Run the turn and close it; raises `LogError` if its end can't be logged."""
@@ -315,7 +340,7 @@ class ActiveTurn:
             ),
             variables=services.commands.variables,
             secrets=services.commands.secrets,
-            background=self._session.background,
+            background=BackgroundJobs(self._session.background, self._session.tasks),
             web=WebAccess(
                 services.user.configuration().fetch.private_addresses, services.commands.proxies
             ),

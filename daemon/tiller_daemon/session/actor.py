@@ -13,6 +13,7 @@ import trio
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.active_turn import ActiveTurn
 from tiller_daemon.session.handlers import handle, overloaded
+from tiller_daemon.session.input_queue import CLIENT
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.recovery import recovery_of
 from tiller_daemon.session.rejections import record_rejection
@@ -26,7 +27,8 @@ from tiller_daemon.session.resuming import resume
 from tiller_daemon.session.reverting import put_back
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.state import PendingSubmission, SessionState
-from tiller_daemon.session.sub_agents.delegation import CLIENT, Sessions
+from tiller_daemon.session.sub_agents.background_tasks import BackgroundTask, report_text
+from tiller_daemon.session.sub_agents.delegation import Sessions
 from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
 from tiller_daemon.store.base import LogError, SubmissionRow
 from tiller_daemon.turn.closing import DAEMON_STOPPED
@@ -35,13 +37,16 @@ from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Rejected
 from tiller_protocol.codec import encode_answer
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.ops import Compact, Revert, Shell, Unrevert, UserInput
-from tiller_protocol.settings import TurnOverrides
+from tiller_protocol.settings import Rule, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
 log = structlog.get_logger()
 
 SUBMISSIONS_WAITING_MAX = 64
 """How many submissions may wait for one session's loop; more are rejected as `overloaded`."""
+
+DELIVER_AGAIN_S = 1.0
+"""When to try again to report a sub-agent's end to a loop that is overloaded."""
 
 WAITS_FOR_TURN_END = (UserInput, Revert, Unrevert, Compact, Shell)
 """Ops that wait while a turn that is over still compares the workspace with its snapshot."""
@@ -93,6 +98,7 @@ class Session:
             self._turn_over.is_set()
             and not self.is_busy
             and not self._state.background.is_running
+            and not self._state.tasks.is_running
             and self.outbox.is_committed
         )
 
@@ -137,6 +143,7 @@ class Session:
             self.recovered.set()
             nursery.start_soon(self.outbox.run)
             nursery.start_soon(self._state.background.run)
+            nursery.start_soon(self._state.tasks.run, self)
             nursery.start_soon(self.submission_loop)
 
     def stop(self) -> None:
@@ -173,15 +180,31 @@ class Session:
         if isinstance(answer, Rejected):
             raise RejectionError(answer.code, answer.message)
 
+    def grant(self, rules: tuple[Rule, ...]) -> None:
+        """Apply rules that the user granted to a background sub-agent to the whole session."""
+        self._state.grant(rules)
+
+    async def deliver(self, task: BackgroundTask) -> None:
+        """Let the loop take the end of a background sub-agent, as it takes input."""
+        op = UserInput(self.snapshot.session_id, report_text(task))
+        while True:
+            new_id = self._services.new_id()
+            answer = await self.submit(PendingSubmission(new_id, op, CLIENT, b"", ended_task=task))
+            if not isinstance(answer, Rejected) or answer.code != "overloaded":
+                return
+            await trio.sleep(DELIVER_AGAIN_S)
+
     async def shut_down(self) -> None:
-        """Interrupt the active turn and end background commands; raises `LogError`.
+        """Interrupt the active turn and end background work; raises `LogError`.
 
         When this returns, everything is in the log.
         """
+        self._state.tasks.starts_turns = False
         if self._state.turn:
             self._state.turn.interrupt(SHUTTING_DOWN)
         await self._turn_over.wait()
         await self._state.background.end_all()
+        await self._state.tasks.end_all()
         await self.outbox.committed()
 
     async def suspend(self) -> None:

@@ -13,18 +13,17 @@ from msgspec import structs
 
 from tiller_daemon.processes.capture import Capture
 from tiller_daemon.processes.command import CommandInput, CommandProblem, run_command
+from tiller_daemon.session.background_list import listed_with, next_id
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.tools.base import BackgroundReport, BackgroundStart, ToolFailure
 from tiller_daemon.tools.commands.sandbox_notes import NO_SANDBOX_NOTES, SandboxNotes, sandbox_notes
 from tiller_protocol.events import BackgroundChanged
 from tiller_protocol.items import BackgroundCommand, BackgroundState
-from tiller_protocol.snapshot import Snapshot
+
+ID_PREFIX = "b"
 
 RUNNING_MAX = 16
 """How many commands may run in the background of one session."""
-
-LISTED_MAX = 32
-"""How many commands are listed. Running ones always are; the oldest ended ones drop out."""
 
 UNREAD_BYTES_MAX = 50 * 1024
 """How much unread output is kept: as much as the model gets from one call."""
@@ -93,7 +92,7 @@ class Background:
                 "bash_kill first."
             )
         listed = BackgroundCommand(
-            id=_next_id(self._outbox.fold_pending()),
+            id=next_id(self._outbox.fold_pending(), ID_PREFIX),
             command=start.command,
             state="running",
             started_at=self._time(),
@@ -227,7 +226,7 @@ class Background:
 
     def _record(self, changed: BackgroundCommand) -> None:
         before = self._outbox.fold_pending().background
-        self._outbox.put(BackgroundChanged(_listed(before, changed)))
+        self._outbox.put(BackgroundChanged(listed_with(before, changed)))
 
     def _find(self, command_id: str) -> _RunningCommand:
         command = self._commands.get(command_id)
@@ -235,30 +234,3 @@ class Background:
             there_are = ", ".join(self._commands) or "none"
             raise ToolFailure(f"There is no background command {command_id!r}. Yours: {there_are}.")
         return command
-
-
-def lost_commands(snapshot: Snapshot) -> tuple[BackgroundCommand, ...] | None:
-    """Return the list with running commands marked as lost; None if no command was running."""
-    if all(command.state != "running" for command in snapshot.background):
-        return None
-    return tuple(
-        structs.replace(command, state="lost") if command.state == "running" else command
-        for command in snapshot.background
-    )
-
-
-def _listed(
-    before: tuple[BackgroundCommand, ...], changed: BackgroundCommand
-) -> tuple[BackgroundCommand, ...]:
-    if any(command.id == changed.id for command in before):
-        return tuple(changed if command.id == changed.id else command for command in before)
-    # Ended ones go first and oldest first; those that run stay, as they can still be ended.
-    too_many = len(before) + 1 - LISTED_MAX
-    ended = [command.id for command in before if command.state != "running"][: max(0, too_many)]
-    return (*(command for command in before if command.id not in ended), changed)
-
-
-def _next_id(snapshot: Snapshot) -> str:
-    """Return a short id that a model can remember. Numbers continue after a restart."""
-    numbers = [int(command.id.removeprefix("b")) for command in snapshot.background]
-    return f"b{max(numbers, default=0) + 1}"

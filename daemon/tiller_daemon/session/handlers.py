@@ -9,12 +9,12 @@ from msgspec import structs
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.active_turn import ActiveTurn, Main
 from tiller_daemon.session.attachments import check_image_support, file_references
+from tiller_daemon.session.delivering import deliver_end
 from tiller_daemon.session.freeze import (
     FrozenTurn,
     cleared_settings,
     freeze_context,
     merge_settings,
-    with_grants,
 )
 from tiller_daemon.session.model_choice import without_foreign_variant
 from tiller_daemon.session.requests import Reply
@@ -78,6 +78,8 @@ def handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None:
 
 def _handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None:
     match pending.op:
+        case UserInput() if pending.ended_task:
+            deliver_end(state, pending, pending.ended_task, _start_turn)
         case UserInput() as op:
             return _take_input(state, op, pending)
         case Interrupt() as op:
@@ -96,6 +98,7 @@ def _handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None
             if op.archived:
                 # An archived session is out of sight, so nothing should go on in it.
                 state.background.cancel_all()
+                state.tasks.cancel_all()
         case Compact():
             return _compact(state, pending)
         case Revert() as op:
@@ -334,8 +337,9 @@ def _run_user_command(state: SessionState, op: Shell, pending: PendingSubmission
 
 def _interrupt(state: SessionState, op: Interrupt) -> None:
     if op.background_id is not None:
-        if not state.background.cancel(op.background_id):
-            message = f"No background command {op.background_id} is running in this session."
+        name = op.background_id
+        if not (state.background.cancel(name) or state.tasks.cancel(name)):
+            message = f"No background command or sub-agent {name} is running in this session."
             raise RejectionError("not_found", message)
         return
     # A turn that only finishes its look at the files has ended for the user.
@@ -351,11 +355,7 @@ def _interrupt(state: SessionState, op: Interrupt) -> None:
 def _answer_request(state: SessionState, op: Answer, pending: PendingSubmission) -> None:
     grants = state.requests.answer(op.request_id, Reply(op.decision, op.text, pending.client))
     if grants:
-        state.put(
-            pending, SessionConfigured(with_grants(state.outbox.fold_pending().settings, grants))
-        )
-        if state.turn:
-            state.turn.grant(grants)
+        state.grant(grants)
 
 
 def _first_message(queued: QueuedInput) -> UserMessage:

@@ -9,8 +9,12 @@ from msgspec import structs
 from tiller_protocol.items import Delivery, QueuedInput
 from tiller_protocol.settings import FollowUps
 
+CLIENT = "task"
+"""The client's name for what no user wrote: the prompt of a sub-agent, and its report."""
+
 QUEUED_INPUTS_MAX = 100
-"""How many inputs may wait in one session; more are rejected as `overloaded`."""
+"""How many inputs may wait in one session; more are rejected as `overloaded`. Only reports of
+background sub-agents, of which there are few, are always taken."""
 
 
 class InputQueue:
@@ -34,6 +38,11 @@ class InputQueue:
     def has_steering(self) -> bool:
         """Whether steering waits for the running turn."""
         return any(queued.delivery == "steer" for queued in self._queue)
+
+    @property
+    def user_steers(self) -> bool:
+        """Whether steering of a user waits for the running turn."""
+        return any(given.delivery == "steer" and given.client != CLIENT for given in self._queue)
 
     def open(self) -> None:
         """Start to take input for a turn."""

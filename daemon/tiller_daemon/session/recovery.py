@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tiller_daemon.session.background import lost_commands
+from tiller_daemon.session.background_list import lost_entries
 from tiller_daemon.session.input_queue import InputQueue
+from tiller_daemon.session.sub_agents.background_tasks import lost_notices
 from tiller_daemon.store.base import Log, LogError
 from tiller_daemon.turn.closing import DAEMON_STOPPED, closing_bodies
 from tiller_daemon.turn.context import Ending
@@ -76,10 +77,11 @@ def recovery_of(
     """Return the events that close what a session left open in the log; None if there are none.
 
     Steering that the turn had not taken goes back to the queue. Running calls and background
-    commands become `lost` and are never run again. The turn ends at the time of its last event.
+    work become `lost` and are never run again. The turn ends at the time of its last event.
     """
-    lost = lost_commands(snapshot)
+    lost = lost_entries(snapshot)
     of_session: list[AnyBody] = [] if lost is None else [BackgroundChanged(lost)]
+    of_session += lost_notices(snapshot, new_id)
     if snapshot.turn is None:
         return Recovery(None, (), tuple(of_session)) if of_session else None
     ending = Ending("interrupted", reason)

@@ -6,9 +6,10 @@ repeated: calls without a result become `lost`, open requests are cancelled.
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.active_turn import ActiveTurn
-from tiller_daemon.session.background import lost_commands
+from tiller_daemon.session.background_list import lost_entries
 from tiller_daemon.session.freeze import freeze_again
 from tiller_daemon.session.state import SessionState
+from tiller_daemon.session.sub_agents.background_tasks import lost_notices
 from tiller_daemon.turn.closing import DAEMON_STOPPED, resuming_bodies
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.loop import run_turn
@@ -58,9 +59,10 @@ def resume(state: SessionState) -> ErrorInfo | None:
         return ErrorInfo(DAEMON_STOPPED.code, NOT_RESUMABLE.format(problem=error.message))
     bodies = resuming_bodies(snapshot, services.time(), services.new_id)
     state.outbox.put(*bodies, StatusChanged("busy"), turn_id=turn.turn_id)
-    lost = lost_commands(snapshot)
+    lost = lost_entries(snapshot)
     if lost is not None:
-        state.outbox.put(BackgroundChanged(lost))
+        notices = lost_notices(snapshot, services.new_id)
+        state.outbox.put(BackgroundChanged(lost), *notices)
     # The history must include what `resuming_bodies` closed.
     snapshot = state.outbox.fold_pending()
     state.begin(ActiveTurn(frozen, run_turn, state.parts), History(snapshot.items, snapshot.pruned))

@@ -7,19 +7,22 @@ import trio
 
 from tiller_daemon.session.active_turn import ActiveTurn, SessionParts
 from tiller_daemon.session.background import Background
+from tiller_daemon.session.freeze import with_grants
 from tiller_daemon.session.input_queue import InputQueue
 from tiller_daemon.session.notices import Notices
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import OpenRequests
 from tiller_daemon.session.services import Services
+from tiller_daemon.session.sub_agents.background_tasks import BackgroundTask, BackgroundTasks
 from tiller_daemon.session.sub_agents.delegation import Sessions
 from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
 from tiller_daemon.tools.base import FileVersions
 from tiller_daemon.turn.history import History
 from tiller_protocol.answers import AnyAnswer, RevertResult
-from tiller_protocol.events import AnyBody
+from tiller_protocol.events import AnyBody, SessionConfigured
 from tiller_protocol.items import Image
 from tiller_protocol.ops import AnyOp
+from tiller_protocol.settings import Rule
 from tiller_protocol.snapshot import Snapshot
 
 
@@ -37,6 +40,8 @@ class PendingSubmission:
     """A hash of the op, to detect that an id is used for another one."""
     sub_agent_run: SubAgentRun | None = None
     """Set if the input is the prompt of a sub-agent."""
+    ended_task: BackgroundTask | None = None
+    """Set if the input is the report of a background sub-agent."""
     images: tuple[Image, ...] = ()
     """The images of the input as the model gets them."""
     files: RevertResult | None = None
@@ -68,6 +73,7 @@ class SessionState:
         self.queue = InputQueue(snapshot.queue)
         self.requests = OpenRequests(self.outbox)
         self.background = Background(self.outbox, services.time)
+        self.tasks = BackgroundTasks(self.outbox, services.time)
         self.parts = SessionParts(
             services,
             self.outbox,
@@ -76,6 +82,7 @@ class SessionState:
             FileVersions(),
             sessions,
             self.background,
+            self.tasks,
         )
         self.notices = Notices(services)
         self.turn: ActiveTurn | None = None
@@ -85,6 +92,14 @@ class SessionState:
         """Make this the session's turn; the actor starts its task when the handler has returned."""
         self.turn = turn
         self._begun = BegunTurn(turn, history)
+
+    def grant(self, rules: tuple[Rule, ...]) -> None:
+        """Apply rules that the user granted to the session, and to what works for it."""
+        settings = with_grants(self.outbox.fold_pending().settings, rules)
+        self.outbox.put(SessionConfigured(settings))
+        if self.turn:
+            self.turn.grant(rules)
+        self.tasks.reconsider()
 
     def take_begun(self) -> BegunTurn | None:
         """Return the turn that was begun and has no task yet, and forget it."""

@@ -147,8 +147,24 @@ class BackgroundReport(Struct, frozen=True):
     """The line of output that shows that the enclosure stopped it."""
 
 
+class Assignment(Struct, frozen=True):
+    """What a sub-agent is to do."""
+
+    prompt: str
+    """All that it sees."""
+    agent: str
+    """Its name; empty to keep that of a resumed sub-agent."""
+    resume: str = ""
+    """The session of an earlier sub-agent that should continue; empty for a new one."""
+    background: bool = False
+    """Whether the call only starts it, and its report comes later."""
+
+
 class BackgroundCommands(Protocol):
-    """The background commands of a session; every method raises `ToolFailure`."""
+    """The background commands of a session; every method raises `ToolFailure`.
+
+    `poll` and `kill` take the ids of background sub-agents as well.
+    """
 
     async def start(self, start: BackgroundStart) -> BackgroundReport:
         """Start a command and watch it for a moment."""
@@ -291,8 +307,8 @@ class ToolEnvironment(Struct, frozen=True):
     files: FileAccess
     commands: CommandAccess
     user: UserAccess
-    delegate: Callable[[str, str, str], Awaitable[ToolResult]]
-    """Gives a prompt to a sub-agent, by name or by the id of an earlier run; returns its report."""
+    delegate: Callable[[Assignment], Awaitable[ToolResult]]
+    """Gives an assignment to a sub-agent; returns its report."""
     web: WebAccess = WebAccess()
     requirements: tuple[Requirement, ...] = ()
     """The permissions that were granted to this call."""

@@ -9,7 +9,14 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from tiller_daemon.tools.base import Need, Requirement, Tool, ToolEnvironment, ToolResult
+from tiller_daemon.tools.base import (
+    Assignment,
+    Need,
+    Requirement,
+    Tool,
+    ToolEnvironment,
+    ToolResult,
+)
 
 DEFAULT_AGENT: Final = "general"
 RESUMED: Final = "resume"
@@ -33,6 +40,13 @@ class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(description="The session of an earlier sub-agent that should continue its work"),
     ] = ""
+    background: Annotated[
+        bool,
+        Meta(
+            description="Return at once and get the report as a message later; only for agents "
+            "that are read-only"
+        ),
+    ] = False
 
 
 def _requirements(arguments: TaskArguments, workspace: Path) -> tuple[Requirement, ...]:  # noqa: ARG001
@@ -43,7 +57,9 @@ def _requirements(arguments: TaskArguments, workspace: Path) -> tuple[Requiremen
 
 async def _run(arguments: TaskArguments, environment: ToolEnvironment) -> ToolResult:
     agent = arguments.agent or ("" if arguments.resume else DEFAULT_AGENT)
-    return await environment.delegate(arguments.prompt, agent, arguments.resume)
+    return await environment.delegate(
+        Assignment(arguments.prompt, agent, arguments.resume, arguments.background)
+    )
 
 
 TASK: Final = Tool(

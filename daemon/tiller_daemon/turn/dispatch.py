@@ -75,7 +75,7 @@ class CallDispatcher:
         """
         repeats = is_doom_loop((*self._previous_calls, *self._offered), call)
         self._offered.append(call)
-        self._early_closed = self._early_closed or self._ports.mailbox.has_steering
+        self._early_closed = self._early_closed or self._ports.mailbox.user_steers
         if self._early_closed:
             return
         prepared = self._ports.tools.prepare(call)
@@ -124,7 +124,7 @@ class CallDispatcher:
         )
         rejected = False
         while waiting:
-            if rejected or (skips and self._ports.mailbox.has_steering):
+            if rejected or (skips and self._ports.mailbox.user_steers):
                 reason = SKIPPED_BY_REJECTION if rejected else SKIPPED_BY_STEERING
                 await self.refuse((call for call, _ in waiting), "skipped", reason)
                 break
@@ -155,7 +155,7 @@ class CallDispatcher:
     async def _run_stopped(self, *, asks: bool) -> None:
         """Ask about calls that were stopped when they tried to write; each one runs again alone."""
         await self._wait_for_early_calls()
-        asks = asks and not self._ports.mailbox.has_steering
+        asks = asks and not self._ports.mailbox.user_steers
         while asks and self._stopped:
             prepared, first = self._stopped.pop(0)
             await self._complete([await run_stopped_call(prepared, first, self._ports)])
@@ -217,7 +217,7 @@ class CallDispatcher:
         """Run the next call that may write since a hook rewrote it, alone; or skip it."""
         prepared = self._now_writing.pop(0)
         await self._wait_for_early_calls()
-        if skips or self._ports.mailbox.has_steering:
+        if skips or self._ports.mailbox.user_steers:
             reason = SKIPPED_BY_REJECTION if skips else SKIPPED_BY_STEERING
             await self.refuse((prepared.call,), "skipped", reason)
             return []

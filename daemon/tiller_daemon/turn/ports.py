@@ -41,6 +41,14 @@ class Mailbox(Protocol):
         """Whether steering is waiting."""
         ...
 
+    @property
+    def user_steers(self) -> bool:
+        """Whether steering of a user is waiting: then calls that have not begun are skipped.
+
+        They are not for the report of a sub-agent, which changes nothing that the user wants.
+        """
+        ...
+
     def take_steering(self) -> tuple[QueuedInput, ...]:
         """Remove and return all steering, oldest first."""
         ...

@@ -11,6 +11,7 @@ from tiller_daemon.redaction.byte_stream import SECRET_PLACEHOLDER
 from tiller_daemon.sandbox.confinement import CommandSandbox
 from tiller_daemon.session.calls.permission import Permission
 from tiller_daemon.tools.base import (
+    Assignment,
     BackgroundCommands,
     CommandAccess,
     FileAccess,
@@ -25,8 +26,8 @@ from tiller_daemon.turn.ports import Emit, Output
 from tiller_protocol.events import PlanUpdated
 from tiller_protocol.items import PlanEntry, ToolCall
 
-Delegate = Callable[[str, str, str, str], Awaitable[ToolResult]]
-"""`Delegation.run` for one turn: takes the call's id, the prompt, the agent, the id to resume."""
+Delegate = Callable[[str, Assignment], Awaitable[ToolResult]]
+"""`Delegation.run` for one turn: takes the call's id and the assignment."""
 
 
 class Environments(Struct, frozen=True):

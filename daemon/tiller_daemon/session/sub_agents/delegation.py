@@ -1,4 +1,4 @@
-"""Delegation: a call of `task` starts a turn in a separate session and waits for its end.
+"""Delegation: a call of `task` starts a turn in a separate session, and mostly waits for its end.
 
 The sub-agent's session is like any other: any frontend can attach to it, steer it and answer its
 requests. A `SubAgentRun` links the call with the turn.
@@ -9,10 +9,11 @@ from typing import Protocol
 import trio
 
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.sub_agents.background_tasks import BackgroundTasks
+from tiller_daemon.session.sub_agents.report import report_of
 from tiller_daemon.session.sub_agents.sub_agent_run import Inherited, Owner, SubAgentRun
 from tiller_daemon.store.base import LogError
-from tiller_daemon.tools.base import ToolFailure, ToolResult
-from tiller_daemon.tools.truncation import truncate
+from tiller_daemon.tools.base import Assignment, ToolFailure, ToolResult
 from tiller_daemon.turn.budget import Spent, remaining_budget, tighter_budget
 from tiller_protocol.settings import Budget, Settings, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
@@ -27,8 +28,17 @@ signals takes a few seconds, and each level waits for the one below."""
 START_S_MAX = 30.0
 """How long a sub-agent may take to start: two commits to the log."""
 
-CLIENT = "task"
-"""The client's name for a sub-agent's prompt."""
+TITLE_CHARS_MAX = 100
+"""Longest title of a background sub-agent in the list."""
+
+NOT_NESTED = (
+    "A sub-agent can't start others in the background, as it would end before them. Leave out "
+    "`background`."
+)
+ONLY_READING = (
+    "Only agents that are read-only can work in the background. Leave out `background`, or choose "
+    "one of: {agents}."
+)
 
 
 class OwnedSession(Protocol):
@@ -63,9 +73,12 @@ class Sessions(Protocol):
 class Delegation:
     """The sub-agents of one turn."""
 
-    def __init__(self, sessions: Sessions, default_budget: Budget) -> None:
+    def __init__(
+        self, sessions: Sessions, default_budget: Budget, background: BackgroundTasks
+    ) -> None:
         self._sessions = sessions
         self._default_budget = default_budget
+        self._background = background
         self._sub_agent_runs: list[SubAgentRun] = []
 
     def spent(self) -> Spent:
@@ -85,30 +98,56 @@ class Delegation:
         """Drop the runs. They refer to the turn, which must be freed as soon as it has ended."""
         self._sub_agent_runs.clear()
 
-    async def run(
-        self, owner: Owner, item_id: str, prompt: str, agent: str, resume: str
-    ) -> ToolResult:
-        """Give `prompt` to a sub-agent of `owner` and return its report; raises `ToolFailure`.
+    async def run(self, owner: Owner, item_id: str, assignment: Assignment) -> ToolResult:
+        """Give an assignment to a sub-agent of `owner`; return its report, raises `ToolFailure`.
 
         On cancellation the sub-agent's turn is interrupted; this waits up to `END_S_MAX` for its
-        end.
+        end. One in the background is only started.
         """
+        if assignment.background:
+            return await self._run_in_background(owner, item_id, assignment)
         sub_agent_run = SubAgentRun(owner, self._inherited(owner), item_id)
         self._sub_agent_runs.append(sub_agent_run)
         try:
             # Shielded, since a cancellation in here could leave a turn that has no owner.
             with trio.fail_after(START_S_MAX, shield=True):
-                await self._start(owner, sub_agent_run, prompt, agent, resume)
+                await self._start(owner, sub_agent_run, assignment)
             await sub_agent_run.done.wait()
         except (RejectionError, LogError) as error:
             raise ToolFailure(f"No sub-agent was started: {error.message}") from error
         finally:
             await _end_turn(sub_agent_run)
-        return _report(sub_agent_run)
+        return report_of(sub_agent_run)
+
+    async def _run_in_background(
+        self, owner: Owner, item_id: str, assignment: Assignment
+    ) -> ToolResult:
+        if owner.context.depth:
+            raise ToolFailure(NOT_NESTED)
+        read_only = [one.name for one in owner.context.prompt.sub_agents if one.read_only]
+        if assignment.agent not in read_only and not owner.context.permissions.read_only:
+            raise ToolFailure(ONLY_READING.format(agents=", ".join(sorted(read_only))))
+        inherited = self._inherited(owner)
+        title = f"{assignment.agent or 'resumed'}: {' '.join(assignment.prompt.split())}"
+        task = self._background.begin(item_id, title[:TITLE_CHARS_MAX])
+        task.run = sub_agent_run = SubAgentRun(task, inherited, item_id)
+        try:
+            with trio.fail_after(START_S_MAX, shield=True):
+                await self._start(owner, sub_agent_run, assignment)
+        except BaseException as error:
+            self._background.fail(task)
+            if sub_agent_run.turn:
+                sub_agent_run.turn.interrupt()
+            sub_agent_run.detach()
+            if isinstance(error, (RejectionError, LogError)):
+                raise ToolFailure(f"No sub-agent was started: {error.message}") from error
+            raise
+        return self._background.watch(task)
 
     async def _start(
-        self, owner: Owner, sub_agent_run: SubAgentRun, prompt: str, agent: str, resume: str
+        self, owner: Owner, sub_agent_run: SubAgentRun, assignment: Assignment
     ) -> None:
+        agent, resume = assignment.agent, assignment.resume
         context, inherited = owner.context, sub_agent_run.inherited
         offered = next((one for one in context.prompt.sub_agents if one.name == agent), None)
         model, variant = inherited.model, inherited.variant
@@ -133,7 +172,7 @@ class Delegation:
             approve=context.permissions.approve,
             turn_budget=sub_agent_run.inherited.budget,
         )
-        await session.run_sub_agent(sub_agent_run, prompt, overrides)
+        await session.run_sub_agent(sub_agent_run, assignment.prompt, overrides)
 
     def _inherited(self, owner: Owner) -> Inherited:
         context = owner.context
@@ -171,25 +210,3 @@ async def _end_turn(sub_agent_run: SubAgentRun) -> None:
         with trio.move_on_after(END_S_MAX, shield=True):
             await sub_agent_run.done.wait()
     sub_agent_run.detach()
-
-
-def _report(sub_agent_run: SubAgentRun) -> ToolResult:
-    totals = sub_agent_run.totals
-    assert totals is not None
-    body = sub_agent_run.ended
-    footer = f"[sub-agent {totals.agent}, {totals.session_id}: `resume` it to continue from here]"
-    if body is None:
-        report = "The sub-agent's session ended because its log could not be written."
-    elif body.outcome == "completed":
-        report = body.last_message or "The sub-agent ended without a message."
-    else:
-        reason = f": {body.error.message}" if body.error else "."
-        report = f"The sub-agent's turn ended as {body.outcome}{reason}"
-        if body.last_message:
-            report += f"\nIts last message:\n{body.last_message}"
-    failed = body is None or body.outcome != "completed"
-    # If the user rejected a call of the sub-agent, this call counts as rejected too and ends the
-    # turn, so that the user can say what to do instead.
-    rejected = body is not None and body.outcome == "blocked"
-    output = f"{truncate(report)}\n\n{footer}"
-    return ToolResult(output, failed=failed, rejected=rejected, sub_agent=totals)

@@ -15,7 +15,6 @@ from tiller_daemon.turn.context import Permissions, TurnContext
 from tiller_protocol.events import (
     AnyBody,
     HistoryCompacted,
-    ItemDelta,
     ItemStarted,
     StepEnded,
     ToolCallUpdated,
@@ -44,33 +43,32 @@ class Inherited(Struct, frozen=True):
     """What the owner may still spend."""
 
 
-class Owner(Protocol):
-    """The turn whose calls start sub-agents."""
+class Principal(Protocol):
+    """Whom a sub-agent works for: a turn, or in the background the session."""
 
-    context: TurnContext
-
-    def put(self, *bodies: AnyBody) -> None:
-        """Put events of the turn."""
+    @property
+    def session_id(self) -> str:
+        """The session's ULID."""
         ...
 
-    def open_turn(self) -> OpenTurn:
-        """Return the turn's totals so far, sub-agents included."""
+    def report(self, item_id: str, totals: SubAgent) -> None:
+        """Show what the sub-agent of a call has spent so far."""
         ...
 
-    def elapsed_s(self) -> float:
-        """Return how many seconds the turn has worked."""
+    def show_call(self, item_id: str, line: str) -> None:
+        """Show a call that the sub-agent of a call makes."""
         ...
 
     def spent_by_others(self) -> Spent:
-        """Return what counts against the turn's budgets beyond its own steps."""
+        """Return what counts against the budgets beyond the steps of the turn itself."""
         ...
 
     def live_rules(self) -> tuple[Rule, ...]:
-        """Return the rules that the user granted since the turn began."""
+        """Return the rules that the user granted since the turn, or the sub-agent, began."""
         ...
 
     def mirror_request(self, request: Request) -> None:
-        """Show a sub-agent's request in the session of this turn, and in those above it."""
+        """Show a sub-agent's request in the session, and in those above it."""
         ...
 
     def mirror_resolution(self, request_id: str, reply: Reply) -> None:
@@ -79,6 +77,20 @@ class Owner(Protocol):
 
     def grant_from_sub_agent(self, rules: tuple[Rule, ...]) -> None:
         """Apply rules that the user granted to a sub-agent to the whole session."""
+        ...
+
+
+class Owner(Principal, Protocol):
+    """The turn whose calls start sub-agents."""
+
+    context: TurnContext
+
+    def open_turn(self) -> OpenTurn:
+        """Return the turn's totals so far, sub-agents included."""
+        ...
+
+    def elapsed_s(self) -> float:
+        """Return how many seconds the turn has worked."""
         ...
 
 
@@ -101,7 +113,7 @@ class SubAgentRun:
     set when the turn is over; `ended` is then its last event, or None if it could not be logged.
     """
 
-    def __init__(self, owner: Owner, inherited: Inherited, item_id: str) -> None:
+    def __init__(self, owner: Principal, inherited: Inherited, item_id: str) -> None:
         self.inherited = inherited
         self.done = trio.Event()
         self.ended: TurnEnded | None = None
@@ -120,7 +132,7 @@ class SubAgentRun:
     @property
     def owner_session_id(self) -> str:
         """The session that the sub-agent works for."""
-        return self._owner.context.session_id
+        return self._owner.session_id
 
     def begin(self, session_id: str, agent: str) -> None:
         """Link the call with the session, before the turn starts."""
@@ -212,11 +224,11 @@ class SubAgentRun:
             )
         self.totals = totals
         if self._attached:
-            self._owner.put(ToolCallUpdated(self.item_id, "running", sub_agent=totals))
+            self._owner.report(self.item_id, totals)
 
     def _show_nested_call(self, update: ToolCallUpdated) -> None:
         self._calls_shown += 1
         # The sub-agent's own session has them all.
         if self._attached and self._calls_shown <= SHOWN_CALLS_MAX:
             line = f"{self._names.get(update.item_id, '')} {update.title}".strip()
-            self._owner.put(ItemDelta(self.item_id, "output", f"{line}\n", "tool_call"))
+            self._owner.show_call(self.item_id, line)

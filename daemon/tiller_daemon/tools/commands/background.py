@@ -2,11 +2,14 @@
 
 from tiller_daemon.tools.base import BackgroundReport, ToolResult
 from tiller_daemon.tools.truncation import truncate
+from tiller_protocol.items import BackgroundCommand
 
 
 def result_of(report: BackgroundReport) -> ToolResult:
-    """Return the report on a background command as a result for the model."""
+    """Return the report on a background command or sub-agent as a result for the model."""
     command = report.command
+    if command.sub_agent:
+        return ToolResult(f"[{_state_of_task(command)}]", title=f"{command.id}: {command.command}")
     where = command.output_path
     output = truncate(report.output, where=f"the complete output is in {where}")
     if report.dropped_bytes:
@@ -38,6 +41,21 @@ def _state(report: BackgroundReport) -> str:
             return f"{command.id} was ended"
         case "lost":
             return f"{command.id} ended with the daemon"
+
+
+def _state_of_task(task: BackgroundCommand) -> str:
+    sub_agent = task.sub_agent
+    assert sub_agent
+    steps = f"after {sub_agent.steps} steps"
+    match task.state:
+        case "running":
+            return f"{task.id} works, {steps} so far. Its report will come as a message"
+        case "exited":
+            return f"{task.id} has ended {steps}. Its report comes as a message"
+        case "killed":
+            return f"{task.id} was ended {steps}. To continue, `resume` {sub_agent.session_id}"
+        case "lost":
+            return f"{task.id} was lost with the daemon. `resume` {sub_agent.session_id}"
 
 
 def _ended(status: int | None) -> str:

@@ -15,7 +15,7 @@ KILL_S: Final = 15.0
 class BashKillArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """The arguments of `bash_kill`."""
 
-    id: Annotated[str, Meta(description="The name that bash gave the command, such as b1")]
+    id: Annotated[str, Meta(description="The name of the command or sub-agent, such as b1 or t1")]
 
 
 def _requirements(arguments: BashKillArguments, workspace: Path) -> tuple[Requirement, ...]:  # noqa: ARG001
@@ -28,7 +28,10 @@ async def _run(arguments: BashKillArguments, environment: ToolEnvironment) -> To
 
 BASH_KILL: Final = Tool(
     name="bash_kill",
-    description="Kill a background command and every process that it has started.",
+    description=(
+        "Kill a background command and every process that it has started, or end a background "
+        "sub-agent."
+    ),
     arguments=BashKillArguments,
     effect="read",
     timeout_s=KILL_S,

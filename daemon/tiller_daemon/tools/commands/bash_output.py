@@ -15,7 +15,7 @@ WAIT_S_MAX: Final = 60.0
 class BashOutputArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """The arguments of `bash_output`."""
 
-    id: Annotated[str, Meta(description="The name that bash gave the command, such as b1")]
+    id: Annotated[str, Meta(description="The name of the command or sub-agent, such as b1 or t1")]
     wait_s: Annotated[
         float, Meta(ge=0, le=WAIT_S_MAX, description="Seconds to wait for new output")
     ] = 0.0

@@ -1,0 +1,316 @@
+"""Background sub-agents: a call of `task` starts them, the session owns them, and they end with it.
+
+They go on when the turn that started them ends or is interrupted. They are in the same list as
+background commands (`background_changed`). The end of one and the input that reports it are one
+commit, so that a report arrives once or the sub-agent is `lost`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import trio
+from msgspec import structs
+
+from tiller_daemon.session.background_list import listed_with, next_id
+from tiller_daemon.session.outbox import Outbox
+from tiller_daemon.session.requests import Reply
+from tiller_daemon.session.sub_agents.report import report_of
+from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
+from tiller_daemon.tools.base import BackgroundReport, ToolFailure, ToolResult
+from tiller_daemon.turn.budget import Spent
+from tiller_protocol.events import (
+    AnyBody,
+    BackgroundChanged,
+    ItemCompleted,
+    ItemStarted,
+    WarningRaised,
+)
+from tiller_protocol.ids import ItemId
+from tiller_protocol.items import BackgroundCommand, Notice, Request, SubAgent
+from tiller_protocol.settings import Rule
+from tiller_protocol.snapshot import Snapshot
+
+RUNNING_MAX = 8
+"""How many sub-agents may work in the background of one session."""
+
+ID_PREFIX = "t"
+"""Background commands are `b1`, `b2` …, and sub-agents `t1`, `t2` …"""
+
+STARTED = (
+    "{id} works in the background. Its report will come as a message by itself: go on with "
+    "something else, or end your turn. bash_output tells how far it is, bash_kill ends it."
+)
+REPORT = (
+    "[This is not from the user. It is the report of the background sub-agent {id} ({title}), "
+    "which you started.]\n{report}"
+)
+ENDED = "The background sub-agent {id} ({title}) was ended before it had finished.\n{report}"
+LOST = (
+    "The daemon stopped while the background sub-agent {id} ({title}) worked. It is lost, and "
+    "there is no report. To continue from there, `resume` {session_id}."
+)
+WAITS = (
+    "The background sub-agent {id} waits for an answer: {title}. Answer it with "
+    "`tiller answer {request_id}`."
+)
+
+
+@dataclass(eq=False)
+class BackgroundTask:
+    """A background sub-agent, from its start to its report; for its turn, whom it works for."""
+
+    listed: BackgroundCommand
+    """Its entry in the session's list."""
+    session_id: str
+    """The session that it works for."""
+    rules_before: tuple[Rule, ...]
+    """The session's rules when it began; its context has them."""
+    tasks: "BackgroundTasks"
+    """Where it belongs."""
+    run: SubAgentRun | None = None
+    """The link with its turn."""
+    cancelled: bool = False
+    """Whether someone ended it."""
+    silent: bool = False
+    """Whether whoever ended it needs no message, because a result tells."""
+    recorded: trio.Event = field(default_factory=trio.Event)
+    """Set when its end is put."""
+
+    def report(self, item_id: str, totals: SubAgent) -> None:  # noqa: ARG002
+        """Show what the sub-agent has spent."""
+        self.tasks.record(self, sub_agent=totals)
+
+    def show_call(self, item_id: str, line: str) -> None:
+        """Show nothing: the call has ended, and the sub-agent's own session has everything."""
+
+    def spent_by_others(self) -> Spent:
+        """Return its own spending: its budget is what was left when it began, and its alone."""
+        return self.run.spent() if self.run else Spent()
+
+    def live_rules(self) -> tuple[Rule, ...]:
+        """Return the rules granted to the session since it began."""
+        now = self.tasks.snapshot().settings.permissions or ()
+        before = len(self.rules_before)
+        return now[before:] if now[:before] == self.rules_before else ()
+
+    def mirror_request(self, request: Request) -> None:
+        """Say that it asks. Outside a turn the session can't show the request itself."""
+        message = WAITS.format(id=self.listed.id, title=request.title, request_id=request.id)
+        self.tasks.put(WarningRaised("sub_agent_waits", message))
+
+    def mirror_resolution(self, request_id: str, reply: Reply) -> None:
+        """Show nothing: the request is not shown here."""
+
+    def grant_from_sub_agent(self, rules: tuple[Rule, ...]) -> None:
+        """Apply rules that the user granted to it to the whole session."""
+        self.tasks.grant(rules)
+
+
+class Loop(Protocol):
+    """The session's loop, as its background sub-agents need it."""
+
+    async def deliver(self, task: BackgroundTask) -> None:
+        """Handle the end of a task like a submission: `record_end`, and the report."""
+        ...
+
+    def grant(self, rules: tuple[Rule, ...]) -> None:
+        """Apply rules to the session and what works for it."""
+        ...
+
+
+class BackgroundTasks:
+    """The background sub-agents of one session. `run` owns the tasks that wait for their ends.
+
+    A session that shuts down `starts_turns` no more.
+    """
+
+    def __init__(self, outbox: Outbox, time: Callable[[], float]) -> None:
+        self.starts_turns = True
+        self._outbox = outbox
+        self._time = time
+        self._tasks: dict[str, BackgroundTask] = {}
+        self._spent_by_ended = Spent()
+        self._nursery: trio.Nursery | None = None
+        self._loop: Loop | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether any sub-agent works, or its end is not put yet."""
+        return bool(self._tasks)
+
+    async def run(self, loop: "Loop") -> None:
+        """Own the tasks until cancelled; the sub-agents are then ended."""
+        self._loop = loop
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                await trio.sleep_forever()
+        finally:
+            # It refers to the session, which would stay in memory.
+            self._loop = None
+
+    def grant(self, rules: tuple[Rule, ...]) -> None:
+        """Apply rules that the user granted to one of them to the session."""
+        assert self._loop
+        self._loop.grant(rules)
+
+    def snapshot(self) -> Snapshot:
+        """Return the session's state."""
+        return self._outbox.fold_pending()
+
+    def put(self, *bodies: AnyBody) -> None:
+        """Put events of the session."""
+        self._outbox.put(*bodies)
+
+    def begin(self, item_id: str, title: str) -> BackgroundTask:
+        """Return a new task, which its caller must `watch` or `fail`; raises `ToolFailure`."""
+        if len(self._tasks) >= RUNNING_MAX:
+            raise ToolFailure(
+                f"{RUNNING_MAX} sub-agents already work in the background: "
+                f"{', '.join(self._tasks)}. Wait for a report, or end one with bash_kill."
+            )
+        snapshot = self.snapshot()
+        entry = next_id(snapshot, ID_PREFIX)
+        listed = BackgroundCommand(entry, title, "running", self._time(), item_id)
+        rules = snapshot.settings.permissions or ()
+        task = self._tasks[entry] = BackgroundTask(listed, snapshot.session_id, rules, self)
+        # At once, as others may begin before its session is known.
+        self.record(task)
+        return task
+
+    def watch(self, task: BackgroundTask) -> ToolResult:
+        """Wait for the end of a task whose turn has begun, in the background."""
+        assert self._nursery is not None
+        assert task.run
+        self._nursery.start_soon(self._wait, task, task.run)
+        # Its totals are in the list, and must not count twice.
+        linked = task.listed.sub_agent and SubAgent(
+            task.listed.sub_agent.session_id, task.listed.sub_agent.agent
+        )
+        return ToolResult(STARTED.format(id=task.listed.id), sub_agent=linked)
+
+    def record(self, task: BackgroundTask, **changes: object) -> None:
+        """Change the entry of a task in the list."""
+        task.listed = structs.replace(task.listed, **changes)
+        self.put(BackgroundChanged(listed_with(self.snapshot().background, task.listed)))
+
+    def record_end(self, task: BackgroundTask) -> None:
+        """Put the end of a task; its message, if any, must be put without a checkpoint between."""
+        assert task.run
+        self._forget(task)
+        self._spent_by_ended = self._spent_by_ended.plus(task.run.spent())
+        ended = task.run.ended
+        failed = ended is None or ended.outcome != "completed"
+        self.record(
+            task,
+            state="killed" if task.cancelled else "exited",
+            ended_at=self._time(),
+            exit_status=None if task.cancelled else int(failed),
+        )
+
+    def fail(self, task: BackgroundTask) -> None:
+        """Put the end of a task that could not begin; its call says why."""
+        self._forget(task)
+        self.record(task, state="killed", ended_at=self._time())
+
+    async def poll(self, task_id: str, wait_s: float) -> BackgroundReport:
+        """Return how far a task is; waits up to `wait_s` seconds for its end."""
+        if task := self._tasks.get(task_id):
+            with trio.move_on_after(wait_s):
+                await task.recorded.wait()
+        return BackgroundReport(self._entry(task_id), "")
+
+    async def kill(self, task_id: str) -> BackgroundReport:
+        """End a task for the model, and wait for its end; raises `ToolFailure`."""
+        if task := self._tasks.get(task_id):
+            task.silent = True
+            self.cancel(task_id)
+            await task.recorded.wait()
+        return BackgroundReport(self._entry(task_id), "")
+
+    def cancel(self, task_id: str) -> bool:
+        """Start to end a task; return False if it does not run."""
+        task = self._tasks.get(task_id)
+        turn = task and task.run and task.run.turn
+        if task is None or not turn:
+            return False
+        task.cancelled = True
+        turn.interrupt()
+        return True
+
+    def cancel_all(self) -> None:
+        """Start to end every task."""
+        for task_id in list(self._tasks):
+            self.cancel(task_id)
+
+    async def end_all(self) -> None:
+        """End every task, and wait until their ends are put."""
+        self.cancel_all()
+        for task in list(self._tasks.values()):
+            await task.recorded.wait()
+
+    def reconsider(self) -> None:
+        """Resolve open requests of sub-agents that the rules now allow."""
+        for task in self._tasks.values():
+            if task.run and task.run.turn:
+                task.run.turn.reconsider()
+
+    def spent(self) -> Spent:
+        """Return what all have spent since the session was loaded."""
+        total = self._spent_by_ended
+        for task in self._tasks.values():
+            total = total.plus(task.run.spent() if task.run else Spent())
+        return total
+
+    async def _wait(self, task: BackgroundTask, run: SubAgentRun) -> None:
+        try:
+            await run.done.wait()
+            assert self._loop
+            await self._loop.deliver(task)
+        finally:
+            # If the session ends first, its sub-agents end with it.
+            if run.turn:
+                run.turn.interrupt()
+            run.detach()
+            self._forget(task)
+
+    def _forget(self, task: BackgroundTask) -> None:
+        self._tasks.pop(task.listed.id, None)
+        task.recorded.set()
+
+    def _entry(self, task_id: str) -> BackgroundCommand:
+        for entry in self.snapshot().background:
+            if entry.id == task_id:
+                return entry
+        raise ToolFailure(f"There is no background sub-agent {task_id!r}.")
+
+
+def report_text(task: BackgroundTask) -> str:
+    """Return the message about the end of a task."""
+    assert task.run
+    text = ENDED if task.cancelled else REPORT
+    entry = task.listed
+    return text.format(id=entry.id, title=entry.command, report=report_of(task.run).output)
+
+
+def end_notice(task: BackgroundTask, item_id: str) -> tuple[AnyBody, ...]:
+    """Return the events of a notice about the end of a task, for the next turn's model."""
+    return _notice("background_ended", report_text(task), item_id)
+
+
+def lost_notices(snapshot: Snapshot, new_id: Callable[[], str]) -> tuple[AnyBody, ...]:
+    """Return the events that tell the model which sub-agents were lost with the daemon."""
+    bodies: tuple[AnyBody, ...] = ()
+    for entry in snapshot.background:
+        if entry.state == "running" and entry.sub_agent:
+            text = LOST.format(
+                id=entry.id, title=entry.command, session_id=entry.sub_agent.session_id
+            )
+            bodies += _notice("background_lost", text, new_id())
+    return bodies
+
+
+def _notice(code: str, text: str, item_id: str) -> tuple[AnyBody, ...]:
+    notice = Notice(ItemId(item_id), code, text)
+    return (ItemStarted(notice), ItemCompleted(notice))

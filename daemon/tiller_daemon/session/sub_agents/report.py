@@ -1,0 +1,28 @@
+"""The report of a sub-agent: the result of the call that started it, or a message later."""
+
+from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
+from tiller_daemon.tools.base import ToolResult
+from tiller_daemon.tools.truncation import truncate
+
+
+def report_of(sub_agent_run: SubAgentRun) -> ToolResult:
+    """Return the result of a run that is done."""
+    totals = sub_agent_run.totals
+    assert totals is not None
+    body = sub_agent_run.ended
+    footer = f"[sub-agent {totals.agent}, {totals.session_id}: `resume` it to continue from here]"
+    if body is None:
+        report = "The sub-agent's session ended because its log could not be written."
+    elif body.outcome == "completed":
+        report = body.last_message or "The sub-agent ended without a message."
+    else:
+        reason = f": {body.error.message}" if body.error else "."
+        report = f"The sub-agent's turn ended as {body.outcome}{reason}"
+        if body.last_message:
+            report += f"\nIts last message:\n{body.last_message}"
+    failed = body is None or body.outcome != "completed"
+    # If the user rejected a call of the sub-agent, this call counts as rejected too and ends the
+    # turn, so that the user can say what to do instead.
+    rejected = body is not None and body.outcome == "blocked"
+    output = f"{truncate(report)}\n\n{footer}"
+    return ToolResult(output, failed=failed, rejected=rejected, sub_agent=totals)
