@@ -6,6 +6,7 @@ separates answers, only the final message goes to stdout.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Iterable
 from typing import TextIO
@@ -18,6 +19,12 @@ from tiller_client.text import Paint, cells, cut, json_line, on_screen, pad
 
 WIDTH_PIPED = 100
 """Columns if the output is not a terminal."""
+
+HEIGHT_UNKNOWN = 24
+"""Lines of a terminal that does not tell."""
+
+PAGER_OPTIONS = "FRX"
+"""For less, unless the user has set their own, like git: colours, and the text stays."""
 
 _ERASE_LINE = "\r\x1b[K"
 _SAVE_CURSOR, _RESTORE_CURSOR = "\x1b7", "\x1b8"
@@ -37,6 +44,46 @@ def discard_stdout() -> None:
 def say(text: str = "", *, end: str = "\n") -> None:
     """Write a line of text to stdout."""
     _write(sys.stdout, text + end)
+
+
+def page(text: str) -> None:
+    """Write text to stdout; on a terminal that it does not fit on, in the user's pager.
+
+    That is `$TILLER_PAGER`, else `$PAGER`, else `less`. `cat`, or nothing, turns it off.
+    """
+    if not _is_terminal(sys.stdout.fileno()) or text.count("\n") < _height() - 1:
+        say(text)
+        return
+    import shlex
+    import shutil
+    import subprocess
+
+    command = os.environ.get("TILLER_PAGER", os.environ.get("PAGER", "less"))
+    words = shlex.split(command)
+    if not words or words[0] == "cat" or shutil.which(words[0]) is None:
+        say(text)
+        return
+    sys.stdout.flush()
+    variables = {"LESS": PAGER_OPTIONS, **os.environ}
+    # Ctrl-C belongs to the pager while it runs.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        data = on_screen(text + "\n").encode("utf-8", "replace")
+        subprocess.run(words, input=data, env=variables, check=False)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def print_raw(text: str) -> None:
+    """Write text to stdout unchanged, for another program; the caller checks that it is a pipe."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+    sys.stdout.buffer.flush()
+
+
+def is_piped() -> bool:
+    """Whether stdout goes to another program or a file."""
+    return not os.isatty(sys.stdout.fileno())
 
 
 def complain(text: str) -> None:
@@ -159,6 +206,11 @@ def _is_terminal(descriptor: int) -> bool:
 def _wants_colour(*, terminal: bool) -> bool:
     """NO_COLOR (https://no-color.org) turns colours off if it is set and not empty."""
     return terminal and not os.environ.get("NO_COLOR")
+
+
+def _height() -> int:
+    """Lines of the terminal that is stdout."""
+    return os.get_terminal_size(sys.stdout.fileno()).lines or HEIGHT_UNKNOWN
 
 
 def _width(descriptor: int) -> int:

@@ -257,7 +257,15 @@ def _without_headers(lines: list[str]) -> list[str]:
     names = {at: lines[at + 1][4:].removeprefix("b/") for at in starts} if len(starts) > 1 else {}
     headers = {*starts, *(at + 1 for at in starts)}
     result: list[str] = []
+    binary = False
     for at, line in enumerate(lines):
+        if line.startswith("diff --git "):
+            binary = False
+        if line == "GIT binary patch" and not binary:
+            binary = True
+            result.append("(binary)")
+        if binary:
+            continue
         if at in names:
             result.append(names[at])
         if at not in headers and not line.startswith(("diff --git ", "index ")):

@@ -309,3 +309,30 @@ def test_another_log_under_a_follower_is_said_and_followed_from_its_start(places
     assert [json.loads(line)["seq"] for line in out.splitlines()] == [1, 2, 3, 4]
     assert b"a new log" in err
     assert process.returncode == 0
+
+
+def test_what_does_not_fit_on_the_screen_goes_to_the_users_pager(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pager = tmp_path / "pager"
+    pager.write_text("#!/bin/sh\necho paged with $LESS\nexec tail -n 1\n")
+    pager.chmod(0o755)
+    monkeypatch.setenv("PAGER", str(pager))
+    monkeypatch.delenv("LESS", raising=False)
+    with FakeDaemon(places.runtime) as daemon:
+        daemon.add(SESSION, [SessionCreated("/w", Settings()), started(), *text_item("i1", "Hi.")])
+        short = Terminal("show", SESSION)
+        assert short.end() == 0
+        lines = "".join(f"line {number}\n\n" for number in range(30))
+        daemon.add(SESSION, [*text_item("i2", lines + "the end")])
+        long = Terminal("show", SESSION)
+        assert long.end() == 0
+        monkeypatch.setenv("TILLER_PAGER", "cat")
+        whole = Terminal("show", SESSION)
+        assert whole.end() == 0
+    assert "Hi." in short.screen
+    assert "paged" not in short.screen
+    assert long.screen.startswith("paged with FRX\r\n")
+    assert "line 3" not in long.screen
+    assert "paged" not in whole.screen
+    assert "line 29" in whole.screen

@@ -4,7 +4,16 @@ from argparse import Namespace
 
 from tiller_client import choose
 from tiller_client.connection import DaemonConnection
-from tiller_client.console import complain, print_json, say, stdout_paint, stdout_width
+from tiller_client.console import (
+    complain,
+    is_piped,
+    page,
+    print_json,
+    print_raw,
+    say,
+    stdout_paint,
+    stdout_width,
+)
 from tiller_client.errors import UsageError
 from tiller_client.render_item import call_label, change_line, diff_lines
 from tiller_client.runtime import my_places
@@ -101,30 +110,46 @@ def _diff(connection: DaemonConnection, session_id: str, arguments: Namespace) -
     result = connection.ask(op, SessionDiffResult)
     if arguments.json:
         print_json(result)
-        return
-    if not result.files and result.partial:
+    elif not result.files and result.partial:
         _print_edits(connection, session_id)
-        return
-    paint, width = stdout_paint(), stdout_width()
-    for change in result.files:
-        say(change_line(change, paint))
-    if result.diff:
-        say(diff_lines(result.diff, paint, width, DIFF_LINES_MAX))
+    else:
+        _print_diff(result)
+
+
+def _print_diff(result: SessionDiffResult) -> None:
+    """Show a diff on a terminal; a pipe gets what `git apply` takes, and nothing else."""
+    if is_piped():
+        print_raw(result.diff)
+    elif result.files:
+        paint, width = stdout_paint(), stdout_width()
+        lines = [change_line(change, paint) for change in result.files]
+        if result.diff:
+            lines.append(diff_lines(result.diff, paint, width, DIFF_LINES_MAX))
+        page("\n".join(lines))
     if result.cut:
-        complain("the diff is too long; its end is missing")
+        complain("the diff is too long; the files at its end are missing")
     if result.partial:
         complain("more files may have changed: some steps have no snapshot")
     if not result.files:
-        say("no file was changed")
+        complain("no file was changed")
 
 
 def _print_edits(connection: DaemonConnection, session_id: str) -> None:
     """Print the calls that edited files; what commands changed is not known."""
-    items = connection.ask(SessionGet(session_id), SessionResult).snapshot.items
+    items = _snapshot(connection, session_id).items
     calls = [item for item in items if isinstance(item, ToolCall) and item.diff]
-    paint, width = stdout_paint(), stdout_width()
-    for call in calls:
-        say(paint.bold(call_label(call)))
-        say(diff_lines(call.diff, paint, width, DIFF_LINES_MAX))
+    if is_piped():
+        print_raw("".join(call.diff for call in calls))
+    elif calls:
+        paint, width = stdout_paint(), stdout_width()
+        lines = [
+            line
+            for call in calls
+            for line in (
+                paint.bold(call_label(call)),
+                diff_lines(call.diff, paint, width, DIFF_LINES_MAX),
+            )
+        ]
+        page("\n".join(lines))
     if not calls:
-        say("no call of this session has edited a file")
+        complain("no call of this session has edited a file")

@@ -8,7 +8,7 @@ from pathlib import Path
 from tiller_client import choose
 from tiller_client.catchup import Follower
 from tiller_client.connection import DaemonConnection
-from tiller_client.console import confirm, print_json, say, stdout_paint, stdout_width
+from tiller_client.console import confirm, page, print_json, say, stdout_paint, stdout_width
 from tiller_client.prompt import read_workspace
 from tiller_client.render_item import transcript
 from tiller_client.runtime import my_places
@@ -160,7 +160,7 @@ def _show(connection: DaemonConnection, arguments: Namespace) -> None:
     if arguments.json:
         print_json(result)
     else:
-        say(transcript(result.snapshot, stdout_paint(), stdout_width()))
+        page(transcript(result.snapshot, stdout_paint(), stdout_width()))
 
 
 def _show_prompt(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:

@@ -137,10 +137,18 @@ async def session_diff(
     text = "".join([*unshown, text])
     return SessionDiffResult(
         files[:FILES_LISTED_MAX],
-        text[:DIFF_CHARS_MAX],
+        _whole_files(text),
         cut=len(text) > DIFF_CHARS_MAX or len(files) > FILES_LISTED_MAX,
         partial=partial,
     )
+
+
+def _whole_files(diff: str) -> str:
+    """Cut a diff that is too long, so that what is left can be applied."""
+    if len(diff) <= DIFF_CHARS_MAX:
+        return diff
+    end = diff.rfind("\ndiff --git ", 0, DIFF_CHARS_MAX)
+    return diff[: end + 1]
 
 
 def _readable(services: Services, snapshot: Snapshot) -> Readable:

@@ -13,7 +13,7 @@ PATHS_AT_ONCE: Final = 500
 _CHANGES: Final = ("diff-tree", "-r", "-z", "--no-renames", "--no-abbrev", "--raw", "--numstat")
 _DIFF: Final = (
     *("--literal-pathspecs", "diff-tree", "-r", "-p", "--no-renames"),
-    *("--no-ext-diff", "--no-textconv", "--no-color"),
+    *("--no-ext-diff", "--no-textconv", "--no-color", "--binary"),
 )
 
 
@@ -78,7 +78,7 @@ async def compare(before: str, after: str, shadow: ShadowRepository) -> tuple[Tr
 async def differences(
     before: str, after: str, paths: Sequence[str], shadow: ShadowRepository
 ) -> str:
-    """Return the differences of these files as a unified diff."""
+    """Return the differences of these files as `git apply` takes them."""
     results: list[bytes] = []
     for start in range(0, len(paths), PATHS_AT_ONCE):
         some = paths[start : start + PATHS_AT_ONCE]
