@@ -89,6 +89,8 @@ def run(arguments: Namespace) -> int:
             from tiller_client.verbs import daemon as family
         case "schema":
             from tiller_client.verbs import schema as family
+        case "completions":
+            from tiller_client.verbs import completions as family
         case "demo":
             from tiller_client.verbs import demo as family
         case _:

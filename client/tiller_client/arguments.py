@@ -5,6 +5,7 @@ the module in `verbs` that implements a verb.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
@@ -29,9 +30,19 @@ exit status: 0 done, 1 failed, 2 usage; exec: 3 blocked, 4 limit reached, 130 in
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the verb and its options; raises `SystemExit` after help (0) or misuse (2)."""
-    words = sys.argv[1:] if arguments is None else arguments
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if "_ARGCOMPLETE" in os.environ:
+        from tiller_client.completion import complete
+
+        complete(_parser(""))
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     parser = _parser(words[0] if words else "")
-    parsed = parser.parse_args(words)
+    _suggest_verb(parser, words)
+    parsed, unknown = parser.parse_known_args(words)
+    if unknown:
+        verb = f" {parsed.verb}" if parsed.verb else ""
+        parser.error(f"unknown: {' '.join(unknown)}; see: tiller{verb} --help")
     if parsed.verb is None:
         parser.print_help(sys.stderr)
         parser.exit(MISUSE)
@@ -55,6 +66,28 @@ def _parser(verb: str) -> argparse.ArgumentParser:
     for builder in builders or _VERBS:
         builder(add)
     return parser
+
+
+def _suggest_verb(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """Exit with a suggestion if the first word is no verb."""
+    word = next(iter(words), "-")
+    verbs = [verb for verbs in _VERBS.values() for verb in verbs]
+    if word in verbs or word.startswith("-"):
+        return
+    similar = _similar(word, verbs)
+    if similar:
+        hint = f"did you mean: tiller {similar}?"
+    elif len(words) == 1 and " " in word:
+        hint = "to give it as a task: tiller exec PROMPT"
+    else:
+        hint = "see: tiller --help"
+    parser.error(f"there is no verb {word!r}; {hint}")
+
+
+def _similar(word: str, known: Sequence[str]) -> str:
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, known, 1)), "")
 
 
 def _verb(add: _AddParser, family: str, name: str, text: str) -> argparse.ArgumentParser:
@@ -260,6 +293,8 @@ def _add_daemon(add: _AddParser) -> None:
 
 def _add_rest(add: _AddParser) -> None:
     _verb(add, "schema", "schema", "print the protocol as JSON Schema")
+    parser = _verb(add, "completions", "completions", "print a script that completes tiller")
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"))
     parser = _verb(add, "demo", "demo", "see it work: no key, no network, real tools")
     parser.add_argument(
         "--remove", action="store_true", help="remove all files of the demo at its end"
@@ -321,13 +356,26 @@ _VERBS: dict[Callable[[_AddParser], None], tuple[str, ...]] = {
         *("config", "trust", "untrust", "mcp", "doctor", "sandbox"),
     ),
     _add_daemon: ("daemon",),
-    _add_rest: ("schema", "demo"),
+    _add_rest: ("schema", "completions", "demo"),
 }
 """The verbs that each function adds, in the order in which help lists them."""
 
 
 class _Parser(argparse.ArgumentParser):
     """A parser whose error messages are safe to print on a terminal."""
+
+    def parse_known_args(  # type: ignore[override] - a subset of the original's types
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse what is known; an unknown option of a verb ends with a suggestion."""
+        parsed, unknown = super().parse_known_args(args, namespace or argparse.Namespace())
+        for word in unknown:
+            option = word.partition("=")[0]
+            if option.startswith("--") and (
+                similar := _similar(option, list(self._option_string_actions))
+            ):
+                self.error(f"there is no option {option}; did you mean {similar}?")
+        return parsed, unknown
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and what is wrong, then exit."""
