@@ -50,6 +50,9 @@ def list_sessions(
         page_limit = LIST_LIMIT_MAX if left is None else min(left, LIST_LIMIT_MAX)
         op = SessionList(workspace, archived, page_limit, after, owner_id, sub_agents)
         page = connection.ask(op, SessionListResult)
+        if after is None:
+            for problem in page.problems:
+                complain(problem)
         yield from page.sessions
         left = None if left is None else left - len(page.sessions)
         after = page.next

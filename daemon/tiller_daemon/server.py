@@ -251,6 +251,7 @@ class SubmissionServer:
             turns_running=self._supervisor.turns_running,
             rss_bytes=_rss_bytes(),
             draining=self.stopping.is_set(),
+            problems=self._services.log.problems(),
         )
 
 

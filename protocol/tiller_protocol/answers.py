@@ -67,6 +67,9 @@ class SessionListResult(Result, frozen=True, tag="session_list"):
     next: Annotated[str | None, doc("`after` for the next page; absent if this is the last.")] = (
         None
     )
+    problems: Annotated[
+        tuple[str, ...], doc("Why sessions may be missing, in whole sentences.")
+    ] = ()
 
 
 class SessionResult(Result, frozen=True, tag="session"):
@@ -265,6 +268,9 @@ class DaemonStatusResult(Result, frozen=True, tag="daemon_status"):
     turns_running: Annotated[int, doc("Turns that are running now.")]
     rss_bytes: Annotated[int, doc("Resident memory; 0 where the system does not report it.")] = 0
     draining: Annotated[bool, doc("Whether the daemon is about to end.")] = False
+    problems: Annotated[
+        tuple[str, ...], doc("What is wrong with the log, in whole sentences.")
+    ] = ()
 
 
 class McpLoginResult(Result, frozen=True, tag="mcp_login"):

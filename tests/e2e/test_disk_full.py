@@ -6,6 +6,7 @@ every file that the daemon writes, its own output included.
 
 import resource
 import subprocess
+import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
 
@@ -176,3 +177,32 @@ async def _restart_and_compare(frontend: Frontend, daemon: Daemon, session_id: s
 def _limit_files(daemon: Daemon, size: int) -> None:
     assert daemon.process is not None
     resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+async def test_b51_doctor_sees_a_full_disk_and_one_that_can_not_be_written(
+    daemon: Daemon, disk: Disk, tmp_path: Path
+) -> None:
+    def doctor() -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "tiller_client", "doctor"],
+            env=daemon.variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        (line,) = [line for line in done.stdout.splitlines() if "  state  " in line]
+        return done.returncode, line
+
+    (tmp_path / "disk").chmod(0o700)
+    disk.fill()
+    status, line = await trio.to_thread.run_sync(doctor)
+    assert (status, line[:4]) == (1, "fail")
+    assert "No space left on device" in line
+    disk.free()
+    assert "has only" in (await trio.to_thread.run_sync(doctor))[1]
+    daemon.kill9()
+    await trio.run_process(["mount", "-o", "remount,ro", tmp_path / "disk"])
+    try:
+        assert "Read-only file system" in (await trio.to_thread.run_sync(doctor))[1]
+    finally:
+        await trio.run_process(["mount", "-o", "remount,rw", tmp_path / "disk"])

@@ -13,6 +13,7 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
+from tiller_daemon.store.base import LogError
 from tiller_daemon.store.database import INLINE_BYTES_MAX, Database
 from tiller_daemon.store.schema import open_file
 from tiller_daemon.store.transactions import CHECKPOINT_PAGES, FAST_SYNCS
@@ -162,8 +163,7 @@ async def test_what_was_committed_without_a_sync_is_synced_soon(tmp_path: Path, 
     with capture_logs() as lines, trio.fail_after(60):
         async with database(tmp_path) as (opened, _):
             await opened.write(_touch)
-            (tmp_path / "tiller.db-wal").rename(tmp_path / "moved")
-            await opened.write(_touch, size, synced=False)
+            await opened.write(partial(_touch_and_hide, tmp_path), size, synced=False)
             while not lines:  # noqa: ASYNC110 - the thread tells nobody
                 await trio.sleep(0.01)
             (tmp_path / "moved").rename(tmp_path / "tiller.db-wal")
@@ -171,13 +171,13 @@ async def test_what_was_committed_without_a_sync_is_synced_soon(tmp_path: Path, 
 
 
 async def test_a_write_that_fails_is_no_sync_of_earlier_ones(tmp_path: Path) -> None:
-    def fail(_: sqlite3.Connection) -> None:
+    def fail(connection: sqlite3.Connection) -> None:
+        _touch_and_hide(tmp_path, connection)
         raise ValueError("planned")
 
     with capture_logs() as lines, trio.fail_after(60):
         async with database(tmp_path) as (opened, _):
             await opened.write(_touch)
-            (tmp_path / "tiller.db-wal").rename(tmp_path / "moved")
             await opened.write(_touch, synced=False)
             with pytest.raises(ValueError, match="planned"):
                 await opened.write(fail)
@@ -185,6 +185,33 @@ async def test_a_write_that_fails_is_no_sync_of_earlier_ones(tmp_path: Path) -> 
                 await trio.sleep(0.01)
             (tmp_path / "moved").rename(tmp_path / "tiller.db-wal")
     assert [line["event"] for line in lines] == ["log_not_synced"]
+
+
+async def test_the_write_ahead_log_is_empty_some_time_after_the_last_write(tmp_path: Path) -> None:
+    async with database(tmp_path) as (opened, _):
+        for number in range(3):
+            await opened.write(partial(_add, number=number))
+        with trio.fail_after(60):
+            while (tmp_path / "tiller.db-wal").stat().st_size:  # noqa: ASYNC110 - nothing tells
+                await trio.sleep(0.1)
+        await opened.write(partial(_add, number=3))
+        assert (tmp_path / "tiller.db-wal").stat().st_size > 0
+
+
+@pytest.mark.parametrize("name", ["tiller.db", "tiller.db-wal"])
+async def test_a_file_that_is_removed_or_replaced_is_an_error_at_the_next_write(
+    tmp_path: Path, name: str
+) -> None:
+    async with database(tmp_path) as (opened, _):
+        await opened.write(_touch)
+        (tmp_path / name).rename(tmp_path / "moved")
+        with pytest.raises(LogError, match=f"{name} was removed or replaced"):
+            await opened.write(_touch)
+        (tmp_path / name).write_bytes((tmp_path / "moved").read_bytes())
+        with pytest.raises(LogError, match="put it back"):
+            await opened.write(_touch)
+        (tmp_path / "moved").rename(tmp_path / name)
+        await opened.write(_touch)
 
 
 async def test_the_write_ahead_log_is_moved_into_the_main_file_now_and_then(tmp_path: Path) -> None:
@@ -195,6 +222,11 @@ async def test_the_write_ahead_log_is_moved_into_the_main_file_now_and_then(tmp_
         await opened.read(lambda _: None)
         assert (tmp_path / "tiller.db").stat().st_size > small
         assert (tmp_path / "tiller.db-wal").stat().st_size < 2 * CHECKPOINT_PAGES * 4096
+
+
+def _touch_and_hide(directory: Path, connection: sqlite3.Connection) -> None:
+    _touch(connection)
+    (directory / "tiller.db-wal").rename(directory / "moved")
 
 
 def _take_long_to_commit(statement: str) -> None:

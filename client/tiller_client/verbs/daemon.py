@@ -9,7 +9,7 @@ from typing import NoReturn
 import msgspec
 
 from tiller_client.connection import DaemonConnection
-from tiller_client.console import print_json, say
+from tiller_client.console import complain, print_json, say
 from tiller_client.errors import NoAnswer, NoDaemon, TillerError
 from tiller_client.runtime import lock_is_held, my_places
 from tiller_client.starting import DAEMON_COMMAND, last_lines
@@ -125,6 +125,8 @@ def _status(places: Places, *, json: bool, may_start: bool) -> int:
         f"loaded {status.sessions_loaded}"
     )
     say(f"log      {one_line(status.log_path)}")
+    for problem in status.problems:
+        complain(problem)
     say(f"runtime  {one_line(str(places.runtime))}")
     return 0
 

@@ -1,8 +1,10 @@
 """`doctor`: checks what works and what does not, one line each, as far as a frontend can see."""
 
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,19 +16,27 @@ from tiller_client.connection import DaemonConnection
 from tiller_client.console import print_json, say, stdout_paint
 from tiller_client.errors import NoDaemon, TillerError
 from tiller_client.runtime import check_runtime, lock_is_held, my_places
-from tiller_client.text import Paint, one_line
+from tiller_client.text import Paint, count, one_line
 from tiller_client.verbs.config import check
 from tiller_protocol import PROTOCOL_VERSION
 from tiller_protocol.answers import (
     CatalogResult,
+    DaemonStatusResult,
     LanguageServerSummary,
     SandboxSummary,
     ServerSummary,
 )
-from tiller_protocol.ops import Catalog
+from tiller_protocol.ops import Catalog, DaemonStatus
 from tiller_protocol.places import Places
 
 PROGRAM_S_MAX = 5.0
+
+PROBE_BYTES = 64 * 1024
+"""More than a file system stores beside its tables of contents."""
+
+FREE_BYTES_MIN = 64 * 1024 * 1024
+"""A day of work takes less; a log that can't be written ends all turns."""
+
 _FOR_OTHERS = 0o077
 
 
@@ -100,7 +110,24 @@ def _directory(subject: str, path: Path) -> Finding:
         return Finding(
             "warn", subject, f"other users can read {path}; fix it with: chmod 700 {path}"
         )
+    if problem := _unwritable(path):
+        return Finding("fail", subject, problem)
     return Finding("ok", subject, str(path))
+
+
+def _unwritable(path: Path) -> str:
+    """Why nothing can be stored in a directory, found by storing something; empty if it works."""
+    try:
+        with tempfile.TemporaryFile(dir=path) as file:
+            file.write(bytes(PROBE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return f"nothing can be stored in {path}: {error.strerror}"
+    free = shutil.disk_usage(path).free
+    if free < FREE_BYTES_MIN:
+        return f"the disk of {path} has only {count(free)}B left: free some space"
+    return ""
 
 
 def _runtime(path: Path) -> Finding:
@@ -123,12 +150,15 @@ def _daemon(places: Places) -> Iterator[Finding]:
             hello = connection.hello
             op = Catalog(start_servers=True, ask=True)
             catalog = connection.ask(op, CatalogResult)
+            status = connection.ask(DaemonStatus(), DaemonStatusResult)
     except TillerError as error:
         yield Finding("fail", "daemon", one_line(str(error)))
         return
     yield Finding(
         "ok", "daemon", f"tillerd {hello.daemon_version} answers, protocol {PROTOCOL_VERSION}"
     )
+    for problem in status.problems:
+        yield Finding("fail", "log", one_line(problem))
     if catalog.sandbox:
         yield _sandbox(catalog.sandbox)
     yield from _models(catalog)

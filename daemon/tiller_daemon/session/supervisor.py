@@ -254,7 +254,8 @@ class Supervisor:
         except BadCursor as error:
             raise RejectionError("bad_message", str(error)) from None
         more = cursor_of(rows[-1]) if len(rows) == op.limit else None
-        return SessionListResult(tuple(self._summary(row) for row in rows), more)
+        summaries = tuple(self._summary(row) for row in rows)
+        return SessionListResult(summaries, more, self._services.log.problems())
 
     def _summary(self, row: SessionRow) -> SessionSummary:
         session = self._sessions.get(row.session_id)

@@ -189,6 +189,10 @@ class Log(Protocol):
         """The number of sessions, including archived ones."""
         ...
 
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with the log, for users, in whole sentences."""
+        ...
+
 
 def cursor_of(row: SessionRow) -> str:
     """The `after` of the page that follows `row`."""

@@ -37,6 +37,9 @@ GROUP_BYTES_MAX = 4 * 1024 * 1024
 INLINE_BYTES_MAX = 256 * 1024
 """Size of bodies above which a write is left to the thread: storing them takes about 1 ms."""
 
+REST_S = 2.0
+"""How long nothing must have been written before the write-ahead log is emptied."""
+
 UNSYNCED_S_MAX = 0.04
 """How long after an unsynced commit the file is synced, unless a synced commit came first."""
 
@@ -61,6 +64,12 @@ _SYNC_SOON = object()
 _CHECKPOINT = object()
 """In the queue: has the thread move the write-ahead log into the main file."""
 
+_EMPTY = object()
+"""In the queue: has the thread also empty the write-ahead log."""
+
+_WAIT_FOR_REST = object()
+"""In the queue: has the thread call `_empty_at_rest` after `REST_S`."""
+
 
 class Database:
     """Runs jobs on the connection, until `close`. Use it from one event loop.
@@ -76,6 +85,8 @@ class Database:
         self._queue: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._uses_by_thread = 0
         self._sync_is_queued = False
+        self._rest_is_awaited = False
+        self._last_write = time.monotonic()
         self._closed = False
         self._ended = trio.Event()
         self._loop = trio.lowlevel.current_trio_token()
@@ -106,6 +117,7 @@ class Database:
         runs on the loop does not yield to other tasks.
         """
         job = Job(work, writes=True, synced=synced, size=size)
+        self._last_write = time.monotonic()
         is_short = size <= INLINE_BYTES_MAX and (not synced or self._transactions.sync_is_fast)
         if not is_short or not self._is_free:
             await self._run_in_thread(job)
@@ -147,6 +159,18 @@ class Database:
         if self._transactions.must_checkpoint and self._is_free:
             self._uses_by_thread += 1
             self._queue.put(_CHECKPOINT)
+        if not self._transactions.is_empty and not self._rest_is_awaited:
+            self._rest_is_awaited = True
+            self._queue.put(_WAIT_FOR_REST)
+
+    def _empty_at_rest(self) -> None:
+        """On the loop: empty the write-ahead log if nothing was written for a while."""
+        self._rest_is_awaited = False
+        if self._is_free and time.monotonic() - self._last_write >= REST_S:
+            self._uses_by_thread += 1
+            self._queue.put(_EMPTY)
+        else:
+            self._leave_to_thread()
 
     def _result(self, job: Job[Result]) -> Result:
         if isinstance(job.error, sqlite3.Error):
@@ -156,11 +180,15 @@ class Database:
         return job.result  # pyright: ignore[reportReturnType]
 
     def _run(self) -> None:
-        sync_at = math.inf
+        sync_at = rest_at = math.inf
         while True:
             try:
-                entry = self._queue.get(timeout=_seconds_until(sync_at))
+                entry = self._queue.get(timeout=_seconds_until(min(sync_at, rest_at)))
             except queue.Empty:
+                if rest_at < sync_at:
+                    rest_at = math.inf
+                    self._call(self._empty_at_rest)
+                    continue
                 sync_at = math.inf
                 # Cleared first: a commit after this needs another sync.
                 self._sync_is_queued = False
@@ -171,8 +199,10 @@ class Database:
                 break
             if entry is _SYNC_SOON:
                 sync_at = time.monotonic() + UNSYNCED_S_MAX
-            elif entry is _CHECKPOINT:
-                self._transactions.checkpoint()
+            elif entry is _WAIT_FOR_REST:
+                rest_at = time.monotonic() + REST_S
+            elif entry is _CHECKPOINT or entry is _EMPTY:
+                self._transactions.checkpoint(empty=entry is _EMPTY)
                 self._call(partial(self._complete, [], uses=1))
             else:
                 self._run_jobs(self._take_more(cast("_Queued", entry)))

@@ -175,6 +175,10 @@ class MemoryLog:
         await _checkpoint()
         return len(self._sessions)
 
+    def problems(self) -> tuple[str, ...]:
+        """None: memory is not damaged."""
+        return ()
+
     def head_now(self, session_id: str) -> int:
         """Like `head`, for tests that must not yield."""
         row = self._sessions.get(session_id)

@@ -17,6 +17,7 @@ from msgspec.structs import astuple
 from tiller_daemon.private import make_directory, open_private
 from tiller_daemon.store.base import LogError, LogErrorKind, RequestRow
 from tiller_daemon.store.projection import REQUEST_MARK, request_rows_in
+from tiller_daemon.store.wal import keep_if_damaged
 
 SCHEMA_VERSION = 2
 """Increased when older releases could no longer write the file; older files are migrated.
@@ -111,6 +112,7 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, str]:
     """
     try:
         _make_file(path)
+        keep_if_damaged(path)
         connection = sqlite3.connect(
             path, timeout=BUSY_S_MAX, isolation_level=None, check_same_thread=False
         )

@@ -14,7 +14,9 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
+from tiller_daemon.store.base import LogError
 from tiller_daemon.store.schema import close_file, log_error
+from tiller_daemon.store.wal import wal_of
 
 Result = TypeVar("Result")
 
@@ -88,6 +90,14 @@ class Transactions:
         self._mean_s = 0.0
         self._last_s: deque[float] = deque(maxlen=SYNCS_MEASURED)
         self._pages = 0
+        self._was_written = False
+        self._files = (path, wal_of(path))
+        self._identities: dict[Path, tuple[int, int]] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was written after the write-ahead log was emptied."""
+        return not self._was_written
 
     @property
     def must_checkpoint(self) -> bool:
@@ -107,6 +117,7 @@ class Transactions:
         execute = self._connection.execute
         synced = any(job.synced for job in jobs)
         try:
+            self._check_files()
             self._sync_commits(synced)
             execute("BEGIN IMMEDIATE")
             for job in jobs:
@@ -123,12 +134,17 @@ class Transactions:
             for job in jobs:
                 job.error = job.error or log_error(error, self._path)
             return
+        except LogError as error:
+            for job in jobs:
+                job.error = error
+            return
         stored = [job for job in jobs if job.error is None]
         # SQLite syncs nothing for a transaction in which nothing was written.
         if synced and stored:
             self._note_sync(time.perf_counter() - began, inline=inline)
         if stored:
             self.must_sync = not synced
+        self._was_written = True
         self._pages += sum(COMMIT_PAGES + job.size // PAGE_BYTES for job in jobs)
 
     def sync(self) -> None:
@@ -146,15 +162,38 @@ class Transactions:
             # The next synced commit fails if the disk can't be written any more.
             structlog.get_logger().warning("log_not_synced", error=str(error))
 
-    def checkpoint(self) -> None:
-        """Move the write-ahead log into the main file; if that fails, it stays where it is."""
+    def checkpoint(self, *, empty: bool) -> None:
+        """Move the write-ahead log into the main file; if that fails, it stays where it is.
+
+        `empty` also empties it, so that damage to it can hide nothing. Otherwise its space on the
+        disk is used again, which makes later commits faster.
+        """
         self._pages = 0
+        self._was_written = not empty
+        mode = "TRUNCATE" if empty else "PASSIVE"
         with suppress(sqlite3.Error):
-            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
 
     def close(self) -> None:
         """Close the file."""
         close_file(self._connection)
+
+    def _check_files(self) -> None:
+        """Raise `LogError` if a file has been removed or replaced: SQLite would write on, unseen.
+
+        This can't see a file that is moved back afterwards, which does no harm.
+        """
+        for name in self._files:
+            identity = _identity(name)
+            known = self._identities.get(name)
+            if known is None and identity is not None:
+                self._identities[name] = identity  # SQLite creates the second one when it needs it
+            elif identity != known:
+                raise LogError(
+                    "io",
+                    f"{name} was removed or replaced while tillerd was using it, so nothing can be "
+                    "stored: put it back, or restart tillerd, which then begins with what is there",
+                )
 
     def _sync_commits(self, synced: bool) -> None:  # noqa: FBT001 - the state to set
         if self._commits_sync != synced:
@@ -178,6 +217,14 @@ class Transactions:
         if self._connection.in_transaction:
             with suppress(sqlite3.Error):  # then the next BEGIN fails too, and this is retried
                 self._connection.execute("ROLLBACK")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - before every commit, and takes half the time
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 sync_data = getattr(os, "fdatasync", os.fsync)

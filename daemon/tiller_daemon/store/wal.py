@@ -1,0 +1,124 @@
+"""Finds damage in a write-ahead log before SQLite reads it.
+
+SQLite takes the first frame that is not as it should be for the end of the log, and says nothing: a
+single wrong bit hides all commits behind it. A process that was killed leaves such a frame too, but
+only as the last one. The format: https://www.sqlite.org/fileformat2.html#the_write_ahead_log
+"""
+
+import array
+import fcntl
+import os
+import shutil
+import struct
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from tiller_daemon.private import open_private
+
+MAGICS: Final = {0x377F0682: "little", 0x377F0683: "big"}
+"""The byte order of the checksums, by the first word of the file."""
+
+HEADER: Final = struct.Struct(">8I")
+"""Magic, version, page size, number of checkpoints, two salts, and a checksum of two words."""
+
+FRAME: Final = struct.Struct(">6I")
+"""Page number, pages of the file after a commit or 0, both salts, and a checksum of two words."""
+
+SHARED_FIRST: Final = 0x40000002
+SHARED_BYTES: Final = 510
+"""What a process that only reads locks for others to read, and one that writes for itself."""
+
+COPY_MARK: Final = ".damaged-"
+
+_SUMMED_OF_HEADER: Final = 24
+_SUMMED_OF_FRAME: Final = 8
+
+
+def wal_of(path: Path) -> Path:
+    """The write-ahead log of a SQLite file."""
+    return path.with_name(f"{path.name}-wal")
+
+
+def keep_if_damaged(path: Path) -> None:
+    """Copy the write-ahead log of the file at `path` if commits in it can't be read.
+
+    Call it before SQLite opens the file, which may remove it. Raises `OSError`.
+    """
+    wal = wal_of(path)
+    if not wal.exists() or _is_in_use(path) or not is_damaged(wal.read_bytes()):
+        return
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    with (
+        wal.open("rb") as source,
+        os.fdopen(
+            open_private(wal.with_name(f"{wal.name}{COPY_MARK}{stamp}"), os.O_WRONLY | os.O_CREAT),
+            "wb",
+        ) as copy,
+    ):
+        shutil.copyfileobj(source, copy)
+        copy.flush()
+        os.fsync(copy.fileno())
+
+
+def kept_copies(path: Path) -> list[Path]:
+    """The copies that were made of damaged write-ahead logs, oldest first."""
+    wal = wal_of(path)
+    return sorted(wal.parent.glob(f"{wal.name}{COPY_MARK}*"))
+
+
+def is_damaged(data: bytes) -> bool:
+    """Whether a write-ahead log has commits that SQLite would not find."""
+    if len(data) < HEADER.size + FRAME.size:
+        return False
+    magic, _, page_bytes, _, *salts, sum_1, sum_2 = HEADER.unpack_from(data)
+    order = MAGICS.get(magic)
+    if order is None or _checksum(data[:_SUMMED_OF_HEADER], order, (0, 0)) != (sum_1, sum_2):
+        return True
+    size = FRAME.size + page_bytes
+    starts = range(HEADER.size, len(data) - size + 1, size)
+    so_far = (sum_1, sum_2)
+    sound = 0
+    for start in starts:
+        page, _, *own_salts, sum_1, sum_2 = FRAME.unpack_from(data, start)
+        head = data[start : start + _SUMMED_OF_FRAME]
+        content = data[start + FRAME.size : start + size]
+        so_far = _checksum(content, order, _checksum(head, order, so_far))
+        if page == 0 or own_salts != salts or so_far != (sum_1, sum_2):
+            break
+        sound += 1
+    bad = starts[sound:]
+    if not bad:
+        return False
+    # Frames from before the log began anew have other salts; one wrong bit changes one salt.
+    of_now = [
+        any(a == b for a, b in zip(FRAME.unpack_from(data, start)[2:4], salts, strict=True))
+        for start in bad
+    ]
+    # A killed process leaves a frame half written: over an old one, or with the file ending in it.
+    ends_whole = of_now[0] and len(bad) == 1 and bad[0] + size == len(data)
+    return any(of_now[1:]) or ends_whole
+
+
+def _is_in_use(path: Path) -> bool:
+    """Whether another process has the file open: then the end of its log is being written."""
+    with path.open("rb") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB, SHARED_BYTES, SHARED_FIRST)
+        except OSError:
+            return True
+    return False
+
+
+def _checksum(data: bytes, order: str, start: tuple[int, int]) -> tuple[int, int]:
+    """SQLite's checksum, continued from `start`."""
+    words = array.array("I", data)
+    if order != sys.byteorder:
+        words.byteswap()
+    first, second = start
+    pairs = iter(words)
+    for low, high in zip(pairs, pairs, strict=True):
+        first = (first + low + second) & 0xFFFFFFFF
+        second = (second + high + first) & 0xFFFFFFFF
+    return first, second
