@@ -219,6 +219,7 @@ class SubmissionServer:
             )
             for one in list_commands(place, self._services.user.config_directory, unasked)
         )
+        commands += self._services.tools.servers.commands()
         servers = self._services.tools.servers.summaries()
         language_servers = self._services.tools.language_servers.summaries()
         return CatalogResult(

@@ -113,3 +113,17 @@ async def test_git_says_what_changed(testbed: McpTestbed, mcp_git: McpServer) ->
     (testbed.directory / "a.txt").write_text("hello there\n")
     changed = (await testbed.call("mcp__g__git_diff_unstaged", repo_path=repository)).output
     assert "+hello there" in changed
+
+
+async def test_prompts_and_resources_of_everything_are_read(
+    testbed: McpTestbed, mcp_everything: McpServer
+) -> None:
+    await testbed.start(e=mcp_everything)
+    await testbed.servers.ready()
+    listed = {one.name: one.description for one in testbed.servers.commands()}
+    assert "mcp:e:simple-prompt" in listed
+    assert listed["mcp:e:args-prompt"].startswith("<city> [state]")
+    said = await testbed.servers.prompt("e", "args-prompt", "Berlin state=Brandenburg")
+    assert "Berlin, Brandenburg" in said.output
+    read = await testbed.servers.resource("e", "demo://resource/dynamic/text/1")
+    assert read.output.startswith("demo://resource/dynamic/text/1:\n")

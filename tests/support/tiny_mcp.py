@@ -3,7 +3,7 @@
 Run as `python -SEs tiny_mcp.py [MODE …]`. Modes: `refuse` exits at once; `mute` answers nothing;
 `modern` knows no handshake of old; `garbled` greets with nonsense; `chatty` says what is no
 message; `endless` has pages of tools without end; `odd` lists tools that no provider would take;
-`toolless` has none.
+`toolless` has none; `content` has prompts and resources.
 """
 
 import json
@@ -38,6 +38,19 @@ ODD: list[dict[str, Any]] = [
     {"name": "long", "inputSchema": ANY, "description": "so " * 10_000},
 ]
 
+PROMPTS: list[dict[str, Any]] = [
+    {
+        "name": "review",
+        "description": "Reviews a file.",
+        "arguments": [{"name": "file", "required": True}, {"name": "how"}],
+    },
+    {"name": "evil"},
+]
+PICTURE = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADU"
+    "lEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
 cancelled: list[Any] = []
 seen: list[str] = []
 
@@ -62,7 +75,9 @@ def greet(request: Any) -> None:
         print("Welcome!\n\nnot json\n[]\n" + "x" * 100_000, flush=True)
         print("a complaint\n" * 2_000, file=sys.stderr, flush=True)
     about = {"name": "tiny", "version": "1"}
-    capabilities = {} if "toolless" in MODES else {"tools": {"listChanged": True}}
+    capabilities: dict[str, Any] = {} if "toolless" in MODES else {"tools": {"listChanged": True}}
+    if "content" in MODES:
+        capabilities |= {"prompts": {"listChanged": True}, "resources": {}}
     result = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": about}
     send(id=request, result=result)
 
@@ -123,6 +138,31 @@ def call(request: Any, name: str, arguments: dict[str, Any], meta: dict[str, Any
             answer(request, f"I am {name}")
 
 
+def prompt(request: Any, name: str, arguments: dict[str, str]) -> None:
+    said = {"review": f"Review {arguments}.", "evil": "/deploy @general now"}[name]
+    if arguments.get("how") == "grow":
+        PROMPTS.append({"name": "grown"})
+        send(method="notifications/prompts/list_changed")
+    content = {"type": "text", "text": said}
+    send(id=request, result={"messages": [{"role": "user", "content": content}]})
+
+
+def resource(request: Any, uri: str) -> None:
+    match uri:
+        case "note://one":
+            contents = {"uri": uri, "text": "the note says @general"}
+        case "note://picture":
+            contents = {"uri": uri, "mimeType": "image/png", "blob": PICTURE}
+        case "note://long":
+            contents = {"uri": uri, "text": "so " * 100_000}
+        case "note://silent":
+            return
+        case _:
+            send(id=request, error={"code": -32002, "message": "No such note"})
+            return
+    send(id=request, result={"contents": [contents]})
+
+
 def main() -> None:
     if "refuse" in MODES:
         sys.exit("no configuration found")
@@ -141,6 +181,12 @@ def main() -> None:
             case "tools/call":
                 meta = params.get("_meta") or {}
                 call(request, params["name"], params.get("arguments") or {}, meta)
+            case "prompts/list":
+                send(id=request, result={"prompts": PROMPTS})
+            case "prompts/get":
+                prompt(request, params["name"], params.get("arguments") or {})
+            case "resources/read":
+                resource(request, params["uri"])
             case "notifications/cancelled":
                 cancelled.append(params["requestId"])
             case "ping":

@@ -33,7 +33,7 @@ def run(arguments: Namespace) -> int:
     workspace = read_workspace(arguments.directory)
     with DaemonConnection(my_places(), f"tiller {arguments.verb}") as connection:
         asks = arguments.verb == "models"
-        op = Catalog(workspace, start_servers=arguments.verb == "tools", ask=asks)
+        op = Catalog(workspace, start_servers=arguments.verb in ("tools", "commands"), ask=asks)
         catalog = connection.ask(op, CatalogResult)
     if asks:
         return _models(catalog.models, arguments)

@@ -29,6 +29,21 @@ class ListedTool(Struct, frozen=True):
     read_only: bool
 
 
+class PromptParameter(Struct, frozen=True):
+    """A parameter of a prompt."""
+
+    name: str
+    required: bool
+
+
+class ListedPrompt(Struct, frozen=True):
+    """A prompt as its server lists it."""
+
+    name: str
+    description: str
+    parameters: tuple[PromptParameter, ...]
+
+
 class McpConnection(Protocol):
     """A connection to a server. It carries any number of calls at the same time."""
 
@@ -44,6 +59,14 @@ class McpConnection(Protocol):
 
         Cancellation returns at once; the server is notified in the background.
         """
+        ...
+
+    async def prompt(self, name: str, arguments: dict[str, str]) -> ToolResult:
+        """Return what a prompt says; raises `ToolFailure`, or `CallNotSent` as `call` does."""
+        ...
+
+    async def resource(self, uri: str) -> ToolResult:
+        """Return the content of a resource; raises `ToolFailure`, or `CallNotSent`."""
         ...
 
 

@@ -5,10 +5,11 @@ are loaded with the first server that starts.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, TypeVar, cast
 
 import httpx2
 import mcp_types as types
@@ -21,34 +22,22 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from tiller_daemon import DAEMON_VERSION
-from tiller_daemon.mcp.base import (
-    CallNotSent,
-    ListedTool,
-    McpTransport,
-    ServerUnavailable,
-)
+from tiller_daemon.mcp.base import CallNotSent, McpTransport, ServerUnavailable
 from tiller_daemon.mcp.calls import CURRENT_CALL, ConnectionEnded, McpCall
 from tiller_daemon.mcp.environment import EnvironmentProblem
 from tiller_daemon.mcp.http import AUTHORIZATION, HttpTransport, HttpTransportProblem
+from tiller_daemon.mcp.listing import list_prompts, list_tools
 from tiller_daemon.mcp.managed_server import ManagedServer
 from tiller_daemon.mcp.oauth import StoredLoginAuth, login_advice
-from tiller_daemon.mcp.results import make_result
+from tiller_daemon.mcp.results import make_content, make_result
 from tiller_daemon.mcp.stdio import StdioTransport
 from tiller_daemon.processes.command import CommandProblem
 from tiller_daemon.processes.server_process import ServerProcess
 from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
-from tiller_daemon.turn.output_schema import schema_problem
 
 log = structlog.get_logger()
 
-TOOLS_MAX: Final = 256
-"""Most tools offered of one server; models lose track with fewer."""
-
-PAGES_MAX: Final = 64
-"""Most pages read of a tool list, so that an endless list does not block a server."""
-
-DESCRIPTION_CHARS_MAX: Final = 4_000
-"""Longest description of a tool; it is part of every request."""
+T = TypeVar("T")
 
 Streams = AbstractAsyncContextManager[tuple[Any, Any]]
 """The transport that the package reads and writes: its own for HTTP, or `StdioTransport`."""
@@ -58,6 +47,11 @@ CHANGE_DEBOUNCE_S: Final = 0.1
 
 LISTEN_RETRY_S: Final = 10.0
 """How soon to subscribe to changes again after a server ended the subscription."""
+
+_LISTS_CHANGED: Final = (
+    types.ToolListChangedNotification,
+    types.PromptListChangedNotification,
+)
 
 Handshake = Literal["legacy", "auto"]
 """How the package opens a connection; nearly all servers know the `legacy` handshake."""
@@ -132,11 +126,13 @@ class McpClient:
         try:
             async with self._client, trio.open_nursery() as nursery:
                 self.initialized = True
-                tools = await self._list_tools()
+                name = self._owner.name
+                tools = await list_tools(name, self._client)
+                prompts = await list_prompts(self._client)
                 self._nursery = nursery
                 nursery.start_soon(self._update_tools)
                 nursery.start_soon(self._listen)
-                self._owner.connected(self, tools)
+                self._owner.connected(self, tools, prompts)
                 await self._transport.ended.wait()
                 nursery.cancel_scope.cancel()
         finally:
@@ -182,6 +178,33 @@ class McpClient:
                 self._transport.ended.set()
         return await make_result(answer, environment)
 
+    async def prompt(self, name: str, arguments: dict[str, str]) -> ToolResult:
+        """Return what a prompt says; see `McpConnection`."""
+        request = partial(self._client.get_prompt, name, arguments)
+        answer = await self._ask(f"the prompt {name}", request)
+        return await make_content([message.content for message in answer.messages])
+
+    async def resource(self, uri: str) -> ToolResult:
+        """Return the content of a resource; see `McpConnection`."""
+        answer = await self._ask(uri, partial(self._client.read_resource, uri))
+        return await make_content([types.EmbeddedResource(resource=one) for one in answer.contents])
+
+    async def _ask(self, what: str, request: Callable[[], Awaitable[T]]) -> T:
+        """Make a request that no turn waits for; the caller limits its time."""
+        if self.is_over:
+            raise CallNotSent(self._lost_message())
+        where = f"{what} of the MCP server {self._owner.name}"
+        try:
+            return await request()
+        except MCPError as error:
+            reason = _describe_error(error, self._transport)
+            raise ToolFailure(f"There is no {where}. {reason}") from None
+        except (ValidationError, RuntimeError):
+            raise ToolFailure(f"The answer about {where} is invalid.") from None
+        finally:
+            if self._transport.session_expired and not self._calls:
+                self._transport.ended.set()
+
     def _lost_message(self) -> str:
         how = self._transport.end_reason()
         return (
@@ -192,7 +215,7 @@ class McpClient:
     async def _on_message(self, message: object) -> None:
         """Handle a notification of the server."""
         await trio.lowlevel.checkpoint()
-        if isinstance(message, types.ToolListChangedNotification):
+        if isinstance(message, _LISTS_CHANGED):
             self._changed.set()
 
     async def _elicit(
@@ -220,7 +243,9 @@ class McpClient:
             return
         while True:
             with suppress(MCPError, SubscriptionLost):
-                async with self._client.listen(tools_list_changed=True) as changes:
+                async with self._client.listen(
+                    tools_list_changed=True, prompts_list_changed=True
+                ) as changes:
                     async for _ in changes:
                         self._changed.set()
             await trio.sleep(LISTEN_RETRY_S)
@@ -232,40 +257,10 @@ class McpClient:
             await trio.sleep(CHANGE_DEBOUNCE_S)
             self._changed = trio.Event()
             try:
-                self._owner.tools_changed(await self._list_tools())
+                tools = await list_tools(self._owner.name, self._client)
+                self._owner.tools_changed(tools, await list_prompts(self._client))
             except (MCPError, ValidationError) as error:
                 log.warning("mcp_tools_not_listed", server=self._owner.name, reason=str(error))
-
-    async def _list_tools(self) -> tuple[ListedTool, ...]:
-        """The server's tools that can be offered, up to `TOOLS_MAX`."""
-        tools: list[ListedTool] = []
-        cursor: str | None = None
-        for _ in range(PAGES_MAX):
-            page = await self._client.list_tools(cursor=cursor)
-            tools += (one for tool in page.tools if (one := self._offered_tool(tool)))
-            cursor = page.next_cursor
-            if not cursor:
-                break
-        if cursor or len(tools) > TOOLS_MAX:
-            log.warning("mcp_tools_left_out", server=self._owner.name, offered=TOOLS_MAX)
-        return tuple(tools[:TOOLS_MAX])
-
-    def _offered_tool(self, tool: types.Tool) -> ListedTool | None:
-        """The tool to offer, or `None` if it requires task execution or has an invalid schema."""
-        if tool.execution and tool.execution.task_support == "required":
-            return None
-        # Servers may omit `properties` if a tool has no arguments; not all providers accept that.
-        schema: dict[str, Any] = {"properties": {}, **tool.input_schema, "type": "object"}
-        if problem := schema_problem(schema):
-            log.warning(
-                "mcp_tool_left_out", server=self._owner.name, tool=tool.name, reason=problem
-            )
-            return None
-        hints = tool.annotations
-        about = tool.description or tool.title or (hints and hints.title) or tool.name
-        if len(about) > DESCRIPTION_CHARS_MAX:
-            about = f"{about[: DESCRIPTION_CHARS_MAX - 1]}…"
-        return ListedTool(tool.name, about, schema, bool(hints and hints.read_only_hint))
 
 
 class _ConnectionEnd(NamedTuple):

@@ -9,10 +9,18 @@ from typing import Any
 
 import structlog
 import trio
+from msgspec import structs
 
 from tiller_daemon.config import McpServer
-from tiller_daemon.mcp.base import CallNotSent, ListedTool, McpConnection, ServerUnavailable
+from tiller_daemon.mcp.base import (
+    CallNotSent,
+    ListedPrompt,
+    ListedTool,
+    McpConnection,
+    ServerUnavailable,
+)
 from tiller_daemon.mcp.environment import ServerEnvironment
+from tiller_daemon.mcp.prompts import read_arguments
 from tiller_daemon.tools.base import ToolEnvironment, ToolFailure, ToolResult
 from tiller_protocol.answers import ServerState
 
@@ -30,7 +38,7 @@ CLIENT_MODULE = "tiller_daemon.mcp.client"
 class ManagedServer:
     """A server of the configuration. Its tasks run in `nursery`, which `McpServers` sets.
 
-    `tools` are those that it listed last; `problem` says why it is not up.
+    `tools` and `prompts` are those that it listed last; `problem` says why it is not up.
     """
 
     def __init__(self, name: str, settings: McpServer, environment: ServerEnvironment) -> None:
@@ -40,6 +48,7 @@ class ManagedServer:
         self.state: ServerState = "idle"
         self.problem = ""
         self.tools: tuple[ListedTool, ...] = ()
+        self.prompts: tuple[ListedPrompt, ...] = ()
         self.start_attempted = False
         self.nursery: trio.Nursery | None = None
         self._removed = False
@@ -49,7 +58,6 @@ class ManagedServer:
         self._start_scope = trio.CancelScope()
         self._retry_delay_s = RETRY_DELAY_S_MIN
         self._failed_at = -math.inf
-        self._needs_login = False
 
     @property
     def should_start(self) -> bool:
@@ -90,18 +98,42 @@ class ManagedServer:
             # The server went away before it took the call, so that repeating it is safe.
             return await (await self._ensure_connected()).call(tool, arguments, environment)
 
-    def connected(self, connection: McpConnection, tools: tuple[ListedTool, ...]) -> None:
-        """Note that calls can be made now, and the tools of the server."""
+    async def prompt(self, name: str, given: str) -> ToolResult:
+        """Return what a prompt says with the arguments that a user typed; raises `ToolFailure`."""
+        connection = await self._ensure_connected()
+        prompt = next((one for one in self.prompts if one.name == name), None)
+        if prompt is None:
+            known = ", ".join(one.name for one in self.prompts) or "none"
+            raise ToolFailure(f"The MCP server {self.name} has no prompt {name}. It has: {known}.")
+        return self._cleaned(await connection.prompt(name, read_arguments(prompt, given)))
+
+    async def resource(self, uri: str) -> ToolResult:
+        """Return the content of a resource; raises `ToolFailure`."""
+        return self._cleaned(await (await self._ensure_connected()).resource(uri))
+
+    def _cleaned(self, content: ToolResult) -> ToolResult:
+        output = self.environment.without_secrets(self.settings, content.output)
+        return structs.replace(content, output=output)
+
+    def connected(
+        self,
+        connection: McpConnection,
+        tools: tuple[ListedTool, ...],
+        prompts: tuple[ListedPrompt, ...],
+    ) -> None:
+        """Note that calls can be made now, and what the server offers."""
         self._start_scope.deadline = math.inf  # `start_timeout_s` no longer applies
         self._connection = connection
-        self.tools = tools
+        self.tools, self.prompts = tools, prompts
         self.state, self.problem, self._retry_delay_s = "up", "", RETRY_DELAY_S_MIN
         self._note_start_finished()
         log.info("mcp_server_up", server=self.name, tools=len(tools))
 
-    def tools_changed(self, tools: tuple[ListedTool, ...]) -> None:
-        """Note that the server now lists other tools."""
-        self.tools = tools
+    def tools_changed(
+        self, tools: tuple[ListedTool, ...], prompts: tuple[ListedPrompt, ...]
+    ) -> None:
+        """Note that the server now lists other tools or prompts."""
+        self.tools, self.prompts = tools, prompts
         log.info("mcp_tools_changed", server=self.name, tools=len(tools))
 
     async def _ensure_connected(self) -> McpConnection:
@@ -117,7 +149,8 @@ class ManagedServer:
 
     async def _run_connection(self) -> None:
         """Connect, stay connected until the server ends, and record the reason."""
-        problem, self._needs_login = "It has ended.", False
+        problem = "It has ended."
+        failed: ServerState = "failed"
         limit_s = self.settings.start_timeout_s
         self._start_scope = trio.CancelScope(deadline=trio.current_time() + limit_s)
         try:
@@ -132,17 +165,18 @@ class ManagedServer:
             elif self._start_scope.cancelled_caught:
                 problem = f"It was not ready after {limit_s:g} s (`start_timeout_s`)."
         except ServerUnavailable as error:
-            problem, self._needs_login = str(error), error.needs_login
+            problem, failed = str(error), "needs_login" if error.needs_login else "failed"
         except Exception as error:
             log.exception("mcp_server_crashed", server=self.name)
             problem = f"This is a bug in the daemon: {type(error).__name__}: {error}."
         finally:
-            self._note_end(problem)
+            self._note_end(problem, failed)
 
-    def _note_end(self, problem: str) -> None:
+    def _note_end(self, problem: str, failed: ServerState) -> None:
+        """Note the end of the connection; `failed` is the state of a server that was never up."""
         problem = self.problem = self.environment.without_secrets(self.settings, problem)
         if self._connection is None:
-            self.state, self.tools = "needs_login" if self._needs_login else "failed", ()
+            self.state, self.tools, self.prompts = failed, (), ()
             if self._failed_at > -math.inf:
                 self._retry_delay_s = min(2 * self._retry_delay_s, RETRY_DELAY_S_MAX)
             self._failed_at = trio.current_time()

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from collections.abc import Sequence
 from typing import Any
 
 import mcp_types as types
@@ -18,9 +19,29 @@ IMAGES_MAX = 20
 
 async def make_result(answer: types.CallToolResult, environment: ToolEnvironment) -> ToolResult:
     """Return the result of a call; text too long for a model is stored in full in a file."""
+    texts, images = await _read_blocks(answer.content)
+    parts = [text for text in texts if text]
+    if not parts and not images and answer.structured_content is not None:
+        parts.append(_json(answer.structured_content))
+    output, spill_path = await truncate_to_fit("\n".join(parts), environment)
+    return ToolResult(
+        output or ("(An image.)" if images else "(No output.)"),
+        failed=answer.is_error,
+        images=tuple(images),
+        spill_path=spill_path,
+    )
+
+
+async def make_content(blocks: Sequence[types.ContentBlock]) -> ToolResult:
+    """Return what a user takes from a server: the text of a prompt, or a resource."""
+    texts, images = await _read_blocks(blocks)
+    return ToolResult("\n\n".join(filter(None, texts)), images=tuple(images))
+
+
+async def _read_blocks(blocks: Sequence[types.ContentBlock]) -> tuple[list[str], list[Image]]:
     texts: list[str] = []
     images: list[Image] = []
-    for block in answer.content:
+    for block in blocks:
         match block:
             case types.TextContent():
                 texts.append(block.text)
@@ -32,16 +53,7 @@ async def make_result(answer: types.CallToolResult, environment: ToolEnvironment
                 texts.append(_link(block))
             case types.AudioContent():
                 texts.append(f"[audio ({block.mime_type}) that can't be shown]")
-    parts = [text for text in texts if text]
-    if not parts and not images and answer.structured_content is not None:
-        parts.append(_json(answer.structured_content))
-    output, spill_path = await truncate_to_fit("\n".join(parts), environment)
-    return ToolResult(
-        output or ("(An image.)" if images else "(No output.)"),
-        failed=answer.is_error,
-        images=tuple(images),
-        spill_path=spill_path,
-    )
+    return texts, images
 
 
 async def _take_image(data: str, images: list[Image]) -> str:

@@ -11,10 +11,11 @@ from tiller_daemon.mcp.environment import ServerEnvironment
 from tiller_daemon.mcp.login_store import LoginStore
 from tiller_daemon.mcp.logins import Logins
 from tiller_daemon.mcp.managed_server import ManagedServer
+from tiller_daemon.mcp.prompts import summary
 from tiller_daemon.mcp.tool import make_tool
 from tiller_daemon.mcp.tool_names import name_tools
-from tiller_daemon.tools.base import Tool
-from tiller_protocol.answers import McpLoginResult, ServerSummary
+from tiller_daemon.tools.base import Tool, ToolFailure, ToolResult
+from tiller_protocol.answers import CommandSummary, McpLoginResult, ServerSummary
 from tiller_protocol.ops import McpLogin
 
 READY_S_MAX = 20.0
@@ -96,6 +97,26 @@ class McpServers:
             }
             self._listed_tools = latest
         return self._tools_by_name
+
+    def names(self) -> frozenset[str]:
+        """The names of the servers that can be used."""
+        return frozenset(self._servers)
+
+    def commands(self) -> tuple[CommandSummary, ...]:
+        """The prompts of servers, as commands."""
+        found = ((server.name, one) for server in self._servers.values() for one in server.prompts)
+        return tuple(summary(name, prompt) for name, prompt in found)
+
+    async def prompt(self, server: str, name: str, given: str) -> ToolResult:
+        """Return what a server's prompt says; raises `ToolFailure`."""
+        if (found := self._servers.get(server)) is None:
+            known = ", ".join(self._servers) or "none"
+            raise ToolFailure(f"There is no MCP server {server}. Configured: {known}.")
+        return await found.prompt(name, given)
+
+    async def resource(self, server: str, uri: str) -> ToolResult:
+        """Return the content of a server's resource; raises `ToolFailure`."""
+        return await self._servers[server].resource(uri)
 
     def problems(self) -> dict[str, str]:
         """The servers without tools, each with the reason as a clause."""

@@ -139,7 +139,9 @@ def _take_input(state: SessionState, op: UserInput, pending: PendingSubmission) 
     expanded, sub_agents = ExpandedInput(op)
     # A model writes the prompts of sub-agents; only users may call commands and agents by name.
     if pending.sub_agent_run is None:
-        expanded, sub_agents = expand_input(state.services, state.outbox.snapshot, op)
+        expanded, sub_agents = expand_input(
+            state.services, state.outbox.snapshot, op, pending.content
+        )
     turn = state.turn
     # Before any event is put, since it may reject the input.
     files = file_references(state.services, state.outbox.snapshot, expanded)

@@ -18,9 +18,14 @@ from tiller_daemon.session.resting_histories import RestingHistories
 from tiller_daemon.snapshots.snapshots import Snapshots
 from tiller_daemon.stamps import StampedCache
 from tiller_daemon.store.base import Log
-from tiller_daemon.tools.base import Diagnostics, Tool
+from tiller_daemon.tools.base import Diagnostics, Tool, ToolResult
 from tiller_daemon.turn.context import CostOf, unpriced
-from tiller_protocol.answers import LanguageServerSummary, McpLoginResult, ServerSummary
+from tiller_protocol.answers import (
+    CommandSummary,
+    LanguageServerSummary,
+    McpLoginResult,
+    ServerSummary,
+)
 from tiller_protocol.ops import McpLogin
 
 
@@ -56,6 +61,22 @@ class ToolServers(Protocol):
 
     async def ready(self, *, every: bool = False) -> None:
         """Start the servers that a turn needs, with `every` all, and wait briefly for them."""
+        ...
+
+    def names(self) -> frozenset[str]:
+        """Return the names of the servers that can be used."""
+        ...
+
+    def commands(self) -> tuple[CommandSummary, ...]:
+        """Return the prompts of servers, as commands."""
+        ...
+
+    async def prompt(self, server: str, name: str, given: str) -> ToolResult:
+        """Return what a prompt says with the arguments that a user typed; raises `ToolFailure`."""
+        ...
+
+    async def resource(self, server: str, uri: str) -> ToolResult:
+        """Return the content of a resource of one of `names`; raises `ToolFailure`."""
         ...
 
     async def log_in(self, op: McpLogin) -> McpLoginResult:

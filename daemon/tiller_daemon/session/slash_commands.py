@@ -11,6 +11,7 @@ from msgspec import structs
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.project_trust import trusted_workspace
 from tiller_daemon.session.read_access import read_with_rules, session_rules
+from tiller_daemon.session.server_content import NO_CONTENT, ServerContent
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.sub_agents.agents import (
     DEFAULT_AGENT,
@@ -35,12 +36,27 @@ class ExpandedInput(NamedTuple):
     """The agents that work on it before the model gets it."""
 
 
-def expand_input(services: Services, snapshot: Snapshot, op: UserInput) -> ExpandedInput:
+def expand_input(
+    services: Services, snapshot: Snapshot, op: UserInput, content: ServerContent = NO_CONTENT
+) -> ExpandedInput:
     """Return `op` with its slash command expanded, and the sub-agents that it is for.
 
-    Agent and model of the input override those of the command. Raises `RejectionError` for a
-    command that is invalid or whose expansion is too long.
+    Agent and model of the input override those of the command. What `content` adds calls nothing.
+    Raises `RejectionError` for a command that is invalid or whose expansion is too long.
     """
+    if content.prompt is None:
+        expanded = _expand_own(services, snapshot, op)
+    else:
+        expanded = ExpandedInput(structs.replace(op, text=content.prompt))
+    text = "\n\n".join(filter(None, (expanded.op.text, content.attached)))
+    whole = structs.replace(expanded.op, text=text)
+    if content != NO_CONTENT:
+        check_input(whole)
+    return expanded._replace(op=whole)
+
+
+def _expand_own(services: Services, snapshot: Snapshot, op: UserInput) -> ExpandedInput:
+    """Expand what the user's own text calls."""
     call = read_call(op.text)
     command = call and _find(services, snapshot, call)
     if call is None or command is None:

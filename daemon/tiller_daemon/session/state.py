@@ -12,6 +12,7 @@ from tiller_daemon.session.input_queue import InputQueue
 from tiller_daemon.session.notices import Notices
 from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.requests import OpenRequests
+from tiller_daemon.session.server_content import NO_CONTENT, ServerContent
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.sub_agents.background_tasks import BackgroundTask, BackgroundTasks
 from tiller_daemon.session.sub_agents.delegation import Sessions
@@ -44,6 +45,8 @@ class PendingSubmission:
     """Set if the input is the report of a background sub-agent."""
     images: tuple[Image, ...] = ()
     """The images of the input as the model gets them."""
+    content: ServerContent = NO_CONTENT
+    """What MCP servers contribute to the input."""
     files: RevertResult | None = None
     """For a revert, what was done to files before the handler runs."""
     answered: trio.Event = field(default_factory=trio.Event)

@@ -19,6 +19,7 @@ from tiller_daemon.session.recovery import load_snapshot
 from tiller_daemon.session.rejections import record_rejection
 from tiller_daemon.session.requests import unknown_request
 from tiller_daemon.session.reverting import session_diff
+from tiller_daemon.session.server_content import read_server_content
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.session_end import notify_session_end
 from tiller_daemon.session.state import PendingSubmission
@@ -157,6 +158,12 @@ class Supervisor:
                 pending.images = await fit_images(op)
                 await self._services.discover()
                 session = await self._sessions.find(op.session_id)
+                content = await read_server_content(self._services.tools.servers, op)
+                pending.content = content
+                if content.images:
+                    pending.images += content.images
+                    # For the check that the model takes images.
+                    pending.op = structs.replace(op, images=(*op.images, *content.images))
             case _ as op:
                 session = await self._sessions.find(_session_id(op))
         return await session.submit(pending)

@@ -1,0 +1,77 @@
+"""What a server lists: tools and prompts, as far as they can be offered. Imports the package."""
+
+from typing import Any, Final
+
+import mcp_types as types
+import structlog
+from mcp.client import Client
+
+from tiller_daemon.mcp.base import ListedPrompt, ListedTool, PromptParameter
+from tiller_daemon.turn.output_schema import schema_problem
+
+log = structlog.get_logger()
+
+TOOLS_MAX: Final = 256
+"""Most tools offered of one server; models lose track with fewer."""
+
+PROMPTS_MAX: Final = 256
+"""Most prompts listed of one server."""
+
+PAGES_MAX: Final = 64
+"""Most pages read of a list, so that an endless one does not block a server."""
+
+DESCRIPTION_CHARS_MAX: Final = 4_000
+"""Longest description of a tool; it is part of every request."""
+
+
+async def list_tools(server: str, client: Client) -> tuple[ListedTool, ...]:
+    """The server's tools that can be offered, up to `TOOLS_MAX`."""
+    tools: list[ListedTool] = []
+    cursor: str | None = None
+    for _ in range(PAGES_MAX):
+        page = await client.list_tools(cursor=cursor)
+        tools += (one for tool in page.tools if (one := _offered_tool(server, tool)))
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    if cursor or len(tools) > TOOLS_MAX:
+        log.warning("mcp_tools_left_out", server=server, offered=TOOLS_MAX)
+    return tuple(tools[:TOOLS_MAX])
+
+
+async def list_prompts(client: Client) -> tuple[ListedPrompt, ...]:
+    """The server's prompts, up to `PROMPTS_MAX`; none if it does not know such a thing."""
+    if client.server_capabilities.prompts is None:
+        return ()
+    prompts: list[ListedPrompt] = []
+    cursor: str | None = None
+    for _ in range(PAGES_MAX):
+        page = await client.list_prompts(cursor=cursor)
+        prompts += (_prompt(one) for one in page.prompts if not any(map(str.isspace, one.name)))
+        cursor = page.next_cursor
+        if not cursor or len(prompts) >= PROMPTS_MAX:
+            break
+    return tuple(prompts[:PROMPTS_MAX])
+
+
+def _prompt(prompt: types.Prompt) -> ListedPrompt:
+    parameters = tuple(
+        PromptParameter(one.name, bool(one.required)) for one in prompt.arguments or ()
+    )
+    return ListedPrompt(prompt.name, prompt.description or prompt.title or "", parameters)
+
+
+def _offered_tool(server: str, tool: types.Tool) -> ListedTool | None:
+    """The tool to offer, or `None` if it requires task execution or has an invalid schema."""
+    if tool.execution and tool.execution.task_support == "required":
+        return None
+    # Servers may omit `properties` if a tool has no arguments; not all providers accept that.
+    schema: dict[str, Any] = {"properties": {}, **tool.input_schema, "type": "object"}
+    if problem := schema_problem(schema):
+        log.warning("mcp_tool_left_out", server=server, tool=tool.name, reason=problem)
+        return None
+    hints = tool.annotations
+    about = tool.description or tool.title or (hints and hints.title) or tool.name
+    if len(about) > DESCRIPTION_CHARS_MAX:
+        about = f"{about[: DESCRIPTION_CHARS_MAX - 1]}…"
+    return ListedTool(tool.name, about, schema, bool(hints and hints.read_only_hint))

@@ -1,0 +1,51 @@
+"""The prompts of servers as commands: `/mcp:SERVER:PROMPT arguments`. Pure."""
+
+import re
+from typing import Final
+
+from tiller_daemon.mcp.base import ListedPrompt
+from tiller_daemon.tools.base import ToolFailure
+from tiller_protocol.answers import CommandSummary
+
+PREFIX: Final = "mcp:"
+
+_WORD: Final = re.compile(r'"([^"]*)"|\'([^\']*)\'|(\S+)')
+
+
+def summary(server: str, prompt: ListedPrompt) -> CommandSummary:
+    """The prompt as one of the commands that users can call."""
+    shown = (
+        f"<{one.name}>" if one.required else f"[{one.name}]" for one in prompt.parameters
+    )  # as usages of commands show them
+    about = " ".join((*shown, *prompt.description.split()))
+    return CommandSummary(f"{PREFIX}{server}:{prompt.name}", about)
+
+
+def read_arguments(prompt: ListedPrompt, given: str) -> dict[str, str]:
+    """Return the arguments that a user typed after a prompt, in its order or as `name=value`.
+
+    The last of them takes all that is left. Raises `ToolFailure` if a required one is missing.
+    """
+    arguments: dict[str, str] = {}
+    open_names = [one.name for one in prompt.parameters]
+    rest = given.strip()
+    while rest and open_names:
+        name, equals, _ = rest.partition("=")
+        if equals and name in open_names:
+            open_names.remove(name)
+            rest = rest[len(name) + 1 :]
+        else:
+            name = open_names.pop(0)
+        word = _WORD.match(rest)
+        quoted = word is not None and word[3] is None
+        if not word or (not open_names and not (quoted and word.end() == len(rest))):
+            arguments[name], rest = rest, ""
+        else:
+            arguments[name] = next(part for part in word.groups() if part is not None)
+            rest = rest[word.end() :].lstrip()
+    missing = [one.name for one in prompt.parameters if one.required and one.name not in arguments]
+    if missing or rest:
+        names = ", ".join(one.name for one in prompt.parameters) or "none"
+        problem = f"It lacks {', '.join(missing)}." if missing else "It takes no arguments."
+        raise ToolFailure(f"The prompt {prompt.name} can't be used. {problem} Arguments: {names}.")
+    return arguments
