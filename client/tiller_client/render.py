@@ -108,6 +108,7 @@ class Renderer:
         self._retry: tuple[str, float] | None = None
         self._model_since: float | None = None
         self._details_shown: set[str] = set()
+        self._error = ""
 
     def feed(self, event: Event) -> list[Piece]:
         """Render the next event; often nothing."""
@@ -175,6 +176,7 @@ class Renderer:
             case WarningRaised():
                 yield from self._line(self._paint.asking(f"! {one_line(body.message)}"))
             case ErrorRaised():
+                self._error = body.message
                 yield from self._line(self._paint.bad(f"✗ {one_line(body.message)}"))
             case _:
                 yield from self._session(body)
@@ -324,8 +326,10 @@ class Renderer:
         self._messages.clear()
         self._details_shown.clear()
         self._retry = None
-        if body.error:
+        # Most errors come as an event of their own, just before.
+        if body.error and body.error.message != self._error:
             yield from self._line(self._paint.bad(f"✗ {one_line(body.error.message)}"))
+        self._error = ""
         steps = f"{body.steps} step{'' if body.steps == 1 else 's'}"
         usage = body.usage
         tokens = f" · {count(usage.input_tokens)} in, {count(usage.output_tokens)} out"

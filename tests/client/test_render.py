@@ -16,6 +16,7 @@ from tiller_daemon.turn.unfinished import ANSWER, ANSWER_SOONER, GO_ON
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
     AnyBody,
+    ErrorRaised,
     Event,
     HistoryReverted,
     ItemCompleted,
@@ -336,6 +337,9 @@ def test_input_that_was_just_typed_is_not_repeated_but_steering_is_shown() -> No
 def test_a_failed_turn_says_why() -> None:
     body = TurnEnded("failed", 1, Usage(), 0.1, error=ErrorInfo("x", "The model is not there."))
     assert "✗ The model is not there.\n" in rendered([started(), body])
+    raised = ErrorRaised("x", "The model is not there.", fatal=True)
+    assert rendered([started(), raised, body]).count("✗ The model is not there.\n") == 1
+    assert rendered([started(), raised, body, started(), body]).count("✗ The model") == 2
 
 
 @given(st.integers(20, 120), st.text(max_size=200))

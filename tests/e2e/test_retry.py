@@ -16,7 +16,7 @@ from support.daemon import Daemon
 from support.frontend import Frontend
 from support.http_server import Answer, LocalServer, events, raw, serving, status
 from tiller_daemon.turn.retry import REFUSED_S_FIRST
-from tiller_protocol.events import Event, ItemCompleted, ItemDelta, StatusChanged
+from tiller_protocol.events import ErrorRaised, Event, ItemCompleted, ItemDelta, StatusChanged
 from tiller_protocol.items import AssistantMessage, ToolCall
 from tiller_protocol.ops import Interrupt
 
@@ -125,6 +125,8 @@ async def test_b46_what_would_fail_again_is_not_tried_again(asking: Asking) -> N
             assert ended.outcome == "failed"
             assert ended.error is not None
             assert ended.error.message
+            raised = await frontend.until_body(session_id, ErrorRaised, number)
+            assert raised.body == ErrorRaised(ended.error.code, ended.error.message, fatal=True)
             assert len(server.received) == number
             await frontend.say(session_id, "again")
         assert (await frontend.turn_ended(session_id, len(codes) + 1)).last_message == "fine"

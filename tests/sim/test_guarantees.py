@@ -10,10 +10,12 @@ from msgspec import structs
 from sim.batches import Batch, must_end, of_every_program
 from sim.player import Seen, SessionSeen
 from sim.sessions import beginning, lasting_answers
+from tiller_daemon.turn.closing import LOG_FAILED
 from tiller_protocol.answers import Accepted, Rejected
 from tiller_protocol.codec import decode_event
 from tiller_protocol.events import (
     AnyBody,
+    ErrorRaised,
     ItemDelta,
     ItemStarted,
     RequestOpened,
@@ -151,6 +153,24 @@ def test_nothing_is_answered_or_ended_by_a_defect(seen: Seen) -> None:
     for session in seen.sessions.values():
         errors = [e.body.error for e in session.log if isinstance(e.body, TurnEnded)]
         assert not [error for error in errors if error and error.code == "internal"]
+
+
+@of_every_program
+def test_each_turn_that_failed_has_told_its_error_once_and_no_other_turn_has(seen: Seen) -> None:
+    for session in seen.sessions.values():
+        told: list[tuple[str, str]] = []
+        for event in session.log:
+            match event.body:
+                case TurnStarted():
+                    told.clear()
+                case ErrorRaised() as raised if event.turn_id:
+                    told.append((raised.code, raised.message))
+                case TurnEnded() as ended:
+                    error = ended.error
+                    fails = error and (ended.outcome == "failed" or error.code == LOG_FAILED)
+                    assert told == ([(error.code, error.message)] if error and fails else [])
+                case _:
+                    pass
 
 
 @of_every_program

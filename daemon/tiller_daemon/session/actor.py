@@ -60,12 +60,20 @@ class Session:
     """One loaded session. `run` is its task; it ends when cancelled, or raises `LogError`.
 
     `active_at` is the Unix time of the last activity. `recovered` is set once the events that close
-    or resume an unfinished turn are put, or the session has ended.
+    or resume an unfinished turn are put, or the session has ended. `stopped_by` says why there may
+    be one.
     """
 
-    def __init__(self, services: Services, snapshot: Snapshot, sessions: Sessions) -> None:
+    def __init__(
+        self,
+        services: Services,
+        snapshot: Snapshot,
+        sessions: Sessions,
+        stopped_by: ErrorInfo = DAEMON_STOPPED,
+    ) -> None:
         self._state = SessionState(services, snapshot, sessions)
         self.active_at = services.time()
+        self._stopped_by = stopped_by
         self._services = services
         self._turn_over = trio.Event()
         # A session without a turn counts as one whose turn is over.
@@ -295,7 +303,7 @@ class Session:
 
     def _recover(self, *, resumes: bool) -> None:
         snapshot = self.outbox.fold_pending()
-        why = resume(self._state) if resumes else DAEMON_STOPPED
+        why = resume(self._state) if resumes else self._stopped_by
         if why is None:
             self._run_begun_turn()
             return

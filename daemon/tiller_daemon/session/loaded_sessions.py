@@ -15,6 +15,8 @@ from tiller_daemon.session.recovery import load_snapshot
 from tiller_daemon.session.resuming import may_be_resumed
 from tiller_daemon.session.services import Services
 from tiller_daemon.store.base import LogError
+from tiller_daemon.turn.closing import DAEMON_STOPPED, LOG_FAILED
+from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import SessionCreated
 from tiller_protocol.settings import Settings
 from tiller_protocol.snapshot import Snapshot
@@ -35,6 +37,8 @@ class LoadedSessions:
         self._services = services
         self._sessions: dict[str, Session] = {}
         self._loading: dict[str, trio.Event] = {}
+        self._log_failures: dict[str, ErrorInfo] = {}
+        """Why sessions ended in mid-turn, until they are loaded again: then it can be logged."""
         self._nursery: trio.Nursery | None = None
 
     def __len__(self) -> int:
@@ -106,7 +110,8 @@ class LoadedSessions:
 
     def start(self, snapshot: Snapshot, *, resumes: bool = False) -> Session:
         """Start the task of a session that is new or was read from the log."""
-        session = Session(self._services, snapshot, self)
+        failure = self._log_failures.pop(snapshot.session_id, None)
+        session = Session(self._services, snapshot, self, failure or DAEMON_STOPPED)
         self._sessions[snapshot.session_id] = session
         assert self._nursery is not None
         self._nursery.start_soon(self._run_session, session, resumes)
@@ -155,6 +160,9 @@ class LoadedSessions:
             await session.run(resumes=resumes)
         except* LogError as errors:
             reason = str(errors.exceptions[0])
+            if session.snapshot.turn:
+                message = f"This turn was ended because its events could not be stored: {reason}"
+                self._log_failures[session_id] = ErrorInfo(LOG_FAILED, message)
             log.error("session_closed_by_log", session_id=session_id, reason=reason)
         except* Exception:
             log.exception("session_crashed", session_id=session_id)

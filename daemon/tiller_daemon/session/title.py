@@ -16,7 +16,7 @@ from tiller_daemon.session.outbox import Outbox
 from tiller_daemon.session.project_trust import configuration_for
 from tiller_daemon.session.services import ChosenModel, Services
 from tiller_daemon.turn.prompt import with_header
-from tiller_protocol.events import SessionTitled
+from tiller_protocol.events import ErrorRaised, SessionTitled
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Usage, UserMessage
 
@@ -36,6 +36,10 @@ ANSWER_CHARS_MAX = 4_000
 
 OUTPUT_TOKENS_MAX = 2_000
 """Generous, since reasoning models think before they write a line."""
+
+REPORTED = frozenset({"authentication", "quota", "not_found"})
+"""Kinds of errors that only the user can repair. Without a title a session works as well, so the
+others stay in the daemon's output."""
 
 TITLE_SYSTEM = (
     "You name sessions of a coding agent. Answer with the title alone, in one line of three to "
@@ -57,6 +61,7 @@ class TitleRequest:
         self._text = text
         self._turn_over = trio.Event()
         self._is_wanted = True
+        self._small_model = ""
 
     async def run(self) -> None:
         """Ask the model and put `session_titled`; on any failure the old title stays."""
@@ -69,6 +74,7 @@ class TitleRequest:
                 answer, usage, cost = await self._ask()
             except (ModelError, RejectionError) as error:
                 log.info("no_title", session_id=session_id, reason=error.message)
+                self._report(error)
             # Not even a bug in here may end the session, which needs no title to work.
             except Exception:
                 log.exception("no_title", session_id=session_id)
@@ -87,10 +93,17 @@ class TitleRequest:
     def _title_now(self) -> str:
         return self._outbox.fold_pending().title
 
+    def _report(self, error: ModelError | RejectionError) -> None:
+        """Tell the user what only they can repair, unless the turn has told it."""
+        if isinstance(error, ModelError) and error.kind in REPORTED and self._small_model:
+            message = f"No title could be written by {self._small_model}. {error.message}"
+            self._outbox.put(ErrorRaised(error.kind, message))
+
     async def _ask(self) -> tuple[str, Usage, float | None]:
         workspace = self._outbox.snapshot.workspace
         # A small model is enough and cheaper.
-        small = configuration_for(self._services, workspace).small_model
+        self._small_model = configuration_for(self._services, workspace).small_model or ""
+        small = self._small_model
         model = self._services.model(small) if small else self._turn_model
         asked = f"Name this request:\n\n<request>\n{self._text[:INPUT_CHARS_MAX]}\n</request>"
         request = ModelRequest(

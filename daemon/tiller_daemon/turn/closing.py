@@ -14,6 +14,7 @@ from tiller_daemon.turn.context import Ending
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
     AnyBody,
+    ErrorRaised,
     FinishReason,
     ItemCompleted,
     ItemStarted,
@@ -61,6 +62,12 @@ DAEMON_STOPPED = ErrorInfo(
     "daemon_stopped", "The daemon stopped during this turn. Send a message to continue."
 )
 
+LOG_FAILED = "store"
+"""Code of the error that the log could not be written."""
+
+FATAL = frozenset({"authentication", "quota", "not_found", "bad_request", "context_full"})
+"""Codes of errors that the next turn would meet again: the user has to change something first."""
+
 
 def closing_bodies(
     snapshot: Snapshot,
@@ -85,7 +92,7 @@ def closing_bodies(
         return ()
     files, more_files = changed_files(_items_of_turn(snapshot, turn))
     more_files = more_files or unrecorded or (lost and _may_have_written(snapshot))
-    bodies = _close_requests_and_items(snapshot, now, new_id, lost=lost)
+    bodies = _errors(ending) + _close_requests_and_items(snapshot, now, new_id, lost=lost)
     if turn.step_open:
         bodies.append(StepEnded(turn.step, _finish_reason(ending), step_usage, cost))
     open_step = (step_usage, cost) if turn.step_open else (Usage(), None)
@@ -108,6 +115,14 @@ def resuming_bodies(
     if snapshot.turn and snapshot.turn.step_open:
         bodies.append(StepEnded(snapshot.turn.step, "interrupted", Usage(), None))
     return tuple(bodies)
+
+
+def _errors(ending: Ending) -> list[AnyBody]:
+    """Return the event that tells an error apart from what a user, a rule or a limit has ended."""
+    error = ending.error
+    if error is None or (ending.outcome != "failed" and error.code != LOG_FAILED):
+        return []
+    return [ErrorRaised(error.code, error.message, error.code in FATAL)]
 
 
 def _notice(code: str, text: str, new_id: Callable[[], str]) -> list[AnyBody]:
