@@ -299,6 +299,7 @@ class Providers:
             price=known.price,
             variants=(*own, *(one for one in provider.variants or () if one not in own)),
             listed=listed,
+            rate_limits=provider.rate_limits(model),
         )
 
     def _unknown_model(self, name: str) -> str:

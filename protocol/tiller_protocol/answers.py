@@ -131,6 +131,15 @@ class Queued(Result, frozen=True, tag="queued"):
     position: Annotated[int, doc("0 is next.")]
 
 
+class RateLimit(Struct, frozen=True, omit_defaults=True):
+    """A limit of a provider on how much a model is used, as of its last response."""
+
+    name: Annotated[str, doc("What is limited, as the provider calls it: `requests`, `tokens`, …")]
+    remaining: Annotated[int, doc("What is left until the reset.")]
+    limit: Annotated[int | None, doc("What there is after a reset.")] = None
+    resets_at: Annotated[float | None, doc("Unix seconds.")] = None
+
+
 class ModelSummary(Struct, frozen=True, omit_defaults=True):
     """A model."""
 
@@ -143,6 +152,9 @@ class ModelSummary(Struct, frozen=True, omit_defaults=True):
     price: Annotated[Price | None, doc("Absent if unknown.")] = None
     variants: Annotated[tuple[str, ...], doc("Names that a turn can choose.")] = ()
     listed: Annotated[bool, doc("Not in the configuration; only its provider lists it.")] = False
+    rate_limits: Annotated[
+        tuple[RateLimit, ...], doc("As its provider reported them last; empty if it has not.")
+    ] = ()
 
 
 class ToolSummary(Struct, frozen=True, omit_defaults=True):

@@ -1,6 +1,7 @@
 """Models: what is usable now, why another is not, how much they can be told, what they cost."""
 
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -14,7 +15,7 @@ from e2e.provider import config_for, said, text_frames
 from support.daemon import Daemon
 from support.frontend import Frontend
 from support.http_server import events, serving, status
-from tiller_protocol.answers import CatalogResult, ModelSummary
+from tiller_protocol.answers import CatalogResult, ModelSummary, RateLimit
 from tiller_protocol.events import StepEnded, TurnStarted
 from tiller_protocol.ops import Catalog
 from tiller_protocol.prices import Price
@@ -186,3 +187,33 @@ async def test_a_configured_price_makes_the_cost_of_a_step_and_of_the_turn(
         cost = (await frontend.snapshot(session_id)).cost
         await frontend.close()
     assert (step.cost, ended.cost, cost) == pytest.approx((0.0024, 0.0024, 0.0024))
+
+
+async def test_models_say_what_is_left_of_the_limits_that_their_provider_reported(
+    new_daemon: Callable[..., Daemon], nursery: trio.Nursery, workspace: Path
+) -> None:
+    """Also those of a refusal, as of the last response."""
+    used_up = status(
+        429,
+        {"error": {"message": "slow down"}},
+        retry_after_ms="10",
+        x_ratelimit_limit_requests="50",
+        x_ratelimit_remaining_requests="0",
+    )
+    async with serving(used_up, said("hi")) as server:
+        daemon = new_daemon(config_for(server.base_url))
+        daemon.start()
+        frontend = await Frontend.connect(daemon, nursery)
+        session_id = await frontend.session(workspace, model="local/m")
+        before = await frontend.must(Catalog())
+        await frontend.say(session_id)
+        await frontend.turn_ended(session_id)
+        after = await frontend.must(Catalog())
+        command = [sys.executable, "-m", "tiller_client", "models"]
+        shown = await trio.run_process(command, env=daemon.variables, capture_stdout=True)
+        await frontend.close()
+    assert isinstance(before, CatalogResult)
+    assert isinstance(after, CatalogResult)
+    assert before.models[0].rate_limits == ()
+    assert after.models[0].rate_limits == (RateLimit("requests", 0, 50),)
+    assert "    left: 0 of 50 requests\n" in shown.stdout.decode()

@@ -16,6 +16,7 @@ from tiller_protocol.answers import (
     CatalogResult,
     CommandSummary,
     ModelSummary,
+    RateLimit,
     ServerSummary,
     ToolSummary,
 )
@@ -89,7 +90,16 @@ def _model_line(model: ModelSummary, paint: Paint, width: int) -> str:
         notes.append(f"variants {', '.join(map(one_line, model.variants))}")
     name = one_line(model.name)
     line = f"{paint.bold(name)} {paint.dim(cut(' · '.join(notes), max(20, width - len(name) - 2)))}"
+    if model.rate_limits:
+        left = cut(", ".join(map(_left, model.rate_limits)), max(20, width - 10))
+        line += paint.dim(f"\n    left: {left}")
     return line + paint.bad(f"\n    {one_line(model.problem)}" if model.problem else "")
+
+
+def _left(limit: RateLimit) -> str:
+    """What is left of a rate limit."""
+    of = "" if limit.limit is None else f" of {count(limit.limit)}"
+    return f"{count(limit.remaining)}{of} {one_line(limit.name)}"
 
 
 def _price(price: Price) -> str:

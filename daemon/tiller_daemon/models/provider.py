@@ -21,6 +21,7 @@ from tiller_daemon.models.http.client import HttpClient
 from tiller_daemon.models.http.request_head import BEARER
 from tiller_daemon.models.keys import EnvironmentKey, Key, NoKey, find_key
 from tiller_daemon.models.scripted import ScriptedModel
+from tiller_protocol.answers import RateLimit
 
 
 class Dialect(Struct, frozen=True):
@@ -125,6 +126,10 @@ class ActiveProvider:
             else:
                 self._client = self._dialect.adapter(self._open_http())
         return self._client
+
+    def rate_limits(self, model: str) -> tuple[RateLimit, ...]:
+        """The limits that the server reported last for a model, by the provider's name of it."""
+        return self._http.rate_limits.get(model, ()) if self._http else ()
 
     async def list_models(self) -> Listing:
         """Request the provider's list of models; raises `ModelError`. Empty when scripted."""

@@ -29,11 +29,14 @@ from tiller_daemon.models.http.connection_failure import (
     proxy_error,
 )
 from tiller_daemon.models.http.failure import Endpoint, error_from_response
+from tiller_daemon.models.http.rate_limits import parse_rate_limits
 from tiller_daemon.models.http.request_head import RequestHead, is_header_safe
 from tiller_daemon.models.keys import Key, KeyUnavailable, NoKey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
+
+    from tiller_protocol.answers import RateLimit
 
 BODY_BYTES_MAX = 256 * 1024
 """How much of the body of an error is read."""
@@ -114,6 +117,8 @@ class HttpClient:
         self._route = Route(url.scheme, self._head.host, _port_of(url), self._proxy)
         self._pool = Pool(self._route, self.timeouts.connect_s)
         self._loading = trio.Lock()
+        self.rate_limits: dict[str, tuple[RateLimit, ...]] = {}
+        """The limits that the server reported last, by model."""
 
     @asynccontextmanager
     async def stream(
@@ -126,6 +131,8 @@ class HttpClient:
         lower case; configured headers override them.
         """
         response = await self._send_with_key("POST", path, body, model, headers or {})
+        if limits := parse_rate_limits(response.headers, time.time()):
+            self.rate_limits[model] = limits
         try:
             await self._check(response, "text/event-stream")
             yield response

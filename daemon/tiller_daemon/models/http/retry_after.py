@@ -51,7 +51,7 @@ def retry_after_s(
         wait
         for remaining, reset in _LIMIT_HEADERS
         if _number(headers.get(remaining, "")) == 0
-        and (wait := _until(headers.get(reset, ""), now)) is not None
+        and (wait := seconds_until(headers.get(reset, ""), now)) is not None
     ]
     if resets:
         return max(resets)
@@ -72,8 +72,8 @@ def _short(unit: re.Match[str]) -> str:
     return _UNITS.get(unit[1], unit[1])
 
 
-def _until(text: str, now: float) -> float | None:
-    """Seconds until a time that is given as a duration, a Unix time or a date."""
+def seconds_until(text: str, now: float) -> float | None:
+    """Return the seconds until a time given as a duration, a Unix time or a date."""
     number = _number(text)
     # Servers send both durations and Unix times; no limit is reset only in decades.
     if number is not None and number > now / 2:
