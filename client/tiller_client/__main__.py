@@ -57,7 +57,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
 
 def run(arguments: Namespace) -> int:
     """Run the verb that `arguments` names; raises `TillerError`."""
-    if arguments.family == "turns" and _is_sound(arguments):
+    if arguments.verb == "exec" and _is_sound(arguments):
         _begin_daemon()
     _import_msgspec()
     match arguments.family:

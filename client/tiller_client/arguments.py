@@ -116,6 +116,13 @@ def _add_turns(add: _AddParser) -> None:
     )
     _attachments(parser)
     parser.add_argument("prompt", metavar="PROMPT", help="the task, or - to read it from stdin")
+    text = "go on without a new message: with queued inputs, or with a turn that did not complete"
+    parser = _verb(add, "turns", "resume", text)
+    parser.add_argument("-m", "--model", help="provider/model, for this turn")
+    parser.add_argument("--agent", help="the agent to use, for this turn")
+    parser.add_argument("--approve", choices=("ask", "always", "never"), help=APPROVE_HELP)
+    _sandbox(parser)
+    _session(parser)
 
     parser = _verb(add, "follow", "attach", "follow a session from its first event on")
     parser.add_argument("--after", type=_seq, default=0, metavar="N", help="start after event N")
@@ -185,7 +192,7 @@ def _add_inputs(add: _AddParser) -> None:
     _session(parser)
     change = parser.add_mutually_exclusive_group()
     change.add_argument("--remove", metavar="INPUT", help="drop this input")
-    change.add_argument("--promote", metavar="INPUT", help="steer the running turn with this input")
+    change.add_argument("--promote", metavar="INPUT", help="steer or start a turn with this input")
     change.add_argument("--edit", nargs=2, metavar=("INPUT", "TEXT"), help="replace its text")
     change.add_argument(
         "--move", nargs=2, metavar=("INPUT", "POSITION"), help="move it to this place; 0 is next"
@@ -346,7 +353,7 @@ _positive.__name__ = "positive number"
 
 
 _VERBS: dict[Callable[[_AddParser], None], tuple[str, ...]] = {
-    _add_turns: ("exec", "attach", "log"),
+    _add_turns: ("exec", "resume", "attach", "log"),
     _add_sessions: ("new", "ls", "show", "archive", "rm", "fork"),
     _add_inputs: ("send", "steer", "interrupt", "queue"),
     _add_requests: ("requests", "answer"),

@@ -17,6 +17,7 @@ from tiller_client.render_item import (
     call_lines,
     input_line,
     item_block,
+    waiting_line,
 )
 from tiller_client.render_request import request_block
 from tiller_client.text import Paint, count, cut, dollars, one_line, sanitized, seconds
@@ -66,6 +67,9 @@ MODEL_PATIENCE_S = 1.0
 
 _WAITING = (("steer", "before the next step"), ("queue", "queued"), ("start", "queued"))
 """Labels of queued input, by its delivery."""
+
+_WAITS = (("queue", "waits, as no turn runs"),)
+"""The same if no turn will take it: then there is no steering."""
 
 Kind = Literal["answer", "progress"]
 
@@ -161,7 +165,7 @@ class Renderer:
                 place = f"{context.model} as {context.agent} in {context.workspace}"
                 yield from self._line(self._paint.dim(one_line(place)))
             case TurnEnded():
-                yield from self._turn_ended(body)
+                yield from self._turn_ended(body, event.session_id)
             case RequestOpened():
                 self._details_shown.add(body.request.detail)
                 yield from self.ask(body.request)
@@ -200,7 +204,7 @@ class Renderer:
             case SessionConfigured():
                 yield from self._configured(body.settings)
             case QueueChanged():
-                for delivery, label in _WAITING:
+                for delivery, label in _WAITS if body.waits else _WAITING:
                     lines = [input_line(q) for q in body.queue if q.delivery == delivery]
                     if lines:
                         waiting = ", ".join(cut(line, QUEUED_COLUMNS) for line in lines)
@@ -321,7 +325,7 @@ class Renderer:
                 line = self._paint.dim("  · no longer asked")
         yield from self._line(line)
 
-    def _turn_ended(self, body: TurnEnded) -> Iterator[Piece]:
+    def _turn_ended(self, body: TurnEnded, session_id: str) -> Iterator[Piece]:
         self._calls.clear()
         self._messages.clear()
         self._details_shown.clear()
@@ -341,6 +345,8 @@ class Renderer:
         files = _files(body)
         rest = f" · {steps}{tokens}{cost}{files} · {seconds(body.duration_s)}"
         yield from self._line(painted(f"■ {outcome}") + self._paint.dim(rest))
+        if body.queued:
+            yield from self._line(self._paint.asking(f"! {waiting_line(body.queued, session_id)}"))
 
     def _text(self, message: _Message, text: str) -> Iterator[Piece]:
         """Render the next piece of a message; a mark distinguishes reasoning from the answer."""

@@ -186,6 +186,12 @@ def input_line(queued: QueuedInput) -> str:
     return " ".join([one_line(queued.text), *labels]).strip()
 
 
+def waiting_line(count: int, session_id: str) -> str:
+    """One line about inputs that no turn takes by itself, and how to go on with them."""
+    inputs = "1 input waits" if count == 1 else f"{count} inputs wait"
+    return f"{inputs}; go on with: tiller resume {session_id}"
+
+
 def attached(files: Iterable[str], images: Iterable[Image]) -> list[str]:
     """A label for each attached file and image."""
     labels = [f"[{file}]" for file in files]
@@ -209,6 +215,8 @@ def transcript(snapshot: Snapshot, paint: Paint, width: int) -> str:
     running = [one for one in snapshot.background if one.state == "running"]
     lines.extend(paint.dim(background_line(one)) for one in running)
     lines.extend(paint.dim(f"queued: {input_line(queued)}") for queued in snapshot.queue)
+    if snapshot.queue and snapshot.turn is None:
+        lines.append(paint.asking(f"! {waiting_line(len(snapshot.queue), snapshot.session_id)}"))
     cost = f" · {_cost(snapshot)}" if snapshot.cost is not None or snapshot.unpriced else ""
     tokens = (
         f" · {count(snapshot.usage.input_tokens)} in, {count(snapshot.usage.output_tokens)} out"

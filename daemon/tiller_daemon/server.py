@@ -53,18 +53,20 @@ from tiller_protocol.ops import (
     Hello,
     McpLogin,
     Project,
+    QueueEdit,
     Revert,
     SessionCreate,
     SessionFork,
     Shell,
     Shutdown,
+    TurnContinue,
     UserInput,
 )
 
 log = structlog.get_logger()
 
-STARTS_WORK = (SessionCreate, SessionFork, UserInput, Shell, Compact, Revert)
-"""Ops that a stopping daemon rejects."""
+STARTS_WORK = (SessionCreate, SessionFork, UserInput, TurnContinue, Shell, Compact, Revert)
+"""Ops that a stopping daemon rejects; and `promote`, which may start a turn."""
 
 
 class ListModels(Protocol):
@@ -176,7 +178,7 @@ class SubmissionServer:
                 self.stop(drain=op.mode == "drain")
                 return Accepted(submission_id)
             case _:
-                if self.stopping.is_set() and isinstance(op, STARTS_WORK):
+                if self.stopping.is_set() and _starts_work(op):
                     message = "The daemon is stopping. Send this again after it has restarted."
                     raise RejectionError("shutting_down", message)
                 return await self._supervisor.handle(submission_id, op, client)
@@ -268,3 +270,8 @@ def _rss_bytes() -> int:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0
+
+
+def _starts_work(op: AnyOp) -> bool:
+    promotes = isinstance(op, QueueEdit) and op.action == "promote"
+    return promotes or isinstance(op, STARTS_WORK)

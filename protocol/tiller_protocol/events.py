@@ -89,6 +89,10 @@ class QueueChanged(Body, frozen=True, tag="queue_changed"):
     """The queue has changed."""
 
     queue: Annotated[tuple[QueuedInput, ...], doc("All queued inputs, next one first.")]
+    waits: Annotated[
+        bool,
+        doc("No turn takes them by itself: `turn_continue`, `promote` or new input starts one."),
+    ] = False
 
 
 class TurnContextShown(Struct, frozen=True, omit_defaults=True):
@@ -136,6 +140,10 @@ class TurnEnded(Body, frozen=True, tag="turn_ended"):
         bool,
         doc("More may have changed: some are not listed, or a step's changes are not known yet."),
     ] = False
+    queued: Annotated[
+        int,
+        doc("Inputs that wait; none of them starts a turn before `turn_continue` or new input."),
+    ] = 0
 
 
 class StepStarted(Body, frozen=True, tag="step_started"):

@@ -146,8 +146,9 @@ class UserInput(Op, frozen=True, tag="user_input"):
     delivery: Annotated[
         Literal["auto", "start", "steer", "queue"],
         doc(
-            "`start` begins a turn, `steer` joins the running one, `queue` waits until it ends; "
-            "`auto` steers if a turn runs and starts one if not."
+            "`start` begins a turn with this input, `steer` joins the running one, `queue` waits "
+            "until it ends; `auto` steers if a turn runs and else starts one. Where no turn runs "
+            "and older input waits, `auto` and `queue` start a turn with that and come behind it."
         ),
     ] = "auto"
     expected_turn_id: Annotated[
@@ -169,7 +170,7 @@ class UserInput(Op, frozen=True, tag="user_input"):
 
 
 class QueueEdit(Op, frozen=True, tag="queue_edit"):
-    """Changes one queued input."""
+    """Changes one queued input. Answered by `Started` if it began a turn."""
 
     session_id: SessionRef
     input_id: Annotated[IdText, doc("The queued input.")]
@@ -177,11 +178,26 @@ class QueueEdit(Op, frozen=True, tag="queue_edit"):
         Literal["edit", "remove", "promote", "move"],
         doc(
             "`edit` replaces the text, `remove` drops the input, `promote` steers the running turn "
-            "with it, `move` changes its position."
+            "with it, or starts a turn with it if none runs, `move` changes its position."
         ),
     ]
     text: Annotated[str, doc("The new text, for `edit`.")] = ""
     position: Annotated[int, Meta(ge=0), doc("The new position, for `move`; 0 is next.")] = 0
+
+
+class TurnContinue(Op, frozen=True, tag="turn_continue"):
+    """Goes on without a new message. Answered by `Started`, or rejected `busy`.
+
+    If inputs wait, a turn starts with the first of them, and the others follow in order. Otherwise
+    a turn goes on from the end of history: after a failure, an interrupt or a limit, or where a
+    revert or a fork has cut a turn short. Rejected `empty_input` if the model has answered
+    everything.
+    """
+
+    session_id: SessionRef
+    overrides: Annotated[
+        TurnOverrides, doc("Choices for the turn; those of an earlier turn do not carry over.")
+    ] = TurnOverrides()
 
 
 class Interrupt(Op, frozen=True, tag="interrupt"):
@@ -318,6 +334,7 @@ AnyOp = (
     | Replay
     | UserInput
     | QueueEdit
+    | TurnContinue
     | Interrupt
     | Answer
     | Compact

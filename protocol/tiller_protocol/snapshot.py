@@ -19,6 +19,7 @@ from tiller_protocol.events import (
     ItemCompleted,
     ItemDelta,
     ItemStarted,
+    Outcome,
     PlanUpdated,
     QueueChanged,
     RequestOpened,
@@ -106,6 +107,10 @@ class Snapshot(Struct, omit_defaults=True):
     ] = 0
     context_items: Annotated[int, doc("Number of items in `context_tokens`.")] = 0
     turn: Annotated[OpenTurn | None, doc("The running turn, if any.")] = None
+    last_outcome: Annotated[
+        Outcome | None,
+        doc("How the latest turn that asked the model ended; absent: none has since a revert."),
+    ] = None
     turns: Annotated[int, doc("Number of turns so far.")] = 0
     steps: Annotated[int, doc("Model requests of all turns, without sub-agents.")] = 0
     usage: Annotated[Usage, doc("Tokens of all turns, with titles, summaries and sub-agents.")] = (
@@ -191,8 +196,7 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
             snapshot.reverted = []
             _mark(snapshot, 0)
         case TurnEnded():
-            snapshot.turn = None
-            snapshot.worked_s += body.duration_s
+            _end_turn(snapshot, body)
         case StepStarted():
             _begin_step(snapshot, body)
         case StepEnded():
@@ -220,6 +224,7 @@ def _apply(snapshot: Snapshot, body: AnyBody, event: Event) -> None:
             _add_usage(snapshot, body.usage, body.cost)
         case HistoryReverted():
             _unrevert(snapshot) if body.undone else _revert(snapshot, body)
+            snapshot.last_outcome = None
         case WarningRaised() | ErrorRaised():
             pass
         case _:
@@ -233,6 +238,14 @@ def _create(snapshot: Snapshot, body: SessionCreated, time: float) -> None:
     snapshot.owner_id = body.owner_id
     snapshot.owner_item_id = body.owner_item_id
     snapshot.created_at = time
+
+
+def _end_turn(snapshot: Snapshot, body: TurnEnded) -> None:
+    # Compactions and the user's own commands have no step.
+    if snapshot.turn and snapshot.turn.step:
+        snapshot.last_outcome = body.outcome
+    snapshot.turn = None
+    snapshot.worked_s += body.duration_s
 
 
 def _mark(snapshot: Snapshot, step: int) -> None:

@@ -153,8 +153,8 @@ QUEUE = (
         "B21 what is promoted is next",
         SESSION + "input_queue.py",
         "InputQueue.promote",
-        "A.insert(0, B(C, delivery=D))",
-        "A.append(B(C, delivery=D))",
+        'A.insert(0, B(C(D), delivery="steer"))',
+        'A.append(B(C(D), delivery="steer"))',
     ),
     Fault(
         "G12 the queue is bounded",
@@ -195,8 +195,67 @@ QUEUE = (
         "B21 an interrupt keeps the queue and says so",
         SESSION + "active_turn.py",
         "ActiveTurn._close",
-        'A.hand_back() or (A.queue and B == "interrupted")',
-        'A.hand_back() and (A.queue and B == "interrupted")',
+        "if A:",
+        "if not A:",
+    ),
+)
+
+CONTINUING = (
+    Fault(
+        "G10 turn_continue begins with what waited longest",
+        SESSION + "handlers.py",
+        "_continue",
+        'A.take_follow_ups("one_at_a_time")[0]',
+        "A.take(len(A.queue) - 1)",
+    ),
+    Fault(
+        "G10 turn_continue takes what waits before it goes on without a message",
+        SESSION + "handlers.py",
+        "_continue",
+        "if A.queue:",
+        "if A.queue and not B.items:",
+    ),
+    Fault(
+        "G10 a turn_continue that is refused takes nothing from the queue",
+        SESSION + "starting.py",
+        "start_turn",
+        "A.restore(B().queue)",
+        "pass",
+    ),
+    Fault(
+        "G10 new input comes behind what waits",
+        SESSION + "handlers.py",
+        "_input_while_idle",
+        'A.delivery != "start" and B',
+        'A.delivery == "queue" and B',
+    ),
+    Fault(
+        "B21 promote at rest starts with that input",
+        SESSION + "handlers.py",
+        "_edit_queue",
+        "A.take(B)",
+        "A.take(0)",
+    ),
+    Fault(
+        "B21 the end of a turn says how many inputs wait",
+        TURN + "closing.py",
+        "closing_bodies",
+        "A = len(B)",
+        "A = 0",
+    ),
+    Fault(
+        "B21 a queue that no turn takes says that it waits",
+        SESSION + "input_queue.py",
+        "InputQueue.changed",
+        "bool(A) and not B",
+        "bool(A) and B",
+    ),
+    Fault(
+        "G5 turn_continue while a turn ends waits for its end",
+        SESSION + "actor.py",
+        "_may_start_turn",
+        'UserInput() | TurnContinue() | QueueEdit(action="promote")',
+        "UserInput()",
     ),
 )
 
@@ -254,7 +313,7 @@ SUBMISSIONS = (
         "G5 input that comes while a turn ends waits for its end",
         SESSION + "actor.py",
         "Session._must_defer",
-        'return A.steerable or B.delivery != "steer"',
+        'return A.steerable or not isinstance(B, UserInput) or B.delivery != "steer"',
         "return False",
     ),
     Fault(
@@ -266,4 +325,4 @@ SUBMISSIONS = (
     ),
 )
 
-FAULTS = LOOP + CALLS + QUEUE + SUBMISSIONS
+FAULTS = LOOP + CALLS + QUEUE + CONTINUING + SUBMISSIONS

@@ -115,8 +115,8 @@ RECOVERY = (
         "G11 steering of a killed turn goes back to the queue",
         SESSION + "recovery.py",
         "recovery_of",
-        "if A.hand_back():",
-        "if A.hand_back() and not A.queue:",
+        "if A.queue:",
+        "if not A.queue:",
     ),
     Fault(
         "G11 the session works on with the queue that recovery made",

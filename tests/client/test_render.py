@@ -123,6 +123,16 @@ def test_input_that_waits_says_what_for() -> None:
     assert text == "before the next step: use x\nqueued: then y\n"
 
 
+def test_input_that_no_turn_takes_says_how_to_go_on() -> None:
+    waiting = QueueChanged((QueuedInput("b", "then y", "queue"),), waits=True)
+    ended = TurnEnded("failed", 1, Usage(), 1.5, queued=1)
+    assert rendered([waiting, ended]).splitlines() == [
+        "waits, as no turn runs: then y",
+        "■ failed · 1 step · 1.5 s",
+        "! 1 input waits; go on with: tiller resume s",
+    ]
+
+
 def test_a_title_is_not_told_to_whoever_just_typed_it() -> None:
     assert rendered([SessionTitled("Repair")], prompts=False) == ""
     assert rendered([SessionTitled("Repair")]) == "title: Repair\n"

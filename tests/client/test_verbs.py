@@ -34,12 +34,13 @@ from tiller_protocol.ops import (
     SessionDelete,
     SessionFork,
     Shutdown,
+    TurnContinue,
     Unrevert,
     UserInput,
 )
 from tiller_protocol.places import DAEMON_OUTPUT_FILE, Places
 from tiller_protocol.prices import Price
-from tiller_protocol.settings import Settings
+from tiller_protocol.settings import Settings, TurnOverrides
 
 SESSION = "01K0AAAAAAAAAAAAAAAAAASES1"
 OTHER = "01K0BBBBBBBBBBBBBBBBBBSES2"
@@ -72,6 +73,7 @@ def only(daemon: FakeDaemon, kind: type[Op]) -> Any:
 
 JSON_VERBS = [
     ("exec", "--session", OTHER, "x"),
+    ("resume", OTHER),
     ("attach", "--until-idle", OTHER),
     ("log", SESSION),
     ("new",),
@@ -143,6 +145,11 @@ def test_json_of_every_verb_is_one_object_a_line(
         (("queue", SESSION, "--promote", "q1"), QueueEdit(SESSION, "q1", "promote")),
         (("queue", SESSION, "--edit", "q1", "new"), QueueEdit(SESSION, "q1", "edit", "new")),
         (("queue", SESSION, "--move", "q1", "2"), QueueEdit(SESSION, "q1", "move", position=2)),
+        (("resume", OTHER), TurnContinue(OTHER)),
+        (
+            ("resume", "-m", "play/a", "--agent", "plan", "--approve", "never", OTHER),
+            TurnContinue(OTHER, TurnOverrides(agent="plan", model="play/a", approve="never")),
+        ),
         (("answer", REQUEST.id, "once"), Answer(REQUEST.id, "once")),
         (("answer", "00r1", "reject", "no"), Answer(REQUEST.id, "reject", "no")),
         (("answer", "00r1", "answer", "two words"), Answer(REQUEST.id, "answer", "two words")),
@@ -156,8 +163,20 @@ def test_json_of_every_verb_is_one_object_a_line(
 def test_a_verb_submits_its_op(
     daemon: FakeDaemon, tiller: Tiller, command_line: tuple[str, ...], op: Op
 ) -> None:
+    daemon.play = lambda fake, session_id: fake.add(session_id, [started(), ended("done")])
     tiller(*command_line)
     assert only(daemon, type(op)) == op
+
+
+def test_what_waits_says_how_to_go_on(daemon: FakeDaemon, tiller: Tiller) -> None:
+    waiting = (QueuedInput("q1", "one", "queue"), QueuedInput("q2", "two", "queue"))
+    daemon.add(OTHER, [QueueChanged(waiting, waits=True)])
+    status, out, err = tiller("queue", OTHER)
+    assert (status, out) == (0, "q1  one\nq2  two\n")
+    hint = f"2 inputs wait; go on with: tiller resume {OTHER}"
+    assert hint in err
+    assert hint in tiller("show", OTHER)[1]
+    assert "go on with" not in tiller("queue", SESSION)[2], "its turn takes the input"
 
 
 def test_an_op_that_the_daemon_can_not_do_is_a_sentence_and_1(

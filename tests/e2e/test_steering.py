@@ -5,15 +5,22 @@ from pathlib import Path
 import pytest
 import trio
 
+from e2e.clients import Tillers
 from e2e.gates import Gate
 from e2e.words import always, bash, calls, calls_in, hang, said_in, text
 from support.daemon import Daemon
 from support.frontend import Frontend, new_id
-from tiller_daemon.models.scripted import ScriptedUsage, ScriptStep, TextPart, WaitPart
+from tiller_daemon.models.scripted import (
+    Failure,
+    ScriptedUsage,
+    ScriptStep,
+    TextPart,
+    WaitPart,
+)
 from tiller_protocol.answers import Accepted, AnyAnswer, Queued, Rejected, Started, Steered
 from tiller_protocol.events import ItemDelta, QueueChanged, TurnEnded, TurnStarted
 from tiller_protocol.items import Compaction, UserMessage
-from tiller_protocol.ops import Compact, Interrupt, QueueEdit, UserInput
+from tiller_protocol.ops import Compact, Interrupt, QueueEdit, TurnContinue, UserInput
 
 
 async def test_b13_steering_without_a_turn_is_handed_back(
@@ -278,10 +285,32 @@ async def test_b21_an_interrupt_keeps_the_queue_and_says_so(
     kept = [(given.text, given.delivery) for given in told.queue]
     assert kept == [("q0", "queue"), ("q1", "queue"), ("steer", "queue")]
     assert len(frontend.requests(session_id)) == 1
-    await frontend.say(session_id, "go on")
+    assert (told.waits, ended.queued) == (True, 3)
+    await frontend.say(session_id, "go on", delivery="start")
     await frontend.turn_ended(session_id, 2)
     said = said_in(frontend.requests(session_id)[-1].items)
     assert said == ["go", "go on", "q0", "q1", "steer"]
+
+
+async def test_b21_what_waits_is_started_from_the_command_line(
+    frontend: Frontend, workspace: Path, daemon: Daemon, tillers: Tillers
+) -> None:
+    """Interrupt with input in the queue → `resume` runs it in order, then what fails goes on."""
+    steps = hang("a"), text("one"), ScriptStep(failures=(Failure("bad_request"),)), always("ok")
+    session_id = await frontend.session(workspace, *steps)
+    await frontend.say(session_id)
+    await frontend.until_body(session_id, ItemDelta)
+    for number in range(2):
+        await frontend.say(session_id, f"q{number}", delivery="queue")
+    await frontend.must(Interrupt(session_id))
+    assert (await frontend.turn_ended(session_id)).queued == 2
+    assert await (await tillers(daemon, "resume", session_id)).process.wait() == 1
+    assert said_in(frontend.requests(session_id)[-1].items) == ["go", "q0", "q1"]
+    resumed = await tillers(daemon, "resume", "--json", session_id)
+    assert await resumed.process.wait() == 0
+    assert said_in(frontend.requests(session_id)[-1].items) == ["go", "q0", "q1"]
+    assert (await frontend.turn_ended(session_id, 3)).last_message == "ok"
+    assert (await frontend.refused(TurnContinue(session_id))).code == "empty_input"
 
 
 async def test_b22_the_same_submission_has_one_effect_and_one_answer(

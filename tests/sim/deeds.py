@@ -16,10 +16,11 @@ from tiller_protocol.ops import (
     SessionFork,
     SessionGet,
     Shell,
+    TurnContinue,
     Unrevert,
     UserInput,
 )
-from tiller_protocol.settings import Settings
+from tiller_protocol.settings import Settings, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
 LOOKS_FIRST = frozenset(
@@ -51,6 +52,8 @@ def op_of(kind: str, session_id: str, number: int, name: str) -> AnyOp:
             return Interrupt(session_id)
         case "wrong_interrupt":
             return Interrupt(session_id, "wrong")
+        case "continue":
+            return TurnContinue(session_id, _choices(number))
         case "compact":
             return Compact(session_id)
         case "shell":
@@ -125,3 +128,10 @@ def _settings(number: int) -> Settings:
         Settings(follow_ups="all"),
         Settings(follow_ups="one_at_a_time"),
     )[number % 4]
+
+
+def _choices(number: int) -> TurnOverrides:
+    """What is chosen for a turn that goes on; the last is refused."""
+    if number == 7:
+        return TurnOverrides(model="of/nobody")
+    return overrides_of(number) if number < 2 else TurnOverrides()

@@ -2,7 +2,8 @@
 
 The model knows the ops that were sent and the rules of delivery, and nothing of the daemon. Input
 is accepted, waits, enters history once, in order: steering before the next request, follow-ups when
-the turn would rest, one at a time or all.
+the turn would rest, one at a time or all. What a turn leaves waits, and says so, until somebody
+goes on: then the oldest comes first, unless another one is to start.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,8 +25,8 @@ from tiller_protocol.events import (
     TurnEnded,
     TurnStarted,
 )
-from tiller_protocol.items import Delivery, Item, QueuedInput, ToolCall, UserMessage
-from tiller_protocol.ops import AnyOp, QueueEdit, UserInput
+from tiller_protocol.items import Delivery, Item, Notice, QueuedInput, ToolCall, UserMessage
+from tiller_protocol.ops import AnyOp, QueueEdit, TurnContinue, UserInput
 from tiller_protocol.snapshot import Snapshot
 
 
@@ -84,7 +85,8 @@ class Mailbox:
                 self.all_follow_ups = settings.follow_ups == "all"
             case TurnStarted():
                 return self._begin(event, rest)
-            case TurnEnded(outcome=outcome):
+            case TurnEnded(outcome=outcome, queued=queued):
+                assert queued == len(self.queue), f"{len(self.queue)} wait, {queued} are told"
                 left = self.turn and self.turn.steerable and self.queue
                 assert not (outcome == "completed" and left), f"left at the end: {self.queue}"
                 self.turn = None
@@ -107,36 +109,58 @@ class Mailbox:
         op = self.ops[event.submission_id or ""]
         self.marks[event.turn_id or "", 0] = len(self.history)
         self.reverted.clear()
-        self.turn = Turn(isinstance(op, UserInput), self.all_follow_ups)
-        if not isinstance(op, UserInput):
+        by_input = isinstance(op, UserInput | TurnContinue | QueueEdit)
+        self.turn = Turn(by_input, self.all_follow_ups)
+        if not by_input:
             return 0
-        given = Waiting("", op.text, "queue")
+        first = self._first(op)
         place = next(n for n, one in enumerate(rest) if isinstance(one.body, ItemStarted))
         changes = [one.body for one in rest[:place] if isinstance(one.body, QueueChanged)]
-        first = given
-        if op.delivery == "queue" and self.queue:
-            self.queue.append(given)
-            first = self.queue.pop(0)
+        if first is None:
+            assert not changes, "the queue changed although nothing waited"
+            begins = rest[place].body
+            assert isinstance(begins, ItemStarted)
+            assert isinstance(begins.item, Notice), f"nobody has said {begins.item}"
+            return 0
         self._expect_queue(event, changes[0].queue if changes else None)
         self._expect_message(rest[place:], first._replace(delivery="start"), event)
         return place + 2
 
+    def _first(self, op: AnyOp) -> Waiting | None:
+        """What a turn begins with: None goes on without a message."""
+        match op:
+            case UserInput():
+                self.queue.append(Waiting("", op.text, "queue"))
+                return self.queue.pop(-1 if op.delivery == "start" else 0)
+            case QueueEdit(action="promote"):
+                return self.queue.pop(self._place(op.input_id))
+            case TurnContinue():
+                return self.queue.pop(0) if self.queue else None
+            case _:
+                raise AssertionError(f"{op} has begun a turn")
+
+    def _place(self, input_id: str) -> int:
+        return next(n for n, given in enumerate(self.queue) if given.id == input_id)
+
     def _change(self, event: Event, body: QueueChanged, rest: Sequence[Event]) -> int:
         taken: list[Waiting] = []
         if event.submission_id is not None:
-            self._obey(self.ops[event.submission_id], body.queue)
+            self._obey(self.ops[event.submission_id])
         elif event.turn_id is not None:
             taken = self._deliver()
         else:
+            assert body.waits, f"event {event.seq} does not tell that {body.queue} waits"
             self.queue = [given._replace(delivery="queue") for given in self.queue]
             ends = self.turn is None or any(isinstance(one.body, TurnEnded) for one in rest)
             assert ends, f"handed back while a turn goes on: event {event.seq}"
+        assert body.waits or self.turn or not body.queue, f"event {event.seq}: who takes it?"
+        assert not (body.waits and taken), f"event {event.seq}: a turn takes from it"
         self._expect_queue(event, body.queue)
         for number, given in enumerate(taken):
             self._expect_message(rest[2 * number :], given, event)
         return 2 * len(taken)
 
-    def _obey(self, op: AnyOp, shown: Sequence[QueuedInput]) -> None:
+    def _obey(self, op: AnyOp) -> None:
         """Change the queue as an op asks."""
         if isinstance(op, UserInput):
             assert self.turn, "queued while no turn runs"
@@ -144,7 +168,7 @@ class Mailbox:
             self.queue.append(Waiting("", op.text, "queue" if op.delivery == "queue" else "steer"))
             return
         assert isinstance(op, QueueEdit), op
-        place = next(n for n, given in enumerate(self.queue) if given.id == op.input_id)
+        place = self._place(op.input_id)
         given = self.queue[place]
         match op.action:
             case "edit":
@@ -154,10 +178,9 @@ class Mailbox:
             case "move":
                 self.queue.insert(op.position, self.queue.pop(place))
             case "promote":
-                # While a turn ends it takes no steering any more; the log does not say since when.
-                steers = self.turn and self.turn.steerable and shown[0].delivery == "steer"
-                delivery: Delivery = "steer" if steers else given.delivery
-                self.queue.insert(0, self.queue.pop(place)._replace(delivery=delivery))
+                assert self.turn, "at rest it begins a turn"
+                assert self.turn.steerable, "it steers a turn that takes none"
+                self.queue.insert(0, self.queue.pop(place)._replace(delivery="steer"))
 
     def _deliver(self) -> list[Waiting]:
         """What the turn must take now: all steering, else what follows."""

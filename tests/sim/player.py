@@ -37,7 +37,7 @@ from tiller_protocol.ops import (
     SessionFork,
     SessionGet,
     Submission,
-    UserInput,
+    TurnContinue,
 )
 from tiller_protocol.settings import Settings
 from tiller_protocol.snapshot import Snapshot
@@ -247,7 +247,7 @@ class _Player:
         for session_id in self.seen.sessions:
             if (await self.get(session_id)).queue:
                 await self.send(SessionConfigure(session_id, Settings(max_steps=50)))
-                await self.send(UserInput(session_id, f"last of {session_id}"))
+                await self.send(TurnContinue(session_id))
                 await self._settle(session_id)
         self._finished = True
         for silence in self._silences:

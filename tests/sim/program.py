@@ -31,7 +31,7 @@ KINDS_MAX = 14
 
 USES_THE_SESSION = (
     "auto", "steer", "right_steer", "wrong_steer", "queue", "start", "no_reply", "limited",
-    "interrupt", "right_interrupt", "wrong_interrupt",
+    "interrupt", "right_interrupt", "wrong_interrupt", "continue", "continue",
     "once", "always", "reject",
     "edit", "remove", "promote", "move",
     "compact", "shell", "fork", "revert", "unrevert", "configure", "archive",
@@ -44,6 +44,7 @@ STOPS_THE_DAEMON = ("kill", "kill_before", "kill_after", "stop", "log_fails")
 
 COMMON = (
     "auto", "auto", "auto", "steer", "steer", "queue", "queue", "once", "interrupt", "limited",
+    "continue",
 )  # fmt: skip
 """What makes something happen at all; every program has it."""
 

@@ -67,6 +67,7 @@ from tiller_protocol.ops import (
     SessionList,
     Shell,
     Shutdown,
+    TurnContinue,
     Unrevert,
     UserInput,
 )
@@ -225,7 +226,7 @@ class FakeDaemon:
                 log = self._log(op.session_id)
                 events = tuple(log[op.after : op.after + min(op.limit, REPLAY_EVENTS_MAX)])
                 return ReplayResult(events, op.after + len(events), len(log))
-            case UserInput() | Shell():
+            case UserInput() | TurnContinue() | Shell():
                 self._log(op.session_id)
                 player = threading.Thread(target=self.play, args=(self, op.session_id))
                 self._players.append(player)

@@ -4,10 +4,10 @@ from argparse import Namespace
 
 from tiller_client import choose
 from tiller_client.connection import DaemonConnection
-from tiller_client.console import print_json, say
+from tiller_client.console import complain, print_json, say
 from tiller_client.errors import RejectedError, UsageError
 from tiller_client.prompt import name_files, read_images, read_text
-from tiller_client.render_item import input_line
+from tiller_client.render_item import input_line, waiting_line
 from tiller_client.runtime import my_places
 from tiller_client.verbs.submitting import submit
 from tiller_protocol.answers import AnyResult, Queued, SessionResult, Started, Steered
@@ -87,18 +87,28 @@ def _outcome(result: AnyResult | None) -> str:
 
 
 def _queue(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:
-    queue = connection.ask(SessionGet(session_id), SessionResult).snapshot.queue
+    snapshot = connection.ask(SessionGet(session_id), SessionResult).snapshot
+    queue = snapshot.queue
     if op := _queue_edit(session_id, queue, arguments):
-        done = f"{QUEUE_CHANGES[op.action]} {op.input_id}"
-        submit(connection, op, json=arguments.json, done=done)
+        accepted = submit(connection, op, json=arguments.json)
+        if isinstance(accepted.result, Started):
+            done = f"{_outcome(accepted.result)} with {op.input_id}"
+        else:
+            done = f"{QUEUE_CHANGES[op.action]} {op.input_id}"
+        if not arguments.json:
+            say(done)
         return
     for queued in queue:
         if arguments.json:
             print_json(queued)
         else:
             say(f"{queued.id}  {input_line(queued)}")
-    if not queue and not arguments.json:
+    if arguments.json:
+        return
+    if not queue:
         say("nothing is queued")
+    elif snapshot.turn is None:
+        complain(waiting_line(len(queue), session_id))
 
 
 def _queue_edit(

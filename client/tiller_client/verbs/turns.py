@@ -1,11 +1,11 @@
-"""`exec`: runs one turn to its end, in a new session or an existing one.
+"""`exec` and `resume`: run one turn to its end, by a prompt or without a new message.
 
 The model comes first: what only shows the turn is imported once the turn has started.
 """
 
 import contextlib
 from argparse import Namespace
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from tiller_client.connection import DaemonConnection
 from tiller_client.errors import STATUS_INTERRUPTED, RejectedError
@@ -20,31 +20,44 @@ from tiller_client.runtime import my_places
 from tiller_client.watch import Signals, Watch
 from tiller_protocol.answers import Created, ReplayResult, Started
 from tiller_protocol.events import Outcome, TurnEnded
-from tiller_protocol.ops import Interrupt, Replay, SessionCreate, SessionDelete, Shell, UserInput
+from tiller_protocol.ops import (
+    Interrupt,
+    Replay,
+    SessionCreate,
+    SessionDelete,
+    Shell,
+    TurnContinue,
+    UserInput,
+)
 from tiller_protocol.settings import Settings, TurnOverrides
 
 if TYPE_CHECKING:
     from tiller_client.interactive import InteractiveSession
 
-NAME = "tiller exec"
-
 
 def run(arguments: Namespace) -> int:
     """Run one turn; the exit status tells how it ended."""
+    if arguments.verb == "resume":
+        return _resume(arguments)
+    return _exec(arguments)
+
+
+def _resume(arguments: Namespace) -> int:
+    with DaemonConnection(my_places(), "tiller resume") as connection:
+        session_id, after = join(connection, arguments.session)
+        op = TurnContinue(session_id, _overrides(arguments))
+        return follow_turn(connection, op, after, json=arguments.json)
+
+
+def _exec(arguments: Namespace) -> int:
     text = read_text(arguments.prompt)
     images, files = read_images(arguments.image), name_files(arguments.file)
     schema = read_schema(arguments.output_schema) if arguments.output_schema else None
     workspace = read_workspace(arguments.directory)
-    with DaemonConnection(my_places(), NAME) as connection:
+    with DaemonConnection(my_places(), "tiller exec") as connection:
         if arguments.session:
             session_id, after = join(connection, arguments.session, workspace)
-            overrides = TurnOverrides(
-                agent=arguments.agent,
-                model=arguments.model,
-                approve=arguments.approve,
-                sandbox=arguments.sandbox,
-                output_schema=schema,
-            )
+            overrides = _overrides(arguments, schema)
         else:
             settings = Settings(approve=arguments.approve, sandbox=arguments.sandbox)
             op = SessionCreate(workspace, arguments.agent, arguments.model, settings)
@@ -60,8 +73,18 @@ def run(arguments: Namespace) -> int:
             raise
 
 
+def _overrides(arguments: Namespace, schema: dict[str, Any] | None = None) -> TurnOverrides:
+    return TurnOverrides(
+        agent=arguments.agent,
+        model=arguments.model,
+        approve=arguments.approve,
+        sandbox=arguments.sandbox,
+        output_schema=schema,
+    )
+
+
 def follow_turn(
-    connection: DaemonConnection, op: UserInput | Shell, after: int, *, json: bool
+    connection: DaemonConnection, op: UserInput | TurnContinue | Shell, after: int, *, json: bool
 ) -> int:
     """Submit an op that starts a turn, and show the session until the turn has ended.
 

@@ -47,7 +47,6 @@ from tiller_protocol.events import (
     ItemCompleted,
     ItemDelta,
     ItemStarted,
-    QueueChanged,
     SessionConfigured,
     StatusChanged,
     ToolCallUpdated,
@@ -280,11 +279,10 @@ class ActiveTurn:
     def _close(self, ending: Ending) -> TurnEnded | None:
         """Put all events that end the turn, without a checkpoint in between."""
         self._session.queue.close()
-        # After an interrupt the queue is kept; the event tells frontends what is in it.
-        if self._session.queue.hand_back() or (
-            self._session.queue.queue and ending.outcome == "interrupted"
-        ):
-            self._session.outbox.put(QueueChanged(self._session.queue.queue))
+        self._session.queue.hand_back()
+        # What a turn leaves in the queue does not start by itself, so frontends must know.
+        if self._session.queue.queue:
+            self._session.outbox.put(self._session.queue.changed())
         snapshot = self._session.outbox.fold_pending()
         now, new_id = self._session.services.time(), self._session.services.new_id
         cost = self.context.model.price(self._step_usage)

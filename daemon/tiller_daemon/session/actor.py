@@ -36,7 +36,16 @@ from tiller_daemon.turn.history import History
 from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, Rejected
 from tiller_protocol.codec import encode_answer
 from tiller_protocol.errors import ErrorInfo
-from tiller_protocol.ops import Compact, Revert, Shell, Unrevert, UserInput
+from tiller_protocol.ops import (
+    AnyOp,
+    Compact,
+    QueueEdit,
+    Revert,
+    Shell,
+    TurnContinue,
+    Unrevert,
+    UserInput,
+)
 from tiller_protocol.settings import Rule, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
@@ -48,11 +57,12 @@ SUBMISSIONS_WAITING_MAX = 64
 DELIVER_AGAIN_S = 1.0
 """When to try again to report a sub-agent's end to a loop that is overloaded."""
 
-WAITS_FOR_TURN_END = (UserInput, Revert, Unrevert, Compact, Shell)
-"""Ops that wait while a turn that is over still compares the workspace with its snapshot."""
+NEEDS_REST = (Revert, Unrevert, Compact, Shell)
+"""Ops that, like those that start a turn, wait while a turn that is over still compares the
+workspace with its snapshot."""
 
 SHUTTING_DOWN = ErrorInfo(
-    "shutting_down", "The daemon was stopped while this turn ran. Send a message to go on."
+    "shutting_down", "The daemon was stopped while this turn ran. Continue it, or send a message."
 )
 
 
@@ -278,10 +288,10 @@ class Session:
         turn, op = self._state.turn, pending.op
         if turn and turn.is_over:
             # Other ops neither touch files nor start a turn.
-            return isinstance(op, WAITS_FOR_TURN_END)
-        if turn is None or turn.takes_input or not isinstance(op, UserInput):
+            return isinstance(op, NEEDS_REST) or _may_start_turn(op)
+        if turn is None or turn.takes_input or not _may_start_turn(op):
             return False
-        return turn.steerable or op.delivery != "steer"
+        return turn.steerable or not isinstance(op, UserInput) or op.delivery != "steer"
 
     async def _accept(self, pending: PendingSubmission, result: AnyResult | None) -> None:
         answer = Accepted(pending.submission_id, result)
@@ -340,3 +350,12 @@ class Session:
             except trio.WouldBlock:
                 answer = overloaded(pending).answer(pending.submission_id)
                 self._answer(pending, answer)
+
+
+def _may_start_turn(op: AnyOp) -> bool:
+    """Whether an op starts a turn of the model if none runs."""
+    match op:
+        case UserInput() | TurnContinue() | QueueEdit(action="promote"):
+            return True
+        case _:
+            return False

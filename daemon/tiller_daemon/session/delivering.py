@@ -3,19 +3,18 @@
 Its end and its report are put without a checkpoint in between, and so are one commit.
 """
 
-from collections.abc import Callable
-
 from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.input_queue import CLIENT
+from tiller_daemon.session.starting import start_turn
 from tiller_daemon.session.state import PendingSubmission, SessionState
 from tiller_daemon.session.sub_agents.background_tasks import (
     BackgroundTask,
     end_notice,
     report_text,
 )
-from tiller_protocol.events import QueueChanged, WarningRaised
+from tiller_protocol.events import WarningRaised
 from tiller_protocol.items import QueuedInput, UserMessage
 from tiller_protocol.settings import TurnOverrides
 from tiller_protocol.snapshot import Snapshot
@@ -25,16 +24,12 @@ TURNS_MAX = 20
 keeps starting sub-agents does not go on for ever."""
 
 REPORT_WAITS = (
-    "The report of the background sub-agent {id} waits in the queue, because {why}. Send a message "
-    "to go on."
+    "The report of the background sub-agent {id} waits in the queue, because {why}. Continue, or "
+    "send a message."
 )
 
-StartTurn = Callable[[SessionState, QueuedInput, TurnOverrides, PendingSubmission], str]
 
-
-def deliver_end(
-    state: SessionState, pending: PendingSubmission, task: BackgroundTask, start_turn: StartTurn
-) -> None:
+def deliver_end(state: SessionState, pending: PendingSubmission, task: BackgroundTask) -> None:
     """Put the end of a task, and its report where the model will get it."""
     state.tasks.record_end(task)
     if task.silent:
@@ -44,19 +39,17 @@ def deliver_end(
     if state.turn:
         # A turn that takes no input would have deferred the submission.
         state.queue.put(structs.replace(report, delivery="steer"))
-        state.put(pending, QueueChanged(state.queue.queue))
+        state.put(pending, state.queue.changed())
     elif task.cancelled or not state.tasks.starts_turns:
         # Nobody asked for a turn: the next one gets it.
         state.put(pending, *end_notice(task, new_id))
-    elif why := _start(state, pending, report, start_turn):
+    elif why := _start(state, pending, report):
         state.queue.put(report)
         message = REPORT_WAITS.format(id=task.listed.id, why=why)
-        state.put(pending, QueueChanged(state.queue.queue), WarningRaised("report_waits", message))
+        state.put(pending, state.queue.changed(), WarningRaised("report_waits", message))
 
 
-def _start(
-    state: SessionState, pending: PendingSubmission, report: QueuedInput, start_turn: StartTurn
-) -> str:
+def _start(state: SessionState, pending: PendingSubmission, report: QueuedInput) -> str:
     """Start a turn with a report; returns why that is not possible, or an empty text."""
     if _turns_since_user(state.outbox.fold_pending()) >= TURNS_MAX:
         return f"reports have started {TURNS_MAX} turns in a row"

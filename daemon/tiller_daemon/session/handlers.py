@@ -7,11 +7,10 @@ commit. A handler raises its rejection before it puts anything.
 from msgspec import structs
 
 from tiller_daemon.errors import RejectionError
-from tiller_daemon.session.active_turn import ActiveTurn, Main
+from tiller_daemon.session.active_turn import ActiveTurn
 from tiller_daemon.session.attachments import check_image_support, file_references
 from tiller_daemon.session.delivering import deliver_end
 from tiller_daemon.session.freeze import (
-    FrozenTurn,
     cleared_settings,
     freeze_context,
     merge_settings,
@@ -25,34 +24,30 @@ from tiller_daemon.session.slash_commands import (
     edited_sub_agents,
     expand_input,
 )
+from tiller_daemon.session.starting import first_message, start_turn, start_without_input
 from tiller_daemon.session.state import PendingSubmission, SessionState
-from tiller_daemon.session.title import TitleRequest, first_title, given_title
+from tiller_daemon.session.title import given_title
 from tiller_daemon.session.validation import (
     check_input,
+    check_overrides,
     check_settings,
     check_workspace,
     input_data,
 )
 from tiller_daemon.stamps import one_moment
-from tiller_daemon.turn.history import History
-from tiller_daemon.turn.loop import run_compaction, run_turn
+from tiller_daemon.turn.decide import is_answered
+from tiller_daemon.turn.loop import run_compaction
 from tiller_daemon.turn.user_command import TOOL, UserCommand
-from tiller_daemon.turn.user_tasks import task_calls
-from tiller_protocol.answers import AnyResult, Queued, Started, Steered
+from tiller_protocol.answers import AnyResult, Queued, Steered
 from tiller_protocol.events import (
-    AnyBody,
     HistoryReverted,
     ItemCompleted,
     ItemStarted,
-    QueueChanged,
     SessionArchived,
     SessionConfigured,
     SessionTitled,
-    StatusChanged,
-    TurnStarted,
 )
-from tiller_protocol.ids import ItemId
-from tiller_protocol.items import Delivery, QueuedInput, UserMessage
+from tiller_protocol.items import Delivery, QueuedInput
 from tiller_protocol.ops import (
     Answer,
     Compact,
@@ -62,6 +57,7 @@ from tiller_protocol.ops import (
     SessionArchive,
     SessionConfigure,
     Shell,
+    TurnContinue,
     Unrevert,
     UserInput,
 )
@@ -79,7 +75,7 @@ def handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None:
 def _handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None:
     match pending.op:
         case UserInput() if pending.ended_task:
-            deliver_end(state, pending, pending.ended_task, _start_turn)
+            deliver_end(state, pending, pending.ended_task)
         case UserInput() as op:
             return _take_input(state, op, pending)
         case Interrupt() as op:
@@ -87,7 +83,9 @@ def _handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None
         case Answer() as op:
             _answer_request(state, op, pending)
         case QueueEdit() as op:
-            _edit_queue(state, op, pending)
+            return _edit_queue(state, op, pending)
+        case TurnContinue() as op:
+            return _continue(state, op, pending)
         case SessionConfigure() as op:
             _configure(state, op, pending)
         case SessionArchive() as op:
@@ -188,31 +186,27 @@ def _input_while_idle(
         message = "No turn is running, so there is nothing to steer. Your input is in `data`."
         raise RejectionError("no_active_turn", message, input_data(op))
     if op.no_reply:
-        message = _first_message(queued)
+        message = first_message(queued)
         state.put(pending, ItemStarted(message), ItemCompleted(message))
         return None
-    first = queued
-    if op.delivery == "queue" and state.queue.queue:
+    first, addition = queued, op.system
+    if op.delivery != "start" and state.queue.queue:
+        # Older input goes first, and what was chosen for the turn of this one is not for that.
+        overrides, addition = TurnOverrides(), ""
         state.queue.put(queued)
-        # Older input goes first, even if the session has been idle.
         first = state.queue.take_follow_ups("one_at_a_time")[0]
-    try:
-        turn_id = _start_turn(state, first, overrides, pending)
-    except RejectionError:
-        # A rejection must change nothing, but the queue has already been taken from.
-        state.queue.restore(state.outbox.fold_pending().queue)
-        raise
-    return Started(turn_id) if first is queued else Queued(queued.id, len(state.queue.queue) - 1)
+    started = start_turn(state, first, overrides, pending, addition)
+    return started if first is queued else Queued(queued.id, len(state.queue.queue) - 1)
 
 
 def _enqueue(state: SessionState, queued: QueuedInput, pending: PendingSubmission) -> None:
     if state.queue.is_full:
         raise overloaded(pending)
     state.queue.put(queued)
-    state.put(pending, QueueChanged(state.queue.queue))
+    state.put(pending, state.queue.changed())
 
 
-def _edit_queue(state: SessionState, op: QueueEdit, pending: PendingSubmission) -> None:
+def _edit_queue(state: SessionState, op: QueueEdit, pending: PendingSubmission) -> AnyResult | None:
     position = state.queue.position(op.input_id)
     if position is None:
         message = f"Input {op.input_id} is not in the queue. A turn may have taken it already."
@@ -230,47 +224,28 @@ def _edit_queue(state: SessionState, op: QueueEdit, pending: PendingSubmission) 
         case "move":
             state.queue.move(position, op.position)
         case "promote":
+            if state.turn is None:
+                return start_turn(state, state.queue.take(position), TurnOverrides(), pending)
             state.queue.promote(position)
-    state.put(pending, QueueChanged(state.queue.queue))
+    state.put(pending, state.queue.changed())
+    return None
 
 
-def _start_turn(
-    state: SessionState, first: QueuedInput, overrides: TurnOverrides, pending: PendingSubmission
-) -> str:
+def _continue(state: SessionState, op: TurnContinue, pending: PendingSubmission) -> AnyResult:
+    check_overrides(op.overrides)
+    if state.turn:
+        raise _busy(state.turn)
     snapshot = state.outbox.fold_pending()
-    check_workspace(snapshot.workspace)
-    sub_agent_run = pending.sub_agent_run
-    inherited = sub_agent_run.inherited if sub_agent_run else None
-    addition = ""
-    if isinstance(pending.op, UserInput):
-        addition = pending.op.system
-    frozen = freeze_context(state.services, snapshot, overrides, inherited, addition)
-    if isinstance(pending.op, UserInput):
-        check_image_support(pending.op, frozen.model)
-    context = frozen.context
-    message = _first_message(first)
-    tasks = task_calls(first, state.services.new_id)
-    earlier = state.services.histories.take(snapshot.session_id)
-    history = History([*snapshot.items, message, *tasks], snapshot.pruned, earlier)
-    bodies: list[AnyBody] = [TurnStarted(context.shown()), StatusChanged("busy")]
-    if state.queue.queue != snapshot.queue:
-        bodies.append(QueueChanged(state.queue.queue))
-    bodies += [ItemStarted(message), ItemCompleted(message), *map(ItemStarted, tasks)]
-    title_request = None
-    if not snapshot.title:
-        # At once, so that lists never show a session without a title.
-        state.put(pending, SessionTitled(first_title(first.text)))
-        if sub_agent_run is None:
-            title_request = TitleRequest(
-                state.services, state.outbox, frozen.model, context.before.steps, first.text
-            )
-    bodies += state.notices.due(frozen)
-    state.put(pending, *bodies, turn_id=context.turn_id)
-    turn = ActiveTurn(
-        frozen, run_turn, state.parts, title_request=title_request, sub_agent_run=sub_agent_run
-    )
-    state.begin(turn, history)
-    return context.turn_id
+    first = None
+    if state.queue.queue:
+        first = state.queue.take_follow_ups("one_at_a_time")[0]
+    elif is_answered(snapshot.items) and snapshot.last_outcome in (None, "completed"):
+        message = (
+            "There is nothing to continue: no input waits, and the model has answered. "
+            "Send a message."
+        )
+        raise RejectionError("empty_input", message)
+    return start_turn(state, first, op.overrides, pending)
 
 
 def _compact(state: SessionState, pending: PendingSubmission) -> AnyResult:
@@ -282,7 +257,7 @@ def _compact(state: SessionState, pending: PendingSubmission) -> AnyResult:
             "empty_input", "There is nothing to compact: the session has no history yet."
         )
     frozen = freeze_context(state.services, snapshot, TurnOverrides())
-    return _start_without_input(state, frozen, run_compaction, pending)
+    return start_without_input(state, frozen, run_compaction, pending)
 
 
 def _revert(state: SessionState, op: Revert, pending: PendingSubmission) -> AnyResult:
@@ -314,18 +289,6 @@ def _unrevert(state: SessionState, pending: PendingSubmission) -> AnyResult:
     return pending.files
 
 
-def _start_without_input(
-    state: SessionState, frozen: FrozenTurn, main: Main, pending: PendingSubmission
-) -> AnyResult:
-    snapshot = state.outbox.fold_pending()
-    bodies = (TurnStarted(frozen.context.shown()), StatusChanged("busy"))
-    state.put(pending, *bodies, turn_id=frozen.context.turn_id)
-    earlier = state.services.histories.take(snapshot.session_id)
-    history = History(snapshot.items, snapshot.pruned, earlier)
-    state.begin(ActiveTurn(frozen, main, state.parts, steerable=False), history)
-    return Started(frozen.context.turn_id)
-
-
 def _run_user_command(state: SessionState, op: Shell, pending: PendingSubmission) -> AnyResult:
     # A command goes into the history like a message, so the same limits apply.
     check_input(UserInput(op.session_id, op.command))
@@ -334,7 +297,7 @@ def _run_user_command(state: SessionState, op: Shell, pending: PendingSubmission
     snapshot = state.outbox.fold_pending()
     check_workspace(snapshot.workspace)
     frozen = freeze_context(state.services, snapshot, TurnOverrides(tools=(TOOL,)))
-    return _start_without_input(state, frozen, UserCommand(op.command), pending)
+    return start_without_input(state, frozen, UserCommand(op.command), pending)
 
 
 def _interrupt(state: SessionState, op: Interrupt) -> None:
@@ -358,12 +321,6 @@ def _answer_request(state: SessionState, op: Answer, pending: PendingSubmission)
     grants = state.requests.answer(op.request_id, Reply(op.decision, op.text, pending.client))
     if grants:
         state.grant(grants)
-
-
-def _first_message(queued: QueuedInput) -> UserMessage:
-    return UserMessage(
-        ItemId(queued.id), queued.text, "start", queued.images, queued.files, queued.client
-    )
 
 
 def _with_delivery(queued: QueuedInput, delivery: Delivery) -> QueuedInput:

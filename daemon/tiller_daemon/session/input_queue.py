@@ -6,7 +6,8 @@ action that depends on it are atomic. Steering that a turn did not take becomes 
 
 from msgspec import structs
 
-from tiller_protocol.items import Delivery, QueuedInput
+from tiller_protocol.events import QueueChanged
+from tiller_protocol.items import QueuedInput
 from tiller_protocol.settings import FollowUps
 
 CLIENT = "task"
@@ -44,6 +45,10 @@ class InputQueue:
         """Whether steering of a user waits for the running turn."""
         return any(given.delivery == "steer" and given.client != CLIENT for given in self._queue)
 
+    def changed(self) -> QueueChanged:
+        """Return the event that shows the queue, and whether its inputs wait."""
+        return QueueChanged(self.queue, waits=bool(self._queue) and not self.is_open)
+
     def open(self) -> None:
         """Start to take input for a turn."""
         self.is_open = True
@@ -70,11 +75,12 @@ class InputQueue:
         self._queue.insert(to, self._queue.pop(position))
 
     def promote(self, position: int) -> None:
-        """Make the input at `position` the next one; it becomes steering if a turn takes input."""
-        queued = self._queue.pop(position)
-        delivery: Delivery = "steer" if self.is_open else queued.delivery
-        # At the front in both cases: steering is taken in order as well.
-        self._queue.insert(0, structs.replace(queued, delivery=delivery))
+        """Make the input at `position` steering, the first to be taken."""
+        self._queue.insert(0, structs.replace(self._queue.pop(position), delivery="steer"))
+
+    def take(self, position: int) -> QueuedInput:
+        """Remove and return the input at `position`."""
+        return self._queue.pop(position)
 
     def restore(self, queue: tuple[QueuedInput, ...]) -> None:
         """Reset the queue to the one in the log."""
@@ -96,8 +102,6 @@ class InputQueue:
         """Stop taking input for this turn."""
         self.is_open = False
 
-    def hand_back(self) -> bool:
-        """Turn undelivered steering into queued input; return whether there was any."""
-        handed_back = self.has_steering
+    def hand_back(self) -> None:
+        """Turn undelivered steering into queued input."""
         self._queue = [structs.replace(queued, delivery="queue") for queued in self._queue]
-        return handed_back

@@ -15,7 +15,6 @@ from tiller_protocol.events import (
     AnyBody,
     BackgroundChanged,
     Event,
-    QueueChanged,
     SessionCreated,
     StatusChanged,
 )
@@ -88,6 +87,7 @@ def recovery_of(
     of_turn = closing_bodies(snapshot, ending, snapshot.updated_at, new_id, lost=True)
     # A copy: the session takes over the queue from the log afterwards.
     queue = InputQueue(snapshot.queue)
-    if queue.hand_back():
-        of_session.append(QueueChanged(queue.queue))
+    queue.hand_back()
+    if queue.queue:
+        of_session.append(queue.changed())
     return Recovery(snapshot.turn.turn_id, of_turn, (*of_session, StatusChanged("idle")))

@@ -8,6 +8,7 @@ from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.active_turn import ActiveTurn
 from tiller_daemon.session.background_list import lost_entries
 from tiller_daemon.session.freeze import freeze_again
+from tiller_daemon.session.starting import CONTINUED
 from tiller_daemon.session.state import SessionState
 from tiller_daemon.session.sub_agents.background_tasks import lost_notices
 from tiller_daemon.turn.closing import DAEMON_STOPPED, resuming_bodies
@@ -15,7 +16,7 @@ from tiller_daemon.turn.history import History
 from tiller_daemon.turn.loop import run_turn
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import BackgroundChanged, StatusChanged
-from tiller_protocol.items import UserMessage
+from tiller_protocol.items import Notice, UserMessage
 from tiller_protocol.snapshot import Snapshot
 
 RESUMES_MAX = 3
@@ -23,7 +24,7 @@ RESUMES_MAX = 3
 
 RESUMED_TOO_OFTEN = (
     f"The daemon stopped {RESUMES_MAX + 1} times while this turn ran, so it was not resumed again. "
-    "Send a message to go on."
+    "Continue it, or send a message."
 )
 NOT_RESUMABLE = "The daemon stopped while this turn ran. The turn can't be resumed: {problem}"
 
@@ -38,8 +39,11 @@ def may_be_resumed(snapshot: Snapshot) -> bool:
     if turn is None or snapshot.owner_id:
         return False
     begin = next(mark.items for mark in snapshot.marks if mark.turn_id == turn.turn_id)
-    # Only turns of the model begin with a message of the user.
-    return any(isinstance(item, UserMessage) for item in snapshot.items[begin : begin + 1])
+    # Only turns of the model begin with a message of the user, or the notice in place of one.
+    return any(
+        isinstance(item, UserMessage) or (isinstance(item, Notice) and item.code == CONTINUED)
+        for item in snapshot.items[begin : begin + 1]
+    )
 
 
 def resume(state: SessionState) -> ErrorInfo | None:

@@ -40,6 +40,7 @@ from tiller_protocol.events import SessionCreated
 from tiller_protocol.ops import (
     Answer,
     AnyOp,
+    QueueEdit,
     Replay,
     SessionCreate,
     SessionDelete,
@@ -47,6 +48,7 @@ from tiller_protocol.ops import (
     SessionFork,
     SessionGet,
     SessionList,
+    TurnContinue,
     UserInput,
 )
 from tiller_protocol.settings import Settings
@@ -164,6 +166,9 @@ class Supervisor:
                     pending.images += content.images
                     # For the check that the model takes images.
                     pending.op = structs.replace(op, images=(*op.images, *content.images))
+            case (TurnContinue() | QueueEdit(action="promote")) as op:
+                await self._services.discover()
+                session = await self._sessions.find(op.session_id)
             case _ as op:
                 session = await self._sessions.find(_session_id(op))
         return await session.submit(pending)

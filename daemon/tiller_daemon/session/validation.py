@@ -15,7 +15,7 @@ from tiller_daemon.session.sub_agents.agents import DEFAULT_AGENT, find_agent
 from tiller_daemon.turn.output_schema import schema_problem
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.ops import UserInput
-from tiller_protocol.settings import Settings
+from tiller_protocol.settings import Settings, TurnOverrides
 
 
 def check_input(op: UserInput) -> None:
@@ -33,7 +33,12 @@ def check_input(op: UserInput) -> None:
             "Put large data into a file and name the file.",
             {"limit": INPUT_BYTES_MAX, "size": size},
         )
-    schema = op.overrides.output_schema
+    check_overrides(op.overrides)
+
+
+def check_overrides(overrides: TurnOverrides) -> None:
+    """Reject overrides whose output schema is invalid."""
+    schema = overrides.output_schema
     if schema is not None and (problem := schema_problem(schema)):
         message = f"The output schema can't be used: {problem}. It must be a JSON Schema."
         raise RejectionError("invalid_settings", message)

@@ -59,7 +59,7 @@ PARTIAL_OUTPUT_CHARS_MAX = 48_000
 """How much of the end of an unfinished call's output the model gets; about 12,000 tokens."""
 
 DAEMON_STOPPED = ErrorInfo(
-    "daemon_stopped", "The daemon stopped during this turn. Send a message to continue."
+    "daemon_stopped", "The daemon stopped during this turn. Continue it, or send a message."
 )
 
 LOG_FAILED = "store"
@@ -100,7 +100,8 @@ def closing_bodies(
         text = STOPPED_NOTICE if lost else INTERRUPTED_NOTICE
         bodies += _notice("interrupted", text, new_id)
     ended = _turn_ended(turn, ending, now, *open_step)
-    return (*bodies, structs.replace(ended, files=files, more_files=more_files))
+    queued = len(snapshot.queue)
+    return (*bodies, structs.replace(ended, files=files, more_files=more_files, queued=queued))
 
 
 def resuming_bodies(
@@ -195,7 +196,11 @@ def _finish_reason(ending: Ending) -> FinishReason:
 
 
 def _turn_ended(
-    turn: OpenTurn, ending: Ending, now: float, step_usage: Usage, cost: float | None
+    turn: OpenTurn,
+    ending: Ending,
+    now: float,
+    step_usage: Usage,
+    cost: float | None,
 ) -> TurnEnded:
     return TurnEnded(
         outcome=ending.outcome,

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import msgspec
 
-from tiller_protocol.items import Item, ToolCall, UserMessage
+from tiller_protocol.items import AssistantMessage, Item, ToolCall, UserMessage
 
 DOOM_REPEATS = 3
 """How many times in a row a call, or a cycle of calls, may come before the user is asked."""
@@ -29,6 +29,22 @@ def is_doom_loop(before: Sequence[ToolCall], call: ToolCall) -> bool:
 def last_user_text(items: Sequence[Item]) -> str:
     """Return the text of the user's latest message; empty if there is none."""
     return next((item.text for item in reversed(items) if isinstance(item, UserMessage)), "")
+
+
+def is_answered(items: Sequence[Item]) -> bool:
+    """Whether the model has nothing left to answer: its whole message is the latest, or none is.
+
+    Notices, summaries and the user's own commands need no answer.
+    """
+    for item in reversed(items):
+        match item:
+            case AssistantMessage(text=text, state=state) if text and state != "discarded":
+                return state == "completed"
+            case UserMessage() | ToolCall(by_user=False, discarded=False):
+                return False
+            case _:
+                pass
+    return True
 
 
 def recent_calls(items: Sequence[Item]) -> list[ToolCall]:

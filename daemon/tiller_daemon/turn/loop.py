@@ -230,7 +230,7 @@ def _ending(
 
 
 def _limit_reached(limit: ReachedLimit) -> Ending:
-    code, advice = "limit_reached", "Send a message to continue."
+    code, advice = "limit_reached", "Continue the turn, or send a message."
     if limit.of_session:
         code, advice = "session_budget", "Raise `session_budget` or start a new session."
     return Ending("limit_reached", ErrorInfo(code, f"{limit.sentence} {advice}"))
