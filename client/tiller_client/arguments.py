@@ -100,14 +100,7 @@ def _verb(add: _AddParser, family: str, name: str, text: str) -> argparse.Argume
 def _add_turns(add: _AddParser) -> None:
     parser = _verb(add, "turns", "exec", "run one turn and stream it")
     parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
-    parser.add_argument("-m", "--model", help="provider/model")
-    parser.add_argument("--agent", help="the agent to use")
-    parser.add_argument(
-        "--approve",
-        choices=("ask", "always", "never"),
-        help=APPROVE_HELP,
-    )
-    _sandbox(parser)
+    _choices(parser)
     parser.add_argument(
         "--session", metavar="SESSION", help=SESSION_HELP + "; default: a new session"
     )
@@ -116,12 +109,8 @@ def _add_turns(add: _AddParser) -> None:
     )
     _attachments(parser)
     parser.add_argument("prompt", metavar="PROMPT", help="the task, or - to read it from stdin")
-    text = "go on without a new message: with queued inputs, or with a turn that did not complete"
-    parser = _verb(add, "turns", "resume", text)
-    parser.add_argument("-m", "--model", help="provider/model, for this turn")
-    parser.add_argument("--agent", help="the agent to use, for this turn")
-    parser.add_argument("--approve", choices=("ask", "always", "never"), help=APPROVE_HELP)
-    _sandbox(parser)
+    parser = _verb(add, "turns", "resume", "go on without a new message")
+    _choices(parser)
     _session(parser)
 
     parser = _verb(add, "follow", "attach", "follow a session from its first event on")
@@ -136,10 +125,7 @@ def _add_turns(add: _AddParser) -> None:
 def _add_sessions(add: _AddParser) -> None:
     parser = _verb(add, "sessions", "new", "create a session without a turn")
     parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
-    parser.add_argument("-m", "--model", help="provider/model")
-    parser.add_argument("--agent", help="the agent to use")
-    parser.add_argument("--approve", choices=("ask", "always", "never"), help=APPROVE_HELP)
-    _sandbox(parser)
+    _choices(parser)
     parser = _verb(add, "sessions", "ls", "list sessions, newest activity first")
     parser.add_argument(
         "-C", dest="directory", metavar="DIR", help="only sessions of this workspace"
@@ -306,6 +292,13 @@ def _add_rest(add: _AddParser) -> None:
     parser.add_argument(
         "--remove", action="store_true", help="remove all files of the demo at its end"
     )
+
+
+def _choices(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-m", "--model", help="provider/model")
+    parser.add_argument("--agent", help="the agent to use")
+    parser.add_argument("--approve", choices=("ask", "always", "never"), help=APPROVE_HELP)
+    _sandbox(parser)
 
 
 def _sandbox(parser: argparse.ArgumentParser) -> None:

@@ -215,7 +215,11 @@ class Renderer:
                 yield from self._line(f"⟲ {done}{one_line(conflicts) if body.conflicts else ''}")
             case SessionCreated():
                 self._settings = body.settings
-            case SessionArchived() | StepStarted() | HistoryCompacted():
+            case HistoryCompacted():
+                before, after = count(body.tokens_before), count(body.tokens_after)
+                done = "summarised" if body.item_id else "old tool output left out"
+                yield from self._line(self._paint.dim(f"≡ {done}: {before} → {after} tokens"))
+            case SessionArchived() | StepStarted():
                 pass
             case StepEnded():
                 yield from self._end_stream()

@@ -20,7 +20,7 @@ from tiller_protocol.events import (
 )
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import QueuedInput, UserMessage
-from tiller_protocol.ops import Compact, QueueEdit, Revert, SessionArchive, SessionDelete
+from tiller_protocol.ops import QueueEdit, Revert, SessionArchive, SessionDelete
 from tiller_protocol.places import Places
 from tiller_protocol.settings import Settings
 
@@ -117,7 +117,6 @@ def test_every_change_names_what_it_changed(daemon: FakeDaemon, tiller: Tiller) 
     name = f"session {HERE[-8:]} “Repairs” in "
     assert f"archived {name}" in tiller("archive", "last")[1]
     assert f"took {name}" in tiller("archive", "--undo", HERE)[1]
-    assert f"compacted {name}" in tiller("compact", "last")[1]
     assert f"took back the last revert of {name}" in tiller("unrevert", "last")[1]
     out = tiller("revert", "last")[1]
     assert f"went back to before turn {TURN} “Repair the till” of {name}" in out
@@ -125,7 +124,6 @@ def test_every_change_names_what_it_changed(daemon: FakeDaemon, tiller: Tiller) 
     assert tiller("interrupt", "last")[1] == f"interrupted {HERE}\n"
     assert f"deleted {name}" in tiller("rm", "--yes", "last")[1]
     ops = {type(op): op for op in daemon.seen.values()}
-    assert ops[Compact] == Compact(HERE)
     assert ops[Revert] == Revert(HERE, TURN)
     assert ops[QueueEdit] == QueueEdit(HERE, "01K0QUEUED000000000000ONE1", "remove")
 

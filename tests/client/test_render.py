@@ -18,6 +18,7 @@ from tiller_protocol.events import (
     AnyBody,
     ErrorRaised,
     Event,
+    HistoryCompacted,
     HistoryReverted,
     ItemCompleted,
     ItemDelta,
@@ -130,6 +131,14 @@ def test_input_that_no_turn_takes_says_how_to_go_on() -> None:
         "waits, as no turn runs: then y",
         "■ failed · 1 step · 1.5 s",
         "! 1 input waits; go on with: tiller resume s",
+    ]
+
+
+def test_a_compaction_says_how_much_it_gained() -> None:
+    summarised, pruned = HistoryCompacted(12_000, 3_000, "i"), HistoryCompacted(900, 90)
+    assert rendered([summarised, pruned]).splitlines() == [
+        "≡ summarised: 12.0k → 3.0k tokens",
+        "≡ old tool output left out: 900 → 90 tokens",
     ]
 
 

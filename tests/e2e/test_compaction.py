@@ -1,5 +1,6 @@
 """Room in the context: compaction, its failures, pruning, and what is sent after a restart."""
 
+import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
 
@@ -156,6 +157,41 @@ async def test_b43_a_compaction_that_fails_is_made_up_for_by_dropping_old_output
     assert (failed.outcome, failed.error.code) == ("failed", "context_full")
     assert "larger window" in failed.error.message
     assert _purposes(daemon, session_id).count("compaction") == 2
+
+
+async def test_compact_says_that_there_is_nothing_or_why_it_failed(
+    frontend: Frontend, workspace: Path, daemon: Daemon
+) -> None:
+    """On the command line: a short session → status 0; a provider that refuses → its words, 1."""
+
+    async def compact(session_id: str) -> tuple[int, str, str]:
+        done = await trio.run_process(
+            [sys.executable, "-m", "tiller_client", "compact", session_id],
+            env=daemon.variables,
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+        )
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    failing = ScriptStep(failures=(Failure("bad_request", message="no such model here"),))
+    model = daemon.script(text("hi"), text(LONG), compaction=SUMMARY)
+    session_id = await frontend.session(workspace, model=model)
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    status, out, err = await compact(session_id)
+    assert (status, out.partition(":")[0]) == (0, "There is nothing to compact"), err
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id, 3)
+    daemon.play(model.removeprefix("scripted/"), text("hi"), text(LONG), compaction=failing)
+    status, out, err = await compact(session_id)
+    assert (status, out) == (1, "")
+    assert "no such model here" in err
+    daemon.play(model.removeprefix("scripted/"), text("hi"), text(LONG), compaction=SUMMARY)
+    status, _, err = await compact(session_id)
+    assert status == 0
+    assert "≡ summarised: " in err
+    assert len(_compactions(frontend, session_id)) == 1
 
 
 async def test_b43_a_compaction_that_hangs_can_be_interrupted_and_loses_nothing(

@@ -1,9 +1,13 @@
 """Compaction and pruning through the whole core, on a virtual clock."""
 
+from typing import Any
+
 import pytest
 import trio
+from msgspec import structs
 
 from support.world import World
+from tiller_daemon.config import CompactionPolicy
 from tiller_daemon.models.scripted import (
     CallPart,
     Failure,
@@ -16,9 +20,14 @@ from tiller_daemon.models.scripted import (
 from tiller_daemon.turn.compaction import FAILURES_MAX
 from tiller_daemon.turn.tokens import PRUNED_OUTPUT
 from tiller_protocol.answers import Started, Steered
-from tiller_protocol.events import HistoryCompacted, StatusChanged, ToolCallUpdated
+from tiller_protocol.events import (
+    HistoryCompacted,
+    StatusChanged,
+    ToolCallUpdated,
+    WarningRaised,
+)
 from tiller_protocol.items import Compaction, ToolCall, UserMessage
-from tiller_protocol.ops import Compact, Interrupt, SessionGet, UserInput
+from tiller_protocol.ops import Compact, Interrupt, SessionGet, TurnContinue, UserInput
 
 SUMMARY = ScriptStep(parts=(TextPart("what was done"),))
 FULL = ScriptedUsage(input_tokens=9_000, output_tokens=100)
@@ -191,7 +200,6 @@ async def test_compact_is_a_turn_that_can_be_interrupted_and_not_steered(autojum
     world, session_id = await narrow(
         text("w" * 20_000), text("after"), summary=ScriptStep(parts=(HangPart(),))
     )
-    assert (await world.refused(Compact(session_id))).code == "empty_input"
     await world.say(session_id, "go")
     await world.ended(session_id)
     assert isinstance(await world.must(Compact(session_id)), Started)
@@ -223,3 +231,134 @@ async def test_compact_on_demand_shrinks_history(autojump_clock, narrow):
     ]
     snapshot = (await world.must(SessionGet(session_id))).snapshot
     assert isinstance(snapshot.items[-1], Compaction)
+
+
+def warnings(world: World, session_id: str) -> list[WarningRaised]:
+    return [e.body for e in world.published[session_id] if isinstance(e.body, WarningRaised)]
+
+
+async def test_on_a_short_session_there_is_nothing_to_compact(autojump_clock, narrow):
+    """Nothing said; little said, so that no summary is shorter; and summarised just now."""
+    world, session_id = await narrow(text("hi"), text("w" * 20_000), text("after"))
+    await world.must(Compact(session_id))
+    assert (await world.ended(session_id)).outcome == "completed"
+    assert world.model.requests == [], "no model could do anything"
+    await world.say(session_id, "go")
+    await world.ended(session_id, 2)
+    await world.must(Compact(session_id))
+    ended = await world.ended(session_id, 3)
+    assert (ended.outcome, ended.error) == ("completed", None)
+    assert ended.last_message.startswith("There is nothing to compact")
+    assert compactions(world, session_id) == []
+    await world.say(session_id, "go")
+    await world.ended(session_id, 4)
+    for turns in (5, 6):
+        await world.must(Compact(session_id))
+        assert (await world.ended(session_id, turns)).outcome == "completed"
+    assert len(compactions(world, session_id)) == 1
+    asked = [request.purpose for request in world.model.requests].count("compaction")
+    assert asked == 2, "right after a summary there is nothing to ask"
+    nothing = [warning.code for warning in warnings(world, session_id)]
+    assert nothing == ["nothing_to_compact"] * 3
+    assert (await world.say(session_id, "usable")) is not None
+    await world.ended(session_id, 7)
+
+
+@pytest.mark.parametrize(
+    ("summary", "why"),
+    [
+        (ScriptStep(failures=(Failure("bad_request", message="no such model here"),)), "no such"),
+        (ScriptStep(parts=(HangPart(),)), "300 s"),
+        (ScriptStep(), "empty summary"),
+        (ScriptStep(parts=(TextPart("z" * 100_000),)), "not much shorter"),
+    ],
+    ids=["failing", "hanging", "empty", "too long"],
+)
+async def test_why_a_compaction_failed_reaches_whoever_asked_for_it(
+    autojump_clock, narrow, summary, why
+):
+    world, session_id = await narrow(look(20_000), text("done"), summary=summary)
+    await world.say(session_id, "go")
+    await world.ended(session_id)
+    before = (await world.must(SessionGet(session_id))).snapshot.items
+    await world.must(Compact(session_id))
+    ended = await world.ended(session_id, 2)
+    assert ended.outcome == "failed"
+    assert ended.error is not None
+    assert ended.error.code == "compaction_failed"
+    assert why in ended.error.message
+    assert (await world.must(SessionGet(session_id))).snapshot.items == before
+    assert compactions(world, session_id) == []
+
+
+async def test_why_an_automatic_compaction_failed_is_a_warning(autojump_clock, narrow):
+    failing = ScriptStep(failures=(Failure("bad_request", message="no such model here"),))
+    big = [look(17_000 + n) for n in range(2)]
+    world, session_id = await narrow(*big, text("done"), summary=failing)
+    await world.say(session_id, "go")
+    assert (await world.ended(session_id)).outcome == "completed"
+    (warning,) = warnings(world, session_id)
+    assert warning.code == "compaction_failed"
+    assert "no such model here" in warning.message
+
+
+async def test_the_configured_share_of_the_window_decides(autojump_clock, narrow):
+    world, session_id = await narrow(text("w" * 20_000), text("two"), text("three"))
+    configure(world, full_share=0.3)
+    await world.say(session_id, "first")
+    await world.ended(session_id)
+    assert compactions(world, session_id) == []
+    await world.say(session_id, "second")
+    await world.ended(session_id, 2)
+    assert len(compactions(world, session_id)) == 1
+
+
+async def test_without_auto_only_the_user_compacts_and_an_overflow_says_so(autojump_clock, narrow):
+    overflow = ScriptStep(
+        parts=(TextPart("later"),), failures=(Failure("context_overflow", message="too long"),)
+    )
+    world, session_id = await narrow(text("w" * 20_000, FULL), overflow, text("two"))
+    configure(world, auto=False)
+    await world.say(session_id, "first")
+    await world.ended(session_id)
+    await world.say(session_id, "second")
+    ended = await world.ended(session_id, 2)
+    assert ended.error is not None
+    assert ended.error.code == "context_full"
+    assert ended.error.message.startswith("too long")
+    assert "`compaction.auto`" in ended.error.message
+    assert compactions(world, session_id) == []
+    await world.must(Compact(session_id))
+    await world.ended(session_id, 3)
+    assert len(compactions(world, session_id)) == 1
+    await world.must(TurnContinue(session_id))
+    assert (await world.ended(session_id, 4)).last_message == "two"
+
+
+async def test_how_much_input_is_preserved_is_configured(autojump_clock, narrow):
+    world, session_id = await narrow(*[text("w" * 9_000)] * 3)
+    configure(world, preserve_tokens=1)
+    for number in range(3):
+        await world.say(session_id, f"input {number}")
+        await world.ended(session_id, number + 1)
+    await world.must(Compact(session_id))
+    await world.ended(session_id, 4)
+    snapshot = (await world.must(SessionGet(session_id))).snapshot
+    kept = {item.id: item.text for item in snapshot.items if isinstance(item, UserMessage)}
+    assert [kept[message] for message in snapshot.items[-1].kept] == ["input 2"]
+
+
+@pytest.mark.parametrize("prunes", [True, False])
+async def test_pruning_is_configured(autojump_clock, start, prunes):
+    world, session_id = await start(*[look(4_000 + n) for n in range(3)], text("done"))
+    configure(world, prune=prunes, prune_protect_tokens=1_500, prune_gain_tokens=500)
+    await world.say(session_id, "go")
+    await world.ended(session_id)
+    assert [len(one.pruned) for one in compactions(world, session_id)] == ([2] if prunes else [])
+
+
+def configure(world: World, **policy: Any) -> None:
+    """Set keys of the table `compaction`."""
+    world.configuration = structs.replace(
+        world.configuration, compaction=CompactionPolicy(**policy)
+    )

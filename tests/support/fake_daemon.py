@@ -218,7 +218,7 @@ class FakeDaemon:
                 return SessionResult(snapshot)
             case SessionArchive():
                 self.add(op.session_id, [SessionArchived(op.archived)])
-            case Compact() | QueueEdit() | Revert() | Unrevert():
+            case QueueEdit() | Revert() | Unrevert():
                 self._log(op.session_id)
             case SessionDelete():
                 del self.sessions[op.session_id]
@@ -226,7 +226,7 @@ class FakeDaemon:
                 log = self._log(op.session_id)
                 events = tuple(log[op.after : op.after + min(op.limit, REPLAY_EVENTS_MAX)])
                 return ReplayResult(events, op.after + len(events), len(log))
-            case UserInput() | TurnContinue() | Shell():
+            case UserInput() | TurnContinue() | Compact() | Shell():
                 self._log(op.session_id)
                 player = threading.Thread(target=self.play, args=(self, op.session_id))
                 self._players.append(player)

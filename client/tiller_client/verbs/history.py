@@ -32,18 +32,16 @@ DIFF_LINES_MAX = 10_000
 def run(arguments: Namespace) -> int:
     """Run one of the verbs."""
     with DaemonConnection(my_places(), f"tiller {arguments.verb}") as connection:
-        if arguments.verb == "shell":
+        if arguments.verb in ("compact", "shell"):
             session_id, after = join(connection, arguments.session)
-            command = Shell(session_id, arguments.command)
-            return follow_turn(connection, command, after, json=arguments.json)
+            compacts = arguments.verb == "compact"
+            op = Compact(session_id) if compacts else Shell(session_id, arguments.command)
+            return follow_turn(connection, op, after, json=arguments.json)
         changes = arguments.verb != "diff"
         session_id = choose.session_id(connection, arguments.session, changes=changes)
         match arguments.verb:
             case "diff":
                 _diff(connection, session_id, arguments)
-            case "compact":
-                done = f"compacted {_named(connection, session_id)}"
-                submit(connection, Compact(session_id), json=arguments.json, done=done)
             case "revert":
                 _revert(connection, session_id, arguments)
             case "unrevert":

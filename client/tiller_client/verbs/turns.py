@@ -21,6 +21,7 @@ from tiller_client.watch import Signals, Watch
 from tiller_protocol.answers import Created, ReplayResult, Started
 from tiller_protocol.events import Outcome, TurnEnded
 from tiller_protocol.ops import (
+    Compact,
     Interrupt,
     Replay,
     SessionCreate,
@@ -33,6 +34,9 @@ from tiller_protocol.settings import Settings, TurnOverrides
 
 if TYPE_CHECKING:
     from tiller_client.interactive import InteractiveSession
+
+AnyTurnOp = UserInput | TurnContinue | Compact | Shell
+"""The ops that start a turn."""
 
 
 def run(arguments: Namespace) -> int:
@@ -83,9 +87,7 @@ def _overrides(arguments: Namespace, schema: dict[str, Any] | None = None) -> Tu
     )
 
 
-def follow_turn(
-    connection: DaemonConnection, op: UserInput | TurnContinue | Shell, after: int, *, json: bool
-) -> int:
+def follow_turn(connection: DaemonConnection, op: AnyTurnOp, after: int, *, json: bool) -> int:
     """Submit an op that starts a turn, and show the session until the turn has ended.
 
     Ctrl-C interrupts the turn and waits for its end; a second one raises `Detached`. Returns the

@@ -10,6 +10,7 @@ from tiller_daemon.config.projects import Project, TrustedProjects, TrustError
 from tiller_daemon.config.schema import (
     Agent,
     Api,
+    CompactionPolicy,
     Configuration,
     ConfigurationError,
     EditTool,
@@ -31,6 +32,7 @@ from tiller_daemon.config.schema import (
 __all__ = [
     "Agent",
     "Api",
+    "CompactionPolicy",
     "Configuration",
     "ConfigurationError",
     "EditTool",

@@ -23,6 +23,17 @@ FIRST_BYTE_S = 600.0
 
 IDLE_S = 300.0
 
+FULL_SHARE = 0.85
+"""The share of the usable context window at which history is compacted."""
+
+PRESERVED_INPUT_TOKENS = 20_000
+"""How much of the newest user input a compaction preserves verbatim."""
+
+PRUNE_PROTECT_TOKENS = 40_000
+PRUNE_GAIN_TOKENS = 20_000
+"""At the end of a turn the newest tool output is not pruned, and nothing is for a smaller gain:
+pruning changes the request prefix that providers cache."""
+
 MCP_CALL_S = 120.0
 """As long as a command may take."""
 
@@ -36,6 +47,7 @@ Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Command = Annotated[tuple[str, ...], Meta(min_length=1)]
 VariablePattern = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_*?\[\]!-]+$")]
 Tokens = Annotated[int, Meta(ge=1, le=2**31)]
+Share = Annotated[float, Meta(gt=0, le=1)]
 
 ConfigurationCode = Literal[
     "missing_file",
@@ -234,6 +246,23 @@ class SandboxPolicy(Struct, frozen=True, forbid_unknown_fields=True):
     readable: tuple[str, ...] = ()
 
 
+class CompactionPolicy(Struct, frozen=True, forbid_unknown_fields=True):
+    """When history is made shorter so that requests fit the context window."""
+
+    auto: bool = True
+    """Whether that happens unasked: when the window is nearly full, or the provider says so."""
+    full_share: Share = FULL_SHARE
+    """The share of the window, without what is left for the answer, that counts as nearly full."""
+    preserve_tokens: Annotated[int, Meta(ge=0)] = PRESERVED_INPUT_TOKENS
+    """How much of the newest user input stays verbatim; the newest message always does."""
+    prune: bool = True
+    """Whether old tool output is no longer sent after the end of a turn."""
+    prune_protect_tokens: Annotated[int, Meta(ge=0)] = PRUNE_PROTECT_TOKENS
+    """How much of the newest tool output is always sent."""
+    prune_gain_tokens: Annotated[int, Meta(ge=1)] = PRUNE_GAIN_TOKENS
+    """The least that pruning must save."""
+
+
 class Fetch(Struct, frozen=True, forbid_unknown_fields=True):
     """What the tool `fetch` may reach.
 
@@ -322,6 +351,8 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     """For small tasks such as titles; absent means the model of the turn."""
     compaction_model: str | None = None
     """For summaries of long histories; absent means the model of the turn."""
+    compaction: CompactionPolicy = CompactionPolicy()
+    """When history is made shorter."""
     approve: Approve = "ask"
     """Default of new sessions."""
     follow_ups: FollowUps = "one_at_a_time"

@@ -32,6 +32,7 @@ from tiller_daemon.turn.context import (
     OfferedSubAgent,
     Permissions,
     PriorTotals,
+    TurnCompaction,
     TurnContext,
     TurnModel,
     TurnPrompt,
@@ -102,7 +103,7 @@ def freeze_context(
         workspace=snapshot.workspace,
         agent=agent_name,
         model=_turn_model(model, variant, agent, overrides),
-        compaction=_summary_model(compaction),
+        compaction=TurnCompaction(_summary_model(compaction), configuration.compaction),
         prompt=TurnPrompt(
             system=system_prompt.prompt,
             tools=tool_specs(offered, sub_agents),

@@ -251,12 +251,7 @@ def _continue(state: SessionState, op: TurnContinue, pending: PendingSubmission)
 def _compact(state: SessionState, pending: PendingSubmission) -> AnyResult:
     if state.turn:
         raise _busy(state.turn)
-    snapshot = state.outbox.fold_pending()
-    if not snapshot.items:
-        raise RejectionError(
-            "empty_input", "There is nothing to compact: the session has no history yet."
-        )
-    frozen = freeze_context(state.services, snapshot, TurnOverrides())
+    frozen = freeze_context(state.services, state.outbox.fold_pending(), TurnOverrides())
     return start_without_input(state, frozen, run_compaction, pending)
 
 

@@ -9,10 +9,13 @@ session sends the same bytes. What to prune and preserve is chosen by pure funct
 from collections.abc import Sequence
 from contextlib import aclosing
 from copy import copy
+from typing import NoReturn
 
 import structlog
 import trio
+from msgspec import structs
 
+from tiller_daemon.config import CompactionPolicy
 from tiller_daemon.models.base import ModelError, ModelRequest, TextDelta, UsageReported
 from tiller_daemon.turn.context import TurnContext, TurnModel
 from tiller_daemon.turn.history import History
@@ -20,27 +23,24 @@ from tiller_daemon.turn.ports import Ports
 from tiller_daemon.turn.prompt import with_header
 from tiller_daemon.turn.retry import RetryWait, stream_with_retry
 from tiller_daemon.turn.tokens import PRUNED_OUTPUT, TokenMeter, estimate_tokens, output_tokens
-from tiller_protocol.events import HistoryCompacted, ItemCompleted, ItemStarted, StatusChanged
+from tiller_protocol.events import (
+    HistoryCompacted,
+    ItemCompleted,
+    ItemStarted,
+    StatusChanged,
+    WarningRaised,
+)
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Compaction, Item, Notice, ToolCall, Usage, UserMessage
 
 log = structlog.get_logger()
 
-FULL_SHARE = 0.85
-"""The context is compacted when it fills this share of the usable window."""
-
 SHRINK_SHARE_MAX = 0.7
 """A compaction that leaves more than this share of the former context has failed."""
 
-PRESERVED_INPUT_TOKENS_MAX = 20_000
 PRESERVED_INPUT_SHARE_MAX = 0.2
-"""Limits on the newest user input that a compaction preserves verbatim: tokens, and share of the
-window. The smaller one applies."""
-
-PRUNE_PROTECT_TOKENS = 40_000
-PRUNE_GAIN_TOKENS_MIN = 20_000
-"""At the end of a turn the newest tool output is not pruned, and nothing is for a smaller gain:
-pruning changes the request prefix that providers cache."""
+"""The newest user input that a compaction preserves verbatim takes at most this share of the
+window, whatever the configuration permits."""
 
 FAILURES_MAX = 2
 """The turn ends when this many of its compactions have failed."""
@@ -62,21 +62,33 @@ Facts: anything else needed to continue without looking it up again.
 """
 
 
+AUTO_IS_OFF = (
+    "Automatic compaction is turned off (`compaction.auto`): compact the session, then continue."
+)
+
+
 class ContextFull(Exception):
     """The context could not be made smaller; the message tells the user what to do."""
 
 
-def is_full(tokens: int, model: TurnModel) -> bool:
-    """Whether a request of this many tokens comes too close to the limit of the window."""
+class CompactionFailed(Exception):
+    """No summary has replaced history; the message says why, with the provider's words."""
+
+
+class NothingToCompact(CompactionFailed):
+    """No summary, however short, would have made the context much smaller."""
+
+
+def is_full(tokens: int, model: TurnModel, share: float) -> bool:
+    """Whether a request of this many tokens fills so large a share of the usable window."""
     usable = model.context_window - (model.max_output_tokens or 0)
-    return tokens >= FULL_SHARE * max(usable, 1)
+    return tokens >= share * max(usable, 1)
 
 
-def newest_inputs(items: Sequence[Item], context_window: int) -> tuple[str, ...]:
+def newest_inputs(items: Sequence[Item], tokens_max: float) -> tuple[str, ...]:
     """Return the ids of the newest user messages that fit, and always that of the newest one."""
     preserved: list[str] = []
     tokens = 0
-    tokens_max = min(PRESERVED_INPUT_TOKENS_MAX, PRESERVED_INPUT_SHARE_MAX * context_window)
     for item in reversed(items):
         if isinstance(item, UserMessage):
             tokens += estimate_tokens([item])
@@ -104,13 +116,14 @@ def prunable(items: tuple[Item, ...], *, protect: int, gain: int) -> tuple[str, 
     return tuple(reversed(call_ids)) if gained >= gain else ()
 
 
-async def prune(history: History, ports: Ports) -> None:
+async def prune(policy: CompactionPolicy, history: History, ports: Ports) -> None:
     """Stop sending the output of old calls if that gains enough. Call at the end of a turn."""
+    protect, gain = policy.prune_protect_tokens, policy.prune_gain_tokens
     sent = history.for_request()
     # Almost always too little, which needs no look at each call.
-    if history.estimator.prunable(sent, PRUNE_PROTECT_TOKENS) < PRUNE_GAIN_TOKENS_MIN:
+    if not policy.prune or history.estimator.prunable(sent, protect) < gain:
         return
-    pruned = prunable(sent, protect=PRUNE_PROTECT_TOKENS, gain=PRUNE_GAIN_TOKENS_MIN)
+    pruned = prunable(sent, protect=protect, gain=gain)
     if pruned:
         await _apply_pruning(pruned, history, ports)
 
@@ -138,57 +151,103 @@ class ContextWindow:
 
     async def compact_if_full(self) -> bool:
         """Compact if the context is nearly full; returns whether it was."""
-        full = is_full(self._tokens(), self._context.model)
+        policy = self._context.compaction.policy
+        full = policy.auto and is_full(self._tokens(), self._context.model, policy.full_share)
         if full:
-            await self.compact()
+            await self._compact()
         return full
 
-    async def compact(self) -> None:
+    async def compact_after(self, overflow: ModelError) -> None:
+        """Compact because the provider refused a request as too long. Raises `ContextFull`."""
+        if not self._context.compaction.policy.auto:
+            raise ContextFull(f"{overflow.message} {AUTO_IS_OFF}")
+        await self._compact()
+
+    async def compact_now(self) -> None:
+        """Compact because the user asks for it. Raises `CompactionFailed`.
+
+        Failure and cancellation leave history unchanged.
+        """
+        await self._ports.emit(StatusChanged("busy", cause="compacting"))
+        if not self._has_replaceable_items():
+            raise NothingToCompact("There is nothing to compact: no history is left to summarise.")
+        await self._replace_by_summary(self._tokens())
+
+    async def _compact(self) -> None:
         """Compact history, or prune it if that fails. Raises `ContextFull` when neither helped.
 
         Cancellation leaves history unchanged.
         """
-        before = self._tokens()
+        before, problem = self._tokens(), ""
         await self._ports.emit(StatusChanged("busy", cause="compacting"))
-        if not await self._replace_by_summary(before):
+        try:
+            await self._replace_by_summary(before)
+        except CompactionFailed as error:
+            problem = f"{error} "
             self._failures += 1
-            # The newest output stays: the model is about to act on it.
-            oldest = prunable(self._history.for_request(), protect=0, gain=1)[:-1]
-            if oldest:
-                await _apply_pruning(oldest, self._history, self._ports)
-                self._meter.discard_count()
+            await self._make_up_for(error)
         await self._ports.emit(StatusChanged("busy"))
         after = self._tokens()
         if after > SHRINK_SHARE_MAX * before or self._failures >= FAILURES_MAX:
             window = self._context.model.context_window
             raise ContextFull(
                 f"The context is full ({before:,} of {window:,} tokens) and could not be made "
-                "smaller. Start a new session, or choose a model with a larger window."
+                f"smaller. {problem}Start a new session, or choose a model with a larger window."
             )
 
-    async def _replace_by_summary(self, before: int) -> bool:
-        """Replace history by a summary if that shrinks it enough; returns whether it did."""
-        history, session_id = self._history, self._context.session_id
+    async def _make_up_for(self, error: CompactionFailed) -> None:
+        """Prune instead of a compaction that has failed."""
+        log.warning("compaction_failed", session_id=self._context.session_id, reason=str(error))
+        message = f"History could not be summarised, so old tool output is left out. {error}"
+        await self._ports.emit(WarningRaised("compaction_failed", message))
+        # The newest output stays: the model is about to act on it.
+        oldest = prunable(self._history.for_request(), protect=0, gain=1)[:-1]
+        if oldest:
+            await _apply_pruning(oldest, self._history, self._ports)
+            self._meter.discard_count()
+
+    def _has_replaceable_items(self) -> bool:
+        """Whether history has more than a summary and what it preserves."""
+        preserved = self._preserved_inputs()
+        return any(
+            not isinstance(item, Compaction) and item.id not in preserved
+            for item in self._history.for_request()
+        )
+
+    def _preserved_inputs(self) -> tuple[str, ...]:
+        share = PRESERVED_INPUT_SHARE_MAX * self._context.model.context_window
+        tokens_max = min(self._context.compaction.policy.preserve_tokens, share)
+        return newest_inputs(self._history.items, tokens_max)
+
+    def _measure(self, compaction: Compaction) -> tuple[int, TokenMeter]:
+        """Return the tokens after a compaction, and the meter for what follows it.
+
+        Measured on a copy: a summary that is too large must leave no trace.
+        """
+        compacted = History([*self._history.items, compaction], self._history.pruned)
+        meter = copy(self._meter)
+        meter.discard_count()
+        return meter.tokens(compacted.items, compacted.for_request), meter
+
+    async def _replace_by_summary(self, before: int) -> None:
+        """Replace history by a summary that shrinks it enough. Raises `CompactionFailed`."""
+        history = self._history
         try:
             with trio.fail_after(COMPACTION_S_MAX):
                 wanted = await self._ports.hooks.before_compaction(before)
                 summary, usage = await _summarise(self._context, history, self._ports, wanted)
-        except (ModelError, trio.TooSlowError) as error:
-            log.warning("compaction_failed", session_id=session_id, reason=str(error))
-            return False
-        items = history.items
-        preserved = newest_inputs(items, self._context.model.context_window)
-        compaction = Compaction(
-            ItemId(self._ports.new_id()), summary, ItemId(items[-1].id), preserved
-        )
-        # Measured on a copy: a summary that is too large must leave no trace.
-        compacted = History([*items, compaction], history.pruned)
-        meter = copy(self._meter)
-        meter.discard_count()
-        after = meter.tokens(compacted.items, compacted.for_request)
-        if not summary.strip() or after > SHRINK_SHARE_MAX * before:
-            log.warning("compaction_too_large", session_id=session_id, tokens=after)
-            return False
+        except ModelError as error:
+            raise CompactionFailed(error.message) from error
+        except trio.TooSlowError:
+            message = f"The model took more than {COMPACTION_S_MAX:.0f} s for the summary."
+            raise CompactionFailed(message) from None
+        preserved, until = self._preserved_inputs(), ItemId(history.items[-1].id)
+        compaction = Compaction(ItemId(self._ports.new_id()), summary, until, preserved)
+        after, meter = self._measure(compaction)
+        if after > SHRINK_SHARE_MAX * before:
+            self._reject_summary(compaction, before)
+        if not summary.strip():
+            raise CompactionFailed("The model wrote an empty summary.")
         history.add(compaction)
         self._meter = meter
         await self._ports.emit(
@@ -199,14 +258,23 @@ class ContextWindow:
                 after,
                 compaction.id,
                 usage=usage,
-                cost=self._context.compaction.price(usage),
+                cost=self._context.compaction.model.price(usage),
             ),
         )
         if added := await self._ports.hooks.after_compaction(summary, after):
             notice = Notice(ItemId(self._ports.new_id()), "hook", added)
             history.add(notice)
             await self._ports.emit(ItemStarted(notice), ItemCompleted(notice))
-        return True
+
+    def _reject_summary(self, compaction: Compaction, before: int) -> NoReturn:
+        """Say whether it is the summary that is too long, or history that is too short."""
+        shortest, _ = self._measure(structs.replace(compaction, summary=""))
+        if shortest > SHRINK_SHARE_MAX * before:
+            raise NothingToCompact(
+                "There is nothing to compact: what a summary could replace is only a small part of "
+                f"the context ({before - shortest:,} of {before:,} tokens)."
+            )
+        raise CompactionFailed("The summary is not much shorter than what it would replace.")
 
 
 async def _summarise(
@@ -216,14 +284,14 @@ async def _summarise(
     text = f"{SUMMARY_REQUEST}\n{wanted}" if wanted else SUMMARY_REQUEST
     ask = Notice(ItemId(ports.new_id()), "compaction", text)
     request = ModelRequest(
-        model=context.compaction.provider_model,
-        system=with_header(context.compaction.prompt_header, SUMMARY_SYSTEM),
+        model=context.compaction.model.provider_model,
+        system=with_header(context.compaction.model.prompt_header, SUMMARY_SYSTEM),
         items=(*history.for_request(), ask),
         tools=(),
         session_id=context.session_id,
         ordinal=context.before.steps,
         purpose="compaction",
-        options=context.compaction.options,
+        options=context.compaction.model.options,
     )
     pieces: list[str] = []
     usage = Usage()

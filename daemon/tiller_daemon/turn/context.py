@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from tiller_daemon.config import SandboxPolicy
+from tiller_daemon.config import CompactionPolicy, SandboxPolicy
 from tiller_daemon.models.base import ToolSpec
 from tiller_daemon.turn.budget import Spent
 from tiller_protocol.errors import ErrorInfo
@@ -58,6 +58,14 @@ class TurnModel(Struct, frozen=True):
     """None leaves it to the provider."""
     prompt_header: str = ""
     """What its provider wants at the beginning of each system prompt; a turn's has it already."""
+
+
+class TurnCompaction(Struct, frozen=True):
+    """How a turn keeps its history within the context window."""
+
+    model: TurnModel
+    """Writes summaries: that of the turn unless another one is configured."""
+    policy: CompactionPolicy = CompactionPolicy()
 
 
 class TurnPrompt(Struct, frozen=True):
@@ -117,8 +125,7 @@ class TurnContext(Struct, frozen=True):
     agent: str
     """The name of the agent whose prompt, rules and tools apply."""
     model: TurnModel
-    compaction: TurnModel
-    """The model that writes summaries: `model` unless another one is configured."""
+    compaction: TurnCompaction
     prompt: TurnPrompt
     permissions: Permissions
     budgets: Budgets

@@ -13,7 +13,13 @@ from msgspec.structs import replace
 from tiller_daemon.models.base import ModelError, ModelRequest
 from tiller_daemon.turn.budget import ReachedLimit, Spent, reached_limit, spent_by
 from tiller_daemon.turn.call import record_changes
-from tiller_daemon.turn.compaction import ContextFull, ContextWindow, prune
+from tiller_daemon.turn.compaction import (
+    CompactionFailed,
+    ContextFull,
+    ContextWindow,
+    NothingToCompact,
+    prune,
+)
 from tiller_daemon.turn.context import Budgets, Ending, TurnContext
 from tiller_daemon.turn.decide import last_user_text
 from tiller_daemon.turn.history import History
@@ -31,6 +37,7 @@ from tiller_protocol.events import (
     QueueChanged,
     StepEnded,
     StepStarted,
+    WarningRaised,
 )
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Notice, QueuedInput, ToolCall, Usage, UserMessage
@@ -97,7 +104,7 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
         if not step_context.limit and await _must_go_on(answer, history, ports):
             continue
         if not await _take_follow_ups(context, history, ports):
-            await prune(history, ports)
+            await prune(context.compaction.policy, history, ports)
             answer = "" if schema is None else without_fences(answer)
             return Ending("completed", last_message=answer)
 
@@ -105,9 +112,13 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
 async def run_compaction(context: TurnContext, history: History, ports: Ports) -> Ending:
     """Compact history because the user asked for it: a turn without a step."""
     try:
-        await ContextWindow(context, history, ports).compact()
-    except ContextFull as error:
-        return Ending("failed", ErrorInfo("compaction_failed", str(error)))
+        await ContextWindow(context, history, ports).compact_now()
+    except NothingToCompact as nothing:
+        await ports.emit(WarningRaised("nothing_to_compact", str(nothing)))
+        return Ending("completed", last_message=str(nothing))
+    except CompactionFailed as error:
+        message = f"History was not compacted. {error}"
+        return Ending("failed", ErrorInfo("compaction_failed", message))
     return Ending("completed")
 
 
@@ -208,7 +219,8 @@ async def _take_step(
     except ModelError as error:
         if error.kind != "context_overflow":
             raise
-    await window.compact()
+        overflow = error
+    await window.compact_after(overflow)
     attempt = step_context.request.attempt + 1
     again = replace(step_context.request, items=history.for_request(), attempt=attempt)
     return await take_step(replace(step_context, request=again), history, ports)
