@@ -18,7 +18,7 @@ from tiller_protocol import PROTOCOL_VERSION
 from tiller_protocol.answers import Accepted, AnyAnswer, AnyResult, HelloResult, Rejected
 from tiller_protocol.codec import decode_answer, encode_submission
 from tiller_protocol.errors import BadMessage
-from tiller_protocol.ids import ULID_RANDOM_BYTES, ulid
+from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
 from tiller_protocol.ops import AnyOp, Hello, Submission
 from tiller_protocol.places import Places
 
@@ -35,11 +35,6 @@ POLL_S = 0.01
 """Time between two attempts to connect."""
 
 _Kind = TypeVar("_Kind", bound=AnyResult)
-
-
-def new_id() -> str:
-    """A fresh submission id."""
-    return ulid(time.time_ns() // 1_000_000, os.urandom(ULID_RANDOM_BYTES))
 
 
 class DaemonConnection:
@@ -70,6 +65,7 @@ class DaemonConnection:
         self._environ = environ
         self._socket = RequestSocket(places.runtime)
         self._token = ""
+        self._ulids = Ulids()
         try:
             self._handshake()
         except BaseException:
@@ -107,7 +103,7 @@ class DaemonConnection:
         Raises `RejectedError`, `NoAnswer` after `ANSWER_DEADLINE_S`, or `NoDaemon` or `StartFailed`
         if the daemon is gone. Ctrl-C ends the wait at once; the op may still take effect.
         """
-        submission_id = new_id()
+        submission_id = self._new_id()
         answer = self._exchange(op, submission_id)
         if isinstance(answer, Rejected) and answer.code == "unauthorized":
             self._handshake()
@@ -119,10 +115,10 @@ class DaemonConnection:
     def _handshake(self) -> None:
         """Read the token of the running daemon and say hello."""
         self._token = self._read_token()
-        answer = self._exchange(Hello(PROTOCOL_VERSION, self._name), new_id())
+        answer = self._exchange(Hello(PROTOCOL_VERSION, self._name), self._new_id())
         if isinstance(answer, Rejected) and answer.code == "unauthorized":
             self._token = self._read_token()
-            answer = self._exchange(Hello(PROTOCOL_VERSION, self._name), new_id())
+            answer = self._exchange(Hello(PROTOCOL_VERSION, self._name), self._new_id())
         match answer:
             case Rejected(code="unsupported_protocol"):
                 raise RejectedError(
@@ -138,6 +134,10 @@ class DaemonConnection:
                 raise TillerError(
                     "the process on the daemon's socket does not speak tiller's protocol"
                 )
+
+    def _new_id(self) -> str:
+        """A fresh submission id."""
+        return self._ulids.make(time.time_ns() // 1_000_000, os.urandom(ULID_RANDOM_BYTES))
 
     def _read_token(self) -> str:
         """Read the token of the daemon that listens, which has written it before."""

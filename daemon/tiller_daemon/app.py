@@ -65,7 +65,7 @@ from tiller_daemon.transport.nng import NngTransport
 from tiller_daemon.transport.runtime import RuntimeDirectory
 from tiller_protocol.answers import ModelSummary
 from tiller_protocol.codec import MESSAGE_BYTES_MAX
-from tiller_protocol.ids import ULID_RANDOM_BYTES, ulid
+from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
 from tiller_protocol.places import CONFIG_FILE, DAEMON_OUTPUT_FILE, LOG_FILE, Places
 
 log = structlog.get_logger()
@@ -336,7 +336,7 @@ def _services(
         publish=transport.publish,
         time=time.time,
         random=secrets.SystemRandom().random,
-        new_id=_new_id,
+        new_id=_id_maker(),
         model=providers.choose,
         discover=live.discover,
         user=_user_settings(options, live.configuration),
@@ -384,8 +384,9 @@ async def _has_session(opened: Log, session_id: str) -> bool:
     return await opened.session(session_id) is not None
 
 
-def _new_id() -> str:
-    return ulid(time.time_ns() // 1_000_000, os.urandom(ULID_RANDOM_BYTES))
+def _id_maker() -> Callable[[], str]:
+    ulids = Ulids()
+    return lambda: ulids.make(time.time_ns() // 1_000_000, os.urandom(ULID_RANDOM_BYTES))
 
 
 def _make_private(state: Path) -> None:

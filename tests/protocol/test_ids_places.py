@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiller_protocol.ids import ULID_RANDOM_BYTES, ulid
+from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids, ulid
 from tiller_protocol.places import EVENTS_SOCKET, SOCKET_PATH_BYTES_MAX, find_places
 
 TIMES = st.integers(0, 2**48 - 1)
@@ -19,6 +19,20 @@ def test_ids_sort_by_time_and_then_by_randomness(time, other_time, randomness, o
     first, second = ulid(time, randomness), ulid(other_time, other)
     assert (first < second) == ((time, randomness) < (other_time, other))
     assert re.fullmatch("[0-7][0-9A-HJKMNP-TV-Z]{25}", first)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), RANDOMNESS), min_size=1))
+def test_ids_sort_as_they_are_made_within_a_millisecond_and_if_the_clock_goes_back(moments):
+    ulids = Ulids()
+    made = [ulids.make(*moment) for moment in moments]
+    assert made[0] == ulid(*moments[0])
+    assert made == sorted(set(made))
+
+
+def test_after_the_last_id_of_a_millisecond_comes_one_of_the_next():
+    ulids, full = Ulids(), b"\xff" * ULID_RANDOM_BYTES
+    ulids.make(7, full)
+    assert ulids.make(7, full) == ulid(8, bytes(ULID_RANDOM_BYTES))
 
 
 def test_an_id_is_the_one_of_the_specification():

@@ -7,7 +7,7 @@ import pytest
 from support.narrow import of_kind
 from support.pictures import decode, picture
 from support.world import World
-from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart
+from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart, WaitPart
 from tiller_daemon.session.attachments import FILES_MAX, IMAGES_MAX
 from tiller_protocol.answers import (
     Accepted,
@@ -18,9 +18,9 @@ from tiller_protocol.answers import (
     Steered,
 )
 from tiller_protocol.codec import encode_event
-from tiller_protocol.events import RequestOpened, TurnStarted
+from tiller_protocol.events import Event, RequestOpened, TurnStarted, WarningRaised
 from tiller_protocol.items import Image, UserMessage
-from tiller_protocol.ops import Answer, SessionConfigure, SessionGet, UserInput
+from tiller_protocol.ops import Answer, Interrupt, SessionConfigure, SessionGet, UserInput
 from tiller_protocol.settings import Rule, Settings, TurnOverrides
 
 STEPS = (ScriptStep(parts=(TextPart("done"),)),) * 3
@@ -37,6 +37,10 @@ async def make(nursery, tmp_path, *steps: ScriptStep) -> tuple[World, str]:
 
 def said(world: World) -> list[UserMessage]:
     return [item for item in world.model.requests[-1].items if isinstance(item, UserMessage)]
+
+
+def warnings(events: list[Event]) -> list[WarningRaised]:
+    return [event.body for event in events if isinstance(event.body, WarningRaised)]
 
 
 async def test_an_image_is_what_its_bytes_say_and_not_what_it_is_called(
@@ -124,6 +128,48 @@ async def test_images_and_files_steer_and_wait_like_text(autojump_clock, nursery
     for message in (steered, queued):
         assert message.images == (Image("image/png", picture()),)
         assert message.files == ("src/main.py",)
+    nursery.cancel_scope.cancel()
+
+
+async def test_images_that_waited_for_a_model_that_takes_none_are_left_out_with_a_warning(
+    autojump_clock, nursery, tmp_path
+):
+    asks = ScriptStep(parts=(CallPart("guarded"),))
+    world, session_id = await make(nursery, tmp_path, asks, *STEPS)
+    world.images = False
+    shown = (Image("", picture()),)
+    await world.say(session_id, "go")
+    opened = of_kind(RequestOpened, (await world.until_body(session_id, RequestOpened)).body)
+    refused = await world.refused(UserInput(session_id, "left", shown))
+    assert refused.code == "invalid_settings"
+    assert isinstance(await world.say(session_id, "then", images=shown, delivery="queue"), Queued)
+    await world.must(Answer(opened.request.id, "once"))
+    await world.ended(session_id)
+    (warning,) = warnings(await world.events(session_id))
+    assert warning.code == "images_left_out"
+    assert warning.message.startswith("The model scripted/s takes no images, so it got queued")
+    nursery.cancel_scope.cancel()
+
+
+async def test_queued_images_are_checked_against_the_model_of_the_turn_that_begins_with_them(
+    autojump_clock, nursery, tmp_path
+):
+    waits = ScriptStep(parts=(WaitPart(9.0), TextPart("late")))
+    world, session_id = await make(nursery, tmp_path, waits, *STEPS)
+    shown = (Image("", picture()),)
+    await world.say(session_id, "go")
+    await world.say(session_id, "then", images=shown, delivery="queue")
+    await world.must(Interrupt(session_id))
+    await world.ended(session_id)
+    world.images = False
+    # What is new is queued behind it: a later turn's model may well take its image.
+    answer = await world.say(session_id, "last", images=shown, delivery="queue")
+    assert isinstance(answer, Queued)
+    await world.ended(session_id, 2)
+    codes = [warning.code for warning in warnings(await world.events(session_id))]
+    assert codes == ["images_left_out"] * 2
+    refused = await world.refused(UserInput(session_id, "now", shown, delivery="queue"))
+    assert refused.code == "invalid_settings"
     nursery.cancel_scope.cancel()
 
 

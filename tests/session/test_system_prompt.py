@@ -1,5 +1,9 @@
 """What the model is told when a turn begins, and where it comes from."""
 
+import time
+
+import pytest
+
 from support.world import World
 from tiller_daemon.models.scripted import Script, ScriptStep, TextPart, WaitPart
 from tiller_protocol.answers import CatalogResult, CommandSummary, Steered
@@ -10,6 +14,19 @@ from tiller_protocol.ops import Catalog, UserInput
 from tiller_protocol.settings import Rule, TurnOverrides
 
 STEPS = (ScriptStep(parts=(TextPart("done"),)),) * 4
+
+
+@pytest.fixture
+def in_zone(monkeypatch):
+    """Sets the time zone of this process until the test ends."""
+
+    def set_zone(name: str) -> None:
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+
+    yield set_zone
+    monkeypatch.undo()
+    time.tzset()
 
 
 async def prompt_of(world: World) -> str:
@@ -31,8 +48,9 @@ async def make(nursery, tmp_path) -> World:
 
 
 async def test_the_environment_names_directory_branch_platform_and_date(
-    autojump_clock, nursery, tmp_path
+    autojump_clock, nursery, tmp_path, in_zone
 ):
+    in_zone("UTC")
     world = await make(nursery, tmp_path)
     git = tmp_path / "w" / ".git"
     git.mkdir()
@@ -42,9 +60,28 @@ async def test_the_environment_names_directory_branch_platform_and_date(
         f"workspace: {tmp_path}/w\n"
         f"git repository: {tmp_path}/w, on branch topic\n"
         "platform: test\n"
-        "date: 2023-11-14\n"
+        "date: 2023-11-14 (UTC)\n"
         "</environment>"
     )
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("zone", "date"),
+    [
+        ("Pacific/Kiritimati", "2023-11-15 (UTC+14:00)"),
+        ("Europe/Berlin", "2023-11-14 (CET, UTC+01:00)"),
+        ("Asia/Kathmandu", "2023-11-15 (UTC+05:45)"),
+        ("America/Los_Angeles", "2023-11-14 (PST, UTC-08:00)"),
+    ],
+)
+async def test_the_date_is_the_one_where_the_daemon_runs_and_names_its_zone(
+    autojump_clock, nursery, tmp_path, in_zone, zone, date
+):
+    """The world begins at 22:13 UTC, when it is already tomorrow in the east."""
+    in_zone(zone)
+    world = await make(nursery, tmp_path)
+    assert f"\ndate: {date}\n" in await prompt_of(world)
     nursery.cancel_scope.cancel()
 
 

@@ -11,6 +11,7 @@ from tiller_protocol.answers import Queued, Started, Steered
 from tiller_protocol.events import (
     ItemCompleted,
     ItemDelta,
+    ItemStarted,
     RequestOpened,
     RequestResolved,
     StepEnded,
@@ -287,6 +288,20 @@ async def test_b34_one_crash_and_one_hang_leave_the_others_alone(autojump_clock,
     assert "ZeroDivisionError" in crashed.output
     assert "time limit" in hung.output
     assert fine.output == "fine"
+
+
+async def test_ids_sort_in_the_order_of_what_they_name_although_no_time_passes(
+    autojump_clock, start
+):
+    world, session_id = await start(
+        calls(*(call("look", say=str(number)) for number in range(9))), text("done")
+    )
+    await world.say(session_id, "go")
+    await world.ended(session_id)
+    events = await world.events(session_id)
+    ids = [event.body.item.id for event in events if isinstance(event.body, ItemStarted)]
+    assert len(ids) == 11
+    assert ids == sorted(ids)
 
 
 async def test_b36_always_resolves_other_requests_that_now_match(autojump_clock, start):

@@ -57,7 +57,7 @@ from tiller_protocol.codec import (
     encode_submission,
 )
 from tiller_protocol.events import LIFECYCLE_TOPIC, AnyBody, Event, StatusChanged, TurnEnded
-from tiller_protocol.ids import ULID_RANDOM_BYTES, ulid
+from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
 from tiller_protocol.items import Effect
 from tiller_protocol.ops import AnyOp, SessionCreate, Submission, UserInput
 from tiller_protocol.settings import Settings
@@ -232,6 +232,7 @@ class World:
 
     def __init__(self, scripts: Mapping[str, Script], seed: int = 0) -> None:
         self.random = Random(seed)
+        self._ulids = Ulids()
         self.log = MemoryLog(before_commit=self._before_commit, after_commit=self._after_commit)
         self.usage = Usage()
         self.scripts = dict(scripts)
@@ -263,6 +264,7 @@ class World:
         self.prompt_header = ""
         self.more_tools: tuple[Tool, ...] = ()
         self.price: CostOf = unpriced
+        self.images = True
 
     @classmethod
     async def start(
@@ -398,7 +400,8 @@ class World:
 
     def new_id(self) -> str:
         """A ULID from the seed."""
-        return ulid(int(trio.current_time() * 1000), self.random.randbytes(ULID_RANDOM_BYTES))
+        time_ms = int(trio.current_time() * 1000)
+        return self._ulids.make(time_ms, self.random.randbytes(ULID_RANDOM_BYTES))
 
     def _choose(self, name: str | None) -> ChosenModel:
         chosen = name or self.configuration.model or ""
@@ -414,6 +417,7 @@ class World:
             variants=self.variants if name == next(iter(self.scripts)) else {},
             efforts=self.efforts,
             prompt_header=self.prompt_header,
+            images=self.images,
             price=self.price,
         )
 

@@ -12,6 +12,7 @@ import trio
 from msgspec import Struct
 
 from tiller_daemon.policy.readable import Readable
+from tiller_daemon.session.attachments import left_out
 from tiller_daemon.session.background import Background
 from tiller_daemon.session.background_jobs import BackgroundJobs
 from tiller_daemon.session.calls.environments import Environments
@@ -52,7 +53,7 @@ from tiller_protocol.events import (
     ToolCallUpdated,
     TurnEnded,
 )
-from tiller_protocol.items import Request, SubAgent, Usage
+from tiller_protocol.items import Request, SubAgent, Usage, UserMessage
 from tiller_protocol.settings import Rule
 from tiller_protocol.turns import OpenTurn
 
@@ -368,6 +369,9 @@ class ActiveTurn:
         # A summary replaces the instructions of subdirectories that came with earlier results.
         if any(isinstance(body, HistoryCompacted) for body in bodies):
             self._session.files.instructions_sent.clear()
+        taken = [body.item for body in bodies if isinstance(body, ItemCompleted)]
+        messages = [item for item in taken if isinstance(item, UserMessage)]
+        bodies += tuple(one for item in messages for one in left_out(item, self.model))
         if self._sub_agent_run:
             self._sub_agent_run.observe(*bodies)
         await self._session.outbox.emit(*bodies, turn_id=self.turn_id)

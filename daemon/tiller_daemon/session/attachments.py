@@ -27,7 +27,8 @@ from tiller_daemon.tools.path_access import file_requirements
 from tiller_daemon.tools.suggestions import did_you_mean_path
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.errors import RejectionCode
-from tiller_protocol.items import Image
+from tiller_protocol.events import WarningRaised
+from tiller_protocol.items import Image, UserMessage
 from tiller_protocol.ops import UserInput
 from tiller_protocol.snapshot import Snapshot
 
@@ -70,6 +71,21 @@ def check_image_support(op: UserInput, model: ChosenModel) -> None:
     if op.images and not model.images:
         message = f"The model {model.name} takes no images. Remove them, or choose another model."
         raise _rejected(op, "invalid_settings", message)
+
+
+def left_out(message: UserMessage, model: ChosenModel) -> tuple[WarningRaised, ...]:
+    """Return the warning about what the model of a turn does not get of an input that waited.
+
+    It was accepted before it was known which model would get it, so it can't be rejected any more.
+    """
+    if not message.images or model.images:
+        return ()
+    some = "an image" if len(message.images) == 1 else f"{len(message.images)} images"
+    text = (
+        f"The model {model.name} takes no images, so it got queued input without {some}. Choose "
+        "another model, then send the input again."
+    )
+    return (WarningRaised("images_left_out", text),)
 
 
 def file_references(services: Services, snapshot: Snapshot, op: UserInput) -> tuple[str, ...]:

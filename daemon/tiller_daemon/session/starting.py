@@ -6,7 +6,7 @@ compaction and the user's own command start without either.
 
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.active_turn import ActiveTurn, Main
-from tiller_daemon.session.attachments import check_image_support
+from tiller_daemon.session.attachments import check_image_support, left_out
 from tiller_daemon.session.freeze import FrozenTurn, freeze_context
 from tiller_daemon.session.state import PendingSubmission, SessionState
 from tiller_daemon.session.title import TitleRequest, first_title
@@ -90,7 +90,8 @@ def _start_turn(
     sub_agent_run = pending.sub_agent_run
     inherited = sub_agent_run.inherited if sub_agent_run else None
     frozen = freeze_context(state.services, snapshot, overrides, inherited, addition)
-    if isinstance(pending.op, UserInput):
+    # Only new input can still be rejected; what waited in the queue gets a warning.
+    if isinstance(pending.op, UserInput) and first and first.images is pending.images:
         check_image_support(pending.op, frozen.model)
     context = frozen.context
     if first:
@@ -104,6 +105,8 @@ def _start_turn(
     if state.queue.queue != snapshot.queue:
         bodies.append(QueueChanged(state.queue.queue))
     bodies += [ItemStarted(message), ItemCompleted(message), *map(ItemStarted, tasks)]
+    if isinstance(message, UserMessage):
+        bodies += left_out(message, frozen.model)
     title_request = None
     if not snapshot.title:
         text = last_user_text(history.items)

@@ -44,7 +44,7 @@ def build_system_prompt(
         workspace,
         documents.repository,
         services.user.platform,
-        datetime.fromtimestamp(services.time(), UTC).date().isoformat(),
+        _local_date(services.time()),
         services.commands.confiner.describe(permissions.sandbox),
     )
     prompt = system_prompt(
@@ -54,6 +54,16 @@ def build_system_prompt(
         documents.skills,
     )
     return SystemPrompt(prompt, documents.refused)
+
+
+def _local_date(time: float) -> str:
+    """Return the date where the daemon runs, with its zone: `2026-03-01 (CET, UTC+01:00)`."""
+    local = datetime.fromtimestamp(time, UTC).astimezone()
+    name, offset = local.tzname() or "", f"UTC{local.isoformat()[-6:]}"
+    if name == "UTC":
+        return f"{local.date()} (UTC)"
+    # Zones without a name of their own are called by their offset, such as `-03`.
+    return f"{local.date()} ({name}, {offset})" if name.isalpha() else f"{local.date()} ({offset})"
 
 
 class _Documents(NamedTuple):

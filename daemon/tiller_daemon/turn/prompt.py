@@ -54,7 +54,7 @@ class PromptEnvironment(NamedTuple):
     """The git repository around the workspace and its branch; empty without one."""
     platform: str
     date: str
-    """ISO 8601."""
+    """The local date and its time zone."""
     sandbox: str = ""
     """What commands are allowed to do; empty without a sandbox."""
 
