@@ -71,6 +71,8 @@ def run(arguments: Namespace) -> int:
             from tiller_client.verbs import inputs as family
         case "requests":
             from tiller_client.verbs import requests as family
+        case "rules":
+            from tiller_client.verbs import rules as family
         case "history":
             from tiller_client.verbs import history as family
         case "catalog":

@@ -190,14 +190,15 @@ def _add_requests(add: _AddParser) -> None:
     _session(parser, default="")
     parser = _verb(add, "requests", "answer", "answer a request")
     parser.add_argument("request", metavar="REQUEST", help="its id, or the beginning or end of it")
-    parser.add_argument("decision", choices=("once", "always", "reject", "answer"))
+    parser.add_argument("decision", choices=("once", "always", "always_here", "reject", "answer"))
     parser.add_argument(
-        "text",
-        metavar="TEXT",
-        nargs="?",
-        default="",
-        help="the reason for rejecting, or the answer",
+        "text", metavar="TEXT", nargs="?", default="", help="why you reject it, or the answer"
     )
+    parser = _verb(add, "rules", "rules", "list or revoke what you allowed for good")
+    parser.add_argument("action", nargs="?", choices=("list", "revoke"), default="list")
+    parser.add_argument("rules", metavar="RULE", nargs="*", help="the ids of rules to revoke")
+    parser.add_argument("-C", dest="directory", metavar="DIR", help="only rules of this workspace")
+    parser.add_argument("--session", metavar="SESSION", help="with the rules of this session")
 
 
 def _add_history(add: _AddParser) -> None:
@@ -349,7 +350,7 @@ _VERBS: dict[Callable[[_AddParser], None], tuple[str, ...]] = {
     _add_turns: ("exec", "resume", "attach", "log"),
     _add_sessions: ("new", "ls", "show", "archive", "rm", "fork"),
     _add_inputs: ("send", "steer", "interrupt", "queue"),
-    _add_requests: ("requests", "answer"),
+    _add_requests: ("requests", "answer", "rules"),
     _add_history: ("compact", "revert", "unrevert", "diff", "shell"),
     _add_catalog: (
         *("models", "agents", "tools", "commands"),

@@ -231,4 +231,5 @@ class InteractiveSession:
 def _how_to_answer(request: Request) -> str:
     if request.kind == "question":
         return f"a question is open; answer it with: tiller answer {request.id} answer TEXT"
-    return f"an approval is open; answer it with: tiller answer {request.id} once|always|reject"
+    decisions = "once|always|always_here|reject" if request.always_here else "once|always|reject"
+    return f"an approval is open; answer it with: tiller answer {request.id} {decisions}"

@@ -319,8 +319,9 @@ class Renderer:
         by = f" by {one_line(body.by)}" if body.by else " by a rule"
         text = f": {one_line(body.text)}" if body.text else ""
         match body.resolution:
-            case "once" | "always":
-                line = self._paint.good(f"  ✓ allowed {body.resolution}{by}")
+            case "once" | "always" | "always_here":
+                how = body.resolution.replace("_", " ")
+                line = self._paint.good(f"  ✓ allowed {how}{by}")
             case "answer":
                 line = self._paint.good(f"  ✓ answered{by}{text}")
             case "reject":

@@ -35,6 +35,8 @@ def request_block(request: Request, paint: Paint, width: int) -> str:
     if request.always:
         patterns = ", ".join(_row(verbatim(one)) for one in request.always)
         grant = f"always would allow {_row(verbatim(request.permission))}: {patterns}"
+        if request.always_here:
+            grant += f"\nalways here: for every session in {_row(verbatim(request.always_here))}"
         parts.append(paint.dim(block(grant, width)))
     parts += [
         block(f"{number}. {_row(verbatim(choice))}", width)

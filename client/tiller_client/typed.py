@@ -6,6 +6,7 @@ from tiller_protocol.items import Decision, Request
 
 _ONCE = ("y", "yes", "once")
 _ALWAYS = ("a", "always")
+_ALWAYS_HERE = ("h", "here", "always here", "always_here")
 _REJECT = ("n", "no", "reject")
 
 
@@ -18,7 +19,7 @@ class Reply(NamedTuple):
 
 def is_reply(line: str) -> bool:
     """Whether a line is just a word that answers an approval."""
-    return line.strip().lower() in (*_ONCE, *_ALWAYS, *_REJECT)
+    return line.strip().lower() in (*_ONCE, *_ALWAYS, *_ALWAYS_HERE, *_REJECT)
 
 
 def prompt_for(request: Request, *, rejecting: bool) -> str:
@@ -27,7 +28,8 @@ def prompt_for(request: Request, *, rejecting: bool) -> str:
         return "  why not? (Enter: no reason) »"
     if request.kind == "question":
         return "  number or text »" if request.choices else "  your answer »"
-    return "  y once · a always · n reject »"
+    here = " · h always here" if request.always_here else ""
+    return f"  y once · a always{here} · n reject »"
 
 
 def read_reply(request: Request, line: str, *, rejecting: bool) -> Reply | str:
@@ -37,6 +39,8 @@ def read_reply(request: Request, line: str, *, rejecting: bool) -> Reply | str:
         return Reply("reject", line)
     if request.kind == "question":
         return _answer(request, line)
+    if request.always_here and line.lower() in _ALWAYS_HERE:
+        return Reply("always_here")
     word, _, rest = line.partition(" ")
     match word.lower():
         case word if word in _ONCE and not rest:
@@ -46,7 +50,8 @@ def read_reply(request: Request, line: str, *, rejecting: bool) -> Reply | str:
         case word if word in _REJECT:
             return Reply("reject", rest.strip()) if rest else "reject"
         case _:
-            return "type y, a or n; a reason may follow n"
+            here = ", h" if request.always_here else ""
+            return f"type y, a{here} or n; a reason may follow n"
 
 
 def _answer(request: Request, line: str) -> Reply | str:

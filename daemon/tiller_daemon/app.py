@@ -21,8 +21,9 @@ import trio
 from msgspec import Struct
 
 from tiller_daemon import DAEMON_VERSION
-from tiller_daemon.config import Configuration, LiveConfiguration, TrustedProjects
+from tiller_daemon.config import Configuration, LastingRules, LiveConfiguration, TrustedProjects
 from tiller_daemon.config.http_proxy import proxies_of
+from tiller_daemon.config.lasting_rules import RULES_FILE
 from tiller_daemon.files.changes import recover_changes
 from tiller_daemon.hooks.runner import HookRunner
 from tiller_daemon.idle_imports import import_when_idle
@@ -364,6 +365,7 @@ def _user_settings(options: Options, live: LiveConfiguration) -> UserSettings:
         configuration=lambda: live.now,
         problem=lambda: live.problem,
         projects=TrustedProjects(trust, lambda: live.now, options.load_project),
+        lasting_rules=LastingRules(options.places.config / RULES_FILE),
         config_directory=options.places.config.resolve(),
         home=home(),
         platform=sys.platform,

@@ -41,6 +41,17 @@ def open_private(path: str | Path, flags: int) -> int:
     return opened
 
 
+def replace_private(file: Path, data: bytes) -> None:
+    """Replace the content of a private file; after a crash it has the old one or the new one."""
+    draft = file.with_name(f".{file.name}.new")
+    draft.unlink(missing_ok=True)
+    with open(draft, "xb", opener=open_private) as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    draft.replace(file)
+
+
 def tighten(paths: Iterable[Path]) -> None:
     """Make those of these files and directories private that exist and are ours.
 

@@ -9,7 +9,7 @@ from tiller_protocol.errors import RejectionCode
 from tiller_protocol.events import Event, StatusName
 from tiller_protocol.items import FileChange, Request, UsdCost
 from tiller_protocol.prices import Price
-from tiller_protocol.settings import SandboxMode
+from tiller_protocol.settings import Action, SandboxMode
 from tiller_protocol.snapshot import Snapshot
 
 ServerState = Literal["disabled", "idle", "starting", "up", "failed", "needs_login", "ended"]
@@ -268,6 +268,25 @@ class ProjectResult(Result, frozen=True, tag="project"):
     hooks: Annotated[tuple[HookSummary, ...], doc("Hooks that the files define.")] = ()
 
 
+class RuleSummary(Struct, frozen=True, omit_defaults=True):
+    """A permission rule that an answer or a frontend made."""
+
+    id: Annotated[str, doc("For `rule_revoke`.")]
+    permission: Annotated[str, doc("Such as `bash`.")]
+    pattern: Annotated[str, doc("A glob over the subject, such as a command or a path.")]
+    action: Annotated[Action, doc("What it decides; a lasting rule always allows.")] = "allow"
+    workspace: Annotated[str, doc("Directory of a lasting rule; empty: it is a session's.")] = ""
+    session_id: Annotated[str, doc("Session that has the rule; empty: it is a lasting one.")] = ""
+    granted_at: Annotated[float | None, doc("Unix seconds; absent if unknown.")] = None
+    by: Annotated[str, doc("The frontend that granted it; empty if unknown.")] = ""
+
+
+class RulesResult(Result, frozen=True, tag="rules"):
+    """Lasting rules by directory, then the session's own, each in the order of their making."""
+
+    rules: Annotated[tuple[RuleSummary, ...], doc("Later rules are stronger.")]
+
+
 class DaemonStatusResult(Result, frozen=True, tag="daemon_status"):
     """Figures about the process."""
 
@@ -309,6 +328,7 @@ AnyResult = (
     | CatalogResult
     | ProjectResult
     | McpLoginResult
+    | RulesResult
     | DaemonStatusResult
 )
 

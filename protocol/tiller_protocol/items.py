@@ -17,7 +17,7 @@ MessageState = Literal["streaming", "completed", "interrupted", "discarded"]
 ToolCallState = Literal["pending", "running", "completed", "error"]
 ToolErrorKind = Literal["failed", "invalid", "denied", "skipped", "aborted", "lost"]
 Effect = Literal["read", "write"]
-AllowedBy = Literal["rule", "grant", "reading", "sandbox", "approve", "user"]
+AllowedBy = Literal["rule", "grant", "lasting", "reading", "sandbox", "approve", "user"]
 
 UsdCost = Annotated[float | None, doc("US dollars; absent: the price is unknown.")]
 InputFiles = Annotated[tuple[str, ...], doc("Paths of files that the user pointed to.")]
@@ -126,7 +126,8 @@ class Allowed(Struct, frozen=True, omit_defaults=True):
         AllowedBy,
         doc(
             "`rule`: one of the configuration, or built in. `grant`: one of the session, such as "
-            "`always` adds. `reading`: it seems only to read, and can't write where it runs. "
+            "`always` adds. `lasting`: one that `always_here` made. `reading`: it seems only to "
+            "read, and can't write where it runs. "
             "`sandbox`: it can do no more there than needs no approval. `approve`: the setting is "
             "`always`. `user`: the answer to a request."
         ),
@@ -290,8 +291,8 @@ class BackgroundCommand(Struct, frozen=True, omit_defaults=True):
 
 
 RequestKind = Literal["approval", "doom_loop", "question"]
-Decision = Literal["once", "always", "reject", "answer"]
-Resolution = Literal["once", "always", "reject", "answer", "cancelled"]
+Decision = Literal["once", "always", "always_here", "reject", "answer"]
+Resolution = Literal["once", "always", "always_here", "reject", "answer", "cancelled"]
 DetailKind = Literal["text", "command", "diff"]
 
 
@@ -316,6 +317,13 @@ class Request(Struct, frozen=True, omit_defaults=True):
         tuple[str, ...],
         doc("Patterns that `always` would allow for the rest of the session."),
     ] = ()
+    always_here: Annotated[
+        str,
+        doc(
+            "Directory for which `always_here` would keep the same patterns as lasting rules, for "
+            "every session; empty: it can't."
+        ),
+    ] = ""
     detail: Annotated[str, doc("All that is asked about; empty if the title is all.")] = ""
     choices: Annotated[tuple[str, ...], doc("Suggested replies to a `question`.")] = ()
     detail_kind: Annotated[

@@ -218,7 +218,8 @@ class Answer(Op, frozen=True, tag="answer"):
         Decision,
         doc(
             "`once` and `always` approve, `reject` refuses, `answer` replies to a question. "
-            "`always` also allows the request's `always` patterns for the rest of the session."
+            "`always` also allows the request's `always` patterns for the rest of the session, "
+            "`always_here` for every session in the request's `always_here` directory."
         ),
     ]
     text: Annotated[
@@ -313,6 +314,28 @@ class McpLogin(Op, frozen=True, tag="mcp_login"):
     ] = ""
 
 
+class RulesList(Op, frozen=True, tag="rules_list"):
+    """Lists the lasting rules that `always_here` made. Answered by `RulesResult`."""
+
+    workspace: Annotated[str | None, doc("Only those of this directory; absent: all.")] = None
+    session_id: Annotated[
+        IdText | None,
+        doc("Only those of this session's directory, and the session's own rules."),
+    ] = None
+
+
+class RuleRevoke(Op, frozen=True, tag="rule_revoke"):
+    """Revokes one rule, by its id: `session_configure` could only replace a session's whole list.
+
+    Running turns ask again at once. Rejected `not_found` if there is no such rule.
+    """
+
+    rule_id: Annotated[IdText, doc("`id` of the `RuleSummary`.")]
+    session_id: Annotated[
+        IdText | None, doc("The session whose own rule it is; absent: it is a lasting rule.")
+    ] = None
+
+
 class DaemonStatus(Op, frozen=True, tag="daemon_status"):
     """Returns figures about the process. Answered by `DaemonStatusResult`."""
 
@@ -348,6 +371,8 @@ AnyOp = (
     | Catalog
     | Project
     | McpLogin
+    | RulesList
+    | RuleRevoke
     | DaemonStatus
     | Shutdown
 )

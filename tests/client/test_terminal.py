@@ -16,6 +16,7 @@ from tiller_protocol.events import (
     ItemCompleted,
     ItemStarted,
     RequestOpened,
+    RequestResolved,
     SessionCreated,
     SessionTitled,
     StatusChanged,
@@ -57,6 +58,33 @@ def test_an_approval_is_asked_in_place_and_the_typed_line_answers_it(
     assert "Thanks." in terminal.screen
     assert "\x1b[2J" not in terminal.screen
     assert "␛[2Jls" in terminal.screen
+
+
+@pytest.mark.parametrize("typed", ["h", "always here"])
+def test_what_can_be_allowed_for_good_says_where_and_takes_a_word_more(
+    places: Places, typed: str
+) -> None:
+    request = structs.replace(
+        REQUEST, permission="bash", always=("ls *",), always_here="/home/me/pro\x1b[2Jject"
+    )
+
+    def asks_that(daemon: FakeDaemon, session_id: str) -> None:
+        daemon.add(session_id, [started(), RequestOpened(request)])
+        assert daemon.wait_for_answer(PATIENCE_S)
+        resolved = RequestResolved(request.id, "always_here", "tiller exec")
+        daemon.add(session_id, [resolved, ended()])
+
+    with FakeDaemon(places.runtime, asks_that) as daemon:
+        terminal = Terminal("exec", "x")
+        terminal.wait_for("y once · a always · h always here · n reject")
+        terminal.type("what")
+        terminal.wait_for("type y, a, h or n")
+        terminal.type(typed)
+        assert terminal.end() == 0
+    assert daemon.answers[request.id] == Answer(request.id, "always_here")
+    assert "always would allow bash: ls *" in terminal.screen
+    assert "always here: for every session in /home/me/pro␛[2Jject" in terminal.screen
+    assert "✓ allowed always here by tiller exec" in terminal.screen
 
 
 @pytest.mark.parametrize(("typed", "text"), [("2", "blanks"), ("n", "n"), ("four", "four")])

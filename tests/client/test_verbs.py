@@ -88,6 +88,8 @@ JSON_VERBS = [
     ("queue", SESSION),
     ("requests",),
     ("answer", REQUEST.id, "once"),
+    ("rules",),
+    ("rules", "revoke", "c0ffee"),
     ("compact", SESSION),
     ("revert", SESSION, "last"),
     ("unrevert", SESSION),

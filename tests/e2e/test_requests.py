@@ -1,5 +1,7 @@
 """Requests: what is asked, who answers, and what becomes of the calls that wait."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -332,3 +334,49 @@ async def test_the_model_reads_what_was_cut_out_of_its_output_without_asking(
     await frontend.say(session_id, "look")
     assert (await frontend.turn_ended(session_id, 2)).outcome == "completed"
     assert not _opened(frontend, session_id)
+
+
+async def test_what_is_allowed_for_good_is_kept_listed_and_revoked_from_the_command_line(
+    new_daemon: Callable[..., Daemon], nursery: trio.Nursery, workspace: Path
+) -> None:
+    """In the user's own directory, not in the project; a restart changes nothing."""
+    daemon = new_daemon()
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
+    steps = (calls(write("made.txt", "1\n")), text("done"))
+    session_id = await frontend.session(workspace, *steps, approve="ask")
+    await frontend.say(session_id)
+    request = await frontend.request_opened(session_id)
+    assert request.always_here == str(workspace)
+    answered = await _tiller(daemon, "answer", request.id, "always_here")
+    assert answered.returncode == 0, answered.stderr
+    await frontend.turn_ended(session_id)
+    assert (daemon.places.config / "rules.json").stat().st_mode & 0o777 == 0o600
+    assert not (workspace / ".tiller").exists()
+    (workspace / "made.txt").unlink()
+    await frontend.close()
+
+    await daemon.terminate()
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
+    again = await frontend.session(workspace, *steps, approve="ask")
+    await frontend.say(again)
+    assert (await frontend.turn_ended(again)).outcome == "completed"
+    listed = await _tiller(daemon, "rules", "-C", str(workspace))
+    place, rule = listed.stdout.decode().splitlines()
+    assert (place, rule.split()[1:3]) == (str(workspace), ["write", "*"])
+    revoked = await _tiller(daemon, "rules", "revoke", rule.split()[0])
+    assert revoked.returncode == 0, revoked.stderr
+    (workspace / "made.txt").unlink()
+    third = await frontend.session(workspace, *steps, approve="ask")
+    await frontend.say(third)
+    await frontend.must(Answer((await frontend.request_opened(third)).id, "reject"))
+    await frontend.turn_ended(third)
+    await frontend.close()
+
+
+async def _tiller(daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "tiller_client", *arguments]
+    return await trio.run_process(
+        command, check=False, capture_stdout=True, capture_stderr=True, env=daemon.variables
+    )

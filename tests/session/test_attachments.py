@@ -7,7 +7,7 @@ import pytest
 from support.narrow import of_kind
 from support.pictures import decode, picture
 from support.world import World
-from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart, WaitPart
+from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart
 from tiller_daemon.session.attachments import FILES_MAX, IMAGES_MAX
 from tiller_protocol.answers import (
     Accepted,
@@ -154,10 +154,11 @@ async def test_images_that_waited_for_a_model_that_takes_none_are_left_out_with_
 async def test_queued_images_are_checked_against_the_model_of_the_turn_that_begins_with_them(
     autojump_clock, nursery, tmp_path
 ):
-    waits = ScriptStep(parts=(WaitPart(9.0), TextPart("late")))
-    world, session_id = await make(nursery, tmp_path, waits, *STEPS)
+    asks = ScriptStep(parts=(CallPart("guarded"),))
+    world, session_id = await make(nursery, tmp_path, asks, *STEPS)
     shown = (Image("", picture()),)
     await world.say(session_id, "go")
+    await world.until_body(session_id, RequestOpened)
     await world.say(session_id, "then", images=shown, delivery="queue")
     await world.must(Interrupt(session_id))
     await world.ended(session_id)

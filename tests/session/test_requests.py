@@ -153,7 +153,7 @@ async def test_b40_an_answer_right_behind_a_withdrawal_is_too_late():
         await trio.testing.wait_all_tasks_blocked()
         requests.withdraw("i", "t")
         with pytest.raises(RejectionError) as refused:
-            requests.answer("r", Reply("answer", "this one", "late"))
+            requests.answer("r", Reply("answer", "this one", "late"), lambda _: None)
     assert refused.value.code == "already_resolved"
     assert replies == [CANCELLED]
 

@@ -24,7 +24,17 @@ from tiller_protocol.settings import Settings, TurnOverrides
 from tiller_protocol.snapshot import Snapshot
 
 LOOKS_FIRST = frozenset(
-    {"right_steer", "right_interrupt", "once", "always", "reject", "edit", "remove", "promote"}
+    {
+        "right_steer",
+        "right_interrupt",
+        "once",
+        "always",
+        "always_here",
+        "reject",
+        "edit",
+        "remove",
+        "promote",
+    }
     | {"move", "fork", "revert"}
 )
 """What is about something that there is, so that the frontend looks at the session before."""
@@ -79,7 +89,7 @@ def op_after_look(kind: str, snapshot: Snapshot, number: int, name: str) -> AnyO
             )
         case "right_interrupt":
             return Interrupt(session_id, turn_id)
-        case "once" | "always" | "reject":
+        case "once" | "always" | "always_here" | "reject":
             return answer_to(snapshot, number, kind)
         case "fork":
             return SessionFork(session_id, None if number % 2 else 1 + number * snapshot.seq // 8)

@@ -32,7 +32,7 @@ KINDS_MAX = 14
 USES_THE_SESSION = (
     "auto", "steer", "right_steer", "wrong_steer", "queue", "start", "no_reply", "limited",
     "interrupt", "right_interrupt", "wrong_interrupt", "continue", "continue",
-    "once", "always", "reject",
+    "once", "always", "always_here", "reject",
     "edit", "remove", "promote", "move",
     "compact", "shell", "fork", "revert", "unrevert", "configure", "archive",
     "get", "attach", "again",

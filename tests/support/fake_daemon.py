@@ -27,6 +27,8 @@ from tiller_protocol.answers import (
     ProjectResult,
     Rejected,
     ReplayResult,
+    RulesResult,
+    RuleSummary,
     SessionListResult,
     SessionResult,
     SessionSummary,
@@ -60,6 +62,8 @@ from tiller_protocol.ops import (
     QueueEdit,
     Replay,
     Revert,
+    RuleRevoke,
+    RulesList,
     SessionArchive,
     SessionCreate,
     SessionDelete,
@@ -107,6 +111,7 @@ class FakeDaemon:
         self.runtime, self.play, self.log_id, self.token = runtime, play, log_id, token
         self.sessions: dict[str, list[Event]] = {} if sessions is None else sessions
         self.models: tuple[ModelSummary, ...] = (ModelSummary("local/qwen", "openai_chat"),)
+        self.rules = (RuleSummary("c0ffee", "bash", "make *", workspace="/w", by="tiller"),)
         self.seen: dict[str, AnyOp] = {}
         self.clients: list[str] = []
         self.interrupted = threading.Event()
@@ -243,6 +248,11 @@ class FakeDaemon:
                 self._answered.release()
             case Project():
                 return ProjectResult(op.workspace, "", (), trusted=False)
+            case RulesList():
+                return RulesResult(self.rules)
+            case RuleRevoke():
+                self.rules = tuple(one for one in self.rules if one.id != op.rule_id)
+                return None
             case Catalog():
                 return CatalogResult(self.models if op.ask else (), (), ())
             case DaemonStatus():

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import trio
 from msgspec import Struct, structs
 
-from tiller_daemon.config import Configuration, SandboxPolicy, TrustedProjects
+from tiller_daemon.config import Configuration, LastingRules, SandboxPolicy, TrustedProjects
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.hooks.runner import HookRunner
 from tiller_daemon.lsp.servers import LanguageServers
@@ -255,6 +255,7 @@ class World:
         self.projects = TrustedProjects(
             None, lambda: self.configuration, lambda _: self.configuration
         )
+        self.lasting_rules = LastingRules(None)
         self.secrets: tuple[str, ...] = ()
         self.config_directory = Path("/nonexistent")
         self.context_window: int | None = None
@@ -294,6 +295,7 @@ class World:
                 configuration=lambda: self.configuration,
                 problem=lambda: "",
                 projects=self.projects,
+                lasting_rules=self.lasting_rules,
                 config_directory=self.config_directory,
                 home=Path("/nonexistent"),
                 platform="test",

@@ -18,6 +18,7 @@ from tiller_protocol.ops import Replay, SessionGet
 BY = {
     "rule": "by a rule",
     "grant": "by a rule of this session",
+    "lasting": "by a lasting rule of this directory",
     "reading": "as it only reads",
     "sandbox": "by the sandbox",
     "approve": "by the setting `approve`",

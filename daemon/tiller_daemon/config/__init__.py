@@ -4,6 +4,13 @@ It is read at start and again before a turn if the file has changed (`live`). A 
 the configuration that it started with.
 """
 
+from tiller_daemon.config.lasting_rules import (
+    KeptRule,
+    LastingRule,
+    LastingRules,
+    LastingRulesError,
+    rule_id,
+)
 from tiller_daemon.config.live import LiveConfiguration
 from tiller_daemon.config.load import load_configuration, parse_project_hooks
 from tiller_daemon.config.projects import Project, TrustedProjects, TrustError
@@ -39,7 +46,11 @@ __all__ = [
     "Family",
     "Hook",
     "HookMoment",
+    "KeptRule",
     "LanguageServer",
+    "LastingRule",
+    "LastingRules",
+    "LastingRulesError",
     "LiveConfiguration",
     "LogLevel",
     "McpServer",
@@ -55,4 +66,5 @@ __all__ = [
     "WebSearch",
     "load_configuration",
     "parse_project_hooks",
+    "rule_id",
 ]

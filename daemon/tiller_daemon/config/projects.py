@@ -17,7 +17,7 @@ import msgspec
 
 from tiller_daemon.config.load import PROJECT_FILE
 from tiller_daemon.config.schema import Configuration, ConfigurationError
-from tiller_daemon.private import open_private
+from tiller_daemon.private import replace_private
 from tiller_daemon.stamps import StampedCache, failed, look_along, look_into
 
 FOLDERS: Final = ("agents", "commands", "hooks")
@@ -139,9 +139,8 @@ class TrustedProjects:
 
     def _save(self, trusted: dict[str, str]) -> None:
         if self._file is not None:
-            _write(
-                self._file, msgspec.json.format(msgspec.json.encode(_TrustFile(trusted))) + b"\n"
-            )
+            data = msgspec.json.format(msgspec.json.encode(_TrustFile(trusted))) + b"\n"
+            replace_private(self._file, data)
         self._trusted.clear()
         self._trusted.update(trusted)
 
@@ -225,14 +224,3 @@ def _read(file: Path | None) -> dict[str, str]:
         return msgspec.json.decode(file.read_bytes(), type=_TrustFile).projects
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return {}
-
-
-def _write(file: Path, data: bytes) -> None:
-    # Written under another name first, so that a crash leaves either the old or the new file.
-    draft = file.with_name(f".{file.name}.new")
-    draft.unlink(missing_ok=True)
-    with open(draft, "xb", opener=open_private) as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    draft.replace(file)

@@ -1,7 +1,8 @@
 """Permission rules: which calls are allowed, which are asked about, which are denied. Pure.
 
-Rules are one sequence, the weakest layer first: built in, user, project, agent, session. The last
-matching rule wins; without one the user is asked. A command line is judged by each of its commands
+Rules are one sequence, the weakest layer first: built in, user, project, agent, session, and the
+lasting rules of the workspace. The last matching rule wins, but a lasting rule never overrides a
+denial; without a rule the user is asked. A command line is judged by each of its commands
 (`shell.enclosures`): all of them must be allowed, and one denial denies the line.
 """
 

@@ -9,10 +9,10 @@ from functools import partial
 
 import structlog
 import trio
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from tiller_daemon.policy.readable import Readable
-from tiller_daemon.session.attachments import left_out
+from tiller_daemon.session.attachments import left_out_of
 from tiller_daemon.session.background import Background
 from tiller_daemon.session.background_jobs import BackgroundJobs
 from tiller_daemon.session.calls.environments import Environments
@@ -53,7 +53,7 @@ from tiller_protocol.events import (
     ToolCallUpdated,
     TurnEnded,
 )
-from tiller_protocol.items import Request, SubAgent, Usage, UserMessage
+from tiller_protocol.items import Request, SubAgent, Usage
 from tiller_protocol.settings import Rule
 from tiller_protocol.turns import OpenTurn
 
@@ -160,6 +160,10 @@ class ActiveTurn:
         self.reconsider()
         if self._sub_agent_run:
             self._sub_agent_run.pass_up_grant(rules)
+
+    def revoke(self, rule: Rule) -> None:
+        """Ask again about what a rule of the session allows, for the rest of the turn."""
+        self._grants += (structs.replace(rule, action="ask"),)
 
     def grant_from_sub_agent(self, rules: tuple[Rule, ...]) -> None:
         """Apply rules that the user granted to a sub-agent to this whole session."""
@@ -321,8 +325,9 @@ class ActiveTurn:
     def _turn_tools(self, hooks: TurnHooks) -> TurnTools:
         services, context = self._session.services, self.context
         spill_directory = services.files.spill_directory(context.session_id)
+        approve, new_id = context.permissions.approve, services.new_id
         permission = Permission(
-            context.permissions.approve, self._rules, self._ask, services.new_id, self._granted
+            context.workspace, approve, self._rules, self._ask, new_id, self._granted
         )
         enclosures = TurnEnclosures(
             services.commands.confiner, context, self._rules, spill_directory
@@ -369,9 +374,7 @@ class ActiveTurn:
         # A summary replaces the instructions of subdirectories that came with earlier results.
         if any(isinstance(body, HistoryCompacted) for body in bodies):
             self._session.files.instructions_sent.clear()
-        taken = [body.item for body in bodies if isinstance(body, ItemCompleted)]
-        messages = [item for item in taken if isinstance(item, UserMessage)]
-        bodies += tuple(one for item in messages for one in left_out(item, self.model))
+        bodies += left_out_of(bodies, self.model)
         if self._sub_agent_run:
             self._sub_agent_run.observe(*bodies)
         await self._session.outbox.emit(*bodies, turn_id=self.turn_id)
@@ -380,7 +383,8 @@ class ActiveTurn:
         self._step_usage = usage
 
     def _rules(self) -> tuple[Rule, ...]:
-        return (*self.context.permissions.rules, *self.live_rules())
+        lasting = self._session.services.user.lasting_rules.of(self.context.workspace)
+        return (*self.context.permissions.rules, *self.live_rules(), *lasting)
 
     def _granted(self) -> tuple[Rule, ...]:
         settings = self._session.outbox.fold_pending().settings

@@ -135,6 +135,10 @@ class Session:
         """Whether a task of this session waits for an answer to this request."""
         return request_id in self._state.requests
 
+    def reconsider(self) -> None:
+        """Resolve open requests that the rules now allow."""
+        self._state.reconsider()
+
     async def run(self, *, resumes: bool = False) -> None:
         """Serve until cancelled; submissions without an answer are then rejected.
 

@@ -6,6 +6,7 @@ allow, and so sees the file as it is at that moment. No file is read here.
 
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from tiller_daemon.errors import RejectionError
@@ -27,7 +28,7 @@ from tiller_daemon.tools.path_access import file_requirements
 from tiller_daemon.tools.suggestions import did_you_mean_path
 from tiller_protocol.codec import INPUT_BYTES_MAX
 from tiller_protocol.errors import RejectionCode
-from tiller_protocol.events import WarningRaised
+from tiller_protocol.events import AnyBody, ItemCompleted, WarningRaised
 from tiller_protocol.items import Image, UserMessage
 from tiller_protocol.ops import UserInput
 from tiller_protocol.snapshot import Snapshot
@@ -86,6 +87,13 @@ def left_out(message: UserMessage, model: ChosenModel) -> tuple[WarningRaised, .
         "another model, then send the input again."
     )
     return (WarningRaised("images_left_out", text),)
+
+
+def left_out_of(bodies: Iterable[AnyBody], model: ChosenModel) -> tuple[WarningRaised, ...]:
+    """Return the same for every input that these events put into history."""
+    items = [body.item for body in bodies if isinstance(body, ItemCompleted)]
+    messages = [item for item in items if isinstance(item, UserMessage)]
+    return tuple(one for message in messages for one in left_out(message, model))
 
 
 def file_references(services: Services, snapshot: Snapshot, op: UserInput) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ from tiller_daemon.session.freeze import (
     merge_settings,
 )
 from tiller_daemon.session.model_choice import without_foreign_variant
-from tiller_daemon.session.requests import Reply
 from tiller_daemon.session.reverting import files_kept_warnings
+from tiller_daemon.session.rules import answer_request, revoke_session_rule
 from tiller_daemon.session.session_end import notify_session_end
 from tiller_daemon.session.slash_commands import (
     ExpandedInput,
@@ -54,6 +54,7 @@ from tiller_protocol.ops import (
     Interrupt,
     QueueEdit,
     Revert,
+    RuleRevoke,
     SessionArchive,
     SessionConfigure,
     Shell,
@@ -81,13 +82,15 @@ def _handle(state: SessionState, pending: PendingSubmission) -> AnyResult | None
         case Interrupt() as op:
             _interrupt(state, op)
         case Answer() as op:
-            _answer_request(state, op, pending)
+            answer_request(state, op, pending)
         case QueueEdit() as op:
             return _edit_queue(state, op, pending)
         case TurnContinue() as op:
             return _continue(state, op, pending)
         case SessionConfigure() as op:
             _configure(state, op, pending)
+        case RuleRevoke() as op:
+            revoke_session_rule(state, op, pending)
         case SessionArchive() as op:
             ends = op.archived and not state.outbox.fold_pending().archived
             state.put(pending, SessionArchived(op.archived))
@@ -310,12 +313,6 @@ def _interrupt(state: SessionState, op: Interrupt) -> None:
     if op.turn_id not in (None, state.turn.turn_id):
         raise _mismatch(state.turn, op.turn_id)
     state.turn.interrupt()
-
-
-def _answer_request(state: SessionState, op: Answer, pending: PendingSubmission) -> None:
-    grants = state.requests.answer(op.request_id, Reply(op.decision, op.text, pending.client))
-    if grants:
-        state.grant(grants)
 
 
 def _with_delivery(queued: QueuedInput, delivery: Delivery) -> QueuedInput:

@@ -23,6 +23,7 @@ class Notices:
         """Return the warnings that a turn which begins now must give, and note them as given."""
         return [
             *self._of_configuration(),
+            *self._of_lasting_rules(),
             *self._of_mcp_servers(),
             *self._of_sandbox(frozen.context),
             *self._of_project(frozen.context.workspace),
@@ -47,6 +48,13 @@ class Notices:
             f"stays in effect: {problem}"
         )
         return [WarningRaised("configuration", message)]
+
+    def _of_lasting_rules(self) -> list[WarningRaised]:
+        problem = self._services.user.lasting_rules.problem()
+        if not problem or not self._is_new("lasting_rules", problem):
+            return []
+        message = f"No lasting rule counts. {problem} Correct the file or remove it."
+        return [WarningRaised("lasting_rules", message)]
 
     def _of_mcp_servers(self) -> list[WarningRaised]:
         return [

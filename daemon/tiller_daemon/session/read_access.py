@@ -52,4 +52,6 @@ def session_rules(
     """
     configuration = configuration_for(services, snapshot.workspace)
     of_agent = agent.permissions if agent else ()
-    return (*configuration.permissions, *of_agent, *(snapshot.settings.permissions or ()))
+    of_session = snapshot.settings.permissions or ()
+    lasting = services.user.lasting_rules.of(snapshot.workspace)
+    return (*configuration.permissions, *of_agent, *of_session, *lasting)

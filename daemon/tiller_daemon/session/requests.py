@@ -21,6 +21,9 @@ from tiller_protocol.settings import Rule
 IsAllowed = Callable[[], bool]
 """Whether the current rules allow what a request asks for."""
 
+Keep = Callable[[tuple[Rule, ...]], None]
+"""Keeps the rules of the answer `always_here`; raises `RejectionError` if it can't."""
+
 
 class Reply(Struct, frozen=True):
     """How a request was resolved; `text` is feedback or the answer, `by` names the frontend."""
@@ -28,6 +31,11 @@ class Reply(Struct, frozen=True):
     resolution: Resolution
     text: str = ""
     by: str = ""
+
+    @property
+    def approves(self) -> bool:
+        """Whether the call may run."""
+        return self.resolution in ("once", "always", "always_here")
 
 
 CANCELLED = Reply("cancelled")
@@ -113,11 +121,12 @@ class OpenRequests:
             self._resolve_in_log(request_id, reply, turn_id)
             self._show_status(turn_id)
 
-    def answer(self, request_id: str, reply: Reply) -> tuple[Rule, ...]:
-        """Resolve a request; return the rules that the answer `always` grants.
+    def answer(self, request_id: str, reply: Reply, keep: Keep) -> tuple[Rule, ...]:
+        """Resolve a request; return the rules that the answer `always` grants to the session.
 
-        Rejecting a call also rejects all other open requests. Raises `NoWaitingTask`, or a
-        `RejectionError` with `already_resolved` or `bad_message`.
+        Those of `always_here` go to `keep`. Rejecting a call also rejects all other open requests.
+        Raises `NoWaitingTask`, or a `RejectionError` with `already_resolved` or `bad_message`, or
+        what `keep` raises.
         """
         waiter = self._waiters.get(request_id)
         if waiter is None:
@@ -126,18 +135,19 @@ class OpenRequests:
         if waiter.answered.is_set():
             raise already_resolved(request_id, waiter.reply.resolution, waiter.reply.by)
         _check_kind(waiter.request, reply)
+        rules = tuple(
+            Rule(waiter.request.permission, pattern, "allow") for pattern in waiter.request.always
+        )
+        if reply.resolution == "always_here":
+            # A rule that can't be kept must not look as if it were: the request stays open.
+            keep(rules)
         self._resolve(waiter, reply)
         if reply.resolution == "reject" and waiter.request.kind != "question":
             # A rejected call ends the turn, so the other requests are moot. A rejected question
             # does not end it.
             self._resolve_others(Reply("reject", "", reply.by))
         self._show_status(waiter.turn_id)
-        if reply.resolution == "always":
-            return tuple(
-                Rule(waiter.request.permission, pattern, "allow")
-                for pattern in waiter.request.always
-            )
-        return ()
+        return rules if reply.resolution == "always" else ()
 
     def withdraw(self, item_id: str, turn_id: str) -> None:
         """Cancel the open questions of a call: their tasks get the reply `cancelled`."""
@@ -194,6 +204,12 @@ def _check_kind(request: Request, reply: Reply) -> None:
         raise RejectionError(
             "bad_message",
             f"Request {request.id} is of kind {request.kind}. Answer it with {wanted}.",
+        )
+    if reply.resolution == "always_here" and not request.always_here:
+        raise RejectionError(
+            "bad_message",
+            f"No lasting rule can allow what request {request.id} is about. Answer it with once, "
+            "always or reject.",
         )
 
 

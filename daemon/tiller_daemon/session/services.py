@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-from tiller_daemon.config import Configuration, TrustedProjects
+from tiller_daemon.config import Configuration, LastingRules, TrustedProjects
 from tiller_daemon.models.base import ModelClient
 from tiller_daemon.sandbox.confiner import Confiner
 from tiller_daemon.session.hooks import Hooks
@@ -109,6 +109,8 @@ class UserSettings(Struct, frozen=True):
     """Returns why the configuration in the file is not in use; empty if it is."""
     projects: TrustedProjects
     """The projects that the user trusts."""
+    lasting_rules: LastingRules
+    """What the user allowed for good, by workspace."""
     config_directory: Path
     """Absolute, with links resolved."""
     home: Path

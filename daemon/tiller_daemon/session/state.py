@@ -104,6 +104,12 @@ class SessionState:
             self.turn.grant(rules)
         self.tasks.reconsider()
 
+    def reconsider(self) -> None:
+        """Resolve open requests that the rules now allow, also of what works for the session."""
+        if self.turn:
+            self.turn.reconsider()
+        self.tasks.reconsider()
+
     def take_begun(self) -> BegunTurn | None:
         """Return the turn that was begun and has no task yet, and forget it."""
         begun, self._begun = self._begun, None

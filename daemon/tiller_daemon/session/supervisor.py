@@ -19,6 +19,7 @@ from tiller_daemon.session.recovery import load_snapshot
 from tiller_daemon.session.rejections import record_rejection
 from tiller_daemon.session.requests import unknown_request
 from tiller_daemon.session.reverting import session_diff
+from tiller_daemon.session.rules import list_rules, revoke_lasting_rule
 from tiller_daemon.session.server_content import read_server_content
 from tiller_daemon.session.services import Services
 from tiller_daemon.session.session_end import notify_session_end
@@ -42,6 +43,8 @@ from tiller_protocol.ops import (
     AnyOp,
     QueueEdit,
     Replay,
+    RuleRevoke,
+    RulesList,
     SessionCreate,
     SessionDelete,
     SessionDiff,
@@ -99,6 +102,8 @@ class Supervisor:
                 case SessionDiff():
                     snapshot = (await self._sessions.find(op.session_id)).outbox.fold_pending()
                     return Accepted(submission_id, await session_diff(self._services, snapshot, op))
+                case RulesList():
+                    return Accepted(submission_id, await self._list_rules(op))
                 case Replay():
                     return Accepted(submission_id, await self._replay(op))
                 case _:
@@ -155,6 +160,15 @@ class Supervisor:
             case Answer() as op:
                 # A sub-agent's request shows in several sessions; only one has the waiting task.
                 session = await self._session_of_request(op.request_id)
+                answer = await session.submit(pending)
+                if op.decision == "always_here":
+                    # The rule also holds for the other sessions of the workspace.
+                    for other in self._sessions:
+                        other.reconsider()
+                return answer
+            case RuleRevoke(session_id=None) as op:
+                revoke_lasting_rule(self._services, op.rule_id)
+                return await self._done(pending)
             case UserInput() as op:
                 # Slow work belongs here, outside the session's loop, which must answer quickly.
                 pending.images = await fit_images(op)
@@ -223,6 +237,10 @@ class Supervisor:
             await self._sessions.remove(session_id)
             await self._services.log.delete(session_id)
             self._services.files.forget(session_id)
+        return await self._done(pending)
+
+    async def _done(self, pending: PendingSubmission) -> AnyAnswer:
+        """Record and return the answer to an op without a result that no session has handled."""
         answer = Accepted(pending.submission_id)
         row = SubmissionRow(pending.submission_id, pending.digest, encode_answer(answer))
         await self._services.log.record(row)
@@ -284,6 +302,12 @@ class Supervisor:
             cost=row.cost,
             requests=tuple(session.snapshot.requests) if session else (),
         )
+
+    async def _list_rules(self, op: RulesList) -> AnyResult:
+        if op.session_id is None:
+            return list_rules(self._services, op.workspace)
+        snapshot = (await self._sessions.find(op.session_id)).outbox.fold_pending()
+        return list_rules(self._services, snapshot.workspace, snapshot)
 
     async def _get(self, op: SessionGet) -> AnyResult:
         session = await self._sessions.find(op.session_id)

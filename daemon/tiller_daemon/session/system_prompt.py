@@ -39,7 +39,8 @@ def build_system_prompt(
     """Return the system prompt of a turn that begins now."""
     directory = services.user.projects.inspect(workspace).workspace
     read = partial(_read_documents, services, directory)
-    documents = read_with_rules(services, "prompt", directory, permissions.rules, read)
+    rules = (*permissions.rules, *services.user.lasting_rules.of(directory))
+    documents = read_with_rules(services, "prompt", directory, rules, read)
     environment = PromptEnvironment(
         workspace,
         documents.repository,

@@ -19,7 +19,7 @@ class Asked:
     def __init__(self) -> None:
         self.rules: list[Rule] = []
         self.is_allowed: IsAllowed = lambda: False
-        self.permission = Permission("ask", lambda: tuple(self.rules), self._ask, lambda: "r")
+        self.permission = Permission("/", "ask", lambda: tuple(self.rules), self._ask, lambda: "r")
 
     async def _ask(self, request: Request, is_allowed: IsAllowed) -> Reply:
         self.is_allowed = is_allowed

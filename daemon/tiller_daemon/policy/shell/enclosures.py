@@ -8,6 +8,7 @@ then enforces what this judgement only assumes.
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from tiller_daemon.config import LastingRule
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.shell.command_line import CommandLine, SimpleCommand, parse
 from tiller_daemon.policy.shell.purposes import Purpose, purpose_of
@@ -77,11 +78,20 @@ _NOT_ENFORCED: Final = "no sandbox here can limit it to what it seems to do"
 
 
 def last_match(permission: str, subject: str, rules: Sequence[Rule]) -> Rule | None:
-    """Return the last matching rule, which decides. Its permission may be a glob as well."""
+    """Return the last matching rule, which decides. Its permission may be a glob as well.
+
+    A lasting rule is stronger than any other except one that would deny.
+    """
+    lasting: Rule | None = None
     for rule in reversed(rules):
-        if globs.matches(rule.permission, permission) and globs.matches(rule.pattern, subject):
-            return rule
-    return None
+        if not globs.matches(rule.permission, permission):
+            continue
+        if not globs.matches(rule.pattern, subject):
+            continue
+        if not isinstance(rule, LastingRule):
+            return rule if lasting is None or rule.action == "deny" else lasting
+        lasting = rule
+    return lasting
 
 
 def seems_to_read(line: str) -> bool:
@@ -245,9 +255,13 @@ def _judge_whole(
 def _rule_for_everything(permission: str, rules: Sequence[Rule]) -> Rule | None:
     """Return the last rule for everything, or a later one that denies or asks about something.
 
-    The line may contain that something without showing it.
+    The line may contain that something without showing it. A lasting rule is about what it shows.
     """
-    about = [rule for rule in rules if globs.matches(rule.permission, permission)]
+    about = [
+        rule
+        for rule in rules
+        if globs.matches(rule.permission, permission) and not isinstance(rule, LastingRule)
+    ]
     return next(
         (rule for rule in reversed(about) if rule.pattern == "*" or rule.action != "allow"), None
     )

@@ -71,7 +71,7 @@ class Escalation:
         reply = await self._permission.offer(call, wanted)
         if reply is None:
             return EscalationResult(None, result)
-        if reply.resolution in ("once", "always"):
+        if reply.approves:
             why = by_answer(wanted.permission, command, reply)
             return EscalationResult(enclosure, result, why)
         return EscalationResult(None, self._decline(result, what, reply.text))
@@ -98,7 +98,7 @@ class Escalation:
             return result
         title = one_line(f"It tried to write ({result.stopped_by}). Allow: {command}")
         reply = await self._permission.ask_about(call, structs.replace(requirement, title=title))
-        if reply.resolution in ("once", "always"):
+        if reply.approves:
             return by_answer(requirement.permission, command, reply)
         return self._decline(result, "write", reply.text)
 

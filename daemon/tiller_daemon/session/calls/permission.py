@@ -29,12 +29,16 @@ NO_USER = (
 class Permission(Struct, frozen=True):
     """Decides about the calls of one turn; if needed, asks the user through any frontend."""
 
+    workspace: str
+    """Absolute path; lasting rules hold there."""
     approve: Approve
+    """What happens to a question."""
     rules: Callable[[], tuple[Rule, ...]]
     """Returns the current rules, as grants of the user apply at once."""
     ask: Callable[[Request, IsAllowed], Awaitable[Reply]]
     """Opens a request and returns how it was resolved; see `OpenRequests.ask`."""
     new_id: Callable[[], str]
+    """Makes the ids of requests."""
     granted: Callable[[], tuple[Rule, ...]] = tuple
     """Returns those of the current rules that belong to the session."""
 
@@ -71,7 +75,7 @@ class Permission(Struct, frozen=True):
         )
         request = self._request(call, kind, requirement, requirements)
         answer = await self.ask(request, lambda: self._is_allowed(requirements))
-        if answer.resolution in ("once", "always"):
+        if answer.approves:
             why = reasons(verdict, self.granted(), answer)
             return why if is_as_judged() else Refusal("failed", CHANGED_MEANWHILE)
         comment = f" They said: {answer.text}" if answer.text else ""
@@ -131,6 +135,7 @@ class Permission(Struct, frozen=True):
             if requirement.detail
             else next((r for r in requirements if r.detail), requirement)
         )
+        patterns = patterns_for_always(requirement)
         return Request(
             id=self.new_id(),
             kind=kind,
@@ -138,7 +143,9 @@ class Permission(Struct, frozen=True):
             item_id=call.id,
             permission=requirement.permission,
             subjects=requirement.subjects,
-            always=patterns_for_always(requirement),
+            always=patterns,
+            # A call that repeats itself is a question about this turn only.
+            always_here=self.workspace if patterns and kind == "approval" else "",
             detail=shown.detail,
             detail_kind=shown.detail_kind,
         )

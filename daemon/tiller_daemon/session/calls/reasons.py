@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from tiller_daemon.config import LastingRule
 from tiller_daemon.policy.rules import Verdict
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.session.requests import Reply
@@ -32,8 +33,11 @@ def by_answer(permission: str, subject: str, answer: Reply) -> Allowed:
     if not answer.by:
         reason = "A rule that you granted meanwhile allows it."
     else:
-        lasting = " for the rest of the session" if answer.resolution == "always" else ""
-        reason = f"You allowed it{lasting}, by {answer.by}."
+        how_long = {
+            "always": " for the rest of the session",
+            "always_here": " for good in this directory",
+        }.get(answer.resolution, "")
+        reason = f"You allowed it{how_long}, by {answer.by}."
     return Allowed("user", reason, permission, subject)
 
 
@@ -48,6 +52,9 @@ def _reason(part: Verdict, granted: Collection[Rule], answer: Reply | None) -> A
         if answer is None:
             return by_setting(part)
         return by_answer(part.permission, part.subject, answer)
+    if isinstance(part.rule, LastingRule):
+        shown = Rule(part.rule.permission, part.rule.pattern, part.rule.action)
+        return Allowed("lasting", part.reason, part.permission, part.subject, shown)
     if part.rule:
         by = "grant" if part.rule in granted else "rule"
     else:

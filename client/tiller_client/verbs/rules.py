@@ -1,0 +1,91 @@
+"""`rules`: what the user allowed for good in a directory, and the rules of a session."""
+
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from tiller_client import choose
+from tiller_client.connection import DaemonConnection
+from tiller_client.console import print_json, say, stdout_paint
+from tiller_client.errors import UsageError
+from tiller_client.prompt import read_workspace
+from tiller_client.runtime import my_places
+from tiller_client.text import one_line, verbatim
+from tiller_protocol.answers import RulesResult, RuleSummary
+from tiller_protocol.ops import RuleRevoke, RulesList
+
+
+def run(arguments: Namespace) -> int:
+    """List rules, or revoke some of them."""
+    if arguments.action == "list" and arguments.rules:
+        raise UsageError("to revoke rules: tiller rules revoke RULE …")
+    if arguments.action == "revoke" and not arguments.rules:
+        raise UsageError("name the rules to revoke by their ids; see: tiller rules")
+    with DaemonConnection(my_places(), "tiller rules") as connection:
+        listed = list(_listed(connection, arguments))
+        if arguments.action == "revoke":
+            # All are looked up before any is revoked.
+            for rule in [_named(listed, reference) for reference in arguments.rules]:
+                connection.submit(RuleRevoke(rule.id, rule.session_id or None))
+                _print_revoked(rule, json=arguments.json)
+        elif arguments.json:
+            for rule in listed:
+                print_json(rule)
+        else:
+            _print_rules(listed)
+    return 0
+
+
+def _listed(connection: DaemonConnection, arguments: Namespace) -> Iterable[RuleSummary]:
+    session_id = workspace = None
+    if arguments.session:
+        session_id = choose.session_id(connection, arguments.session)
+    elif arguments.directory:
+        workspace = read_workspace(arguments.directory)
+    return connection.ask(RulesList(workspace, session_id), RulesResult).rules
+
+
+def _named(rules: list[RuleSummary], reference: str) -> RuleSummary:
+    """The rule that an id, or a unique beginning of one, means."""
+    found = [rule for rule in rules if reference and rule.id.startswith(reference.lower())]
+    if len(found) == 1:
+        return found[0]
+    problem = f"matches {len(found)} rules" if found else "is the id of no rule"
+    raise UsageError(
+        f"{one_line(reference)!r} {problem}; see: tiller rules, or with --session SESSION for the "
+        "rules of a session"
+    )
+
+
+def _print_rules(rules: list[RuleSummary]) -> None:
+    if not rules:
+        say("there are no rules; the answer always_here to a request makes one")
+    paint = stdout_paint()
+    for place, group in groupby(rules, _place):
+        say(place)
+        for rule in group:
+            by = f"  by {one_line(rule.by)}" if rule.by else ""
+            say(f"  {rule.id}  {_words(rule)}{paint.dim(by)}")
+
+
+def _print_revoked(rule: RuleSummary, *, json: bool) -> None:
+    if json:
+        print_json(rule)
+    else:
+        say(f"revoked {_words(rule)} ({_place(rule)})")
+
+
+def _place(rule: RuleSummary) -> str:
+    return one_line(rule.workspace) if rule.workspace else f"session {rule.session_id}"
+
+
+def _words(rule: RuleSummary) -> str:
+    """What a rule is about, on one line and verbatim, as in a request."""
+    return "  ".join(_parts(rule))
+
+
+def _parts(rule: RuleSummary) -> Iterator[str]:
+    yield verbatim(rule.permission).replace("\n", "␊")
+    yield verbatim(rule.pattern).replace("\n", "␊")
+    if rule.action != "allow":
+        yield rule.action

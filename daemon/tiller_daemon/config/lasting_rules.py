@@ -1,0 +1,166 @@
+"""Rules that the answer `always_here` keeps: they hold for one workspace, in all of its sessions.
+
+They are the daemon's own file beside the user's `config.toml`, never in the project. `config.toml`
+stays as people wrote it: it may be generated, be a link into a repository of theirs, or be open in
+an editor. The file can be edited too. A change counts at once; while it is invalid, none of its
+rules count.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from tiller_daemon.private import make_directory, replace_private
+from tiller_daemon.stamps import StampedCache, failed, look_at
+from tiller_protocol.settings import Rule
+
+RULES_FILE: Final = "rules.json"
+
+RULES_MAX: Final = 1_000
+"""Rules that the file may contain. Every verdict of a call goes through those of its workspace."""
+
+ID_BYTES: Final = 6
+"""Of the digest that names a rule: enough to make accidental matches impossible in practice."""
+
+
+class LastingRule(Rule, frozen=True):
+    """A rule that answers a question, and never overrides a denial (`policy.shell.enclosures`)."""
+
+
+class KeptRule(Struct, frozen=True, forbid_unknown_fields=True):
+    """A lasting rule as it is in the file: it allows a permission for what a pattern matches."""
+
+    permission: str
+    pattern: str
+    granted_at: float = 0.0
+    """Unix seconds."""
+    by: str = ""
+    """The frontend in which the user answered."""
+
+
+class _RulesFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of the file; workspaces are absolute paths without links."""
+
+    workspaces: dict[str, tuple[KeptRule, ...]] = {}
+
+
+class LastingRulesError(Exception):
+    """The file can't be used or written; the message says why, as a sentence."""
+
+
+class LastingRules:
+    """The lasting rules in `file`, or in memory without one. They are read again after a change."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file: Final = file
+        self._in_memory = _RulesFile()
+        self._cache: Final = StampedCache()
+
+    def of(self, workspace: str | Path) -> tuple[LastingRule, ...]:
+        """Return the rules of a workspace; none while the file is invalid."""
+        try:
+            kept = self._read().workspaces
+        except LastingRulesError:
+            return ()
+        if not kept:
+            return ()
+        rules = kept.get(os.path.realpath(workspace), ())
+        return tuple(LastingRule(one.permission, one.pattern, "allow") for one in rules)
+
+    def all(self, workspace: str | None = None) -> Mapping[str, tuple[KeptRule, ...]]:
+        """Return the rules by workspace, of one or of all; raises `LastingRulesError`."""
+        kept = self._read().workspaces
+        if workspace is None:
+            return kept
+        place = os.path.realpath(workspace)
+        return {place: kept[place]} if place in kept else {}
+
+    def problem(self) -> str:
+        """Return why the file can't be used, as a sentence; empty if it can."""
+        try:
+            self._read()
+        except LastingRulesError as error:
+            return str(error)
+        return ""
+
+    def add(self, workspace: str | Path, rules: Iterable[KeptRule]) -> None:
+        """Keep rules for a workspace; raises `LastingRulesError`, and then nothing has changed."""
+        workspaces, place = dict(self._read().workspaces), os.path.realpath(workspace)
+        there = workspaces.get(place, ())
+        known = {(one.permission, one.pattern) for one in there}
+        new = tuple(one for one in rules if (one.permission, one.pattern) not in known)
+        workspaces[place] = there + new
+        if sum(map(len, workspaces.values())) > RULES_MAX:
+            raise LastingRulesError(
+                f"There are {RULES_MAX:,} lasting rules already. Revoke some: tiller rules revoke"
+            )
+        self._save(workspaces)
+
+    def remove(self, identifier: str) -> bool:
+        """Remove the rule with this id (`rule_id`); return whether there was one.
+
+        Raises `LastingRulesError`, and then nothing has changed.
+        """
+        before = self._read().workspaces
+        after = {
+            place: tuple(
+                one for one in rules if rule_id(place, one.permission, one.pattern) != identifier
+            )
+            for place, rules in before.items()
+        }
+        if after == before:
+            return False
+        self._save({place: rules for place, rules in after.items() if rules})
+        return True
+
+    def _read(self) -> _RulesFile:
+        if self._file is None:
+            return self._in_memory
+        read = self._cache.get((), self._read_file)
+        if isinstance(read, str):
+            raise LastingRulesError(f"{self._file} can't be used: {read}.")
+        return read
+
+    def _read_file(self) -> _RulesFile | str:
+        """Return the content of the file, or why it can't be used, as a clause."""
+        assert self._file is not None
+        look_at(self._file)
+        try:
+            if not self._file.exists():
+                return _RulesFile()
+            # A FIFO would block the daemon.
+            if not self._file.is_file():
+                return "it is not a regular file"
+            found = msgspec.json.decode(self._file.read_bytes(), type=_RulesFile)
+        except OSError as error:
+            failed(error)
+            return error.strerror or "it is unreadable"
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return str(error)
+        count = sum(map(len, found.workspaces.values()))
+        return found if count <= RULES_MAX else f"it has more than {RULES_MAX:,} rules"
+
+    def _save(self, workspaces: dict[str, tuple[KeptRule, ...]]) -> None:
+        content = _RulesFile(workspaces)
+        if self._file is None:
+            self._in_memory = content
+            return
+        try:
+            make_directory(self._file.parent)
+            data = msgspec.json.format(msgspec.json.encode(content)) + b"\n"
+            # A link to a file elsewhere stays one.
+            replace_private(Path(os.path.realpath(self._file)), data)
+        except OSError as error:
+            reason = error.strerror or "unknown"
+            raise LastingRulesError(f"{self._file} can't be written: {reason}.") from None
+
+
+def rule_id(place: str, permission: str, pattern: str) -> str:
+    """Return the name of a rule by what it is about; `place` is a workspace or a session."""
+    about = "\0".join((place, permission, pattern)).encode(errors="surrogatepass")
+    return hashlib.blake2b(about, digest_size=ID_BYTES).hexdigest()
