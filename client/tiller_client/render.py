@@ -308,7 +308,8 @@ class Renderer:
     def _status(self, body: StatusChanged, time: float) -> Iterator[Piece]:
         self._retry = None
         if body.status == "retry":
-            attempt = f" {body.attempt} of {body.limit}" if body.limit else ""
+            attempt = "" if body.attempt is None else f" {body.attempt}"
+            attempt += f" of {body.limit}" if body.limit else ""
             delay = "" if body.delay_s is None else f" in {seconds(body.delay_s)}"
             cause = f": {one_line(body.cause)}" if body.cause else ""
             yield from self._line(self._paint.asking(f"↻ retry{attempt}{delay}{cause}"))

@@ -77,7 +77,9 @@ class StatusChanged(Body, frozen=True, tag="status_changed"):
 
     status: Annotated[StatusName, doc("What the session is doing now.")]
     attempt: Annotated[int | None, doc("For `retry`: which attempt comes next.")] = None
-    limit: Annotated[int | None, doc("For `retry`: the number of attempts.")] = None
+    limit: Annotated[
+        int | None, doc("For `retry`: the number of attempts; absent if only time limits them.")
+    ] = None
     delay_s: Annotated[float | None, doc("For `retry`: seconds until that attempt.")] = None
     cause: Annotated[
         str, doc("For `retry`: why the last attempt failed; else what it is busy with.")

@@ -1,6 +1,6 @@
-"""Faults of a turn's loop: what it does after a response that is no answer."""
+"""Faults of a turn's loop: responses that are no answer, loops, and retries."""
 
-from fault import TURN, Fault
+from fault import SESSION, TURN, Fault
 
 UNFINISHED = (
     Fault(
@@ -47,4 +47,66 @@ UNFINISHED = (
     ),
 )
 
-FAULTS = UNFINISHED
+LOOPS = (
+    Fault(
+        "B9 always is about one call only",
+        TURN + "decide.py",
+        "repetition_subject",
+        'f"{call.name} {arguments}"',
+        "call.name",
+    ),
+    Fault(
+        "B9 a loop about which nobody is asked is told from a no",
+        SESSION + "calls/toolbox.py",
+        "Toolbox.permit_repetition",
+        'A.action == "deny"',
+        "False",
+    ),
+)
+
+RETRIES = (
+    Fault(
+        "B46 a delay that is too long ends the request",
+        TURN + "retry.py",
+        "_Attempts.after",
+        "(A.retry_after_s or 0.0) <= B.retry_after_s",
+        "True",
+    ),
+    Fault(
+        "B46 the delays of a request have a limit together",
+        TURN + "retry.py",
+        "_Attempts.after",
+        "self.waited_s += A",
+        "pass",
+    ),
+    Fault(
+        "B46 whoever can't wait is told when to come back",
+        TURN + "retry.py",
+        "stream_with_retry",
+        "_with_time_to_return(A, B, C.waited_s, D())",
+        "A",
+    ),
+    Fault(
+        "B48 attempts are counted although connections are refused",
+        TURN + "retry.py",
+        "_Attempts.after",
+        "self._failures + self._refused + 1",
+        "self._failures + 1",
+    ),
+    Fault(
+        "B46 retries of a compaction are shown",
+        TURN + "compaction.py",
+        "_summarise",
+        "await A.emit(retry_status(B))",
+        "pass",
+    ),
+    Fault(
+        "B46 a compaction has time to wait",
+        TURN + "compaction.py",
+        "_summarise",
+        "A.deadline += B.delay_s",
+        "pass",
+    ),
+)
+
+FAULTS = UNFINISHED + LOOPS + RETRIES

@@ -98,6 +98,21 @@ async def test_b46_seconds_and_dates_are_understood(asking: Asking) -> None:
         assert len(server.received) == 2
 
 
+async def test_b46_a_longer_delay_than_allowed_ends_the_turn_and_says_when_to_come_back(
+    asking: Asking,
+) -> None:
+    """`retry-after: 7200` → no second request; the turn fails and names the time."""
+    limits = [status(429, {"error": {"message": "slow down"}}, retry_after="7200"), said("fine")]
+    async with asking(*limits) as (frontend, server, session_id):
+        ended = await frontend.turn_ended(session_id)
+        assert ended.error is not None
+        assert (ended.outcome, ended.error.code) == ("failed", "rate_limit")
+        assert "Try again in 2 h 0 min, after 20" in ended.error.message
+        assert (_waits(frontend, session_id), len(server.received)) == ([], 1)
+        await frontend.say(session_id, "again")
+        assert (await frontend.turn_ended(session_id, 2)).last_message == "fine"
+
+
 async def test_b46_without_advice_the_delay_is_short_and_random(asking: Asking) -> None:
     """500, 502, 503, 529 without → from half a second to a second before the second attempt."""
     codes = (500, 502, 503, 529)
@@ -201,12 +216,12 @@ async def test_b48_a_server_that_is_not_there_is_waited_for(
     session_id = await frontend.session(workspace, model="local/m")
     await frontend.say(session_id)
     wait = await _retry(frontend, session_id)
-    assert wait.attempt == 1
+    assert (wait.attempt, wait.limit) == (2, None)
     assert wait.delay_s == pytest.approx(REFUSED_S_FIRST, abs=0.5)
     assert str(taken_port) in wait.cause
     async with serving(said("here"), port=taken_port) as server:
         ended = await frontend.turn_ended(session_id)
         assert (ended.outcome, ended.last_message) == ("completed", "here")
-        assert [w.attempt for w in _waits(frontend, session_id)] == [1]
+        assert [w.attempt for w in _waits(frontend, session_id)] == [2]
         assert len(check_all(server)) == 1
         await frontend.close()

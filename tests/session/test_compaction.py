@@ -17,7 +17,7 @@ from tiller_daemon.models.scripted import (
     ScriptStep,
     TextPart,
 )
-from tiller_daemon.turn.compaction import FAILURES_MAX
+from tiller_daemon.turn.compaction import COMPACTION_S_MAX, FAILURES_MAX
 from tiller_daemon.turn.tokens import PRUNED_OUTPUT
 from tiller_protocol.answers import Started, Steered
 from tiller_protocol.events import (
@@ -362,3 +362,30 @@ def configure(world: World, **policy: Any) -> None:
     world.configuration = structs.replace(
         world.configuration, compaction=CompactionPolicy(**policy)
     )
+
+
+async def test_b46_retries_of_a_compaction_are_status_events_like_any_other(autojump_clock, narrow):
+    """A delay that the provider asks for is shown, and waited in full beyond the time limit."""
+    summary = ScriptStep(
+        parts=(TextPart("what was done"),),
+        failures=(
+            Failure("rate_limit", "slow down", retry_after_s=COMPACTION_S_MAX + 99),
+            Failure("broken_stream", "cut", after_parts=1),
+        ),
+    )
+    world, session_id = await narrow(text("w" * 20_000, FULL), text("two"), summary=summary)
+    await world.say(session_id, "first")
+    await world.ended(session_id)
+    await world.say(session_id, "second")
+    assert (await world.ended(session_id, 2)).last_message == "two"
+    bodies = [event.body for event in world.published[session_id]]
+    shown = [body for body in bodies if isinstance(body, StatusChanged)]
+    compacting = StatusChanged("busy", cause="compacting")
+    begun = shown.index(compacting)
+    first, again, second = shown[begun + 1 : begun + 4]
+    assert (first.status, first.attempt, first.limit, first.cause) == ("retry", 2, 8, "slow down")
+    assert (first.delay_s, second.status, second.attempt) == (COMPACTION_S_MAX + 99, "retry", 3)
+    # Once the model answers, the session is busy again, still for the same reason.
+    assert [again, *shown[begun + 4 : begun + 6]] == [compacting, compacting, StatusChanged("busy")]
+    (compacted,) = compactions(world, session_id)
+    assert compacted.item_id

@@ -6,9 +6,9 @@ import trio.testing
 from msgspec import structs
 
 from support.world import World
+from tiller_daemon.config import Retry
 from tiller_daemon.models.base import ModelErrorKind
 from tiller_daemon.models.scripted import CallPart, Failure, HangPart, Script, ScriptStep, TextPart
-from tiller_daemon.turn.retry import ATTEMPTS_MAX
 from tiller_protocol.events import ErrorRaised, TurnEnded
 from tiller_protocol.ops import Interrupt
 from tiller_protocol.settings import TurnOverrides
@@ -35,7 +35,7 @@ async def errors(world: World, session_id: str) -> list[ErrorRaised]:
 async def test_a_failed_request_is_an_error_that_says_whether_the_user_must_act(
     autojump_clock, start, kind: ModelErrorKind, fatal
 ):
-    failures = tuple(Failure(kind, "It said no.") for _ in range(ATTEMPTS_MAX))
+    failures = tuple(Failure(kind, "It said no.") for _ in range(Retry().attempts))
     world, session_id = await start(ScriptStep(failures=failures), DONE)
     await world.say(session_id, "go")
     ended = await world.ended(session_id)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from tiller_daemon.config import Retry
 from tiller_daemon.models.base import (
     RETRYABLE,
     Finished,
@@ -21,17 +22,14 @@ from tiller_daemon.models.base import (
 )
 from tiller_daemon.models.scripted import Failure, Script, ScriptedModel, ScriptStep, TextPart
 from tiller_daemon.turn.retry import (
-    ATTEMPTS_MAX,
-    BACKOFF_S_MAX,
     REFUSED_S_MAX,
-    REFUSED_TOTAL_S_MAX,
-    RETRY_AFTER_S_MAX,
     RetryWait,
     refused_delay_s,
     retry_delay_s,
     stream_with_retry,
 )
 
+LIMITS = Retry()
 REQUEST = ModelRequest("play", "", (), (), "s", 0)
 WHOLE = [TextDelta("good"), Finished("stop")]
 
@@ -42,10 +40,15 @@ def failing(*failures: Failure) -> ScriptedModel:
 
 
 async def seen_with(
-    client: ModelClient, seen: list[ModelEvent | RetryWait], request: ModelRequest = REQUEST
+    client: ModelClient,
+    seen: list[ModelEvent | RetryWait],
+    request: ModelRequest = REQUEST,
+    limits: Retry = LIMITS,
 ) -> None:
     async with aclosing(
-        stream_with_retry(client, request, time=trio.current_time, random=lambda: 0.0)
+        stream_with_retry(
+            client, request, time=trio.current_time, random=lambda: 0.0, limits=limits
+        )
     ) as events:
         async for event in events:
             seen.append(event)  # noqa: PERF401
@@ -68,7 +71,7 @@ async def test_the_wait_is_told_before_it_begins_and_the_next_try_follows(
         stream_with_retry(client, REQUEST, time=trio.current_time, random=lambda: 0.0)
     ) as events:
         assert await anext(events) == TextDelta("good")
-        assert await anext(events) == RetryWait(2, ATTEMPTS_MAX, 1.0, "broken_stream", "cut")
+        assert await anext(events) == RetryWait(2, LIMITS.attempts, 1.0, "broken_stream", "cut")
         assert trio.current_time() == start
         assert [event async for event in events] == WHOLE
     assert trio.current_time() - start == pytest.approx(1.0)
@@ -79,7 +82,7 @@ async def test_a_provider_that_names_a_delay_gets_it(autojump_clock: MockClock) 
     seen: list[ModelEvent | RetryWait] = []
     start = trio.current_time()
     await seen_with(failing(Failure("rate_limit", "slow", retry_after_s=2.5)), seen)
-    assert seen == [RetryWait(2, ATTEMPTS_MAX, 2.5, "rate_limit", "slow"), *WHOLE]
+    assert seen == [RetryWait(2, LIMITS.attempts, 2.5, "rate_limit", "slow"), *WHOLE]
     assert trio.current_time() - start == pytest.approx(2.5)
 
 
@@ -100,7 +103,7 @@ async def test_the_number_of_tries_is_bounded(autojump_clock: MockClock) -> None
     with pytest.raises(ModelError):
         await seen_with(failing(*[Failure("server")] * 50), seen)
     waits = [event for event in seen if isinstance(event, RetryWait)]
-    assert [wait.attempt for wait in waits] == list(range(2, ATTEMPTS_MAX + 1))
+    assert [wait.attempt for wait in waits] == list(range(2, LIMITS.attempts + 1))
     assert [wait.delay_s for wait in waits] == [1, 2, 4, 8, 16, 30, 30]
 
 
@@ -113,7 +116,8 @@ async def test_a_refused_connection_waits_without_using_the_budget(
     await seen_with(failing(*[Failure("refused")] * 5, Failure("server")), seen)
     waits = [event for event in seen if isinstance(event, RetryWait)]
     assert [wait.delay_s for wait in waits] == [5, 10, 20, 40, 60, 1]
-    assert [wait.attempt for wait in waits] == [1, 1, 1, 1, 1, 2]
+    assert [wait.attempt for wait in waits] == [2, 3, 4, 5, 6, 7]
+    assert [wait.limit for wait in waits] == [*[None] * 5, LIMITS.attempts + 5]
     assert seen[-2:] == WHOLE
 
 
@@ -124,7 +128,66 @@ async def test_a_server_that_never_comes_is_given_up(autojump_clock: MockClock) 
     with pytest.raises(ModelError, match="nothing listens"):
         await seen_with(failing(*[Failure("refused", "nothing listens")] * 100), seen)
     waited_s = trio.current_time() - start
-    assert REFUSED_TOTAL_S_MAX - REFUSED_S_MAX < waited_s <= REFUSED_TOTAL_S_MAX
+    assert LIMITS.refused_s - REFUSED_S_MAX < waited_s <= LIMITS.refused_s
+
+
+@pytest.mark.parametrize("asked_s", [121.0, 599.0, 600.0])
+async def test_a_long_delay_is_waited_in_full(autojump_clock: MockClock, asked_s: float) -> None:
+    del autojump_clock
+    seen: list[ModelEvent | RetryWait] = []
+    start = trio.current_time()
+    await seen_with(failing(Failure("rate_limit", "slow", retry_after_s=asked_s)), seen)
+    assert trio.current_time() - start == pytest.approx(asked_s)
+    assert seen[-2:] == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "when"),
+    [(601, "in 11 min, after"), (6_000, "in 1 h 40 min, after"), (180_000, "in 2 d 2 h, after")],
+)
+async def test_a_longer_delay_ends_it_and_the_error_says_when_to_come_back(
+    autojump_clock: MockClock, asked_s: float, when: str
+) -> None:
+    del autojump_clock
+    seen: list[ModelEvent | RetryWait] = []
+    start = trio.current_time()
+    with pytest.raises(ModelError) as caught:
+        await seen_with(failing(Failure("rate_limit", "Slow.", retry_after_s=asked_s)), seen)
+    assert (caught.value.kind, seen, trio.current_time()) == ("rate_limit", [], start)
+    assert caught.value.message.startswith(f"Slow. Try again {when}")
+    assert caught.value.message.endswith(" UTC.")
+
+
+async def test_a_delay_without_end_is_no_date(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    for kind in ("rate_limit", "quota"):
+        with pytest.raises(ModelError) as caught:
+            await seen_with(failing(Failure(kind, "Slow.", retry_after_s=1e15)), [])
+        assert "UTC" not in caught.value.message
+
+
+async def test_the_limits_are_configuration(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    seen: list[ModelEvent | RetryWait] = []
+    limits = Retry(attempts=5, delay_s=2, refused_s=20, total_s=60, retry_after_s=50)
+    with pytest.raises(ModelError):
+        await seen_with(failing(*[Failure("server")] * 9), seen, limits=limits)
+    waits = [event for event in seen if isinstance(event, RetryWait)]
+    assert [(w.attempt, w.limit, w.delay_s) for w in waits] == [
+        (2, 5, 1), (3, 5, 2), (4, 5, 2), (5, 5, 2),
+    ]  # fmt: skip
+    seen.clear()
+    with pytest.raises(ModelError):
+        await seen_with(failing(*[Failure("refused")] * 9), seen, limits=limits)
+    assert [event.delay_s for event in seen if isinstance(event, RetryWait)] == [5, 10]
+    seen.clear()
+    # The second delay alone would be permitted, but not both together.
+    slow = [Failure("rate_limit", "Slow.", retry_after_s=40)] * 2
+    with pytest.raises(ModelError, match=r"Slow. Try again in 1 min, after .* UTC."):
+        await seen_with(failing(*slow), seen, limits=limits)
+    assert [event.delay_s for event in seen if isinstance(event, RetryWait)] == [40]
+    with pytest.raises(ModelError):
+        await seen_with(failing(Failure("server")), [], limits=Retry(attempts=1))
 
 
 async def test_a_wait_ends_at_once_when_it_is_cancelled(autojump_clock: MockClock) -> None:
@@ -152,18 +215,18 @@ async def test_an_end_without_the_terminal_event_is_a_failure(autojump_clock: Mo
 
 
 @given(
-    failures=st.integers(1, ATTEMPTS_MAX),
+    failures=st.integers(1, LIMITS.attempts),
     retry_after_s=st.none() | st.floats(-10, 1e9),
     random=st.floats(0, 1, exclude_max=True),
 )
 def test_a_delay_is_what_was_asked_or_within_its_bounds(
     failures: int, retry_after_s: float | None, random: float
 ) -> None:
-    delay_s = retry_delay_s(failures, retry_after_s, random)
+    delay_s = retry_delay_s(failures, retry_after_s, random, LIMITS.delay_s)
     if retry_after_s is None:
-        assert 0.5 <= delay_s <= BACKOFF_S_MAX
+        assert 0.5 <= delay_s <= LIMITS.delay_s
     else:
-        assert delay_s == min(max(retry_after_s, 0), RETRY_AFTER_S_MAX)
+        assert delay_s == max(retry_after_s, 0)
 
 
 @given(waited_s=st.floats(0, 1e6))
@@ -179,5 +242,8 @@ def test_as_many_waits_as_failures_and_then_the_answer(plan: list[ModelErrorKind
     seen: list[ModelEvent | RetryWait] = []
     client = failing(*(Failure(kind) for kind in plan))
     trio.run(seen_with, client, seen, clock=MockClock(autojump_threshold=0))
-    assert [event.kind for event in seen if isinstance(event, RetryWait)] == plan
+    waits = [event for event in seen if isinstance(event, RetryWait)]
+    assert [wait.kind for wait in waits] == plan
+    assert [wait.attempt for wait in waits] == list(range(2, len(plan) + 2))
+    assert all(wait.limit is None or wait.attempt <= wait.limit for wait in waits)
     assert seen[-2:] == WHOLE

@@ -14,6 +14,7 @@ from tiller_daemon.config.lasting_rules import (
 from tiller_daemon.config.live import LiveConfiguration
 from tiller_daemon.config.load import load_configuration, parse_project_hooks
 from tiller_daemon.config.projects import Project, TrustedProjects, TrustError
+from tiller_daemon.config.retry import Retry
 from tiller_daemon.config.schema import (
     Agent,
     Api,
@@ -58,6 +59,7 @@ __all__ = [
     "Project",
     "ProjectHook",
     "Provider",
+    "Retry",
     "SandboxPolicy",
     "Sourcegraph",
     "Timeouts",

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from tiller_daemon.config.retry import Retry
 from tiller_protocol.prices import Price
 from tiller_protocol.settings import Approve, Budget, FollowUps, Rule, SandboxMode, Steps
 
@@ -73,13 +74,9 @@ class ConfigurationError(Exception):
 
 
 class Timeouts(Struct, frozen=True, forbid_unknown_fields=True):
-    """How long a provider may be silent, in seconds.
+    """How long a provider may be silent: to connect, before a response, and within it."""
 
-    `connect_s` includes the proxy and TLS; `first_byte_s` is from the request to the first byte of
-    the response, in which models reason; `idle_s` is between two pieces of the response.
-    """
-
-    connect_s: Seconds = CONNECT_S
+    connect_s: Seconds = CONNECT_S  # proxy and TLS included
     first_byte_s: Seconds = FIRST_BYTE_S
     idle_s: Seconds = IDLE_S
 
@@ -367,6 +364,8 @@ class Configuration(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether turns that ran when the daemon died continue at the next start."""
     log_level: LogLevel = "info"
     """Of the daemon's own log."""
+    retry: Retry = Retry()
+    """When and how long failed requests to models are made again."""
     snapshots: bool = True
     """Whether changes of files are recorded, so that a revert can restore them."""
     record: str | None = None

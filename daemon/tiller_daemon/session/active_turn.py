@@ -40,7 +40,8 @@ from tiller_daemon.turn.closing import closing_bodies
 from tiller_daemon.turn.context import Ending, TurnContext
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports, Spending
-from tiller_daemon.turn.user_tasks import REJECTED, TaskRejected
+from tiller_daemon.turn.retry import RetriedModel
+from tiller_daemon.turn.user_tasks import TaskRejected
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
     AnyBody,
@@ -261,8 +262,8 @@ class ActiveTurn:
         try:
             with self._scope:
                 ending = await self._main(self.context, history, self._ports())
-        except TaskRejected:
-            ending = Ending("blocked", REJECTED)
+        except TaskRejected as rejected:
+            ending = Ending("blocked", rejected.reason)
         # Without the log the session can only end; it is loaded again later.
         except LogError:
             raise
@@ -308,8 +309,8 @@ class ActiveTurn:
     def _ports(self) -> Ports:
         services, hooks = self._session.services, self._hooks()
         return Ports(
-            model=self._frozen.model.client,
-            compaction_model=self._frozen.compaction.client,
+            model=self._retried(self._frozen.model),
+            compaction_model=self._retried(self._frozen.compaction),
             tools=Toolbox(self._frozen.tools, self._frozen.tools_of_user, self._turn_tools(hooks)),
             emit=self._emit,
             committed=self._session.outbox.committed,
@@ -318,9 +319,13 @@ class ActiveTurn:
             hooks=hooks,
             new_id=services.new_id,
             time=services.time,
-            random=services.random,
             spending=Spending(self.spent_by_others, self._note_step_usage),
         )
+
+    def _retried(self, model: ChosenModel) -> RetriedModel:
+        services = self._session.services
+        limits = services.user.configuration().retry
+        return RetriedModel(model.client, limits, services.time, services.random)
 
     def _turn_tools(self, hooks: TurnHooks) -> TurnTools:
         services, context = self._session.services, self.context

@@ -22,7 +22,7 @@ from tiller_daemon.models.base import (
 )
 from tiller_daemon.turn.dispatch import CallDispatcher
 from tiller_daemon.turn.ports import Ports
-from tiller_daemon.turn.retry import RetryWait, stream_with_retry
+from tiller_daemon.turn.retry import RetryWait, retry_status
 from tiller_protocol.events import (
     AnyBody,
     Channel,
@@ -86,9 +86,7 @@ async def stream_response(request: ModelRequest, calls: CallDispatcher, ports: P
     """
     response = _ResponseAssembly(calls, ports, request.ordinal)
     try:
-        async with aclosing(
-            stream_with_retry(ports.model, request, time=ports.time, random=ports.random)
-        ) as stream:
+        async with aclosing(ports.model.stream(request)) as stream:
             async for event in stream:
                 if isinstance(event, RetryWait):
                     await response.discard(event)
@@ -152,7 +150,7 @@ class _ResponseAssembly:
         begun = await self._calls.drop()
         bodies = [b for i in self._items for b in _discarded(self._assembled(i), begun=i in begun)]
         if wait:
-            bodies.append(_retry(wait))
+            bodies.append(retry_status(wait))
         await self._ports.emit(*bodies)
         self._items.clear()
         self._pieces.clear()
@@ -250,9 +248,3 @@ def _discarded(item: StreamedItem, *, begun: bool) -> tuple[AnyBody, ...]:
     kind = "aborted" if begun else "skipped"
     dropped = structs.replace(item, state="error", error_kind=kind, discarded=True)
     return (ToolCallUpdated(item.id, "error", kind), ItemCompleted(dropped))
-
-
-def _retry(wait: RetryWait) -> StatusChanged:
-    return StatusChanged(
-        "retry", attempt=wait.attempt, limit=wait.limit, delay_s=wait.delay_s, cause=wait.cause
-    )

@@ -21,7 +21,7 @@ from tiller_daemon.turn.context import TurnContext, TurnModel
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports
 from tiller_daemon.turn.prompt import with_header
-from tiller_daemon.turn.retry import RetryWait, stream_with_retry
+from tiller_daemon.turn.retry import RetryWait, retry_status
 from tiller_daemon.turn.tokens import PRUNED_OUTPUT, TokenMeter, estimate_tokens, output_tokens
 from tiller_protocol.events import (
     HistoryCompacted,
@@ -46,7 +46,9 @@ FAILURES_MAX = 2
 """The turn ends when this many of its compactions have failed."""
 
 COMPACTION_S_MAX = 300.0
-"""Time limit of a summary, retries included."""
+"""Time limit of a summary, retries included, but not the delays before them."""
+
+COMPACTING = StatusChanged("busy", cause="compacting")
 
 SUMMARY_SYSTEM = (
     "You write the handover of a coding session for a colleague who will continue it. They will "
@@ -179,7 +181,7 @@ class ContextWindow:
         Cancellation leaves history unchanged.
         """
         before, problem = self._tokens(), ""
-        await self._ports.emit(StatusChanged("busy", cause="compacting"))
+        await self._ports.emit(COMPACTING)
         try:
             await self._replace_by_summary(before)
         except CompactionFailed as error:
@@ -233,9 +235,11 @@ class ContextWindow:
         """Replace history by a summary that shrinks it enough. Raises `CompactionFailed`."""
         history = self._history
         try:
-            with trio.fail_after(COMPACTION_S_MAX):
+            with trio.fail_after(COMPACTION_S_MAX) as scope:
                 wanted = await self._ports.hooks.before_compaction(before)
-                summary, usage = await _summarise(self._context, history, self._ports, wanted)
+                summary, usage = await _summarise(
+                    self._context, history, self._ports, wanted, scope
+                )
         except ModelError as error:
             raise CompactionFailed(error.message) from error
         except trio.TooSlowError:
@@ -278,9 +282,12 @@ class ContextWindow:
 
 
 async def _summarise(
-    context: TurnContext, history: History, ports: Ports, wanted: str
+    context: TurnContext, history: History, ports: Ports, wanted: str, scope: trio.CancelScope
 ) -> tuple[str, Usage]:
-    """Ask the model for a summary; `wanted` is what hooks add to the request."""
+    """Ask the model for a summary; `wanted` is what hooks add to the request.
+
+    Delays between attempts, which are events like those of any other request, extend `scope`.
+    """
     text = f"{SUMMARY_REQUEST}\n{wanted}" if wanted else SUMMARY_REQUEST
     ask = Notice(ItemId(ports.new_id()), "compaction", text)
     request = ModelRequest(
@@ -294,15 +301,18 @@ async def _summarise(
         options=context.compaction.model.options,
     )
     pieces: list[str] = []
-    usage = Usage()
-    async with aclosing(
-        stream_with_retry(ports.compaction_model, request, time=ports.time, random=ports.random)
-    ) as stream:
+    usage, waited = Usage(), False
+    async with aclosing(ports.compaction_model.stream(request)) as stream:
         async for event in stream:
+            if waited and not isinstance(event, RetryWait):
+                await ports.emit(COMPACTING)
+            waited = isinstance(event, RetryWait)
             match event:
                 case RetryWait():
                     # The attempt failed, so its pieces are void.
                     pieces.clear()
+                    scope.deadline += event.delay_s
+                    await ports.emit(retry_status(event))
                 case TextDelta():
                     pieces.append(event.text)
                 case UsageReported():

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from hashlib import sha256
+from typing import Final
 
 import msgspec
 
@@ -9,6 +11,13 @@ from tiller_protocol.items import AssistantMessage, Item, ToolCall, UserMessage
 
 DOOM_REPEATS = 3
 """How many times in a row a call, or a cycle of calls, may come before the user is asked."""
+
+DOOM_LOOP: Final = "doom_loop"
+"""The permission to repeat a call, the kind of the request for it, and the code of the ending."""
+
+SUBJECT_CHARS_MAX = 200
+"""Longer arguments are cut in the subject, which ends in a hash of them instead: it is shown in one
+line, and a rule keeps it."""
 
 DOOM_CYCLE_CALLS_MAX = 4
 """Longest cycle that is detected: a model that alternates between a few calls loops, too."""
@@ -24,6 +33,15 @@ def is_doom_loop(before: Sequence[ToolCall], call: ToolCall) -> bool:
     """Whether `call` completes the third repetition of the same one to four calls in a row."""
     keys = [_call_key(one.name, one.arguments) for one in (*before[-CALLS_BEFORE_MAX:], call)]
     return any(_repeats(keys, length) for length in range(1, DOOM_CYCLE_CALLS_MAX + 1))
+
+
+def repetition_subject(call: ToolCall) -> str:
+    """Return how rules name the repetition of `call`: its tool and its arguments."""
+    _, key = _call_key(call.name, call.arguments)
+    arguments = key.decode(errors="replace")
+    if len(arguments) > SUBJECT_CHARS_MAX:
+        arguments = f"{arguments[:SUBJECT_CHARS_MAX]}… {sha256(key).hexdigest()[:16]}"
+    return f"{call.name} {arguments}"
 
 
 def last_user_text(items: Sequence[Item]) -> str:

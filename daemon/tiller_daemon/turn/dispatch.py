@@ -16,12 +16,13 @@ from msgspec import Struct, field
 from tiller_daemon.turn.call import completion_events, refuse_call, run_call, run_stopped_call
 from tiller_daemon.turn.decide import is_doom_loop, recent_calls
 from tiller_daemon.turn.history import History
-from tiller_daemon.turn.ports import Ports, PreparedCall, Refusal
+from tiller_daemon.turn.ports import REJECTED, Ports, PreparedCall, Refusal
 from tiller_daemon.turn.tasks import Tasks, run_with_tasks
+from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.items import ToolCall, ToolErrorKind
 
 SKIPPED_BY_STEERING = "skipped: the user sent new input"
-SKIPPED_BY_REJECTION = "skipped: the user rejected another call in this response"
+SKIPPED_BY_REFUSAL = "skipped: another call in this response was refused, which ended the turn"
 
 
 class _EarlyCall(Struct, frozen=True):
@@ -108,12 +109,13 @@ class CallDispatcher:
         """Announce withheld results when the response failed for good: these calls did run."""
         await self._emit_completions((*(self._withheld or ()), *self._take_stopped_results()))
 
-    async def run(self, calls: Sequence[ToolCall], *, skips: bool = True) -> bool:
+    async def run(self, calls: Sequence[ToolCall], *, skips: bool = True) -> ErrorInfo | None:
         """Give each of `calls`, all calls of the response, exactly one result in history.
 
-        `calls` are the last items of history. Returns whether the user rejected one, which ends the
-        turn. Calls that started early get their result when their task ends. With `skips`, steering
-        keeps those from starting that have not yet.
+        `calls` are the last items of history. Returns why one of them ends the turn, if one does:
+        the user rejected it, or it would have completed a loop. Calls that started early get their
+        result when their task ends. With `skips`, steering keeps those from starting that have not
+        yet.
         """
         withheld, self._withheld = self._withheld or [], None
         await self._complete(withheld)
@@ -122,10 +124,10 @@ class CallDispatcher:
             for number, call in enumerate(calls)
             if call.id not in self._early_calls
         )
-        rejected = False
+        rejected: ErrorInfo | None = None
         while waiting:
             if rejected or (skips and self._ports.mailbox.user_steers):
-                reason = SKIPPED_BY_REJECTION if rejected else SKIPPED_BY_STEERING
+                reason = SKIPPED_BY_REFUSAL if rejected else SKIPPED_BY_STEERING
                 await self.refuse((call for call, _ in waiting), "skipped", reason)
                 break
             if group := self._next_group(waiting):
@@ -192,8 +194,8 @@ class CallDispatcher:
                 break
         return group
 
-    async def _run_group(self, group: Sequence[_Candidate]) -> bool:
-        """Run calls concurrently, started in call order; returns whether one ends the turn."""
+    async def _run_group(self, group: Sequence[_Candidate]) -> ErrorInfo | None:
+        """Run calls concurrently, started in call order; returns why one ends the turn, if so."""
         rejections: list[Refusal] = []
 
         async def run(candidate: _Candidate) -> None:
@@ -211,14 +213,14 @@ class CallDispatcher:
             await run_with_tasks(run_all)
         while self._now_writing:
             rejections += await self._run_now_writing(skips=bool(rejections))
-        return bool(rejections)
+        return rejections[0].ends_turn if rejections else None
 
     async def _run_now_writing(self, *, skips: bool) -> list[Refusal]:
         """Run the next call that may write since a hook rewrote it, alone; or skip it."""
         prepared = self._now_writing.pop(0)
         await self._wait_for_early_calls()
         if skips or self._ports.mailbox.user_steers:
-            reason = SKIPPED_BY_REJECTION if skips else SKIPPED_BY_STEERING
+            reason = SKIPPED_BY_REFUSAL if skips else SKIPPED_BY_STEERING
             await self.refuse((prepared.call,), "skipped", reason)
             return []
         refusal = await self._run_permitted(prepared)
@@ -242,7 +244,7 @@ class CallDispatcher:
             return None
         await self._complete([ended])
         rejected = ended.error_kind == "denied"
-        return Refusal("denied", ended.output, ends_turn=True) if rejected else None
+        return Refusal("denied", ended.output, REJECTED) if rejected else None
 
     async def _permit(self, candidate: _Candidate) -> PreparedCall | Refusal:
         prepared, repeats = candidate.prepared, candidate.repeats

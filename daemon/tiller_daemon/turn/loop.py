@@ -28,7 +28,7 @@ from tiller_daemon.turn.output_schema import message_problem, repair_notice, wit
 from tiller_daemon.turn.ports import Ports
 from tiller_daemon.turn.step import StepContext, StepResult, take_step
 from tiller_daemon.turn.unfinished import Unfinished, judge, whole_answer
-from tiller_daemon.turn.user_tasks import REJECTED, given_tasks, run_tasks, task_calls
+from tiller_daemon.turn.user_tasks import given_tasks, run_tasks, task_calls
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
     AnyBody,
@@ -230,7 +230,7 @@ def _ending(
     step_context: StepContext, result: StepResult, unfinished: Unfinished | None, ports: Ports
 ) -> Ending | None:
     if result.rejected:
-        return Ending("blocked", REJECTED)
+        return Ending("blocked", result.rejected)
     if step_context.limit and (result.response.calls or ports.mailbox.queue or unfinished):
         return _limit_reached(step_context.limit)
     if result.response.finish_reason == "content_filter":

@@ -9,9 +9,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from tiller_daemon.models.base import ModelClient
 from tiller_daemon.tools.base import ToolResult
 from tiller_daemon.turn.budget import Spent
+from tiller_daemon.turn.retry import RetriedModel
+from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import AnyBody
 from tiller_protocol.items import Effect, Patch, QueuedInput, ToolCall, ToolErrorKind, Usage
 from tiller_protocol.settings import FollowUps
@@ -62,14 +63,18 @@ class Mailbox(Protocol):
         ...
 
 
+REJECTED = ErrorInfo("rejected", "The user rejected a tool call.")
+"""Why a turn ends as `blocked` if the user said no."""
+
+
 class Refusal(Struct, frozen=True):
     """Why a call does not run."""
 
     kind: ToolErrorKind
     output: str
     """The result that the model gets."""
-    ends_turn: bool = False
-    """Set if the user rejected the call, or if a call that completes a loop was refused."""
+    ends_turn: ErrorInfo | None = None
+    """Why this ends the turn: the user rejected the call, or it would have completed a loop."""
 
 
 class PreparedCall(Protocol):
@@ -186,8 +191,8 @@ class Spending(Struct, frozen=True):
 class Ports(Struct, frozen=True):
     """Everything that a turn uses from outside."""
 
-    model: ModelClient
-    compaction_model: ModelClient
+    model: RetriedModel
+    compaction_model: RetriedModel
     """Writes summaries; may be the same as `model`."""
     tools: ToolRuntime
     emit: Emit
@@ -200,6 +205,4 @@ class Ports(Struct, frozen=True):
     """Returns an unused id for an item."""
     time: Callable[[], float]
     """Returns Unix seconds."""
-    random: Callable[[], float]
-    """Returns numbers in [0, 1), for the jitter of retries."""
     spending: Spending

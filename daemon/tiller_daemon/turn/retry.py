@@ -5,11 +5,14 @@ It yields a `RetryWait` before each wait. The caller must discard the pieces of 
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from datetime import UTC, datetime
+from math import ceil
 
 import trio
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tiller_daemon.config import Retry
 from tiller_daemon.models.base import (
     Finished,
     ModelClient,
@@ -18,37 +21,46 @@ from tiller_daemon.models.base import (
     ModelEvent,
     ModelRequest,
 )
-
-ATTEMPTS_MAX = 8
-"""Attempts per step. With the delays below they span a minute and a half, longer than the
-one-minute windows in which providers count requests and tokens."""
+from tiller_protocol.events import StatusChanged
 
 BACKOFF_S_FIRST = 1.0
-BACKOFF_S_MAX = 30.0
-
-RETRY_AFTER_S_MAX = 120.0
-"""Longest wait that a provider can request: two of the usual one-minute windows."""
 
 REFUSED_S_FIRST = 5.0
 REFUSED_S_MAX = 60.0
 
-REFUSED_TOTAL_S_MAX = 300.0
-"""How long one step waits for a server that refuses connections: long enough for a local server to
-restart and load its weights. A wrong `base_url` shows in the cause of the first wait."""
+DATED_S_MAX = 366 * 86_400.0
+"""A longer delay is shown without a date: it is an error of the provider's."""
 
 
 class RetryWait(Struct, frozen=True):
     """An attempt failed and another one follows. Every event since the last `RetryWait` is void."""
 
     attempt: int
-    """The number of the next attempt, from 1. Refused connections don't count."""
-    limit: int
-    """Most attempts that count."""
+    """The number of the next attempt, from 1."""
+    limit: int | None
+    """Most attempts; None if time limits them, because the server refuses connections."""
     delay_s: float
     """Seconds until the next attempt."""
     kind: ModelErrorKind
     cause: str
     """The message of the failed attempt's error, a sentence."""
+
+
+class RetriedModel(Struct, frozen=True):
+    """A model whose failed requests are made again."""
+
+    client: ModelClient
+    limits: Retry
+    time: Callable[[], float]
+    """Returns Unix seconds."""
+    random: Callable[[], float]
+    """Returns numbers in [0, 1)."""
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent | RetryWait]:
+        """Stream one response; see `stream_with_retry`."""
+        return stream_with_retry(
+            self.client, request, time=self.time, random=self.random, limits=self.limits
+        )
 
 
 async def stream_with_retry(
@@ -57,15 +69,15 @@ async def stream_with_retry(
     *,
     time: Callable[[], float],
     random: Callable[[], float],
+    limits: Retry = Retry(),  # noqa: B008 - frozen
 ) -> AsyncGenerator[ModelEvent | RetryWait]:
     """Stream one response from `client`, retrying after a retryable `ModelError`.
 
     Yields a `RetryWait` before each wait and ends after `Finished`. Raises the last `ModelError` if
-    that is not retryable or the attempts are used up. `time` returns seconds, `random` numbers in
-    [0, 1). `request.attempt` grows by one with every attempt, refused ones included. Cancellation
-    ends a wait at once.
+    that is not retryable or the `limits` are reached. `time` returns Unix seconds, `random` numbers
+    in [0, 1). `request.attempt` grows by one with every attempt. Cancellation ends a wait at once.
     """
-    failures, refused_since = 0, None
+    attempts = _Attempts(limits)
     while True:
         try:
             async with aclosing(_complete_stream(client, request)) as events:
@@ -74,38 +86,104 @@ async def stream_with_retry(
             return
         except ModelError as error:
             failed = error
-        if failed.kind == "refused":
-            # Limited by time, not by attempts: a server that restarts is worth waiting for.
-            refused_since = time() if refused_since is None else refused_since
-            waited_s = max(0.0, time() - refused_since)
-            delay_s = refused_delay_s(waited_s)
-            give_up = waited_s + delay_s > REFUSED_TOTAL_S_MAX
-        else:
-            failures += 1
-            delay_s = retry_delay_s(failures, failed.retry_after_s, random())
-            give_up = failures >= ATTEMPTS_MAX or not failed.retryable
-        if give_up:
-            raise failed
-        yield RetryWait(failures + 1, ATTEMPTS_MAX, delay_s, failed.kind, failed.message)
-        await trio.sleep(delay_s)
+        wait = attempts.after(failed, time(), random())
+        if wait is None:
+            raise _with_time_to_return(failed, limits, attempts.waited_s, time())
+        yield wait
+        await trio.sleep(wait.delay_s)
         request = replace(request, attempt=request.attempt + 1)
 
 
-def retry_delay_s(failures: int, retry_after_s: float | None, jitter: float) -> float:
+def retry_status(wait: RetryWait) -> StatusChanged:
+    """Return the event by which frontends learn of a wait."""
+    return StatusChanged(
+        "retry", attempt=wait.attempt, limit=wait.limit, delay_s=wait.delay_s, cause=wait.cause
+    )
+
+
+class _Attempts:
+    """Counts the attempts of one request, and decides whether another one follows."""
+
+    def __init__(self, limits: Retry) -> None:
+        self._limits = limits
+        self._failures = 0
+        self._refused = 0
+        self._refused_since = 0.0
+        self.waited_s = 0.0
+
+    def after(self, failed: ModelError, now: float, jitter: float) -> RetryWait | None:
+        """Return the wait after a failed attempt; None if none may follow."""
+        limits = self._limits
+        if failed.kind == "refused":
+            # Limited by time, not by attempts: a server that restarts is worth waiting for.
+            self._refused_since = self._refused_since if self._refused else now
+            self._refused += 1
+            since_s = max(0.0, now - self._refused_since)
+            delay_s, limit = refused_delay_s(since_s), None
+            may_follow = since_s + delay_s <= limits.refused_s
+        else:
+            self._failures += 1
+            delay_s = retry_delay_s(self._failures, failed.retry_after_s, jitter, limits.delay_s)
+            limit = limits.attempts + self._refused
+            may_follow = failed.retryable and self._failures < limits.attempts
+            may_follow = may_follow and (failed.retry_after_s or 0.0) <= limits.retry_after_s
+        if not may_follow or self.waited_s + delay_s > limits.total_s:
+            return None
+        self.waited_s += delay_s
+        attempt = self._failures + self._refused + 1
+        return RetryWait(attempt, limit, delay_s, failed.kind, failed.message)
+
+
+def retry_delay_s(
+    failures: int, retry_after_s: float | None, jitter: float, delay_s_max: float
+) -> float:
     """Return the seconds to wait after failure number `failures`, from 1.
 
-    That is the provider's `retry_after_s` up to the maximum, else 1, 2, 4 … 30 seconds, reduced by
+    That is the provider's `retry_after_s`, else 1, 2, 4 … up to `delay_s_max` seconds, reduced by
     up to half by `jitter` in [0, 1).
     """
     if retry_after_s is not None:
-        return min(max(retry_after_s, 0.0), RETRY_AFTER_S_MAX)
-    ceiling_s = min(BACKOFF_S_FIRST * 2.0 ** (failures - 1), BACKOFF_S_MAX)
+        return max(retry_after_s, 0.0)
+    ceiling_s = min(BACKOFF_S_FIRST * 2.0 ** (failures - 1), delay_s_max)
     return ceiling_s * (1.0 - jitter / 2)
 
 
 def refused_delay_s(waited_s: float) -> float:
     """Return the seconds to wait for a refusing server, after `waited_s`: 5, 10, 20, 40, 60 …."""
     return min(waited_s + REFUSED_S_FIRST, REFUSED_S_MAX)
+
+
+def _with_time_to_return(
+    failed: ModelError, limits: Retry, waited_s: float, now: float
+) -> ModelError:
+    """Return `failed`; if the provider asks for a longer delay than may be waited, say until when.
+
+    `now` is Unix seconds.
+    """
+    asked_s = failed.retry_after_s
+    if asked_s is None or not (failed.retryable or failed.kind == "quota"):
+        return failed
+    if failed.retryable and asked_s <= min(limits.retry_after_s, limits.total_s - waited_s):
+        return failed
+    when = f"in {_duration(asked_s)}"
+    if asked_s <= DATED_S_MAX:
+        when += f", after {datetime.fromtimestamp(now + asked_s, UTC):%Y-%m-%d %H:%M} UTC"
+    return ModelError(
+        failed.kind,
+        f"{failed.message} Try again {when}.",
+        status=failed.status,
+        retry_after_s=asked_s,
+        final=failed.final,
+    )
+
+
+def _duration(seconds: float) -> str:
+    """Return a duration for people, rounded up to whole minutes."""
+    minutes = ceil(seconds / 60)
+    hours, days = minutes // 60, minutes // 1440
+    if days:
+        return f"{days} d {hours % 24} h"
+    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
 
 
 async def _complete_stream(

@@ -11,6 +11,7 @@ from tiller_daemon.turn.dispatch import CallDispatcher
 from tiller_daemon.turn.history import History
 from tiller_daemon.turn.ports import Ports
 from tiller_daemon.turn.tasks import Tasks, run_with_tasks
+from tiller_protocol.errors import ErrorInfo
 
 NO_TOOLS_LEFT = "not run: the turn has reached its limit"
 CUT_OFF = "not run: the response was cut off at its length limit, so the call may be incomplete"
@@ -30,8 +31,8 @@ class StepResult(Struct, frozen=True):
     """How a step ended."""
 
     response: Response
-    rejected: bool = False
-    """Whether the turn ends because the user rejected a call."""
+    rejected: ErrorInfo | None = None
+    """Why the turn ends because of a call that did not run; None if it does not."""
 
 
 async def take_step(step_context: StepContext, history: History, ports: Ports) -> StepResult:
@@ -55,7 +56,7 @@ async def _take_step(
         raise
     ports.spending.report_step(response.usage)
     history.add(*response.items)
-    rejected = False
+    rejected = None
     if step_context.limit:
         await calls.refuse(response.calls, "skipped", NO_TOOLS_LEFT)
     elif response.finish_reason == "length":

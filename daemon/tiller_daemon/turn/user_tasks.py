@@ -28,11 +28,12 @@ _MENTION = re.compile(r"(?<!\S)@([A-Za-z0-9][\w-]*)(?=[,:;.!?)]*(?:\s|\Z))")
 """`@name` as a word of its own: no address, path or package."""
 
 
-REJECTED = ErrorInfo("rejected", "The user rejected a tool call.")
-
-
 class TaskRejected(Exception):
-    """The user rejected what a sub-agent wanted to do, which ends the turn."""
+    """The user rejected what a sub-agent wanted to do, which ends the turn for this `reason`."""
+
+    def __init__(self, reason: ErrorInfo) -> None:
+        super().__init__(reason.message)
+        self.reason = reason
 
 
 def mentioned(text: str, agents: Collection[str]) -> tuple[str, ...]:
@@ -65,14 +66,14 @@ async def run_tasks(calls: Sequence[ToolCall], history: History, ports: Ports) -
     if not calls:
         return
 
-    async def run(tasks: Tasks) -> bool:
+    async def run(tasks: Tasks) -> ErrorInfo | None:
         # New input skips none of them, since the user wants the result of each.
         return await CallDispatcher(history, ports, tasks, early=False).run(calls, skips=False)
 
     rejected = await run_with_tasks(run)
     await record_changes(history, ports)
     if rejected:
-        raise TaskRejected
+        raise TaskRejected(rejected)
 
 
 def _prompt(given: QueuedInput) -> str:

@@ -9,7 +9,7 @@ from tiller_daemon.policy.shell.enclosures import UNSANDBOXED, may_run_outside
 from tiller_daemon.session.calls.reasons import reasons
 from tiller_daemon.session.requests import IsAllowed, Reply
 from tiller_daemon.tools.base import Requirement, ToolFailure, UserAnswer
-from tiller_daemon.turn.ports import Refusal
+from tiller_daemon.turn.ports import REJECTED, Refusal
 from tiller_protocol.items import Allowed, Request, RequestKind, ToolCall
 from tiller_protocol.settings import Approve, Rule
 
@@ -79,7 +79,7 @@ class Permission(Struct, frozen=True):
             why = reasons(verdict, self.granted(), answer)
             return why if is_as_judged() else Refusal("failed", CHANGED_MEANWHILE)
         comment = f" They said: {answer.text}" if answer.text else ""
-        return Refusal("denied", f"The user rejected this call.{comment}", ends_turn=True)
+        return Refusal("denied", f"The user rejected this call.{comment}", REJECTED)
 
     async def offer(self, call: ToolCall, requirement: Requirement) -> Reply | None:
         """Ask for something that only an explicit rule or the user can allow.

@@ -5,13 +5,16 @@ Implements the turn's `ToolRuntime`. `tool_call` runs the prepared calls.
 
 from collections.abc import Callable, Mapping
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
+from tiller_daemon.policy import globs
 from tiller_daemon.session.calls.arguments import BadArguments
 from tiller_daemon.session.calls.offered_tools import find_tool, unknown_tool
 from tiller_daemon.session.calls.tool_call import PreparedToolCall, TurnTools
 from tiller_daemon.tools.base import Requirement, Tool, ToolFailure
+from tiller_daemon.turn.decide import DOOM_LOOP, repetition_subject
 from tiller_daemon.turn.ports import Refusal
+from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.items import ToolCall
 
 
@@ -44,15 +47,23 @@ class Toolbox(Struct, frozen=True):
         return self.shared.environments.files.versions.remember()
 
     async def permit_repetition(self, call: ToolCall) -> Refusal | None:
-        """Ask whether a call that keeps repeating may go on; a refusal ends the turn."""
+        """Ask whether a call that keeps repeating may go on; a refusal ends the turn.
+
+        The answer `always` is about this tool with these arguments only.
+        """
         tool = self.tools.get(call.name)
         if tool and tool.polls:
             return None
         title = f"{call.name} was called repeatedly with the same arguments. Go on?"
-        requirement = Requirement(
-            "doom_loop", (call.name,), ("*",), title=title, detail=call.arguments
-        )
-        outcome = await self.shared.permission.obtain(call, "doom_loop", (requirement,))
-        if not isinstance(outcome, Refusal):
-            return None
-        return structs.replace(outcome, ends_turn=True)
+        subject = repetition_subject(call)
+        always = (globs.escape(subject),)
+        requirement = Requirement(DOOM_LOOP, (subject,), always, title=title, detail=call.arguments)
+        verdict = self.shared.permission.verdict((requirement,))
+        if verdict.action == "deny":
+            message = (
+                f"`{call.name}` was called repeatedly with the same arguments. {verdict.reason}"
+            )
+            ending = ErrorInfo(DOOM_LOOP, message)
+            return Refusal("denied", f"denied: {verdict.reason}", ending)
+        outcome = await self.shared.permission.obtain(call, DOOM_LOOP, (requirement,))
+        return outcome if isinstance(outcome, Refusal) else None

@@ -3,6 +3,7 @@
 from tiller_daemon.session.sub_agents.sub_agent_run import SubAgentRun
 from tiller_daemon.tools.base import ToolResult
 from tiller_daemon.tools.truncation import truncate
+from tiller_daemon.turn.decide import DOOM_LOOP
 
 
 def report_of(sub_agent_run: SubAgentRun) -> ToolResult:
@@ -23,6 +24,8 @@ def report_of(sub_agent_run: SubAgentRun) -> ToolResult:
     failed = body is None or body.outcome != "completed"
     # If the user rejected a call of the sub-agent, this call counts as rejected too and ends the
     # turn, so that the user can say what to do instead.
-    rejected = body is not None and body.outcome == "blocked"
+    # A loop about which nobody was asked is no such answer.
+    looped = body is not None and body.error is not None and body.error.code == DOOM_LOOP
+    rejected = body is not None and body.outcome == "blocked" and not looped
     output = f"{truncate(report)}\n\n{footer}"
     return ToolResult(output, failed=failed, rejected=rejected, sub_agent=totals)
