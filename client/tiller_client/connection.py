@@ -28,6 +28,9 @@ ANSWER_DEADLINE_S = 30.0
 CONNECT_DEADLINE_S = 15.0
 """Longest wait for a daemon that is starting or stopping to listen or to end."""
 
+GREETING_DEADLINE_S = 5.0
+"""Longest time to try tokens: by then no daemon is being replaced any more."""
+
 TOKEN_DEADLINE_S = 0.25
 """Longest wait for the token of a daemon that listens."""
 
@@ -104,8 +107,9 @@ class DaemonConnection:
         if the daemon is gone. Ctrl-C ends the wait at once; the op may still take effect.
         """
         submission_id = self._new_id()
+        deadline = time.monotonic() + ANSWER_DEADLINE_S
         answer = self._exchange(op, submission_id)
-        if isinstance(answer, Rejected) and answer.code == "unauthorized":
+        while _is_for_another_daemon(answer) and time.monotonic() < deadline:
             self._handshake()
             answer = self._exchange(op, submission_id)
         if isinstance(answer, Rejected):
@@ -113,12 +117,17 @@ class DaemonConnection:
         return answer
 
     def _handshake(self) -> None:
-        """Read the token of the running daemon and say hello."""
-        self._token = self._read_token()
-        answer = self._exchange(Hello(PROTOCOL_VERSION, self._name), self._new_id())
-        if isinstance(answer, Rejected) and answer.code == "unauthorized":
+        """Read the token of the running daemon and say hello.
+
+        Between the two the daemon may end and another one start, however often that happens.
+        """
+        deadline = time.monotonic() + GREETING_DEADLINE_S
+        while True:
             self._token = self._read_token()
             answer = self._exchange(Hello(PROTOCOL_VERSION, self._name), self._new_id())
+            if not _is_for_another_daemon(answer) or time.monotonic() > deadline:
+                break
+            time.sleep(POLL_S)
         match answer:
             case Rejected(code="unsupported_protocol"):
                 raise RejectedError(
@@ -195,6 +204,11 @@ class DaemonConnection:
             f"the daemon did not answer within {ANSWER_DEADLINE_S:g} s; "
             "see its log: tiller daemon logs"
         )
+
+
+def _is_for_another_daemon(answer: AnyAnswer) -> bool:
+    """Whether the daemon that got the op has another token than the one it was sent with."""
+    return isinstance(answer, Rejected) and answer.code == "unauthorized"
 
 
 def _decode(data: bytes) -> AnyAnswer:

@@ -59,6 +59,18 @@ def read_token(runtime: Path) -> str:
         return file.read(TOKEN_BYTES_MAX).decode("ascii", errors="replace").strip()
 
 
+def lock_holder(runtime: Path) -> int | None:
+    """The pid of the running daemon, if one is running.
+
+    The daemon writes it when it has the lock. As it holds the lock until it ends, the pid is its.
+    """
+    try:
+        text = (runtime / LOCK_FILE).read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return None
+    return int(text) if text.isdecimal() and lock_is_held(runtime) else None
+
+
 def lock_is_held(runtime: Path) -> bool:
     """Whether a daemon is running: it holds the lock before, while and after it listens.
 

@@ -59,6 +59,7 @@ from tiller_daemon.session.services import (
 )
 from tiller_daemon.session.supervisor import Supervisor
 from tiller_daemon.snapshots.snapshots import Snapshots
+from tiller_daemon.stopping import end_turns, stop_on_signal, stop_when_unreachable
 from tiller_daemon.store.base import Log
 from tiller_daemon.store.log import open_log
 from tiller_daemon.tools import BUILT_IN
@@ -70,9 +71,6 @@ from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
 from tiller_protocol.places import CONFIG_FILE, DAEMON_OUTPUT_FILE, LOG_FILE, Places
 
 log = structlog.get_logger()
-
-STOP_S = 5.0
-"""A daemon that is stopped `now` exits within this time in any case."""
 
 CATALOG_FILE = "catalog.json"
 """What providers report about the models in use."""
@@ -134,6 +132,7 @@ async def serve(
         )
         stack.push_async_callback(providers.aclose)
         transport = stack.enter_context(NngTransport(runtime.path, MESSAGE_BYTES_MAX))
+        runtime.note_sockets()
         servers = _mcp_servers(options, opened, providers)
         definitions = list_definitions(options.configuration.lsp)
         languages = LanguageServers(
@@ -147,7 +146,7 @@ async def serve(
             await server_nursery.start(languages.run)
             await server_nursery.start(hooks.run)
             server_nursery.start_soon(live.refresh_on_signal)
-            await _serve_sessions(services, runtime.token, transport, live, task_status)
+            await _serve_sessions(services, runtime, transport, live, task_status)
             server_nursery.cancel_scope.cancel()
     log.info("stopped")
 
@@ -160,7 +159,7 @@ async def _restore_files(journals: Path) -> None:
 
 async def _serve_sessions(
     services: Services,
-    token: str,
+    runtime: RuntimeDirectory,
     transport: NngTransport,
     live: "_LiveParts",
     task_status: trio.TaskStatus[None],
@@ -169,7 +168,7 @@ async def _serve_sessions(
     snapshots = services.files.snapshots
     assert snapshots
     await snapshots.repair()
-    server = SubmissionServer(services, supervisor, token, live.models)
+    server = SubmissionServer(services, supervisor, runtime.token, live.models)
     async with trio.open_nursery() as session_nursery:
         await session_nursery.start(supervisor.run)
         session_nursery.start_soon(live.providers.run)
@@ -177,42 +176,16 @@ async def _serve_sessions(
         session_nursery.start_soon(import_when_idle)
         async with trio.open_nursery() as socket_nursery:
             socket_nursery.start_soon(transport.serve, server.handle, server.admit)
-            socket_nursery.start_soon(_stop_on_signal, server)
+            socket_nursery.start_soon(stop_on_signal, server)
+            socket_nursery.start_soon(stop_when_unreachable, server, runtime)
             log.info("ready", version=DAEMON_VERSION, log=services.log.path, pid=os.getpid())
             notify_service_manager("READY=1")
             task_status.started()
             tune_memory()
             await server.stopping.wait()
-            await _end_turns(server, supervisor)
+            await end_turns(server, supervisor)
             socket_nursery.cancel_scope.cancel()
         session_nursery.cancel_scope.cancel()
-
-
-async def _end_turns(server: SubmissionServer, supervisor: Supervisor) -> None:
-    """End all turns: a drain waits for them, until a second request to stop."""
-    log.info("stopping", drain=server.drain, turns=supervisor.turns_running)
-    notify_service_manager("STOPPING=1")
-    if server.drain:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_cancel_when, server.must_stop, nursery.cancel_scope)
-            await supervisor.drain()
-            nursery.cancel_scope.cancel()
-    with trio.move_on_after(STOP_S) as scope:
-        await supervisor.shut_down()
-    if scope.cancelled_caught:
-        log.error("stopped_late", after_s=STOP_S, turns=supervisor.turns_running)
-
-
-async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
-    await event.wait()
-    scope.cancel()
-
-
-async def _stop_on_signal(server: SubmissionServer) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for number in signals:
-            log.info("signal", name=signal.Signals(number).name)
-            server.stop(drain=False)
 
 
 class _LiveParts:

@@ -87,6 +87,17 @@ def test_g14_a_runtime_directory_that_is_a_link_is_not_used(places: Places) -> N
             connect(places)
 
 
+@pytest.mark.parametrize("replacements", [1, 2, 5])
+def test_a_daemon_that_is_replaced_again_and_again_while_it_is_greeted_is_found(
+    places: Places, replacements: int
+) -> None:
+    with FakeDaemon(places.runtime) as daemon:
+        daemon.replacements = replacements
+        with DaemonConnection(places, "test", may_start=False) as connection:
+            daemon.replacements = replacements
+            assert connection.submit(DaemonStatus())
+
+
 def test_g3_a_restarted_daemon_gets_the_same_submission_with_its_own_token(places: Places) -> None:
     with FakeDaemon(places.runtime, token="old"):
         connection = connect(places)

@@ -122,6 +122,8 @@ class FakeDaemon:
         self.answers: dict[str, Answer] = {}
         self.refusals: dict[type[AnyOp], Refusal] = {}
         self.mute = threading.Event()
+        self.replacements = 0
+        """For so many submissions, another daemon answers than the one whose token they have."""
 
     def __enter__(self) -> Self:
         self.take_lock()
@@ -136,9 +138,7 @@ class FakeDaemon:
 
     def listen(self) -> None:
         """Write the token and listen; `take_lock` comes before this."""
-        token = self.runtime / TOKEN_FILE
-        token.write_text(self.token)
-        token.chmod(0o600)
+        self.write_token()
         self._rep = pynng.Rep0(recv_timeout=50)
         self._pub = pynng.Pub0()
         self._rep.listen(f"ipc://{self.runtime / OPS_SOCKET}")
@@ -175,6 +175,11 @@ class FakeDaemon:
         """Publish an event, whatever the log says."""
         self._pub.send(encode_publication(event.session_id, encode_event(event)), block=False)
 
+    def write_token(self) -> None:
+        token = self.runtime / TOKEN_FILE
+        token.write_text(self.token)
+        token.chmod(0o600)
+
     def _serve(self) -> None:
         self._answer_until_ended()
         self._rep.close()
@@ -193,6 +198,10 @@ class FakeDaemon:
 
     def _answer(self, data: bytes) -> AnyAnswer:
         frame = decode_envelope(data)
+        if self.replacements:
+            self.replacements -= 1
+            self.token += "'"
+            self.write_token()
         if frame.envelope.token != self.token:
             return Rejected(frame.envelope.id, "unauthorized", "The token is wrong.")
         op = decode_op(frame)

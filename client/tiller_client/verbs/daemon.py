@@ -1,6 +1,8 @@
 """`daemon run|start|stop|status|restart|logs`: the daemon's process."""
 
+import contextlib
 import os
+import signal
 import sys
 import time
 from argparse import Namespace
@@ -11,7 +13,7 @@ import msgspec
 from tiller_client.connection import DaemonConnection
 from tiller_client.console import complain, print_json, say
 from tiller_client.errors import NoAnswer, NoDaemon, TillerError
-from tiller_client.runtime import lock_is_held, my_places
+from tiller_client.runtime import lock_holder, lock_is_held, my_places
 from tiller_client.starting import DAEMON_COMMAND, last_lines
 from tiller_client.text import one_line, sanitized, seconds
 from tiller_protocol.answers import DaemonStatusResult
@@ -21,7 +23,7 @@ from tiller_protocol.places import DAEMON_OUTPUT_FILE, Places
 NAME = "tiller daemon"
 
 STOP_DEADLINE_S = 15.0
-"""Longest wait for a daemon to stop at once; it gives its turns 5 s."""
+"""How long a daemon may take to stop at once before it is killed; it gives its turns 5 s."""
 
 POLL_S = 0.02
 FOLLOW_S = 0.2
@@ -81,15 +83,24 @@ def stop(places: Places, *, drain: bool) -> bool:
             connection.submit(Shutdown("drain" if drain else "now"))
     except NoDaemon:
         pass  # it has stopped before it answered, or is stopping
+    except NoAnswer:
+        # Its socket was removed, or it hangs.
+        _kill(places, signal.SIGTERM)
+        drain = False
     deadline = None if drain else time.monotonic() + STOP_DEADLINE_S
     while lock_is_held(places.runtime):
         if deadline and time.monotonic() > deadline:
-            raise NoAnswer(
-                f"the daemon is still running {STOP_DEADLINE_S:g} s after it was asked to stop; "
-                "see why: tiller daemon logs"
-            )
+            complain(f"the daemon did not end within {STOP_DEADLINE_S:g} s, so it was killed")
+            _kill(places, signal.SIGKILL)
+            deadline = None
         time.sleep(POLL_S)
     return True
+
+
+def _kill(places: Places, number: signal.Signals) -> None:
+    if pid := lock_holder(places.runtime):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _run(arguments: Namespace) -> NoReturn:

@@ -23,6 +23,8 @@ from tiller_protocol.places import (
     TOKEN_FILE,
 )
 
+SOCKETS = (OPS_SOCKET, EVENTS_SOCKET)
+
 TOKEN_BYTES = 32
 """Random bytes in the token, which is written as 43 characters of URL-safe base64."""
 
@@ -71,6 +73,7 @@ class RuntimeDirectory:
         self.path = path
         self.token = secrets.token_urlsafe(TOKEN_BYTES)
         self._lock = -1
+        self._sockets: dict[str, tuple[int, int] | None] = {}
 
     def __enter__(self) -> Self:
         """Lock the directory; raises `RuntimeDirectoryError` or its subclass `AlreadyRunning`."""
@@ -101,8 +104,28 @@ class RuntimeDirectory:
             (self.path / TOKEN_FILE).unlink(missing_ok=True)
         self._release()
 
+    def note_sockets(self) -> None:
+        """Remember the sockets, for `missing`; call it when both listen."""
+        self._sockets = {name: _identity(self.path / name) for name in SOCKETS}
+
+    def missing(self) -> str:
+        """Return the name of a file without which no frontend finds this daemon, if one is gone.
+
+        A token that is gone is written again.
+        """
+        lock = os.fstat(self._lock)
+        if _identity(self.path / LOCK_FILE) != (lock.st_dev, lock.st_ino):
+            return LOCK_FILE
+        for name, identity in self._sockets.items():
+            if _identity(self.path / name) != identity:
+                return name
+        if _identity(self.path / TOKEN_FILE) is None:
+            with suppress(OSError):
+                _write_token(self.path / TOKEN_FILE, self.token)
+        return ""
+
     def _initialize(self) -> None:
-        for name in (OPS_SOCKET, EVENTS_SOCKET):
+        for name in SOCKETS:
             _remove_stale_socket(self.path / name)
         _write_token(self.path / TOKEN_FILE, self.token)
         os.ftruncate(self._lock, 0)
@@ -113,6 +136,15 @@ class RuntimeDirectory:
         os.ftruncate(self._lock, 0)
         os.close(self._lock)  # keep the file: after removing it, two daemons could lock two files
         self._lock = -1
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What file this is; None if there is none."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _check_length(path: Path) -> None:

@@ -1,0 +1,56 @@
+"""What makes the daemon stop, and how it ends its turns then."""
+
+import signal
+
+import structlog
+import trio
+
+from tiller_daemon.server import SubmissionServer
+from tiller_daemon.service_manager import notify_service_manager
+from tiller_daemon.session.supervisor import Supervisor
+from tiller_daemon.transport.runtime import RuntimeDirectory
+
+log = structlog.get_logger()
+
+STOP_S = 5.0
+"""A daemon that is stopped `now` exits within this time in any case."""
+
+RUNTIME_CHECK_S = 2.0
+"""How often the daemon looks for its socket files: sooner than another one, which waits for the
+log, gives up."""
+
+
+async def end_turns(server: SubmissionServer, supervisor: Supervisor) -> None:
+    """End all turns: a drain waits for them, until a second request to stop."""
+    log.info("stopping", drain=server.drain, turns=supervisor.turns_running)
+    notify_service_manager("STOPPING=1")
+    if server.drain:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cancel_when, server.must_stop, nursery.cancel_scope)
+            await supervisor.drain()
+            nursery.cancel_scope.cancel()
+    with trio.move_on_after(STOP_S) as scope:
+        await supervisor.shut_down()
+    if scope.cancelled_caught:
+        log.error("stopped_late", after_s=STOP_S, turns=supervisor.turns_running)
+
+
+async def stop_on_signal(server: SubmissionServer) -> None:
+    """Stop when a service manager or the user says so."""
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for number in signals:
+            log.info("signal", name=signal.Signals(number).name)
+            server.stop(drain=False)
+
+
+async def stop_when_unreachable(server: SubmissionServer, runtime: RuntimeDirectory) -> None:
+    """Stop when the lock or a socket was removed: the next frontend starts another daemon."""
+    while not (name := runtime.missing()):  # noqa: ASYNC110 - files tell nobody
+        await trio.sleep(RUNTIME_CHECK_S)
+    log.error("runtime_file_removed", file=str(runtime.path / name))
+    server.stop(drain=False)
+
+
+async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
