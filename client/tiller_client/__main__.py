@@ -67,6 +67,8 @@ def run(arguments: Namespace) -> int:
             from tiller_client.verbs import follow as family
         case "sessions":
             from tiller_client.verbs import sessions as family
+        case "settings":
+            from tiller_client.verbs import settings as family
         case "inputs":
             from tiller_client.verbs import inputs as family
         case "requests":

@@ -19,6 +19,12 @@ SESSION_HELP = (
 
 APPROVE_HELP = "what to do where no permission rule decides"
 
+SETTINGS = (
+    *("model", "agent", "variant", "approve", "sandbox", "max-steps", "budget"),
+    *("session-budget", "tools", "follow-ups", "title"),
+)
+"""What `set` changes."""
+
 MISUSE = 2
 """The exit status that argparse uses."""
 
@@ -101,6 +107,7 @@ def _add_turns(add: _AddParser) -> None:
     parser = _verb(add, "turns", "exec", "run one turn and stream it")
     parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
     _choices(parser)
+    _rules(parser)
     parser.add_argument(
         "--session", metavar="SESSION", help=SESSION_HELP + "; default: a new session"
     )
@@ -111,6 +118,7 @@ def _add_turns(add: _AddParser) -> None:
     parser.add_argument("prompt", metavar="PROMPT", help="the task, or - to read it from stdin")
     parser = _verb(add, "turns", "resume", "go on without a new message")
     _choices(parser)
+    _rules(parser)
     _session(parser)
 
     parser = _verb(add, "follow", "attach", "follow a session from its first event on")
@@ -126,6 +134,7 @@ def _add_sessions(add: _AddParser) -> None:
     parser = _verb(add, "sessions", "new", "create a session without a turn")
     parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
     _choices(parser)
+    _rules(parser)
     parser = _verb(add, "sessions", "ls", "list sessions, newest activity first")
     parser.add_argument(
         "-C", dest="directory", metavar="DIR", help="only sessions of this workspace"
@@ -155,6 +164,10 @@ def _add_sessions(add: _AddParser) -> None:
     parser = _verb(add, "sessions", "fork", "create a session that shares this one's history")
     parser.add_argument("--at", type=_seq, metavar="N", help="share events up to N; default: all")
     _session(parser)
+    parser = _verb(add, "settings", "set", "change a setting of a session, from its next turn on")
+    _session(parser)
+    parser.add_argument("name", metavar="NAME", choices=SETTINGS, help=", ".join(SETTINGS))
+    parser.add_argument("value", metavar="VALUE", help='"" takes the setting back')
 
 
 def _add_inputs(add: _AddParser) -> None:
@@ -162,6 +175,7 @@ def _add_inputs(add: _AddParser) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--queue", action="store_true", help="wait until the running turn ends")
     how.add_argument("--no-reply", action="store_true", help="add it to history without a turn")
+    _choices(parser)
     _attachments(parser)
     _session(parser)
     parser.add_argument("text", metavar="TEXT", help="the message, or - to read it from stdin")
@@ -295,9 +309,7 @@ def _add_rest(add: _AddParser) -> None:
     )
 
 
-def _choices(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-m", "--model", help="provider/model")
-    parser.add_argument("--agent", help="the agent to use")
+def _rules(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--approve", choices=("ask", "always", "never"), help=APPROVE_HELP)
     _sandbox(parser)
 
@@ -305,6 +317,19 @@ def _choices(parser: argparse.ArgumentParser) -> None:
 def _sandbox(parser: argparse.ArgumentParser) -> None:
     modes = ("read_only", "workspace_write", "full_access")
     parser.add_argument("--sandbox", choices=modes, help="what commands may do on this machine")
+
+
+def _choices(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-m", "--model", help="provider/model")
+    parser.add_argument("--agent", help="the agent to use")
+    parser.add_argument("--variant", help="such as high; for those of a model: tiller models")
+    parser.add_argument(
+        "--max-steps", type=_positive, metavar="N", help="at most N model requests in a turn"
+    )
+    parser.add_argument(
+        "--budget", metavar="B", help="for a turn: dollars, or tokens=N,time_s=S,cost=D,steps=N"
+    )
+    parser.add_argument("--tools", metavar="NAMES", help="only these tools, separated by commas")
 
 
 def _attachments(parser: argparse.ArgumentParser) -> None:
@@ -348,7 +373,7 @@ _positive.__name__ = "positive number"
 
 _VERBS: dict[Callable[[_AddParser], None], tuple[str, ...]] = {
     _add_turns: ("exec", "resume", "attach", "log"),
-    _add_sessions: ("new", "ls", "show", "archive", "rm", "fork"),
+    _add_sessions: ("new", "ls", "show", "archive", "rm", "fork", "set"),
     _add_inputs: ("send", "steer", "interrupt", "queue"),
     _add_requests: ("requests", "answer", "rules"),
     _add_history: ("compact", "revert", "unrevert", "diff", "shell"),

@@ -29,7 +29,7 @@ from tiller_protocol.ops import (
     UserInput,
 )
 from tiller_protocol.places import Places
-from tiller_protocol.settings import Settings
+from tiller_protocol.settings import Budget, Settings, TurnOverrides
 
 
 def play_hello(daemon: FakeDaemon, session_id: str) -> None:
@@ -201,13 +201,25 @@ def test_what_was_chosen_on_the_command_line_reaches_the_daemon(
         "never",
         "--sandbox",
         "read_only",
+        "--variant=high",
+        "--max-steps=7",
+        "--budget=2.5",
+        "--tools=read, grep",
     )
     with FakeDaemon(places.runtime, play_hello) as daemon:
         assert tiller("exec", *options, "--output-schema", str(schema), "do it")[0] == 0
         created, asked = ops(daemon, SessionCreate), ops(daemon, UserInput)
-    assert (created.workspace, created.model, created.agent) == (str(tmp_path), "p/m", "plan")
-    assert created.settings.approve == "never"
-    assert created.settings.sandbox == "read_only"
+    assert created.workspace == str(tmp_path)
+    assert created.settings == Settings(
+        model="p/m",
+        agent="plan",
+        approve="never",
+        sandbox="read_only",
+        variant="high",
+        max_steps=7,
+        turn_budget=Budget(cost=2.5),
+        tools=("read", "grep"),
+    )
     assert (asked.text, asked.delivery) == ("do it", "start")
     assert asked.overrides.output_schema == {"type": "object"}
 
@@ -219,12 +231,12 @@ def test_a_turn_in_an_old_session_overrides_instead_and_shows_only_what_is_new(
         tiller("exec", "first")
         session_id = next(iter(daemon.sessions))
         before = len(daemon.sessions[session_id])
-        options = ("--session", session_id[-6:], "--approve", "always", "--json")
+        options = ("--session", session_id[-6:], "--approve", "always", "--variant=low", "--json")
         status, out, _ = tiller("exec", *options, "second")
     asked = [op for op in daemon.seen.values() if isinstance(op, UserInput)][-1]
     assert status == 0
     assert json.loads(out.splitlines()[0])["seq"] == before + 1
-    assert asked.overrides.approve == "always"
+    assert asked.overrides == TurnOverrides(approve="always", variant="low")
 
 
 def test_a_session_whose_first_input_was_refused_is_not_left_behind(

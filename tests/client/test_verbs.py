@@ -82,6 +82,7 @@ JSON_VERBS = [
     ("archive", SESSION),
     ("rm", "--yes", OTHER),
     ("fork", SESSION),
+    ("set", SESSION, "variant", "high"),
     ("send", SESSION, "text"),
     ("steer", SESSION, "text"),
     ("interrupt", SESSION),

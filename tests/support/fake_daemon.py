@@ -25,6 +25,7 @@ from tiller_protocol.answers import (
     Limits,
     ModelSummary,
     ProjectResult,
+    Queued,
     Rejected,
     ReplayResult,
     RulesResult,
@@ -65,6 +66,7 @@ from tiller_protocol.ops import (
     RuleRevoke,
     RulesList,
     SessionArchive,
+    SessionConfigure,
     SessionCreate,
     SessionDelete,
     SessionGet,
@@ -232,8 +234,10 @@ class FakeDaemon:
                 return SessionResult(snapshot)
             case SessionArchive():
                 self.add(op.session_id, [SessionArchived(op.archived)])
-            case QueueEdit() | Revert() | Unrevert():
+            case QueueEdit() | Revert() | Unrevert() | SessionConfigure():
                 self._log(op.session_id)
+            case UserInput(delivery="queue"):
+                return Queued("01K0INPUT000000000000000Q1", len(self._log(op.session_id)))
             case SessionDelete():
                 del self.sessions[op.session_id]
             case Replay():

@@ -3,6 +3,7 @@
 from argparse import Namespace
 
 from tiller_client import choose
+from tiller_client.choices import read_overrides
 from tiller_client.connection import DaemonConnection
 from tiller_client.console import complain, print_json, say
 from tiller_client.errors import RejectedError, UsageError
@@ -13,9 +14,15 @@ from tiller_client.verbs.submitting import submit
 from tiller_protocol.answers import AnyResult, Queued, SessionResult, Started, Steered
 from tiller_protocol.items import QueuedInput
 from tiller_protocol.ops import Interrupt, QueueEdit, SessionGet, UserInput
+from tiller_protocol.settings import TurnOverrides
 
 NOTHING_TO_STEER = (
     "no turn is running in this session, so there is nothing to steer; start one with: tiller send"
+)
+
+NO_TURN_BEGAN = (
+    "this input did not start a turn, so the options for a turn have no effect; for later turns, "
+    "use: tiller set"
 )
 
 QUEUE_CHANGES = {
@@ -39,7 +46,15 @@ def run(arguments: Namespace) -> int:
             case "send":
                 delivery = "queue" if arguments.queue else "auto"
                 no_reply = arguments.no_reply
-                op = UserInput(session_id, text, images, files, delivery, no_reply=no_reply)
+                op = UserInput(
+                    session_id,
+                    text,
+                    images,
+                    files,
+                    delivery,
+                    overrides=read_overrides(arguments),
+                    no_reply=no_reply,
+                )
                 _send(connection, op, arguments)
             case "steer":
                 op = UserInput(session_id, text, images, files, "steer", arguments.turn)
@@ -70,6 +85,8 @@ def _send(connection: DaemonConnection, op: UserInput, arguments: Namespace) -> 
         if error.code == "no_active_turn":
             raise RejectedError(error.answer, NOTHING_TO_STEER) from None
         raise
+    if op.overrides != TurnOverrides() and not isinstance(accepted.result, Started):
+        complain(NO_TURN_BEGAN)
     if not arguments.json:
         say(_outcome(accepted.result))
 

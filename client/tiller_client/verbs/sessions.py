@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tiller_client import choose
 from tiller_client.catchup import Follower
+from tiller_client.choices import read_settings
 from tiller_client.connection import DaemonConnection
 from tiller_client.console import confirm, page, print_json, say, stdout_paint, stdout_width
 from tiller_client.prompt import read_workspace
@@ -25,7 +26,6 @@ from tiller_protocol.ops import (
     SessionFork,
     SessionGet,
 )
-from tiller_protocol.settings import Settings
 from tiller_protocol.snapshot import Snapshot
 
 AGE_COLUMNS, STATUS_COLUMNS, WORKSPACE_COLUMNS = 6, 7, 28
@@ -114,8 +114,7 @@ def _snapshot(connection: DaemonConnection, session_id: str) -> Snapshot:
 
 def _new(connection: DaemonConnection, arguments: Namespace) -> None:
     workspace = read_workspace(arguments.directory)
-    settings = Settings(approve=arguments.approve, sandbox=arguments.sandbox)
-    op = SessionCreate(workspace, arguments.agent, arguments.model, settings)
+    op = SessionCreate(workspace, settings=read_settings(arguments))
     _created(connection.ask(op, Created), json=arguments.json)
 
 

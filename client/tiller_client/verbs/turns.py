@@ -5,8 +5,9 @@ The model comes first: what only shows the turn is imported once the turn has st
 
 import contextlib
 from argparse import Namespace
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, assert_never
 
+from tiller_client.choices import read_overrides, read_settings
 from tiller_client.connection import DaemonConnection
 from tiller_client.errors import STATUS_INTERRUPTED, RejectedError
 from tiller_client.prompt import (
@@ -30,7 +31,7 @@ from tiller_protocol.ops import (
     TurnContinue,
     UserInput,
 )
-from tiller_protocol.settings import Settings, TurnOverrides
+from tiller_protocol.settings import TurnOverrides
 
 if TYPE_CHECKING:
     from tiller_client.interactive import InteractiveSession
@@ -49,7 +50,8 @@ def run(arguments: Namespace) -> int:
 def _resume(arguments: Namespace) -> int:
     with DaemonConnection(my_places(), "tiller resume") as connection:
         session_id, after = join(connection, arguments.session)
-        op = TurnContinue(session_id, _overrides(arguments))
+        overrides = read_overrides(arguments, approve=arguments.approve, sandbox=arguments.sandbox)
+        op = TurnContinue(session_id, overrides)
         return follow_turn(connection, op, after, json=arguments.json)
 
 
@@ -61,10 +63,14 @@ def _exec(arguments: Namespace) -> int:
     with DaemonConnection(my_places(), "tiller exec") as connection:
         if arguments.session:
             session_id, after = join(connection, arguments.session, workspace)
-            overrides = _overrides(arguments, schema)
+            overrides = read_overrides(
+                arguments,
+                approve=arguments.approve,
+                sandbox=arguments.sandbox,
+                output_schema=schema,
+            )
         else:
-            settings = Settings(approve=arguments.approve, sandbox=arguments.sandbox)
-            op = SessionCreate(workspace, arguments.agent, arguments.model, settings)
+            op = SessionCreate(workspace, settings=read_settings(arguments))
             session_id, after = connection.ask(op, Created).session_id, 0
             overrides = TurnOverrides(output_schema=schema)
         op = UserInput(session_id, text, images, files, "start", overrides=overrides)
@@ -75,16 +81,6 @@ def _exec(arguments: Namespace) -> int:
                 with contextlib.suppress(RejectedError):
                     connection.submit(SessionDelete(session_id))
             raise
-
-
-def _overrides(arguments: Namespace, schema: dict[str, Any] | None = None) -> TurnOverrides:
-    return TurnOverrides(
-        agent=arguments.agent,
-        model=arguments.model,
-        approve=arguments.approve,
-        sandbox=arguments.sandbox,
-        output_schema=schema,
-    )
 
 
 def follow_turn(connection: DaemonConnection, op: AnyTurnOp, after: int, *, json: bool) -> int:

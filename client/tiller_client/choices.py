@@ -1,0 +1,66 @@
+"""What the command line chooses for a turn or a session: model, agent, variant, limits, tools."""
+
+from argparse import Namespace
+from typing import Any
+
+from tiller_client.errors import UsageError
+from tiller_protocol.settings import Budget, Settings, TurnOverrides
+
+BUDGET_HINT = "give dollars, such as 2.50, or limits, such as tokens=200000,time_s=600"
+
+
+def read_settings(arguments: Namespace) -> Settings:
+    """The settings of a new session; agent and model included."""
+    return Settings(approve=arguments.approve, sandbox=arguments.sandbox, **_chosen(arguments))
+
+
+def read_overrides(arguments: Namespace, **more: Any) -> TurnOverrides:  # noqa: ANN401 - fields of the struct
+    """The choices for one turn; `more` are further fields."""
+    return TurnOverrides(**_chosen(arguments), **more)
+
+
+def read_budget(text: str) -> Budget:
+    """A budget: US dollars, or names and limits; raises `UsageError`."""
+    if "=" not in text:
+        return Budget(cost=_positive(text, text))
+    limits: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, value = part.strip().partition("=")
+        if name not in Budget.__struct_fields__:
+            names = ", ".join(Budget.__struct_fields__)
+            raise UsageError(f"{name!r} is no limit of a budget; there are {names}; {BUDGET_HINT}")
+        number = _positive(value, text)
+        if name in ("steps", "tokens"):
+            number = int(number)
+        limits[name] = number
+    # An amount of less than one step or token is no limit that can be kept.
+    if not all(limits.values()):
+        raise UsageError(f"{text!r} is not a budget; {BUDGET_HINT}")
+    return Budget(**limits)  # type: ignore[arg-type] - the whole numbers are integers
+
+
+def read_tools(text: str) -> tuple[str, ...]:
+    """Names of tools, separated by commas; none for an empty text."""
+    return tuple(name for part in text.split(",") if (name := part.strip()))
+
+
+def _chosen(arguments: Namespace) -> dict[str, Any]:
+    """The fields that settings and overrides have in common."""
+    return {
+        "agent": arguments.agent,
+        "model": arguments.model,
+        "variant": arguments.variant,
+        "max_steps": arguments.max_steps,
+        "turn_budget": None if arguments.budget is None else read_budget(arguments.budget),
+        "tools": None if arguments.tools is None else read_tools(arguments.tools),
+    }
+
+
+def _positive(text: str, whole: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise UsageError(f"{whole!r} is not a budget; {BUDGET_HINT}")
+    return number

@@ -1,0 +1,56 @@
+"""`set`: changes one setting of a session, or its title."""
+
+from argparse import Namespace
+from typing import Any
+
+import msgspec
+
+from tiller_client import choose
+from tiller_client.choices import read_budget, read_tools
+from tiller_client.connection import DaemonConnection
+from tiller_client.errors import UsageError
+from tiller_client.runtime import my_places
+from tiller_client.text import one_line
+from tiller_client.verbs.submitting import submit
+from tiller_protocol.ops import SessionConfigure
+from tiller_protocol.settings import Settings
+
+FIELDS = {"budget": "turn_budget"}
+"""The fields of settings with another name than on the command line; in others `-` is `_`."""
+
+
+def run(arguments: Namespace) -> int:
+    """Change the setting, from the next turn on; an empty value takes it back."""
+    name, value = arguments.name, arguments.value
+    changes = _changes(name, value)
+    with DaemonConnection(my_places(), "tiller set") as connection:
+        session_id = choose.session_id(connection, arguments.session, changes=True)
+        done = f"{name} is now {one_line(value)}" if value else f"{name} is the default again"
+        op = SessionConfigure(session_id, **changes)
+        submit(connection, op, json=arguments.json, done=done)
+    return 0
+
+
+def _changes(name: str, value: str) -> dict[str, Any]:
+    """The fields of the op; raises `UsageError`."""
+    if name == "title":
+        return {"title": value}
+    field = FIELDS.get(name, name.replace("-", "_"))
+    if not value:
+        return {"clear": (field,)}
+    try:
+        return {"settings": msgspec.convert({field: _read(name, value)}, Settings)}
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{value!r} can't be the {name} of a session: {error}") from None
+
+
+def _read(name: str, value: str) -> object:
+    match name:
+        case "budget" | "session-budget":
+            return msgspec.to_builtins(read_budget(value))
+        case "tools":
+            return read_tools(value)
+        case "max-steps":
+            return int(value) if value.isdecimal() else value
+        case _:
+            return value
