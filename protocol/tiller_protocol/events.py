@@ -116,6 +116,7 @@ class TurnContextShown(Struct, frozen=True, omit_defaults=True):
     system_prompt: Annotated[str, doc("As it is sent to the model.")] = ""
     sandbox: Annotated[SandboxMode, doc("What commands may do.")] = "full_access"
     follow_ups: Annotated[FollowUps, doc("How queued input is taken.")] = "one_at_a_time"
+    read_only: Annotated[bool, doc("The agent can't write, whatever the rules say.")] = False
 
 
 class TurnStarted(Body, frozen=True, tag="turn_started"):

@@ -62,6 +62,8 @@ class Mark(Struct, frozen=True, omit_defaults=True):
     seq: Annotated[int, doc("The last event before this point.")]
     items: Annotated[int, doc("Number of items before this point.")]
     step: Annotated[int, doc("0: before the turn, else before this step.")] = 0
+    agent: Annotated[str, doc("The agent of the turn.")] = ""
+    read_only: Annotated[bool, doc("Whether that agent could only read.")] = False
 
 
 class Reverted(Struct, frozen=True, omit_defaults=True):
@@ -249,8 +251,9 @@ def _end_turn(snapshot: Snapshot, body: TurnEnded) -> None:
 
 
 def _mark(snapshot: Snapshot, step: int) -> None:
-    if snapshot.turn:
-        mark = Mark(snapshot.turn.turn_id, snapshot.seq, len(snapshot.items), step)
+    if turn := snapshot.turn:
+        agent, read_only = turn.context.agent, turn.context.read_only
+        mark = Mark(turn.turn_id, snapshot.seq, len(snapshot.items), step, agent, read_only)
         snapshot.marks.append(mark)
 
 
@@ -275,10 +278,8 @@ def _unrevert(snapshot: Snapshot) -> None:
 
 def find_mark(snapshot: Snapshot, turn_id: str, step: int) -> int | None:
     """Index of the mark before a turn (`step` 0) or a step of it; `None` if there is none."""
-    for index, mark in enumerate(snapshot.marks):
-        if (mark.turn_id, mark.step) == (turn_id, step):
-            return index
-    return None
+    marks = enumerate(snapshot.marks)
+    return next((n for n, mark in marks if (mark.turn_id, mark.step) == (turn_id, step)), None)
 
 
 def _position(snapshot: Snapshot, item_id: str) -> int:

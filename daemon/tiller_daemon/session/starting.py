@@ -8,6 +8,7 @@ from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.active_turn import ActiveTurn, Main
 from tiller_daemon.session.attachments import check_image_support, left_out
 from tiller_daemon.session.freeze import FrozenTurn, freeze_context
+from tiller_daemon.session.mode_reminder import mode_notices
 from tiller_daemon.session.state import PendingSubmission, SessionState
 from tiller_daemon.session.title import TitleRequest, first_title
 from tiller_daemon.session.validation import check_workspace
@@ -98,13 +99,16 @@ def _start_turn(
         message = first_message(first)
     else:
         message = Notice(ItemId(state.services.new_id()), CONTINUED, CONTINUED_NOTICE)
+    notices = mode_notices(snapshot, context, state.services.new_id)
     tasks = task_calls(first, state.services.new_id) if first else ()
     earlier = state.services.histories.take(snapshot.session_id)
-    history = History([*snapshot.items, message, *tasks], snapshot.pruned, earlier)
+    history = History([*snapshot.items, message, *notices, *tasks], snapshot.pruned, earlier)
     bodies: list[AnyBody] = [TurnStarted(context.shown()), StatusChanged("busy")]
     if state.queue.queue != snapshot.queue:
         bodies.append(QueueChanged(state.queue.queue))
-    bodies += [ItemStarted(message), ItemCompleted(message), *map(ItemStarted, tasks)]
+    for item in (message, *notices):
+        bodies += [ItemStarted(item), ItemCompleted(item)]
+    bodies += map(ItemStarted, tasks)
     if isinstance(message, UserMessage):
         bodies += left_out(message, frozen.model)
     title_request = None

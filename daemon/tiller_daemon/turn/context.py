@@ -151,6 +151,7 @@ class TurnContext(Struct, frozen=True):
             system_prompt=self.prompt.system,
             sandbox=self.permissions.sandbox.mode,
             follow_ups=self.follow_ups,
+            read_only=self.permissions.read_only,
         )
 
 
