@@ -10,14 +10,20 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from tiller_client.turn_arguments import (
+    add_attachments,
+    add_choices,
+    add_rules,
+    add_sandbox,
+    positive,
+)
+
 _AddParser = Callable[..., argparse.ArgumentParser]
 """Type of the method `add_parser`; argparse has no public name for the class that has it."""
 
 SESSION_HELP = (
     "an id, its unique beginning or end (at least 4 characters), or: last (of this directory)"
 )
-
-APPROVE_HELP = "what to do where no permission rule decides"
 
 SETTINGS = (
     *("model", "agent", "variant", "approve", "sandbox", "max-steps", "budget"),
@@ -106,19 +112,19 @@ def _verb(add: _AddParser, family: str, name: str, text: str) -> argparse.Argume
 def _add_turns(add: _AddParser) -> None:
     parser = _verb(add, "turns", "exec", "run one turn and stream it")
     parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
-    _choices(parser)
-    _rules(parser)
+    add_choices(parser)
+    add_rules(parser)
     parser.add_argument(
         "--session", metavar="SESSION", help=SESSION_HELP + "; default: a new session"
     )
     parser.add_argument(
         "--output-schema", metavar="F", help="file with a JSON Schema for the final message"
     )
-    _attachments(parser)
+    add_attachments(parser)
     parser.add_argument("prompt", metavar="PROMPT", help="the task, or - to read it from stdin")
     parser = _verb(add, "turns", "resume", "go on without a new message")
-    _choices(parser)
-    _rules(parser)
+    add_choices(parser)
+    add_rules(parser)
     _session(parser)
 
     parser = _verb(add, "follow", "attach", "follow a session from its first event on")
@@ -133,8 +139,8 @@ def _add_turns(add: _AddParser) -> None:
 def _add_sessions(add: _AddParser) -> None:
     parser = _verb(add, "sessions", "new", "create a session without a turn")
     parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
-    _choices(parser)
-    _rules(parser)
+    add_choices(parser)
+    add_rules(parser)
     parser = _verb(add, "sessions", "ls", "list sessions, newest activity first")
     parser.add_argument(
         "-C", dest="directory", metavar="DIR", help="only sessions of this workspace"
@@ -142,7 +148,7 @@ def _add_sessions(add: _AddParser) -> None:
     parser.add_argument("--archived", action="store_true", help="the archived sessions instead")
     parser.add_argument("--of", metavar="SESSION", help="the sub-agents of this session instead")
     parser.add_argument(
-        "-n", dest="limit", type=_positive, default=20, help="most sessions to list; default: 20"
+        "-n", dest="limit", type=positive, default=20, help="most sessions to list; default: 20"
     )
     parser.add_argument("--all", action="store_true", help="list all of them")
     parser = _verb(add, "sessions", "show", "show a session as it is now")
@@ -175,13 +181,13 @@ def _add_inputs(add: _AddParser) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--queue", action="store_true", help="wait until the running turn ends")
     how.add_argument("--no-reply", action="store_true", help="add it to history without a turn")
-    _choices(parser)
-    _attachments(parser)
+    add_choices(parser)
+    add_attachments(parser)
     _session(parser)
     parser.add_argument("text", metavar="TEXT", help="the message, or - to read it from stdin")
     parser = _verb(add, "inputs", "steer", "send a message to the running turn")
     parser.add_argument("--turn", metavar="ID", help="only if this turn is running")
-    _attachments(parser)
+    add_attachments(parser)
     _session(parser)
     parser.add_argument("text", metavar="TEXT", help="the message, or - to read it from stdin")
     parser = _verb(add, "inputs", "interrupt", "end the running turn at once")
@@ -220,7 +226,7 @@ def _add_history(add: _AddParser) -> None:
     _session(parser)
     parser = _verb(add, "history", "revert", "take history and files back to before a turn")
     parser.add_argument(
-        "--step", type=_positive, metavar="N", help="undo only step N and later ones"
+        "--step", type=positive, metavar="N", help="undo only step N and later ones"
     )
     _session(parser)
     parser.add_argument(
@@ -229,7 +235,7 @@ def _add_history(add: _AddParser) -> None:
     parser = _verb(add, "history", "unrevert", "undo the last revert")
     _session(parser)
     parser = _verb(add, "history", "diff", "show what a session changed in files")
-    parser.add_argument("--step", type=_positive, metavar="N", help="only step N of the turn")
+    parser.add_argument("--step", type=positive, metavar="N", help="only step N of the turn")
     _session(parser, default="last")
     parser.add_argument(
         "turn", metavar="TURN", nargs="?", help="only this turn: its id, or: last; default: all"
@@ -274,7 +280,7 @@ def _add_catalog(add: _AddParser) -> None:
     text = "run a command in the sandbox, or show what sandbox there is"
     parser = _verb(add, "sandbox", "sandbox", text)
     parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="workspace")
-    _sandbox(parser)
+    add_sandbox(parser)
     parser.add_argument("command", metavar="CMD", nargs="*", help="after --, with its arguments")
 
 
@@ -294,7 +300,7 @@ def _add_daemon(add: _AddParser) -> None:
     _verb(action, "daemon", "status", "show whether the daemon is running, with figures")
     logs = _verb(action, "daemon", "logs", "show the end of the daemon's log")
     logs.add_argument(
-        "-n", dest="lines", type=_positive, default=50, help="number of lines; default: 50"
+        "-n", dest="lines", type=positive, default=50, help="number of lines; default: 50"
     )
     logs.add_argument("-f", dest="follow", action="store_true", help="follow the log")
 
@@ -307,37 +313,6 @@ def _add_rest(add: _AddParser) -> None:
     parser.add_argument(
         "--remove", action="store_true", help="remove all files of the demo at its end"
     )
-
-
-def _rules(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--approve", choices=("ask", "always", "never"), help=APPROVE_HELP)
-    _sandbox(parser)
-
-
-def _sandbox(parser: argparse.ArgumentParser) -> None:
-    modes = ("read_only", "workspace_write", "full_access")
-    parser.add_argument("--sandbox", choices=modes, help="what commands may do on this machine")
-
-
-def _choices(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-m", "--model", help="provider/model")
-    parser.add_argument("--agent", help="the agent to use")
-    parser.add_argument("--variant", help="such as high; for those of a model: tiller models")
-    parser.add_argument(
-        "--max-steps", type=_positive, metavar="N", help="at most N model requests in a turn"
-    )
-    parser.add_argument(
-        "--budget", metavar="B", help="for a turn: dollars, or tokens=N,time_s=S,cost=D,steps=N"
-    )
-    parser.add_argument("--tools", metavar="NAMES", help="only these tools, separated by commas")
-
-
-def _attachments(parser: argparse.ArgumentParser) -> None:
-    for name, metavar, text in (
-        ("image", "FILE", "attach an image; may be repeated"),
-        ("file", "PATH", "mention a file to the model; may be repeated"),
-    ):
-        parser.add_argument(f"--{name}", metavar=metavar, action="append", default=[], help=text)
 
 
 def _session(parser: argparse.ArgumentParser, default: str | None = None) -> None:
@@ -358,17 +333,6 @@ def _seq(text: str) -> int:
 
 _seq.__name__ = "event number"
 """argparse uses it in its message: `invalid event number value: …`."""
-
-
-def _positive(text: str) -> int:
-    """A whole number from 1 on."""
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
-
-
-_positive.__name__ = "positive number"
 
 
 _VERBS: dict[Callable[[_AddParser], None], tuple[str, ...]] = {
