@@ -37,7 +37,7 @@ HANDLE = re.compile(r"\b[GBT][1-9][0-9]?\b")
 """A handle of docs/guarantees.md: tests cite them, the product states the promise itself."""
 
 LARGE_BUNDLES = {
-    "daemon/tiller_daemon/models/base.py:ModelRequest": 13,
+    "daemon/tiller_daemon/models/base.py:ModelRequest": 14,
 }
 
 LARGE_CLASSES: dict[str, int] = {}

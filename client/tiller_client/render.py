@@ -15,6 +15,7 @@ from tiller_client.render_item import (
     background_line,
     call_label,
     call_lines,
+    citation_lines,
     input_line,
     item_block,
     waiting_line,
@@ -284,6 +285,9 @@ class Renderer:
         if item.state != "discarded":
             yield from self._text(message, item.text[message.shown :])
         yield from self._end_stream()
+        if isinstance(item, AssistantMessage) and item.state != "discarded":
+            for line in citation_lines(item.citations, self._paint, self.width):
+                yield from self._line(line)
         if item.state == "discarded" and message.shown:
             yield from self._line(self._paint.dim("(discarded: ignore the text above)"))
         elif item.state == "interrupted" and (item.text or isinstance(item, AssistantMessage)):
@@ -342,9 +346,8 @@ class Renderer:
         self._error = ""
         steps = f"{body.steps} step{'' if body.steps == 1 else 's'}"
         usage = body.usage
-        tokens = f" · {count(usage.input_tokens)} in, {count(usage.output_tokens)} out"
-        if usage == Usage():  # the provider did not count
-            tokens = ""
+        counted = f" · {count(usage.input_tokens)} in, {count(usage.output_tokens)} out"
+        tokens = "" if usage == Usage() else counted  # not all providers count
         cost = "" if body.cost is None else f" · {dollars(body.cost)}"
         outcome = body.outcome.replace("_", " ")
         painted = self._paint.good if body.outcome == "completed" else self._paint.bad

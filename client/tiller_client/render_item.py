@@ -21,6 +21,7 @@ from tiller_client.text import (
 from tiller_protocol.items import (
     AssistantMessage,
     BackgroundCommand,
+    Citation,
     Compaction,
     FileChange,
     Image,
@@ -37,12 +38,16 @@ from tiller_protocol.snapshot import Snapshot
 
 DIFF_LINES_SHOWN = 24
 OUTPUT_LINES_SHOWN = 10
-"""Of failed calls and the user's own commands; other output is only for the model."""
+"""Of failed calls, the user's own commands and hosted calls; other output is for the model."""
+
+CITATIONS_SHOWN = 10
 
 UNCUT = sys.maxsize
 """A width or number of lines without a limit."""
 
-ARGUMENTS_SHOWN = ("command", "path", "pattern", "url", "query", "text", "prompt", "id")
+ARGUMENTS_SHOWN = (
+    "command", "path", "pattern", "url", "query", "text", "prompt", "code", "id"
+)  # fmt: skip
 """Arguments that describe a call, the best first; used until it has a title."""
 
 _DELIVERY = {"start": "", "steer": " (steering)", "queue": " (queued)"}
@@ -121,9 +126,24 @@ def call_lines(call: ToolCall, paint: Paint, width: int) -> str:
         # Problems that the edit caused follow the first blank line.
         if problems := call.output.partition("\n\n")[2]:
             below.append(paint.dim(_tail(problems, width, call.spill_path)))
+    elif call.by_provider and not failed and call.output.strip():
+        below.append(paint.dim(_head(call.output, width)))
     elif (failed or call.by_user) and call.output.strip():
         below.append(paint.dim(_tail(call.output, width, call.spill_path)))
     return "\n".join(below)
+
+
+def citation_lines(citations: Iterable[Citation], paint: Paint, width: int) -> list[str]:
+    """A line for each source of a message, every source once."""
+    sources = dict.fromkeys((one.url, one.title) for one in citations)
+    shown = [_source(url, title) for url, title in sources]
+    more = [f"… {len(shown) - CITATIONS_SHOWN} more"] if len(shown) > CITATIONS_SHOWN else []
+    lines = [*shown[:CITATIONS_SHOWN], *more]
+    return [paint.dim(cut(f"    ↗ {line}", width - 1)) for line in lines]
+
+
+def _source(url: str, title: str) -> str:
+    return one_line(" · ".join(part for part in (title, url) if part))
 
 
 def diff_lines(diff: str, paint: Paint, width: int, lines_max: int) -> str:
@@ -147,7 +167,8 @@ def item_block(item: Item, paint: Paint, width: int) -> str:
             note = {"discarded": " (discarded)", "interrupted": " (interrupted)"}.get(
                 item.state, ""
             )
-            return sanitized(item.text).rstrip("\n") + paint.dim(note)
+            text = sanitized(item.text).rstrip("\n") + paint.dim(note)
+            return "\n".join([text, *citation_lines(item.citations, paint, width)])
         case Reasoning():
             return paint.dim("∴ " + sanitized(item.text).rstrip("\n"))
         case ToolCall():
@@ -236,6 +257,15 @@ def _cost(snapshot: Snapshot) -> str:
         return dollars(snapshot.cost)
     requests = "1 request" if snapshot.unpriced == 1 else f"{snapshot.unpriced} requests"
     return f"{dollars(snapshot.cost)} and {requests} of unknown price"
+
+
+def _head(output: str, width: int) -> str:
+    """The first lines, where the best results are."""
+    lines = sanitized(output).rstrip("\n").split("\n")
+    shown = [f"    {cut(line.expandtabs(4), width - 5)}" for line in lines[:OUTPUT_LINES_SHOWN]]
+    if len(lines) > OUTPUT_LINES_SHOWN:
+        shown.append(f"    … {_lines(len(lines) - OUTPUT_LINES_SHOWN, 'more ')}")
+    return "\n".join(shown)
 
 
 def _tail(output: str, width: int, spill_path: str) -> str:

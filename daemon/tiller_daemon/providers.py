@@ -198,6 +198,7 @@ class Providers:
             prompt_header=provider.provider.prompt_header or "",
             images=model.images,
             price=cost,
+            hosted_tools=model.hosted_tools,
         )
 
     async def run(self) -> None:

@@ -32,7 +32,14 @@ Outcome = Literal["completed", "interrupted", "failed", "blocked", "limit_reache
 Channel = Literal["text", "arguments", "output"]
 StreamedItemType = Literal["assistant_message", "reasoning", "tool_call"]
 FinishReason = Literal[
-    "stop", "tool_calls", "length", "content_filter", "interrupted", "error", "unknown"
+    "stop",
+    "tool_calls",
+    "length",
+    "content_filter",
+    "paused",
+    "interrupted",
+    "error",
+    "unknown",
 ]
 StatusName = Literal["idle", "busy", "retry", "waiting"]
 

@@ -82,6 +82,14 @@ class UserMessage(Struct, frozen=True, omit_defaults=True, tag_field="type", tag
     client: ClientName = ""
 
 
+class Citation(Struct, frozen=True, omit_defaults=True):
+    """A source that the model names for what it says."""
+
+    url: Annotated[str, doc("Address of the source; empty for a file.")] = ""
+    title: Annotated[str, doc("Of the page, or the name of the file.")] = ""
+    text: Annotated[str, doc("The passage of the source; empty if the provider sends none.")] = ""
+
+
 class AssistantMessage(
     Struct, frozen=True, omit_defaults=True, tag_field="type", tag="assistant_message"
 ):
@@ -93,6 +101,9 @@ class AssistantMessage(
         MessageState,
         doc("`discarded`: not part of the answer, as the request was made again; ignore it."),
     ]
+    citations: Annotated[
+        tuple[Citation, ...], doc("Sources of the text, in order; only in `item_completed`.")
+    ] = ()
 
 
 class Reasoning(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="reasoning"):
@@ -185,6 +196,10 @@ class ToolCall(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
             "The user made the call: of `bash` by the op `shell`, of `task` by input for a "
             "sub-agent."
         ),
+    ] = False
+    by_provider: Annotated[
+        bool,
+        doc("The provider ran the call, within its response; `output` is for people, bounded."),
     ] = False
     sub_agent: Annotated[
         SubAgent | None, doc("The session that does the work of a `task` call.")

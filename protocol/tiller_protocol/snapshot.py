@@ -396,4 +396,4 @@ def _first_call_of_last_step(snapshot: Snapshot) -> int:
 
 
 def _is_call_of(item: Item, ordinal: int) -> bool:
-    return isinstance(item, ToolCall) and item.ordinal == ordinal
+    return isinstance(item, ToolCall) and item.ordinal == ordinal and not item.by_provider

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from support.said import CONTEXT, ended, started, text_item, tool_call
 from tiller_client.render import Renderer
-from tiller_client.render_item import call_lines, call_title, diff_lines, transcript
+from tiller_client.render_item import call_lines, call_title, diff_lines, item_block, transcript
 from tiller_client.render_request import request_block
 from tiller_client.text import Paint, cells
 from tiller_daemon.turn.unfinished import ANSWER, ANSWER_SOONER, GO_ON
@@ -40,6 +40,7 @@ from tiller_protocol.events import (
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import (
     AssistantMessage,
+    Citation,
     Image,
     Notice,
     PlanEntry,
@@ -105,6 +106,31 @@ def test_the_output_of_the_users_own_command_is_shown_also_when_it_succeeded() -
         ItemId("i"), CallId("i"), "bash", "{}", "completed", output="two files\n", by_user=True
     )
     assert "    two files\n" in rendered([ItemCompleted(call)])
+
+
+def test_a_hosted_call_is_shown_with_its_first_results_and_an_answer_with_its_sources() -> None:
+    found = "\n".join(f"T{number} · https://example.com/{number}" for number in range(12))
+    call = ToolCall(
+        ItemId("i"),
+        CallId("i"),
+        "web_search",
+        '{"query":"cats"}',
+        "completed",
+        output=found,
+        by_provider=True,
+    )
+    shown = call_lines(call, PLAIN, 80)
+    assert "web_search cats ok" in shown
+    assert "    T0 · https://example.com/0\n" in shown
+    assert "T10" not in shown
+    assert "… 2 more lines" in shown
+    source = Citation("https://example.com/", "Cats", "They exist.")
+    cited = (source, source, Citation("", "cats.md\x1b[2J"))
+    answer = AssistantMessage(ItemId("a"), "Cats exist.", "completed", cited)
+    for text in (rendered([ItemCompleted(answer)]), item_block(answer, PLAIN, 80)):
+        assert text.count("↗") == 2
+        assert "    ↗ Cats · https://example.com/" in text
+        assert "\x1b" not in text
 
 
 def test_arguments_that_a_hook_changed_are_shown_with_the_call() -> None:

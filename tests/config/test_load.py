@@ -454,6 +454,43 @@ def test_an_invalid_web_search_is_an_error(refused, lines, said):
     assert "BSA" not in error.message
 
 
+HOSTING = """\
+[providers.p]
+api = "API"
+scripts = "."
+[models."p/m".hosted_tools]
+TOOL
+"""
+
+
+@pytest.mark.parametrize(
+    ("api", "tool", "known"),
+    [
+        ("openai_responses", "web_search = {}", True),
+        ("openai_responses", "file_search = { vector_store_ids = ['vs_1'] }", True),
+        ("openai_responses", "bing = {}", False),
+        ("openai_responses", "bing = { type = 'bing' }", True),
+        ("anthropic_messages", "web_fetch = { max_uses = 2 }", True),
+        ("anthropic_messages", "file_search = {}", False),
+        ("anthropic_messages", "x = { type = 'x_20260101' }", True),
+        ("openai_chat", "web_search = {}", True),
+        ("openai_chat", "code_interpreter = {}", False),
+        ("openai_chat", "search = { type = 3 }", False),
+        ("scripted", "anything = {}", True),
+    ],
+)
+def test_hosted_tools_are_those_of_the_api_or_have_a_type(load, refused, api, tool, known):
+    text = HOSTING.replace("API", api).replace("TOOL", tool)
+    if known:
+        name = tool.partition(" ")[0]
+        assert list(load(text).models["p/m"].hosted_tools) == [name]
+    else:
+        error = refused(text)
+        assert error.code == "invalid_value"
+        assert "expected web_search" in error.message
+        assert "hosted_tools" in error.message
+
+
 def test_the_key_file_of_a_web_search_is_relative_to_the_configuration(load, places):
     lines = '[web_search]\nengine = "brave"\napi_key_file = "keys/brave"\n'
     assert load(lines).web_search.api_key_file == str(places.config / "keys" / "brave")

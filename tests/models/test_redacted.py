@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiller_daemon.models.base import (
+    Cited,
     Finished,
+    HostedCall,
     ModelError,
     ModelEvent,
     ModelRequest,
@@ -23,7 +25,7 @@ from tiller_daemon.models.base import (
     UsageReported,
 )
 from tiller_daemon.models.redacted import RedactedModel
-from tiller_protocol.items import Usage
+from tiller_protocol.items import Citation, Usage
 
 KEY = "sk-canary-0123456789"
 REQUEST = ModelRequest("m", "", (), (), "S", 0)
@@ -121,6 +123,18 @@ def plain(outcomes: Outcomes) -> list[object]:
                 ToolCallDelta(1, KEY[:5]),
                 ToolCallDone(1),
             ],
+        ),
+        (
+            [TextDelta("ask-can"), HostedCall("c", KEY, "failed", f'{{"q":"{KEY}"}}', f"a {KEY}")],
+            [
+                TextDelta("a"),
+                TextDelta("sk-can"),
+                HostedCall("c", "[secret]", "failed", '{"q":"[secret]"}', "a [secret]"),
+            ],
+        ),
+        (
+            [TextDelta(KEY[:5]), Cited(Citation(f"https://x/{KEY}", KEY, KEY)), TextDelta(KEY[5:])],
+            [Cited(Citation("https://x/[secret]", "[secret]", "[secret]")), TextDelta("[secret]")],
         ),
         ([UsageReported(Usage(1)), TextDelta("")], [UsageReported(Usage(1)), TextDelta("")]),
     ],

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tiller_daemon.models.base import (
+    Cited,
     Finished,
+    HostedCall,
     ModelError,
     ModelEvent,
     ReasoningDelta,
@@ -115,6 +117,16 @@ def fold(events: Iterable[ModelEvent], *, ended: bool = True) -> dict[str, Any]:
             case ToolCallDone():
                 assert not calls[event.index][4], "a call is done twice"
                 calls[event.index][4] = True
+            case HostedCall():
+                hosted = [one for one in items if one[:2] == ["hosted", event.call_id]]
+                if hosted and hosted[-1][5] == "running":
+                    assert hosted[-1][2] == event.name
+                    hosted[-1][3:] = [event.arguments, event.output, event.state]
+                else:
+                    fields = (event.call_id, event.name, event.arguments, event.output)
+                    items.append(["hosted", *fields, event.state])
+            case Cited():
+                _last(items, "text").append(event.citation)
             case UsageReported():
                 usage = event.usage
             case Finished():

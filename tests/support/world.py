@@ -264,6 +264,7 @@ class World:
         self.efforts: tuple[str, ...] | None = None
         self.prompt_header = ""
         self.more_tools: tuple[Tool, ...] = ()
+        self.hosted_tools: dict[str, dict[str, Any]] = {}
         self.price: CostOf = unpriced
         self.images = True
 
@@ -421,6 +422,7 @@ class World:
             prompt_header=self.prompt_header,
             images=self.images,
             price=self.price,
+            hosted_tools=self.hosted_tools,
         )
 
     async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:

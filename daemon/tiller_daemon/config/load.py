@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import msgspec
 from msgspec import structs
 
+from tiller_daemon.config.hosted_tools import hosted_tool_problem
 from tiller_daemon.config.model_families import BUILT_IN as BUILT_IN_FAMILIES
 from tiller_daemon.config.schema import (
     DEFAULT_MAX_STEPS,
@@ -298,6 +299,7 @@ def _build(layers: Sequence[_Layer]) -> Configuration:
             hint = suggest(provider_name, configuration.providers)
             problem = f"there is no provider `{provider_name}`: {hint}"
             raise _source_of(layers, key).error("invalid_value", key, problem)
+    _check_hosted_tools(configuration, layers)
     agents = {name: _with_prompt(agent) for name, agent in configuration.agents.items()}
     families = {name: _with_prompt(family) for name, family in configuration.families.items()}
     hooks = (*configuration.hooks, *(hook for layer in layers for hook in layer.hooks))
@@ -343,6 +345,15 @@ def _check_web_search(settings: WebSearch, layers: Sequence[_Layer]) -> None:
         problem = "expected `endpoint`, the address of the SearXNG server"
         raise _source_of(layers, key).error("invalid_value", key, problem)
     _check_one_key(settings, key, layers)
+
+
+def _check_hosted_tools(configuration: Configuration, layers: Sequence[_Layer]) -> None:
+    for name, model in configuration.models.items():
+        api = configuration.providers[name.partition("/")[0]].api
+        for tool, fields in model.hosted_tools.items():
+            if problem := hosted_tool_problem(api, tool, fields):
+                key: Key = ("models", name, "hosted_tools", tool)
+                raise _source_of(layers, key).error("invalid_value", key, problem)
 
 
 def _check_complete_in(values: Table, layer: _Layer) -> None:

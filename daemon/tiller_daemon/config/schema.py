@@ -133,6 +133,8 @@ class Model(Struct, frozen=True, forbid_unknown_fields=True):
     """Extra fields of requests."""
     variants: dict[str, dict[str, Any]] = {}
     """Named sets of further options, of which a user chooses one."""
+    hosted_tools: dict[str, dict[str, Any]] = {}
+    """The tools that the provider runs itself: their fields in requests, by their names."""
 
 
 class Family(Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from tiller_daemon.models.history_cache import HistoryCache
 from tiller_protocol.events import FinishReason
-from tiller_protocol.items import Item, Usage
+from tiller_protocol.items import Citation, Image, Item, Usage
 
 ModelErrorKind = Literal[
     "rate_limit",
@@ -83,6 +83,9 @@ class ModelRequest(Struct, frozen=True, omit_defaults=True):
     output_schema: dict[str, Any] | None = None
     """The JSON Schema that the answer must follow; None means free text."""
 
+    hosted_tools: dict[str, dict[str, Any]] = {}
+    """The tools that the provider runs itself: their fields in the request, by their names."""
+
     options: dict[str, Any] = {}
     """Fields of the provider's request, as merged from the configuration."""
 
@@ -100,8 +103,8 @@ class ReasoningDelta(Struct, frozen=True):
     """The next piece of thinking.
 
     `opaque` is data that the provider wants back unchanged in later requests, sealed by
-    `models.dialects.opaque`. It covers all thinking since the last text or call, so each value
-    that is not empty replaces the one before.
+    `models.dialects.opaque`. It covers all thinking since the last text, call or new hosted call,
+    so each value that is not empty replaces the one before.
     """
 
     text: str
@@ -129,6 +132,37 @@ class ToolCallDone(Struct, frozen=True):
     index: int
 
 
+class HostedCall(Struct, frozen=True):
+    """The state of a call that the provider runs itself; replaces the last one with its id.
+
+    What the provider wants back of it is in the `opaque` of a `ReasoningDelta`.
+    """
+
+    call_id: str
+    """The provider's id of the call."""
+
+    name: str
+    """The tool."""
+
+    state: Literal["running", "completed", "failed"]
+    """The last two are final."""
+
+    arguments: str = ""
+    """A JSON object, once it is known."""
+
+    output: str = ""
+    """The result for people, bounded."""
+
+    images: tuple[Image, ...] = ()
+    """Images in the result."""
+
+
+class Cited(Struct, frozen=True):
+    """A source of the text so far."""
+
+    citation: Citation
+
+
 class UsageReported(Struct, frozen=True):
     """The tokens of this response as counted by the provider; the last report is the valid one."""
 
@@ -147,6 +181,8 @@ ModelEvent = (
     | ToolCallStarted
     | ToolCallDelta
     | ToolCallDone
+    | HostedCall
+    | Cited
     | UsageReported
     | Finished
 )

@@ -19,7 +19,9 @@ import trio
 from msgspec import Struct, structs
 
 from tiller_daemon.models.base import (
+    Cited,
     Finished,
+    HostedCall,
     ModelClient,
     ModelError,
     ModelErrorKind,
@@ -48,6 +50,8 @@ EVENTS: dict[str, type[ModelEvent]] = {
     "call": ToolCallStarted,
     "arguments": ToolCallDelta,
     "call_done": ToolCallDone,
+    "hosted_call": HostedCall,
+    "cited": Cited,
     "usage": UsageReported,
     "finish": Finished,
 }

@@ -7,12 +7,14 @@ even if the key arrived in several pieces.
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import structs
 
 from tiller_daemon.models.base import (
+    Cited,
     Finished,
+    HostedCall,
     ModelClient,
     ModelError,
     ModelEvent,
@@ -25,6 +27,7 @@ from tiller_daemon.models.base import (
     UsageReported,
 )
 from tiller_daemon.redaction.text import SecretMatcher, TextRedactor, matcher_for
+from tiller_protocol.items import Citation
 
 KEY_CHARS_MIN: Final = 12
 """Shorter keys are placeholders for local servers, such as `lm-studio`. Models may write such words
@@ -102,6 +105,11 @@ class _Redaction:
                 return () if event.arguments and not text else (ToolCallDelta(event.index, text),)
             case ToolCallDone():
                 return (*self._end_call(event.index), event)
+            case HostedCall():
+                return (*self._end_text(), _redacted(self._matcher, event))
+            case Cited():
+                # The text before it may still be delayed, so that no key in it is missed.
+                return (Cited(_redacted(self._matcher, event.citation)),)
             case UsageReported():
                 return (event,)
             case Finished():
@@ -134,6 +142,16 @@ class _Redaction:
         so_far = self._arguments.get(index)
         text = so_far.end() if so_far else ""
         return (ToolCallDelta(index, text),) if text else ()
+
+
+_Redacted = TypeVar("_Redacted", HostedCall, Citation)
+
+
+def _redacted(matcher: SecretMatcher, struct: _Redacted) -> _Redacted:
+    """Return a struct with all its texts redacted."""
+    fields = structs.asdict(struct).items()
+    texts = {name: matcher.redact(text) for name, text in fields if isinstance(text, str)}
+    return structs.replace(struct, **texts)
 
 
 def _redacted_error(matcher: SecretMatcher, error: ModelError) -> ModelError:

@@ -8,14 +8,16 @@ import re
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import msgspec
 import trio
 from msgspec import Meta, Struct, structs
 
 from tiller_daemon.models.base import (
+    Cited,
     Finished,
+    HostedCall,
     ModelError,
     ModelErrorKind,
     ModelEvent,
@@ -30,7 +32,7 @@ from tiller_daemon.models.base import (
 from tiller_daemon.models.recording import SUFFIX, find_recording
 from tiller_daemon.private import open_private
 from tiller_protocol.events import FinishReason
-from tiller_protocol.items import AssistantMessage, Item, Reasoning, ToolCall, Usage
+from tiller_protocol.items import AssistantMessage, Citation, Item, Reasoning, ToolCall, Usage
 
 SCRIPT_BYTES_MAX = 16 * 1024 * 1024
 """Largest script file that is read."""
@@ -83,6 +85,37 @@ class CallPart(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"
             raise ValueError("a tool call has `arguments` or `arguments_text`, not both")
 
 
+class HostedCallPart(
+    Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="hosted_call"
+):
+    """A call that the provider runs itself."""
+
+    name: str
+    """The name of the tool."""
+
+    arguments: dict[str, Any] = {}
+    """The arguments."""
+
+    output: str = ""
+    """The result."""
+
+    state: Literal["running", "completed", "failed"] = "completed"
+    """How it ends; `running` means that the response has no result."""
+
+    call_id: str = ""
+    """The call's id; empty means one made of the number of the request and the name."""
+
+
+class CitationPart(
+    Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="citation"
+):
+    """A source of the text before it."""
+
+    url: str
+    title: str = ""
+    text: str = ""
+
+
 class WaitPart(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="wait"):
     """A pause of some seconds on trio's clock."""
 
@@ -93,7 +126,8 @@ class HangPart(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"
     """A pause until the request is cancelled."""
 
 
-Part = TextPart | ReasoningPart | CallPart | WaitPart | HangPart
+Streamed = TextPart | ReasoningPart | CallPart | HostedCallPart | CitationPart
+Part = Streamed | WaitPart | HangPart
 
 
 class Failure(Struct, frozen=True, forbid_unknown_fields=True):
@@ -299,9 +333,7 @@ def _text_of(item: Item) -> str:
     return getattr(item, "text", "") or getattr(item, "summary", "")
 
 
-def _events_of(
-    part: TextPart | ReasoningPart | CallPart, ordinal: int, index: int
-) -> Iterator[ModelEvent]:
+def _events_of(part: Streamed, ordinal: int, index: int) -> Iterator[ModelEvent]:
     match part:
         case TextPart():
             yield from map(TextDelta, _cut(part.text, part.pieces))
@@ -314,6 +346,14 @@ def _events_of(
             for piece in _cut(_arguments_of(part), part.pieces):
                 yield ToolCallDelta(index, piece)
             yield ToolCallDone(index)
+        case HostedCallPart():
+            arguments = msgspec.json.encode(part.arguments).decode()
+            call_id = part.call_id or f"hosted_{ordinal}_{part.name}"
+            yield HostedCall(call_id, part.name, "running", arguments)
+            if part.state != "running":
+                yield HostedCall(call_id, part.name, part.state, arguments, part.output)
+        case CitationPart():
+            yield Cited(Citation(part.url, part.title, part.text))
 
 
 def _arguments_of(part: CallPart) -> str:

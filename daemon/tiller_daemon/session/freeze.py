@@ -3,9 +3,9 @@
 A running turn is not affected by later changes of any of these.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
@@ -16,6 +16,7 @@ from tiller_daemon.errors import RejectionError
 from tiller_daemon.policy import globs
 from tiller_daemon.sandbox.confinement import strictest
 from tiller_daemon.session.calls.offered_tools import offered_tools, tool_specs, unknown_tool
+from tiller_daemon.session.hosted_tools import offered_hosted_tools
 from tiller_daemon.session.model_choice import choose_model, layers_of
 from tiller_daemon.session.project_trust import configuration_for, hooks_for
 from tiller_daemon.session.services import ChosenModel, Services
@@ -90,7 +91,11 @@ def freeze_context(
     depth = inherited.depth if inherited else 0
     traits = traits_of(model.provider_model, configuration.families)
     named = next((n for n in (overrides.tools, settings.tools, agent.tools) if n is not None), None)
-    tools = _usable_tools(services, named, depth, read_only=permissions.read_only)
+    hosted = offered_hosted_tools(model.hosted_tools, named, permissions.rules)
+    usable = _usable_tools(
+        services, named, depth, model.hosted_tools, read_only=permissions.read_only
+    )
+    tools = {name: tool for name, tool in usable.items() if name not in hosted}
     # Whoever names tools gets those.
     edit_tool = traits.edit_tool if named is None else "both"
     offered = offered_tools(tools, permissions.rules, edit_tool)
@@ -102,7 +107,7 @@ def freeze_context(
         session_id=snapshot.session_id,
         workspace=snapshot.workspace,
         agent=agent_name,
-        model=_turn_model(model, variant, agent, overrides),
+        model=_turn_model(model, variant, agent, overrides, hosted),
         compaction=TurnCompaction(_summary_model(compaction), configuration.compaction),
         prompt=TurnPrompt(
             system=system_prompt.prompt,
@@ -129,7 +134,8 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
     Rules and model options are the current ones, as no event records them. Raises `RejectionError`
     if the turn can't go on, for example because its model no longer exists.
     """
-    shown, available = turn.context, services.tools.available()
+    shown = turn.context
+    available = {*services.tools.available(), *services.model(shown.model).hosted_tools}
     overrides = TurnOverrides(
         agent=shown.agent,
         model=shown.model,
@@ -168,7 +174,11 @@ def freeze_again(services: Services, snapshot: Snapshot, turn: OpenTurn) -> Froz
 
 
 def _turn_model(
-    model: ChosenModel, variant: str, agent: Agent, overrides: TurnOverrides
+    model: ChosenModel,
+    variant: str,
+    agent: Agent,
+    overrides: TurnOverrides,
+    hosted_tools: dict[str, dict[str, Any]],
 ) -> TurnModel:
     of_variant = model.variants.get(variant, {})
     return TurnModel(
@@ -178,6 +188,7 @@ def _turn_model(
         # A variant that is not configured is passed on as the provider's reasoning effort.
         effort="" if variant in model.variants else variant,
         options=merge_options(model.options, agent.options, of_variant, overrides.options or {}),
+        hosted_tools=hosted_tools,
         price=model.price,
         context_window=model.context_window or DEFAULT_CONTEXT_WINDOW_TOKENS,
         max_output_tokens=model.max_output_tokens,
@@ -190,6 +201,7 @@ def _summary_model(model: ChosenModel) -> TurnModel:
         model.name,
         model.provider_model,
         options=model.options,
+        hosted_tools=model.hosted_tools,
         price=model.price,
         prompt_header=model.prompt_header,
     )
@@ -240,11 +252,13 @@ def _permissions(
     )
 
 
-def choose_tools(services: Services, names: tuple[str, ...] | None) -> dict[str, Tool]:
+def choose_tools(
+    services: Services, names: tuple[str, ...] | None, hosted_tools: Container[str] = ()
+) -> dict[str, Tool]:
     """Return the named tools, all if `names` is None; raises `RejectionError` for an unknown one.
 
-    Names of MCP tools may be glob patterns. One that matches nothing is no error, since the server
-    may only be down at the moment.
+    Names may be of `hosted_tools`, which the provider runs. Names of MCP tools may be glob
+    patterns. One that matches nothing is no error, since the server may only be down at the moment.
     """
     tools = services.tools.available()
     if names is None:
@@ -255,7 +269,7 @@ def choose_tools(services: Services, names: tuple[str, ...] | None) -> dict[str,
             chosen.update({n: tool for n, tool in tools.items() if globs.matches(name, n)})
         elif name in tools:
             chosen[name] = tools[name]
-        else:
+        elif name not in hosted_tools:
             raise RejectionError("invalid_settings", unknown_tool(name, tools))
     return chosen
 
@@ -286,7 +300,12 @@ def with_grants(settings: Settings, rules: tuple[Rule, ...]) -> Settings:
 
 
 def _usable_tools(
-    services: Services, named: tuple[str, ...] | None, depth: int, *, read_only: bool
+    services: Services,
+    named: tuple[str, ...] | None,
+    depth: int,
+    hosted_tools: Container[str],
+    *,
+    read_only: bool,
 ) -> dict[str, Tool]:
     def is_usable(tool: Tool) -> bool:
         if tool.effect == "agent":
@@ -294,7 +313,8 @@ def _usable_tools(
         # A `command` tool stays: the sandbox makes its commands read-only.
         return not (read_only and tool.effect == "write")
 
-    return {name: tool for name, tool in choose_tools(services, named).items() if is_usable(tool)}
+    chosen = choose_tools(services, named, hosted_tools)
+    return {name: tool for name, tool in chosen.items() if is_usable(tool)}
 
 
 def _offered_sub_agents(agents: Mapping[str, AgentDefinition]) -> tuple[OfferedSubAgent, ...]:

@@ -54,6 +54,8 @@ class ChosenModel(Struct, frozen=True):
     """Whether the model takes images."""
     price: CostOf = unpriced
     """Computes the cost of a usage."""
+    hosted_tools: dict[str, dict[str, Any]] = {}
+    """The tools that the provider runs itself: their fields in requests, by their names."""
 
 
 class ToolServers(Protocol):

@@ -9,7 +9,9 @@ from contextlib import aclosing
 from msgspec import Struct, structs
 
 from tiller_daemon.models.base import (
+    Cited,
     Finished,
+    HostedCall,
     ModelError,
     ModelEvent,
     ModelRequest,
@@ -21,6 +23,7 @@ from tiller_daemon.models.base import (
     UsageReported,
 )
 from tiller_daemon.turn.dispatch import CallDispatcher
+from tiller_daemon.turn.hosted_calls import HostedCalls
 from tiller_daemon.turn.ports import Ports
 from tiller_daemon.turn.retry import RetryWait, retry_status
 from tiller_protocol.events import (
@@ -36,7 +39,7 @@ from tiller_protocol.events import (
     ToolCallUpdated,
 )
 from tiller_protocol.ids import CallId, ItemId
-from tiller_protocol.items import AssistantMessage, Reasoning, ToolCall, Usage
+from tiller_protocol.items import AssistantMessage, Citation, Reasoning, ToolCall, Usage
 
 StreamedItem = AssistantMessage | Reasoning | ToolCall
 
@@ -53,12 +56,13 @@ class Response(Struct, frozen=True):
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls, in the order in which the model made them."""
-        return tuple(item for item in self.items if isinstance(item, ToolCall))
+        calls = (item for item in self.items if isinstance(item, ToolCall))
+        return tuple(call for call in calls if not call.by_provider)
 
     @property
     def is_empty(self) -> bool:
         """Whether it has neither text nor a call: nothing, or only reasoning."""
-        return not any(map(_is_said, self.items))
+        return not any(_is_said(item) and not _is_hosted(item) for item in self.items)
 
     @property
     def message(self) -> str:
@@ -110,6 +114,8 @@ class _ResponseAssembly:
         self._pieces: dict[str, list[str]] = {}
         self._call_ids: dict[int, str] = {}
         self._complete_calls: set[int] = set()
+        self._hosted = HostedCalls(ports, ordinal)
+        self._citations: dict[str, list[Citation]] = {}
         self._offered = 0
         self._current: str | None = None  # the item that the next piece of text may extend
         self._usage = Usage()
@@ -140,6 +146,13 @@ class _ResponseAssembly:
             case ToolCallDone():
                 self._complete_calls.add(event.index)
                 self._offer_calls()
+            case HostedCall():
+                if call := await self._hosted.feed(event):
+                    self._items[call.id] = call
+                    self._current = None
+            case Cited():
+                await self._extend_text(AssistantMessage, "")
+                self._citations.setdefault(self._current or "", []).append(event.citation)
             case UsageReported():
                 self._usage = event.usage
             case Finished():
@@ -148,7 +161,9 @@ class _ResponseAssembly:
     async def discard(self, wait: RetryWait | None = None) -> None:
         """Discard the items of a failed attempt, and announce the next one if `wait` is given."""
         begun = await self._calls.drop()
-        bodies = [b for i in self._items for b in _discarded(self._assembled(i), begun=i in begun)]
+        ours = [i for i in self._items if not self._hosted.owns(i)]
+        bodies = [b for i in ours for b in _discarded(self._assembled(i), begun=i in begun)]
+        bodies += self._hosted.discard()
         if wait:
             bodies.append(retry_status(wait))
         await self._ports.emit(*bodies)
@@ -156,6 +171,7 @@ class _ResponseAssembly:
         self._pieces.clear()
         self._call_ids.clear()
         self._complete_calls.clear()
+        self._citations.clear()
         self._offered = 0
         self._current, self._usage, self._waited = None, Usage(), True
         self._first_token_at = None
@@ -167,8 +183,10 @@ class _ResponseAssembly:
 
         Providers refuse reasoning that leads to nothing. Calls stay open until they have run.
         """
+        await self._hosted.end()
         assembled = [self._assembled(item_id) for item_id in self._items]
-        state = "completed" if any(map(_is_said, assembled)) else "discarded"
+        is_kept = self._finish_reason == "paused" or any(map(_is_said, assembled))
+        state = "completed" if is_kept else "discarded"
         items = tuple(
             item if isinstance(item, ToolCall) else structs.replace(item, state=state)
             for item in assembled
@@ -228,10 +246,18 @@ class _ResponseAssembly:
 
     def _assembled(self, item_id: str) -> StreamedItem:
         """Return an item with all its pieces joined."""
+        if call := self._hosted.call(item_id):
+            return call
         item, text = self._items[item_id], "".join(self._pieces[item_id])
         if isinstance(item, ToolCall):
             return structs.replace(item, arguments=text)
+        if isinstance(item, AssistantMessage) and item_id in self._citations:
+            item = structs.replace(item, citations=tuple(self._citations[item_id]))
         return structs.replace(item, text=text)
+
+
+def _is_hosted(item: StreamedItem) -> bool:
+    return isinstance(item, ToolCall) and item.by_provider
 
 
 def _is_said(item: StreamedItem) -> bool:

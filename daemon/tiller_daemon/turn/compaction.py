@@ -298,6 +298,7 @@ async def _summarise(
         session_id=context.session_id,
         ordinal=context.before.steps,
         purpose="compaction",
+        hosted_tools=context.compaction.model.hosted_tools,
         options=context.compaction.model.options,
     )
     pieces: list[str] = []

@@ -51,6 +51,8 @@ class TurnModel(Struct, frozen=True):
     """The variant if the configuration does not define it: then the dialect must know it."""
     options: dict[str, Any] = {}
     """Fields of the provider's request, including those of a configured variant."""
+    hosted_tools: dict[str, dict[str, Any]] = {}
+    """The tools that the provider runs itself: their fields in requests, by their names."""
     price: CostOf = unpriced
     context_window: int = DEFAULT_CONTEXT_WINDOW_TOKENS
     """Tokens."""
@@ -143,7 +145,7 @@ class TurnContext(Struct, frozen=True):
             variant=self.model.variant,
             approve=self.permissions.approve,
             max_steps=self.budgets.max_steps,
-            tools=tuple(tool.name for tool in self.prompt.tools),
+            tools=(*(tool.name for tool in self.prompt.tools), *self.model.hosted_tools),
             context_window=self.model.context_window,
             turn_budget=self.budgets.turn,
             session_budget=self.budgets.session,

@@ -74,7 +74,7 @@ def recent_calls(items: Sequence[Item]) -> list[ToolCall]:
     for item in reversed(items):
         if isinstance(item, UserMessage) or len(calls) == CALLS_BEFORE_MAX:
             break
-        if isinstance(item, ToolCall) and not item.discarded:
+        if isinstance(item, ToolCall) and not (item.discarded or item.by_provider):
             calls.append(item)
     return calls[::-1]
 

@@ -143,6 +143,8 @@ class _SentItems:
             case Reasoning():
                 if item.state != "discarded":
                     self.items.append(item)
+            case ToolCall(by_provider=True):
+                pass  # what the provider wants back of it is in reasoning
             case ToolCall(by_user=True):
                 self.items.append(_as_notice(item, self._pruned))
             case ToolCall():

@@ -65,11 +65,12 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
         return Ending("blocked", ErrorInfo("hook", denied))
     await run_tasks(given_tasks(history.items), history, ports)
     window = ContextWindow(context, history, ports)
-    repaired = False
+    repaired = is_paused = False
     while True:
         try:
-            # Right after a compaction the model continues from its summary, before any steering.
-            if not await window.compact_if_full():
+            # Right after a compaction the model continues from its summary, before any steering,
+            # and after a pause of the provider exactly where that was.
+            if not await window.compact_if_full() and not is_paused:
                 await _take_steering(history, ports)
             step += 1
             step_context = await _begin_step(context, step, budget.limit(step), history, ports)
@@ -88,7 +89,8 @@ async def run_turn(context: TurnContext, history: History, ports: Ports) -> Endi
         unfinished = judge(response, history.items)
         if ending := _ending(step_context, result, unfinished, ports):
             return ending
-        if response.calls or ports.mailbox.has_steering:
+        is_paused = response.finish_reason == "paused"
+        if response.calls or is_paused or ports.mailbox.has_steering:
             continue
         if unfinished:
             await _add_notice(unfinished.code, unfinished.text, history, ports)
@@ -202,6 +204,7 @@ async def _begin_step(
         session_id=context.session_id,
         ordinal=context.before.steps + step - 1,
         variant=context.model.effort,
+        hosted_tools=context.model.hosted_tools,
         options=context.model.options,
         max_output_tokens=context.model.max_output_tokens,
         output_schema=context.prompt.output_schema,
@@ -231,7 +234,9 @@ def _ending(
 ) -> Ending | None:
     if result.rejected:
         return Ending("blocked", result.rejected)
-    if step_context.limit and (result.response.calls or ports.mailbox.queue or unfinished):
+    is_paused = result.response.finish_reason == "paused"
+    has_more = result.response.calls or ports.mailbox.queue or unfinished or is_paused
+    if step_context.limit and has_more:
         return _limit_reached(step_context.limit)
     if result.response.finish_reason == "content_filter":
         message = "The provider withheld the answer under its content policy."

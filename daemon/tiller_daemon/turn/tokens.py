@@ -121,6 +121,8 @@ def _item_tokens(item: Item) -> int:
         case UserMessage():
             chars = len(item.text) + sum(len(path) for path in item.files)
             return int(chars / CHARS_PER_TOKEN) + IMAGE_TOKENS * len(item.images)
+        case ToolCall(by_provider=True):
+            return 0
         case ToolCall():
             chars = len(item.name) + len(item.arguments) + len(item.output)
             return int(chars / CHARS_PER_TOKEN) + IMAGE_TOKENS * len(item.images)

@@ -44,11 +44,11 @@ class Unfinished(Struct, frozen=True):
 
 
 def judge(response: Response, items: Sequence[Item]) -> Unfinished | None:
-    """Return what follows a response; None if it is an answer, has calls, or was withheld.
+    """Return what follows a response; None for answers, calls, and what was withheld or paused.
 
     `items` is the history, which ends with the response.
     """
-    if response.calls or response.finish_reason == "content_filter":
+    if response.calls or response.finish_reason in ("content_filter", "paused"):
         return None
     if response.finish_reason == "length":
         text = ANSWER_SOONER if response.is_empty else GO_ON

@@ -177,8 +177,8 @@ WHOLE_STREAMS: dict[str, tuple[bytes, dict[str, Any]]] = {
         + text(3, " And so.")
         + ended("end_turn"),
         {
-            "text": ["It is so.", " And so."],
-            "kept": [SEARCH, FOUND, {"type": "text", "citations": [CITATION]}],
+            "text": ["It is so. And so."],
+            "kept": [SEARCH, FOUND, {"type": "text", "texts": [[9, [CITATION]], [8, []]]}],
             "finish": Finished("stop"),
         },
     ),
@@ -294,7 +294,7 @@ def test_a_stream_cut_at_any_byte_is_an_error_or_complete(
         ("max_tokens", "length"),
         ("model_context_window_exceeded", "length"),
         ("refusal", "content_filter"),
-        ("pause_turn", "unknown"),
+        ("pause_turn", "paused"),
     ],
 )
 def test_every_stop_reason_has_its_meaning(reason: str, finish: FinishReason) -> None:
@@ -371,7 +371,7 @@ def test_a_surrogate_without_its_other_half_does_not_break_the_stream() -> None:
     got = summary(decode(stream + stopped(1) + cited + stopped(2) + ended("tool_use")))
     assert got["text"] == ["a\ufffdc", "x"]
     assert got["calls"] == [["\ufffd", "r\ufffd", "{}"]]
-    assert got["kept"] == [{"type": "text", "citations": [{"t": "\ufffd"}]}]
+    assert got["kept"] == [{"type": "text", "texts": [[1, [{"t": "\ufffd"}]]]}]
 
 
 def error(kind: str, message: str = "boom") -> bytes:

@@ -18,7 +18,11 @@ from support.makers import problem
 from support.messages_history import NEW, OLD, PLACE, READ, items, request
 from support.streams import STREAMS, WHOLE, decode, wire_of
 from tiller_daemon.models.base import ModelError
-from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import origin_of, unseal_blocks
+from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import (
+    PAUSE,
+    origin_of,
+    unseal_blocks,
+)
 from tiller_daemon.models.dialects.anthropic_messages.request import build_body
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Item, Reasoning
@@ -96,7 +100,9 @@ def blocks_of(answer: dict[str, Any]) -> list[dict[str, Any]]:
                 thought = Reasoning(ItemId("r"), item[0], "completed", item[1])
                 kept = unseal_blocks(thought, origin_of("http://127.0.0.1:1/v1", "m"))
                 assert kept is not None
-                blocks += [b for b in kept.blocks if "citations" not in b]
+                blocks += [b for b in kept.blocks if b["type"] not in ("text", PAUSE)]
+            case "hosted":
+                pass
             case _:
                 input_ = json.loads(item[2]) if answer["finish"] != "length" else {}
                 blocks.append({"type": "tool_use", "id": item[0], "name": item[1], "input": input_})

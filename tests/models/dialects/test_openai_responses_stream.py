@@ -78,6 +78,16 @@ CALLS = {
     "grep": ["call_B", "grep", '{"pattern":"y"}', True],
 }
 
+SOURCES = "https://example.com/cats\nhttps://example.org/"
+FOUND = "cats.md · Cats exist."
+HOSTED = {
+    "search": ["hosted", "web_search", '{"query":"cats"}', "", "completed"],
+    "files": ["hosted", "file_search", '{"query":"cats"}', "", "completed"],
+    "code": ["hosted", "code_interpreter", '{"code":"print(1)"}', "", "completed"],
+    "mcp": ["hosted", "roll", '{"sides":6}', "4", "completed"],
+    "image": ["hosted", "image_generation", "", "", "completed"],
+}
+
 EXPECTED: dict[str, tuple[list[list[Any]], str]] = {
     "openai-text": ([["text", "Héllo, wörld 😀!"]], "stop"),
     "openai-thought-and-call": (
@@ -96,7 +106,10 @@ EXPECTED: dict[str, tuple[list[list[Any]], str]] = {
         ],
         "tool_calls",
     ),
-    "openai-web-search": ([["thinking", "Search."], ["text", "Cats exist."]], "stop"),
+    "openai-web-search": (
+        [["thinking", "Search."], HOSTED["search"], ["thinking", ""], ["text", "Cats exist."]],
+        "stop",
+    ),
     "openai-refusal": ([["text", "I'm sorry, but no."]], "stop"),
     "openai-length": ([["thinking", "Hm."], ["text", "This is cut in the mid"]], "length"),
     "openai-content-filter": ([["text", "Half"]], "content_filter"),
@@ -108,10 +121,30 @@ EXPECTED: dict[str, tuple[list[list[Any]], str]] = {
         [["thinking", ""], ["text", "I looked."], ["thinking", ""], ["text", '{"answer": 42}']],
         "stop",
     ),
-    "openai-code-interpreter": ([["thinking", ""], ["text", "It prints 1."]], "stop"),
-    "openai-mcp": ([["thinking", ""], ["text", "You rolled a 4."]], "stop"),
-    "openai-image-generation": ([["thinking", ""], ["text", "A cat."]], "stop"),
-    "openai-file-search": ([["thinking", ""], ["text", "Found."]], "stop"),
+    "openai-code-interpreter": (
+        [HOSTED["code"], ["thinking", ""], ["text", "It prints 1."]],
+        "stop",
+    ),
+    "openai-mcp": (
+        [["thinking", ""], HOSTED["mcp"], ["thinking", ""], ["text", "You rolled a 4."]],
+        "stop",
+    ),
+    "openai-image-generation": ([HOSTED["image"], ["thinking", ""], ["text", "A cat."]], "stop"),
+    "openai-file-search": ([HOSTED["files"], ["thinking", ""], ["text", "Found."]], "stop"),
+    "openai-hosted-results": (
+        [
+            ["hosted", "web_search", '{"query":"cats","queries":["cats"]}', SOURCES, "completed"],
+            ["thinking", ""],
+            ["hosted", "web_search", '{"url":"https://example.com/cats"}', "", "completed"],
+            ["thinking", ""],
+            ["hosted", "file_search", '{"query":"cats | felines"}', FOUND, "completed"],
+            ["thinking", ""],
+            ["hosted", "code_interpreter", '{"code":"1/0"}', "ZeroDivisionError", "failed"],
+            ["thinking", ""],
+            ["text", "Cats exist."],
+        ],
+        "stop",
+    ),
     "openai-length-in-call": (
         [["call", "call_L", "write", '{"path":"x","content":"abc', False]],
         "length",
@@ -176,8 +209,19 @@ def test_a_stream_of_every_maker_is_understood(name: str) -> None:
     items, finish = EXPECTED[name]
     got = decode("responses", [STREAMS[f"responses-{name}"]])
     assert not isinstance(got, ModelError), got.message
-    shown = [item[:2] if item[0] != "call" else item for item in got["items"]]
+    shown = [_shown(item) for item in got["items"]]
     assert (shown, got["finish"]) == (items, finish)
+
+
+def _shown(item: list[Any]) -> list[Any]:
+    """An item without opaque data, ids of hosted calls and citations."""
+    match item[0]:
+        case "call":
+            return item
+        case "hosted":
+            return ["hosted", *item[2:]]
+        case _:
+            return item[:2]
 
 
 def test_usage_is_told_with_what_was_cached_and_thought() -> None:
@@ -199,11 +243,12 @@ def test_usage_is_told_with_what_was_cached_and_thought() -> None:
 )
 def test_what_goes_back_is_kept_as_it_came(name: str, kinds: list[str]) -> None:
     stream = STREAMS[f"responses-{name}"]
-    thinking = answer(stream)["items"][0]
-    assert [item["type"] for item in kept(thinking)] == kinds
-    content = ORIGIN.unseal(thinking[2]) or ""
+    thinking = [item for item in answer(stream)["items"] if item[0] == "thinking"]
+    stored = [item for one in thinking for item in kept(one)]
+    assert [item["type"] for item in stored] == kinds
+    content = "".join(ORIGIN.unseal(one[2]) or "" for one in thinking)
     sent = [line[6:] for line in stream.decode().splitlines() if '.output_item.done"' in line]
-    for item in kept(thinking):
+    for item in stored:
         if item["type"] != "message":
             (raw,) = [one for one in sent if json.loads(one)["item"] == item]
             at = raw.index('"item":') + 7
@@ -220,7 +265,8 @@ def test_thinking_that_only_its_server_knows_by_id_is_not_kept() -> None:
 def test_what_was_not_completed_is_not_kept() -> None:
     cut = done(0, "reasoning", encrypted_content="e", status="incomplete")
     search = done(1, "web_search_call", status="incomplete")
-    assert answer(cut + search + COMPLETED)["items"] == []
+    (shown,) = answer(cut + search + COMPLETED)["items"]
+    assert shown == ["hosted", "web_search_call1", "web_search", "", "", "failed"]
 
 
 def test_a_message_is_told_from_the_one_before_it() -> None:

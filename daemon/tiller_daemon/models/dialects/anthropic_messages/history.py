@@ -23,8 +23,10 @@ import msgspec
 from msgspec import Raw
 
 from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import (
+    PAUSE,
     THINKING,
     Block,
+    is_server_use,
     unseal_blocks,
 )
 from tiller_daemon.models.dialects.opaque import Origin
@@ -115,6 +117,9 @@ class MessageHistory:
         self._digest = sha256(fixed) if is_prefix_bound else None
         self._ids = CallIds(fits_as_call_id)
         self._responses = ResponseSplitter()
+        self._is_last = False
+        self._paused_at: str | None = None
+        """The digest before the response at which the API has paused, if it is the last one."""
         self.messages: list[EncodedMessage] = []
 
     def add(self, item: Item) -> None:
@@ -138,21 +143,27 @@ class MessageHistory:
                 assert_never(item)
 
     def finish(self) -> "MessageHistory":
-        """Return a copy that ends with a user message. More items can be added to the original."""
+        """Return a copy that ends with a user message. More items can be added to the original.
+
+        Where the API has paused, it ends with the response, exactly as it came, to be continued.
+        """
         # Messages are never changed, so copying the list is enough.
         snapshot = copy(self)
         snapshot._digest = self._digest and self._digest.copy()
         snapshot._ids = self._ids.copy()
         snapshot._responses = self._responses.copy()
         snapshot.messages = self.messages.copy()
+        snapshot._is_last = True
         snapshot._add_user_blocks([])
-        if snapshot._last_role != "user":
+        if snapshot._last_role != "user" and snapshot._paused_at is None:
             snapshot._append("user", _text(CONTINUE_PROMPT))
         return snapshot
 
     @property
     def prefix(self) -> str:
-        """The digest of everything so far; empty unless `is_prefix_bound`."""
+        """The digest of everything before the next response; empty unless `is_prefix_bound`."""
+        if self._paused_at is not None:
+            return self._paused_at
         return self._digest.hexdigest()[:DIGEST_CHARS] if self._digest else ""
 
     def _add_user_blocks(self, blocks: list[Block]) -> None:
@@ -164,7 +175,10 @@ class MessageHistory:
         """Append a response and the results of its calls."""
         calls = [item for item in response if isinstance(item, ToolCall)]
         ids = [self._ids.use(call.call_id) for call in calls]
-        blocks = _sendable(list(self._blocks(response, iter(ids))))
+        blocks = list(self._blocks(response, iter(ids)))
+        if self._is_last and blocks and blocks[-1]["type"] == PAUSE:
+            self._paused_at = self._prefix_of_response()
+        blocks = _sendable(blocks, is_paused=self._paused_at is not None)
         if blocks and not self.messages:  # the first message must be the user's
             self._append("user", _text(CONTINUE_PROMPT))
         self._append("assistant", blocks)
@@ -216,16 +230,22 @@ class MessageHistory:
         return self.messages[-1].role if self.messages else ""
 
 
-def _sendable(blocks: list[Block]) -> list[Block]:
-    """Return the blocks of a response that the API accepts.
+def _sendable(blocks: list[Block], *, is_paused: bool) -> list[Block]:
+    """Return the blocks of a response that the API accepts: where it has paused, all.
 
-    A call of a server tool needs its result and vice versa; citations are merged into their text;
-    thinking must not be at the end.
+    Elsewhere, a call of a server tool needs its result and vice versa; thinking must not be at the
+    end. Citations are merged into their text.
     """
     accepted: list[Block] = []
     unanswered: list[Block] = []
     for block in blocks:
-        if block["type"] == "text" and "text" not in block:
+        if block["type"] == PAUSE:
+            continue
+        if block["type"] == "text" and "texts" in block:
+            whole = accepted.pop()["text"] if accepted and "text" in accepted[-1] else ""
+            divided = sum(chars for chars, _ in block["texts"]) == len(whole)
+            accepted += _divided(whole, block["texts"]) if divided else _text(whole)
+        elif block["type"] == "text" and "text" not in block:
             if accepted and accepted[-1]["type"] == "text":
                 accepted[-1] |= block
         elif "tool_use_id" in block:
@@ -235,17 +255,30 @@ def _sendable(blocks: list[Block]) -> list[Block]:
                 accepted.append(block)
         else:
             accepted.append(block)
-            if _is_server_use(block):
+            if is_server_use(block):
                 unanswered.append(block)
+    if is_paused:
+        return accepted
     accepted = [block for block in accepted if not any(block is use for use in unanswered)]
     while accepted and accepted[-1]["type"] in THINKING:
         accepted.pop()
     return accepted
 
 
-def _is_server_use(block: Block) -> bool:
-    kind: str = block["type"]
-    return kind != "tool_use" and kind.endswith("tool_use")
+def _divided(text: str, texts: Iterable[tuple[int, list[Any]]]) -> list[Block]:
+    """Divide a text into the blocks in which it came; a blank one is joined to the one before."""
+    blocks: list[Block] = []
+    position = 0
+    for chars, citations in texts:
+        part, position = text[position : position + chars], position + chars
+        if blocks and not part.strip():
+            blocks[-1]["text"] += part
+            continue
+        if blocks and not blocks[-1]["text"].strip():
+            part = blocks.pop()["text"] + part
+        block: Block = {"type": "text", "text": part}
+        blocks.append(block | {"citations": citations} if citations else block)
+    return blocks
 
 
 def _text(text: str) -> list[Block]:

@@ -17,6 +17,9 @@ API = "anthropic_messages"
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 
+PAUSE = "pause"
+"""The type of a block of our own, which is never sent: the API has paused here."""
+
 Block = dict[str, Any]
 
 
@@ -24,7 +27,8 @@ class OpaqueBlocks(Struct, frozen=True):
     """Blocks of one response in order.
 
     `prefix` is the digest of the request for that response. A block of type `text` has only the
-    citations of the text before it.
+    lengths and the citations of the blocks that the text before it came in (`texts`), or, in older
+    logs, the citations of the last one.
     """
 
     prefix: str
@@ -37,6 +41,12 @@ _decode = msgspec.json.Decoder(OpaqueBlocks).decode
 def origin_of(base_url: str, model: str) -> Origin:
     """Return the origin for blocks of a model: only that model at that URL gets them back."""
     return Origin(API, base_url, model)
+
+
+def is_server_use(block: Block) -> bool:
+    """Whether a block is a call of a tool that the provider runs itself."""
+    kind: object = block.get("type")
+    return isinstance(kind, str) and kind != "tool_use" and kind.endswith("tool_use")
 
 
 def seal_blocks(origin: Origin, prefix: str, blocks: list[Block]) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from tiller_daemon.config.hosted_tools import HOSTED_TOOLS
 from tiller_daemon.config.request_options import RESERVED, Options, merge_options
 from tiller_daemon.models.base import ModelRequest, ToolSpec
 from tiller_daemon.models.dialects.anthropic_messages.history import EncodedMessage, MessageHistory
@@ -41,6 +42,8 @@ CACHED_ENDS = 2
 """How many user messages end with a cache point: the last one, and the one with which the previous
 request ended, because the API looks back only a few blocks. The tools and the system prompt have
 one each; the API refuses more than four."""
+
+TYPES = HOSTED_TOOLS["anthropic_messages"]
 
 NOT_OFFERED = "It can't be called any more."
 """The description of tools that are no longer offered. The API requires definitions for all calls
@@ -78,8 +81,7 @@ def build_body(request: ModelRequest, base_url: str = "") -> BuiltRequest:
         "max_tokens": max_tokens,
         "stream": True,
         "tools": tools,
-        # Without tools in the request, there are definitions only for calls in the history.
-        "tool_choice": {"type": "none"} if tools and not request.tools else None,
+        "tool_choice": {"type": "none"} if tools and not _may_call(request) else None,
         "system": system,
         "messages": cache.encode(API, messages, lambda message: message.encoded),
         "thinking": thinking,
@@ -112,10 +114,26 @@ def _build_history(
 
 
 def _tools(request: ModelRequest) -> list[Block]:
+    hosted: list[Block] = [
+        {"type": TYPES.get(name), "name": name} | fields
+        for name, fields in request.hosted_tools.items()
+    ]
     if request.tools:
-        return [_tool(spec) for spec in request.tools]
+        return [*hosted, *(_tool(spec) for spec in request.tools)]
+    return [*hosted, *(_tool(ToolSpec(name, NOT_OFFERED, {})) for name in _called(request))]
+
+
+def _called(request: ModelRequest) -> list[str]:
+    """The tools with calls in the history."""
     called = {usable_name(item.name) for item in request.items if isinstance(item, ToolCall)}
-    return [_tool(ToolSpec(name, NOT_OFFERED, {})) for name in sorted(called)]
+    return sorted(called)
+
+
+def _may_call(request: ModelRequest) -> bool:
+    """Whether tools are offered, and not only defined for the calls in the history."""
+    if request.tools:
+        return True
+    return request.purpose == "turn" and bool(request.hosted_tools) and not _called(request)
 
 
 def _tool(spec: ToolSpec) -> Block:

@@ -9,10 +9,11 @@ import json
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from tiller_daemon.models.base import (
+    Cited,
     Finished,
+    HostedCall,
     ModelError,
     ModelEvent,
     ReasoningDelta,
@@ -20,10 +21,25 @@ from tiller_daemon.models.base import (
     ToolCallStarted,
     UsageReported,
 )
+from tiller_daemon.models.dialects.anthropic_messages.frames import (
+    DECODING_FAILS,
+    Delta,
+    Frame,
+    UsageFrame,
+    decode_frame,
+    decode_object,
+)
 from tiller_daemon.models.dialects.anthropic_messages.opaque_blocks import (
+    PAUSE,
     Block,
     origin_of,
     seal_blocks,
+)
+from tiller_daemon.models.dialects.anthropic_messages.server_tools import (
+    cited,
+    finished_call,
+    sendable_citation,
+    started_call,
 )
 from tiller_daemon.models.dialects.delta_buffer import TEXT, THINKING, DeltaBuffer
 from tiller_daemon.models.dialects.surrogates import SurrogateMender, repair_json
@@ -39,82 +55,9 @@ _REASONS: dict[str, FinishReason] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "refusal": "content_filter",
+    "pause_turn": "paused",
 }
-"""Finish reasons. `pause_turn` is for server tools that take long, which are not requested here."""
-
-
-class _UsageFrame(Struct, gc=False):
-    """Token counts of the response so far. None means unchanged."""
-
-    input_tokens: int | None = None
-    """Input tokens, without those of the next two fields."""
-
-    cache_creation_input_tokens: int | None = None
-    """Input tokens written to the cache."""
-
-    cache_read_input_tokens: int | None = None
-    """Input tokens read from the cache."""
-
-    output_tokens: int | None = None
-    """Output tokens, including thinking."""
-
-    output_tokens_details: dict[str, Any] | None = None
-    """Has `thinking_tokens`."""
-
-
-class _Message(Struct):
-    usage: _UsageFrame | None = None
-
-
-class _Delta(Struct):
-    type: str | None = None
-    """Says which of the other fields there is; absent in a `message_delta`."""
-
-    text: str | None = None
-    """In a `text_delta`."""
-
-    thinking: str | None = None
-    """In a `thinking_delta`."""
-
-    signature: str | None = None
-    """In a `signature_delta`; complete."""
-
-    partial_json: str | None = None
-    """In an `input_json_delta`."""
-
-    citation: Any = None
-    """In a `citations_delta`."""
-
-    stop_reason: str | None = None
-    """In a `message_delta`."""
-
-
-class _Frame(Struct):
-    type: str | None = None
-    """Says which of the other fields there are."""
-
-    index: int = 0
-    """The block to which the frame belongs."""
-
-    message: _Message | None = None
-    """In `message_start`."""
-
-    content_block: dict[str, Any] | None = None
-    """In `content_block_start`."""
-
-    delta: _Delta | None = None
-    """In `content_block_delta` and `message_delta`."""
-
-    usage: _UsageFrame | None = None
-    """In `message_delta`."""
-
-    error: Any = None
-    """In `error`; some servers send it without a type."""
-
-
-_decode = msgspec.json.Decoder(_Frame).decode
-_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
-_DECODING_FAILS = (msgspec.DecodeError, ValueError, RecursionError)
+"""Finish reasons. `pause_turn` is for server tools that take long; the next request goes on."""
 
 
 class _OpenBlock:
@@ -124,6 +67,8 @@ class _OpenBlock:
         self.kind = start.get("type")
         self.start = start
         self.pieces: list[str] = []
+        self.chars = 0
+        """The length of the text of a text block."""
         self.signature = str(start.get("signature") or "")
         citations = start.get("citations")
         self.citations: list[Any] = [*citations] if isinstance(citations, list) else []
@@ -152,8 +97,12 @@ class MessagesDecoder:
         self._deltas = DeltaBuffer()
         self._blocks: dict[int, _OpenBlock] = {}
         self._opaque_blocks: list[Block] = []
+        self._texts: list[tuple[int, list[Any]]] = []
+        """The length and the citations of each block of the current text."""
+        self._hosted: dict[str, HostedCall] = {}
+        """The calls of server tools, by their ids."""
         self._call_ids: list[str] = []
-        self._usage = _UsageFrame()
+        self._usage = UsageFrame()
         self._reason: FinishReason = "unknown"
         self.finished = False
         """Whether `Finished` was returned. What the server sends afterwards is ignored."""
@@ -184,8 +133,8 @@ class MessagesDecoder:
 
     def _handle_frame(self, data: bytes) -> None:
         try:
-            frame = _decode(data)
-        except _DECODING_FAILS:
+            frame = decode_frame(data)
+        except DECODING_FAILS:
             frame = self._decode_leniently(data)
         if frame.error is not None or frame.type == "error":
             raise error_from_event(self._endpoint, data)
@@ -207,11 +156,11 @@ class MessagesDecoder:
             case _:
                 pass
 
-    def _decode_leniently(self, data: bytes) -> _Frame:
+    def _decode_leniently(self, data: bytes) -> Frame:
         """Decode a frame with half a surrogate pair: some servers split text in UTF-16."""
         try:
-            frame = msgspec.convert(json.loads(data), _Frame)
-        except _DECODING_FAILS:
+            frame = msgspec.convert(json.loads(data), Frame)
+        except DECODING_FAILS:
             shown = self._endpoint.quote(data.decode(errors="replace"))
             raise self._broken_stream(f"sent an invalid frame: {shown}") from None
         frame.content_block = repair_json(frame.content_block)
@@ -223,32 +172,37 @@ class MessagesDecoder:
                     setattr(frame.delta, field, self._surrogates.mend((frame.index, field), text))
         return frame
 
-    def _update_usage(self, usage: _UsageFrame | None) -> None:
+    def _update_usage(self, usage: UsageFrame | None) -> None:
         """Update the counts. They are cumulative; a count that is absent has not changed."""
-        for field in _UsageFrame.__struct_fields__:
+        for field in UsageFrame.__struct_fields__:
             if (value := getattr(usage, field, None)) is not None:
                 setattr(self._usage, field, value)
 
     def _start_block(self, index: int, start: Block) -> None:
         self._stop_block(index)
         block = self._blocks[index] = _OpenBlock(start)
+        if block.kind != "text":
+            self._end_text()
         match block.kind:
             case "text":
-                self._append(str(start.get("text") or ""))
+                self._append(block, str(start.get("text") or ""))
             case "thinking":
                 self._add_thinking(block, str(start.get("thinking") or ""))
             case "tool_use":
                 self._start_call(block)
+            case str() if call := started_call(start):
+                self._opaque_blocks.clear()
+                self._add_hosted(call)
             case _:
                 pass
 
-    def _extend_block(self, index: int, delta: _Delta) -> None:
+    def _extend_block(self, index: int, delta: Delta) -> None:
         block = self._blocks.get(index)
         if block is None:
             raise self._broken_stream("sent part of a block that was not started")
         if delta.type == "text_delta":
             if block.kind == "text":
-                self._append(delta.text or "")
+                self._append(block, delta.text or "")
             return
         match delta.type, block.kind:
             case "citations_delta", "text":
@@ -270,8 +224,9 @@ class MessagesDecoder:
             return
         match block.kind:
             case "text":
-                if block.citations:
-                    self._add_opaque({"type": "text", "citations": block.citations})
+                self._texts.append((block.chars, [*map(sendable_citation, block.citations)]))
+                for citation in block.citations:
+                    self._deltas.add_event(Cited(cited(citation)))
             case "thinking":
                 thought = {"thinking": block.text, "signature": block.signature}
                 self._add_opaque({"type": "thinking", **thought})
@@ -282,9 +237,10 @@ class MessagesDecoder:
             case _:
                 pass
 
-    def _append(self, piece: str) -> None:
+    def _append(self, block: _OpenBlock, piece: str) -> None:
         if not piece:
             return
+        block.chars += len(piece)
         self._opaque_blocks.clear()
         self._deltas.add_text(TEXT, piece)
 
@@ -301,14 +257,29 @@ class MessagesDecoder:
             ReasoningDelta("", seal_blocks(self._origin, self._prefix, self._opaque_blocks))
         )
 
+    def _end_text(self) -> None:
+        """Store how the text since the last other block was divided, if that has citations.
+
+        It is one item for the turn, but the API wants back the blocks.
+        """
+        texts, self._texts = self._texts, []
+        if any(citations for _, citations in texts):
+            self._add_opaque({"type": "text", "texts": texts})
+
+    def _add_hosted(self, call: HostedCall) -> None:
+        self._hosted[call.call_id] = call
+        self._deltas.add_event(call)
+
     def _add_server_block(self, block: _OpenBlock) -> None:
         """Store a block that only the provider understands, such as a call of a server tool."""
         whole = block.start
         if block.pieces:
             try:
-                whole = whole | {"input": _decode_object(block.text)}
-            except _DECODING_FAILS:
+                whole = whole | {"input": decode_object(block.text)}
+            except DECODING_FAILS:
                 return
+        if call := started_call(whole) or finished_call(whole, self._hosted):
+            self._add_hosted(call)
         self._add_opaque(whole)
 
     def _start_call(self, block: _OpenBlock) -> None:
@@ -340,7 +311,10 @@ class MessagesDecoder:
             if block.kind == "tool_use" and not _is_object(block.text or "{}"):
                 raise self._broken_stream("ended the response in the middle of a tool call")
             self._stop_block(index)
-        if self._usage != _UsageFrame():
+        self._end_text()
+        if self._reason == "paused":
+            self._add_opaque({"type": PAUSE})
+        if self._usage != UsageFrame():
             self._deltas.add_event(UsageReported(_usage_of(self._usage)))
         self._deltas.add_event(Finished(self._reason))
         self.finished = True
@@ -351,13 +325,13 @@ class MessagesDecoder:
 
 def _is_object(text: str) -> bool:
     try:
-        _decode_object(text)
-    except _DECODING_FAILS:
+        decode_object(text)
+    except DECODING_FAILS:
         return False
     return True
 
 
-def _usage_of(usage: _UsageFrame) -> Usage:
+def _usage_of(usage: UsageFrame) -> Usage:
     """Convert the counts. Unlike the API's, the input tokens of `Usage` include cached ones."""
     cached = usage.cache_read_input_tokens or 0
     written = usage.cache_creation_input_tokens or 0

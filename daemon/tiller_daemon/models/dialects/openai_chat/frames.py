@@ -4,14 +4,16 @@ Every field is optional: compatible servers leave out fields of OpenAI's and add
 Format: https://platform.openai.com/docs/api-reference/chat-streaming
 """
 
+from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
 from tiller_daemon.models.base import ModelErrorKind
+from tiller_daemon.models.dialects.hosted_output import passage
 from tiller_protocol.events import FinishReason
-from tiller_protocol.items import Usage
+from tiller_protocol.items import Citation, Usage
 
 REASONS: dict[str, FinishReason] = {
     "stop": "stop",
@@ -84,6 +86,9 @@ class Delta(Struct):
 
     tool_calls: list[CallDelta] | None = None
     """Pieces of calls."""
+
+    annotations: Any = None
+    """Sources that a hosted search has found."""
 
 
 class _InputDetails(Struct, gc=False):
@@ -183,6 +188,17 @@ def parts_of(content: list[Any]) -> tuple[str, str]:
             case _:
                 pass
     return text, thought
+
+
+def citations_of(annotations: object) -> Iterator[Citation]:
+    """Yield the sources that annotations name."""
+    for annotation in cast("list[object]", annotations) if isinstance(annotations, list) else ():
+        match annotation:
+            case {"url_citation": {"url": str(url)}}:
+                found = cast("dict[str, dict[str, object]]", annotation)["url_citation"]
+                yield Citation(url, passage(found.get("title")), passage(found.get("content")))
+            case _:
+                pass
 
 
 def _text_of(part: object) -> str:

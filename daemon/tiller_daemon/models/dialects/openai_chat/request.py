@@ -58,6 +58,9 @@ own API refuses."""
 RESULTS_READ = "I have read the results."
 """An assistant message between results and a user message: Mistral models need one there."""
 
+WEB_SEARCH = "web_search"
+"""The hosted tool that is not among the tools of a request, but a field of its own."""
+
 EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh"})
 """The variants that are sent as `reasoning_effort`."""
 
@@ -78,8 +81,12 @@ def build_body(request: ModelRequest, base_url: str = "", *, for_openai: bool = 
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    if request.tools:
-        body["tools"] = [_tool(spec) for spec in request.tools]
+    hosted = request.hosted_tools if request.purpose == "turn" else {}
+    typed = [dict(fields) for fields in hosted.values() if "type" in fields]
+    if request.tools or typed:
+        body["tools"] = [*typed, *(_tool(spec) for spec in request.tools)]
+    if (search := hosted.get(WEB_SEARCH)) is not None and "type" not in search:
+        body["web_search_options"] = search
     if request.max_output_tokens is not None:
         body["max_completion_tokens" if for_openai else "max_tokens"] = request.max_output_tokens
     if request.variant in EFFORTS:

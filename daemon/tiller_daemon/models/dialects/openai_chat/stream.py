@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from tiller_daemon.models.base import (
+    Cited,
     Finished,
     ModelError,
     ModelEvent,
@@ -28,6 +29,7 @@ from tiller_daemon.models.dialects.openai_chat.frames import (
     Choice,
     Delta,
     Frame,
+    citations_of,
     decode_frame,
     is_named_error,
     parts_of,
@@ -159,6 +161,7 @@ class ChatDecoder:
         delta.content = repair_json(delta.content)
         delta.reasoning_details = repair_json(delta.reasoning_details)
         delta.extra_content = repair_json(delta.extra_content)
+        delta.annotations = repair_json(delta.annotations)
         for call in delta.tool_calls or ():
             call.id = repair_json(call.id)
             call.extra_content = repair_json(call.extra_content)
@@ -181,6 +184,8 @@ class ChatDecoder:
             join_details(self._details, delta.reasoning_details)
         if answer := text or delta.refusal:
             self._add_text(answer)
+        for citation in citations_of(delta.annotations):
+            self._deltas.add_event(Cited(citation))
         if delta.extra_content is not None:
             self._extra = delta.extra_content
         for call in delta.tool_calls or ():

@@ -7,13 +7,20 @@ tool. What is needed to send them back unchanged is stored in the `opaque` of a 
 
 import msgspec
 
-from tiller_daemon.models.base import ModelEvent, ReasoningDelta, ToolCallDone, ToolCallStarted
+from tiller_daemon.models.base import (
+    HostedCall,
+    ModelEvent,
+    ReasoningDelta,
+    ToolCallDone,
+    ToolCallStarted,
+)
 from tiller_daemon.models.dialects.delta_buffer import TEXT, THINKING, DeltaBuffer
 from tiller_daemon.models.dialects.opaque import Origin
 from tiller_daemon.models.dialects.openai_responses.request import OpaqueItem, seal_items
 
 _NOTHING = -3
-"""No item yet. Otherwise, the turn's current item is text, thinking or the number of a call."""
+"""No item, or a hosted call. Otherwise, the turn's current item is text, thinking or the number of
+a call."""
 
 
 class EventBuilder:
@@ -61,6 +68,12 @@ class EventBuilder:
             self._begin(THINKING)
         self._opaque_items.append(item)
         self.add_event(ReasoningDelta("", seal_items(self._origin, self._opaque_items)))
+
+    def add_hosted_call(self, call: HostedCall) -> None:
+        """Append the state of a hosted call. What follows belongs to a new item."""
+        if call.state == "running":
+            self._begin(_NOTHING)
+        self.add_event(call)
 
     def start_call(self, number: int, call_id: str, name: str) -> None:
         """Append the start of a call."""

@@ -116,6 +116,7 @@ class Part(Struct):
     type: str = ""
     text: str | None = None
     refusal: str | None = None
+    annotations: list[Any] | None = None
 
     @property
     def whole(self) -> str:

@@ -10,12 +10,18 @@ import json
 import msgspec
 from msgspec import Raw
 
+from tiller_daemon.models.base import Cited, HostedCall
 from tiller_daemon.models.dialects.openai_responses.event_builder import EventBuilder
 from tiller_daemon.models.dialects.openai_responses.frames import (
     DECODING_FAILS,
     OutputItem,
     decode_item,
     mend,
+)
+from tiller_daemon.models.dialects.openai_responses.hosted_calls import (
+    KINDS,
+    citation_of,
+    finished_call,
 )
 from tiller_daemon.models.dialects.surrogates import SurrogateMender
 
@@ -43,6 +49,8 @@ class PartialOutput:
         self.call_id = ""
         self.is_started = False
         self.is_complete = False
+        self.hosted: HostedCall | None = None
+        """The hosted call, once it has started."""
 
     def text_of(self, part: tuple[str, int]) -> str:
         """Return the text of a part so far."""
@@ -111,6 +119,15 @@ class OutputAssembler:
             return self.open(item.type, index, item.id, item.call_id)
         return output
 
+    def start_hosted_call(self, output: PartialOutput, item: OutputItem) -> None:
+        """Report the start of a hosted call, unless that is done."""
+        if output.kind not in KINDS or output.hosted is not None:
+            return
+        call_id = item.id or f"hosted_{self._ordinal}_{self._outputs.index(output)}"
+        name = item.name or output.kind.removesuffix("_call")
+        output.hosted = HostedCall(call_id, name, "running")
+        self._events.add_hosted_call(output.hosted)
+
     def complete_all(self, output: list[Raw]) -> None:
         """Complete all items from the last frame: by call id, else each kind in its order."""
         waiting = list(self._outputs)
@@ -134,6 +151,9 @@ class OutputAssembler:
                 output.phase = output.phase or item.phase or ""
                 for index, part in enumerate(item.content or ()):
                     self.complete_text(output, ("text", index), part.whole)
+                    for annotation in part.annotations or ():
+                        if citation := citation_of(annotation):
+                            self._events.add_event(Cited(citation))
             case "function_call":
                 self.start_call(output, item.call_id, item.name)
                 self.complete_arguments(output, item.arguments or "")
@@ -146,6 +166,9 @@ class OutputAssembler:
                 if item.status != "incomplete" and (item.encrypted_content or item.content):
                     self._events.add_opaque(_clean(raw))
             case _:
+                self.start_hosted_call(output, item)
+                if output.hosted is not None:
+                    self._events.add_hosted_call(finished_call(output.kind, output.hosted, raw))
                 if item.status != "incomplete":
                     self._events.add_opaque(_clean(raw))
 

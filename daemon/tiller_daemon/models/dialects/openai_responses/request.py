@@ -45,6 +45,16 @@ API = "openai_responses"
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 
+INCLUDED = {
+    "web_search": "web_search_call.action.sources",
+    "file_search": "file_search_call.results",
+    "code_interpreter": "code_interpreter_call.outputs",
+}
+"""What OpenAI's own servers include in the calls of hosted tools only if it is requested."""
+
+DEFAULTS: dict[str, dict[str, Any]] = {"code_interpreter": {"container": {"type": "auto"}}}
+"""Required fields of hosted tools."""
+
 EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
 """The variants that are sent as reasoning effort."""
 
@@ -101,8 +111,14 @@ def build_body(
         body["instructions"] = request.system
     if opaque:
         body["include"] = [ENCRYPTED_REASONING]
-    if request.tools:
-        body["tools"] = [_tool(spec) for spec in request.tools]
+    hosted = request.hosted_tools if request.purpose == "turn" else {}
+    if opaque and for_openai:
+        body["include"] += [INCLUDED[name] for name in hosted if name in INCLUDED]
+    if request.tools or hosted:
+        tools = [
+            {"type": name, **DEFAULTS.get(name, {}), **fields} for name, fields in hosted.items()
+        ]
+        body["tools"] = [*tools, *(_tool(spec) for spec in request.tools)]
     if request.max_output_tokens is not None:
         least = OUTPUT_TOKENS_MIN_OPENAI if for_openai else 1
         body["max_output_tokens"] = max(least, request.max_output_tokens)

@@ -172,6 +172,7 @@ class ResponsesDecoder:
                 output.phase = item.phase or ""
                 if output.kind == "function_call":
                     self._outputs.start_call(output, item.call_id, item.name)
+                self._outputs.start_hosted_call(output, item)
             case "response.output_item.done":
                 item = decode_item(frame.item)
                 output = self._outputs.find_done(frame.output_index, item)

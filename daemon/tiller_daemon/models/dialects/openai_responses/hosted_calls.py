@@ -1,0 +1,150 @@
+"""What is shown of hosted tools: their calls, results and citations. Pure.
+
+The items themselves go into `opaque`, since they are sent back unchanged.
+Format: https://platform.openai.com/docs/api-reference/responses/object
+"""
+
+import base64
+import binascii
+from typing import Any, Literal, cast
+
+import msgspec
+from msgspec import Raw, Struct, structs
+
+from tiller_daemon.models.base import HostedCall
+from tiller_daemon.models.dialects.hosted_output import (
+    arguments_text,
+    bounded,
+    listed,
+    passage,
+)
+from tiller_daemon.models.dialects.openai_responses.frames import DECODING_FAILS
+from tiller_protocol.items import Citation, Image
+
+Table = dict[str, Any]
+
+KINDS = frozenset(
+    {
+        "web_search_call",
+        "file_search_call",
+        "code_interpreter_call",
+        "image_generation_call",
+        "mcp_call",
+    }
+)
+"""The types of items that are calls of hosted tools."""
+
+IMAGE_BASE64_CHARS_MAX = 5 * 1024 * 1024
+"""The largest image that is shown; it stays in the history."""
+
+
+class _Item(Struct):
+    """The fields of a hosted call that are shown. They may be of any type."""
+
+    status: Any = None
+    """`failed` or `incomplete` if it did not succeed."""
+    action: Any = None
+    """Of a web search: what was done."""
+    queries: Any = None
+    """Of a file search."""
+    results: Any = None
+    """Of a file search: what was found, if it was requested."""
+    code: Any = None
+    """Of the code interpreter."""
+    outputs: Any = None
+    """Of the code interpreter: what the code printed, if it was requested."""
+    revised_prompt: Any = None
+    """Of an image generation."""
+    result: Any = None
+    """Of an image generation: the image."""
+    arguments: Any = None
+    """Of an MCP call: JSON."""
+    output: Any = None
+    """Of an MCP call."""
+    error: Any = None
+    """Of an MCP call."""
+
+
+_decode = msgspec.json.Decoder(_Item).decode
+
+
+def finished_call(kind: str, call: HostedCall, raw: Raw) -> HostedCall:
+    """Return a call with its result, as the item of this kind describes it."""
+    try:
+        item = _decode(raw)
+    except DECODING_FAILS:
+        item = _Item()
+    state: Literal["completed", "failed"] = (
+        "failed" if item.status in ("failed", "incomplete") or item.error else "completed"
+    )
+    return structs.replace(
+        call,
+        state=state,
+        arguments=_arguments(kind, item),
+        output=_output(kind, item),
+        images=_images(item),
+    )
+
+
+def citation_of(annotation: object) -> Citation | None:
+    """Return an annotation in the form of the wire; None if it names no source."""
+    table = _table(annotation)
+    url, title = table.get("url"), table.get("title") or table.get("filename")
+    if not url and not title:
+        return None
+    return Citation(url if isinstance(url, str) else "", passage(title))
+
+
+def _arguments(kind: str, item: _Item) -> str:
+    match kind:
+        case "web_search_call":
+            action = _table(item.action)
+            return arguments_text(
+                {k: action.get(k) for k in ("query", "queries", "url", "pattern")}
+            )
+        case "file_search_call":
+            queries = [one for one in _list(item.queries) if isinstance(one, str)]
+            return arguments_text({"query": " | ".join(queries)})
+        case "code_interpreter_call":
+            return arguments_text({"code": item.code})
+        case "image_generation_call":
+            return arguments_text({"prompt": item.revised_prompt})
+        case _:
+            return item.arguments if isinstance(item.arguments, str) else ""
+
+
+def _output(kind: str, item: _Item) -> str:
+    match kind:
+        case "web_search_call":
+            sources = map(_table, _list(_table(item.action).get("sources")))
+            return listed((one.get("title"), one.get("url") or one.get("name")) for one in sources)
+        case "file_search_call":
+            results = map(_table, _list(item.results))
+            return listed((one.get("filename"), one.get("text")) for one in results)
+        case "code_interpreter_call":
+            outputs = map(_table, _list(item.outputs))
+            logs = (one.get("logs") or one.get("url") for one in outputs)
+            return bounded("\n".join(one for one in logs if isinstance(one, str)))
+        case "mcp_call":
+            told = item.output or item.error
+            return bounded(told if isinstance(told, str) else "")
+        case _:
+            return ""
+
+
+def _images(item: _Item) -> tuple[Image, ...]:
+    if not isinstance(item.result, str) or len(item.result) > IMAGE_BASE64_CHARS_MAX:
+        return ()
+    try:
+        data = base64.b64decode(item.result, validate=True)
+    except (binascii.Error, ValueError):
+        return ()
+    return (Image("image/png", data),) if data else ()
+
+
+def _table(value: object) -> Table:
+    return cast("Table", value) if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
