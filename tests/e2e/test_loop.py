@@ -318,7 +318,9 @@ async def test_b12_a_second_start_is_busy_and_two_autos_share_a_turn(
     frontend: Frontend, workspace: Path
 ) -> None:
     """A second `start` → `busy`; two callers at once with `auto` → one turn, one steers it."""
-    session_id = await frontend.session(workspace, calls(bash("sleep 100")), text("done"))
+    # Steering skips the first call if it has not begun, but not the second one.
+    steps = (calls(bash("sleep 100")), calls(bash("sleep 100")), text("done"))
+    session_id = await frontend.session(workspace, *steps)
     results: list[AnyResult | None] = []
 
     async def send(words: str) -> None:
