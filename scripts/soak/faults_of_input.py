@@ -28,8 +28,8 @@ LOOP = (
         "G10 steering that comes as the turn would rest is steering",
         TURN + "loop.py",
         "run_turn",
-        "A.calls or B.has_steering",
-        "A.calls",
+        "A.calls or B or C.has_steering",
+        "A.calls or B",
     ),
     Fault(
         "B20 follow-ups one at a time",

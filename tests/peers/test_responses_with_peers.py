@@ -123,14 +123,18 @@ async def test_a_conversation_with_aimock_in_two_calls_their_outputs_a_thought_a
     assert [e.index for e in events if isinstance(e, ToolCallDone)] == [0, 1]
     assert events[-1] == Finished("tool_calls")
 
-    opaque = [e.opaque for e in events if isinstance(e, ReasoningDelta)][-1]
-    thought = Reasoning(ItemId("r"), "I should look.", "completed", opaque)
+    # The search begins an item of its own.
+    kept = [e.opaque for e in events if isinstance(e, ReasoningDelta) if e.opaque]
+    thoughts = [
+        Reasoning(ItemId(f"r{number}"), text, "completed", opaque)
+        for number, (text, opaque) in enumerate(zip(["I should look.", ""], kept, strict=True))
+    ]
     message = AssistantMessage(ItemId("a"), "Let me look.", "completed")
     results = [
         ToolCall(ItemId(id_), CallId(id_), "ls", text, "completed", output=output)
         for id_, text, output in zip(["call_a", "call_b"], arguments, ["a.py", "b.py"], strict=True)
     ]
-    history = asked("look", thought, message, *results, ordinal=1)
+    history = asked("look", *thoughts, message, *results, ordinal=1)
     assert text_of(await answered(aimock.base_url, history)) == "Two files."
 
     first, second = (

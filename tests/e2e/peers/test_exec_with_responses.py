@@ -73,14 +73,16 @@ def test_a_repair_with_thinking_that_goes_back(home: Home, aimock: Aimock, proje
     assert (said.status, said.err) == (0, "")
     check_whole(said.events)
     items = [body.item for body in bodies(said.events, ItemCompleted)]
-    calls = {str(one.call_id): one for one in items if isinstance(one, ToolCall)}
+    called = [one for one in items if isinstance(one, ToolCall)]
+    assert [one.name for one in called if one.by_provider] == ["web_search"]
+    calls = {str(one.call_id): one for one in called if not one.by_provider}
     assert set(calls) == {"call_read", "call_grep", "call_edit"}
     assert {one.state for one in calls.values()} == {"completed"}
     thoughts = [one for one in items if isinstance(one, Reasoning)]
-    assert [one.text for one in thoughts] == ["Hm.", "A minus.", ""]
-    first, second = (json.loads(one.opaque.partition("\n")[2]) for one in thoughts[:2])
-    assert [one["type"] for one in first] == ["reasoning", "web_search_call"]
-    assert [one["type"] for one in second] == ["reasoning"]
+    assert [one.text for one in thoughts] == ["Hm.", "", "A minus.", ""]
+    kept = [json.loads(one.opaque.partition("\n")[2]) for one in thoughts[:3]]
+    types = [[one["type"] for one in each] for each in kept]
+    assert types == [["reasoning"], ["web_search_call"], ["reasoning"]]
     (end,) = bodies(said.events, TurnEnded)
     assert (end.outcome, end.steps, end.last_message) == ("completed", 3, "Fixed. 😀")
     assert git(project, "diff", "--unified=0").splitlines()[-1] == "+    return a + b"
@@ -124,16 +126,18 @@ def test_a_real_answer_streams_and_its_usage_is_reported(
 ) -> None:
     home = new_llama_home(new_home, llama, TOKENS)
     said = home.tiller("exec", "-C", str(workspace), "--json", "Say hello.")
-    assert said.status == 0, said
+    # The model rarely comes to an end by itself; then it is asked twice to go on.
+    assert said.status in (0, 4), said
     check_whole(said.events)
     (end,) = bodies(said.events, TurnEnded)
-    assert end.last_message
     assert end.usage.input_tokens > 100, "the tools alone take more"
-    assert 0 < end.usage.output_tokens <= TOKENS
-    (step,) = bodies(said.events, StepEnded)
-    assert step.finish_reason in ("stop", "length")
+    assert 0 < end.usage.output_tokens <= TOKENS * end.steps
+    steps = bodies(said.events, StepEnded)
+    assert {step.finish_reason for step in steps} <= {"stop", "length"}
     deltas = "".join(body.delta for body in bodies(said.events, ItemDelta))
-    assert end.last_message in deltas
+    items = [body.item for body in bodies(said.events, ItemCompleted)]
+    parts = [item.text for item in items if isinstance(item, AssistantMessage)]
+    assert "".join(parts) == deltas
 
 
 def test_an_interrupt_from_elsewhere_ends_a_real_stream_and_the_session_goes_on(
