@@ -15,6 +15,9 @@ from tiller_protocol.settings import TurnOverrides
 
 pytestmark = pytest.mark.peer
 
+ENDINGS = ("completed", "limit_reached")
+"""The model seldom comes to an end by itself, however often it is asked to go on."""
+
 NO_TOOLS = TurnOverrides(tools=(), options={"max_tokens": 40})
 """The weights are small and their context too: tools would fill it."""
 
@@ -41,7 +44,7 @@ async def test_a_session_with_a_real_model_goes_on_after_an_interrupt_and_a_rest
     assert (await frontend.turn_ended(session_id)).outcome == "interrupted"
     await frontend.say(session_id, "Now say hello.", overrides=NO_TOOLS)
     answered = await frontend.turn_ended(session_id, 2)
-    assert (answered.outcome, bool(answered.last_message)) == ("completed", True)
+    assert answered.outcome in ENDINGS
     assert answered.usage.input_tokens > 0
     assert answered.usage.output_tokens > 0
     await frontend.close()
@@ -49,7 +52,9 @@ async def test_a_session_with_a_real_model_goes_on_after_an_interrupt_and_a_rest
     frontend = await Frontend.connect(daemon, nursery)
     frontend.follow(session_id)
     await frontend.say(session_id, "And goodbye.", overrides=NO_TOOLS)
-    assert (await frontend.turn_ended(session_id, 3)).outcome == "completed"
-    steps = [e.body for e in frontend.events(session_id) if isinstance(e.body, StepEnded)]
-    assert steps[-1].usage.input_tokens > steps[-2].usage.input_tokens
+    assert (await frontend.turn_ended(session_id, 3)).outcome in ENDINGS
+    ended = [e for e in frontend.events(session_id) if isinstance(e.body, StepEnded)]
+    first_steps = {e.turn_id: e.body for e in reversed(ended) if isinstance(e.body, StepEnded)}
+    last, before, *_ = first_steps.values()
+    assert last.usage.input_tokens > before.usage.input_tokens
     await frontend.close()
