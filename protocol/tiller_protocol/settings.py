@@ -37,13 +37,19 @@ ToolsChoice = Annotated[
 TurnBudgetChoice = Annotated["Budget | None", doc("Limit for each turn.")]
 
 
-class Rule(Struct, frozen=True, forbid_unknown_fields=True):
-    """A permission rule; the last rule that matches wins."""
+class Rule(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A permission rule; the last rule that matches wins.
+
+    A granted rule counts before all others, but never against one that denies.
+    """
 
     permission: Annotated[str, doc("Such as `bash`, or a glob that matches several.")]
     pattern: Annotated[str, doc("A glob over the subject, such as a command or a path.")]
     # Not `Annotated`: the check of the configuration looks at this type, to list the choices.
     action: Action
+    granted: Annotated[
+        bool, doc("Whether an answer such as `always` made it. It answers questions only.")
+    ] = False
 
 
 class Budget(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -134,6 +134,28 @@ async def test_b36_always_resolves_other_requests_that_now_match(
     ]  # fmt: skip
 
 
+async def test_always_does_not_undo_a_denial_of_something_narrower(
+    frontend: Frontend, workspace: Path
+) -> None:
+    session_id = await frontend.session(
+        workspace,
+        calls(bash("touch a")),
+        calls(bash("touch b")),
+        calls(bash("touch kept.lock")),
+        text("done"),
+        approve="ask",
+        permissions=(Rule("bash", "touch *", "ask"), Rule("bash", "touch *.lock", "deny")),
+    )
+    await frontend.say(session_id)
+    opened = await frontend.request_opened(session_id)
+    await frontend.must(Answer(opened.id, "always"))
+    assert (await frontend.turn_ended(session_id)).outcome == "completed"
+    told = [call.output for call in calls_in(frontend.requests(session_id)[-1].items)]
+    assert [(workspace / name).exists() for name in ("a", "b", "kept.lock")] == [True, True, False]
+    assert "touch *.lock" in told[-1]
+    assert len(_opened(frontend, session_id)) == 1
+
+
 async def test_b37_a_rejection_tells_the_model_why_and_ends_the_turn_blocked(
     frontend: Frontend, workspace: Path
 ) -> None:

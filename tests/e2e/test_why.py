@@ -143,7 +143,7 @@ async def test_an_answer_a_grant_and_a_no_are_told_apart(
     assert [(one.by, one.subject) for one in first.allowed] == [("user", "one")]
     assert "for the rest of the session, by e2e" in first.allowed[0].reason
     assert [(one.by, one.rule) for one in second.allowed] == [
-        ("grant", Rule("write", "*", "allow"))
+        ("grant", Rule("write", "*", "allow", granted=True))
     ]
     assert third.allowed == ()
     lines = await shown(frontend, session_id, first.id[-8:])

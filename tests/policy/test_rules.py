@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.granting import granted_by_always
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.rules import (
     BUILT_IN,
@@ -11,7 +12,6 @@ from tiller_daemon.policy.rules import (
     denies_all,
     evaluate,
     patterns_for_always,
-    rules_for_always,
 )
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.tools.base import Requirement
@@ -109,8 +109,8 @@ def test_approve_never_says_that_nobody_is_asked():
 
 def test_b36_always_allows_other_requests_that_now_match():
     first, second, other = (command(text) for text in ("npm test", "npm test -- -k x", "npm run x"))
-    rules = rules_for_always([first])
-    assert rules == (bash("npm test *", "allow"),)
+    rules = granted_by_always([first])
+    assert rules == (Rule("bash", "npm test *", "allow", granted=True),)
     assert decide([second], rules, "ask").action == "allow"
     assert decide([other], rules, "ask").action == "ask"
 
@@ -118,7 +118,7 @@ def test_b36_always_allows_other_requests_that_now_match():
 def test_b36_always_for_paths_takes_the_patterns_of_the_tool():
     need = Requirement("write", ("src/a.py",), always=("src/*",), kind="path")
     assert patterns_for_always(need) == ("src/*",)
-    rules = rules_for_always([need])
+    rules = granted_by_always([need])
     assert (
         decide([Requirement("write", ("src/b.py",), kind="path")], rules, "ask").action == "allow"
     )

@@ -29,7 +29,9 @@ ID_BYTES: Final = 6
 
 
 class LastingRule(Rule, frozen=True):
-    """A rule that answers a question, and never overrides a denial (`policy.shell.enclosures`)."""
+    """A granted rule that outlives its session."""
+
+    granted: bool = True
 
 
 class KeptRule(Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,9 +1,10 @@
 """Permission rules: which calls are allowed, which are asked about, which are denied. Pure.
 
 Rules are one sequence, the weakest layer first: built in, user, project, agent, session, and the
-lasting rules of the workspace. The last matching rule wins, but a lasting rule never overrides a
-denial; without a rule the user is asked. A command line is judged by each of its commands
-(`shell.enclosures`): all of them must be allowed, and one denial denies the line.
+lasting rules of the workspace. The last matching rule wins, but a granted rule (of the answers
+`always` and `always_here`) never overrides a denial; without a rule the user is asked. A command
+line is judged by each of its commands (`shell.enclosures`): all of them must be allowed, and one
+denial denies the line.
 """
 
 from collections.abc import Iterable, Sequence
@@ -118,7 +119,7 @@ def denies_all(permission: str, subject: str | None, rules: Sequence[Rule]) -> b
     if subject is not None:
         return evaluate(permission, subject, layers) == "deny"
     for rule in reversed(layers):
-        if not globs.matches(rule.permission, permission):
+        if rule.granted or not globs.matches(rule.permission, permission):
             continue
         if rule.action != "deny":
             return False
@@ -151,13 +152,9 @@ def decide(
     return structs.replace(verdict, action="deny", reason=reason)
 
 
-def rules_for_always(requirements: Sequence[JudgedRequirement]) -> tuple[Rule, ...]:
-    """Return the rules that the answer `always` to `requirements` adds to the session."""
-    rules: dict[Rule, None] = {}
-    for requirement in requirements:
-        for pattern in patterns_for_always(requirement):
-            rules[Rule(requirement.permission, pattern, "allow")] = None
-    return tuple(rules)
+def grants(permission: str, patterns: Iterable[str]) -> tuple[Rule, ...]:
+    """Return the rules that the answer `always` makes of the patterns of a request."""
+    return tuple(Rule(permission, pattern, "allow", granted=True) for pattern in patterns)
 
 
 def patterns_for_always(requirement: JudgedRequirement) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import trio
 from msgspec import Struct
 
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.policy.rules import grants
 from tiller_daemon.session.outbox import Outbox
 from tiller_protocol.events import RequestOpened, RequestResolved, StatusChanged
 from tiller_protocol.items import Request, Resolution
@@ -135,9 +136,7 @@ class OpenRequests:
         if waiter.answered.is_set():
             raise already_resolved(request_id, waiter.reply.resolution, waiter.reply.by)
         _check_kind(waiter.request, reply)
-        rules = tuple(
-            Rule(waiter.request.permission, pattern, "allow") for pattern in waiter.request.always
-        )
+        rules = grants(waiter.request.permission, waiter.request.always)
         if reply.resolution == "always_here":
             # A rule that can't be kept must not look as if it were: the request stays open.
             keep(rules)

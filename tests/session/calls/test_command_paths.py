@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tiller_daemon.policy.rules import BUILT_IN, decide, evaluate, rules_for_always
+from support.granting import granted_by_always
+from tiller_daemon.policy.rules import BUILT_IN, decide, evaluate
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.session.calls.command_paths import (
     further_requirements,
@@ -67,7 +68,7 @@ def test_a_literal_path_outside_is_asked_about(text, subjects, workspace: Path) 
     assert beyond(text, workspace) == [("external_directory", named)]
     requirements = (command(text), *further_requirements([command(text)], workspace))
     assert decide(requirements, [], "ask").action == "ask"
-    assert decide(requirements, rules_for_always(requirements), "ask").action == "allow"
+    assert decide(requirements, granted_by_always(requirements), "ask").action == "allow"
 
 
 def test_the_home_is_outside(workspace: Path) -> None:
@@ -174,5 +175,5 @@ def test_b60_leave_to_write_is_no_leave_to_write_what_makes_programs_run(path, a
     assert verdict.action == ("ask" if asks else "allow")
     if asks:
         assert verdict.permission == "protected_path"
-        granted = (*rules, *rules_for_always(requirements))
+        granted = (*rules, *granted_by_always(requirements))
         assert decide(requirements, granted, "ask").action == "allow"

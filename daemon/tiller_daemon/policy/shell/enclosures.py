@@ -8,7 +8,6 @@ then enforces what this judgement only assumes.
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from tiller_daemon.config import LastingRule
 from tiller_daemon.policy import globs
 from tiller_daemon.policy.shell.command_line import CommandLine, SimpleCommand, parse
 from tiller_daemon.policy.shell.purposes import Purpose, purpose_of
@@ -80,18 +79,19 @@ _NOT_ENFORCED: Final = "no sandbox here can limit it to what it seems to do"
 def last_match(permission: str, subject: str, rules: Sequence[Rule]) -> Rule | None:
     """Return the last matching rule, which decides. Its permission may be a glob as well.
 
-    A lasting rule is stronger than any other except one that would deny.
+    A granted rule is stronger than any other except one that would deny: who answers a question
+    about one call must not undo what they forbade.
     """
-    lasting: Rule | None = None
+    granted: Rule | None = None
     for rule in reversed(rules):
         if not globs.matches(rule.permission, permission):
             continue
         if not globs.matches(rule.pattern, subject):
             continue
-        if not isinstance(rule, LastingRule):
-            return rule if lasting is None or rule.action == "deny" else lasting
-        lasting = rule
-    return lasting
+        if not rule.granted:
+            return rule if granted is None or rule.action == "deny" else granted
+        granted = granted or rule
+    return granted
 
 
 def seems_to_read(line: str) -> bool:
@@ -255,12 +255,10 @@ def _judge_whole(
 def _rule_for_everything(permission: str, rules: Sequence[Rule]) -> Rule | None:
     """Return the last rule for everything, or a later one that denies or asks about something.
 
-    The line may contain that something without showing it. A lasting rule is about what it shows.
+    The line may contain that something without showing it. A granted rule is about what it shows.
     """
     about = [
-        rule
-        for rule in rules
-        if globs.matches(rule.permission, permission) and not isinstance(rule, LastingRule)
+        rule for rule in rules if globs.matches(rule.permission, permission) and not rule.granted
     ]
     return next(
         (rule for rule in reversed(about) if rule.pattern == "*" or rule.action != "allow"), None

@@ -1,11 +1,11 @@
-"""Lasting rules: they turn questions into consent, and no denial into anything."""
+"""Granted rules, of a session or lasting: they answer questions, and never undo a denial."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tiller_daemon.config import LastingRule
-from tiller_daemon.policy.rules import decide, evaluate
+from tiller_daemon.policy.rules import decide, denies_all, evaluate, grants
 from tiller_daemon.sandbox.enclosure import Enclosure
 from tiller_daemon.tools.base import Requirement
 from tiller_protocol.settings import Rule
@@ -13,7 +13,14 @@ from tiller_protocol.settings import Rule
 ACTIONS = st.sampled_from(["allow", "ask", "deny"])
 PATTERNS = st.text(alphabet="ab*?", max_size=3)
 RULES = st.lists(st.builds(Rule, st.sampled_from(["write", "*"]), PATTERNS, ACTIONS), max_size=6)
-LASTING = st.lists(st.builds(LastingRule, st.just("write"), PATTERNS, st.just("allow")), max_size=3)
+GRANTED = st.lists(
+    st.builds(
+        lambda kind, pattern: granted("write", pattern, kind),
+        st.sampled_from(["session", "lasting"]),
+        PATTERNS,
+    ),
+    max_size=3,
+)
 WORDS = st.sampled_from(["git push x", "git push", "rm y", "ls", "make", "$(x)", "a=1 rm y", "("])
 LINES = st.lists(WORDS, min_size=1, max_size=3).map(" && ".join)
 ABOUT_COMMANDS = st.lists(
@@ -25,31 +32,41 @@ ABOUT_COMMANDS = st.lists(
     ),
     max_size=4,
 )
-LASTING_COMMANDS = st.lists(
+GRANTED_COMMANDS = st.lists(
     st.builds(
-        LastingRule,
-        st.just("bash"),
+        lambda kind, pattern: granted("bash", pattern, kind),
+        st.sampled_from(["session", "lasting"]),
         st.sampled_from(["*", "git push *", "rm y", "make *", "make"]),
-        st.just("allow"),
     ),
     max_size=3,
 )
 
 
-@given(st.text(alphabet="ab", max_size=4), RULES, LASTING)
-def test_a_question_is_answered_and_everything_else_stays(subject, rules, lasting):
-    before, after = (evaluate("write", subject, layers) for layers in (rules, [*rules, *lasting]))
-    covered = evaluate("write", subject, [Rule("*", "*", "deny"), *map(plain, lasting)]) == "allow"
+def granted(permission: str, pattern: str, kind: str) -> Rule:
+    if kind == "lasting":
+        return LastingRule(permission, pattern, "allow")
+    (rule,) = grants(permission, [pattern])
+    return rule
+
+
+@given(st.text(alphabet="ab", max_size=4), RULES, GRANTED)
+def test_a_question_is_answered_and_everything_else_stays(subject, rules, granted_rules):
+    before, after = (
+        evaluate("write", subject, layers) for layers in (rules, [*rules, *granted_rules])
+    )
+    covered = (
+        evaluate("write", subject, [Rule("*", "*", "deny"), *map(plain, granted_rules)]) == "allow"
+    )
     assert after == ("allow" if before == "ask" and covered else before)
 
 
-@given(LINES, ABOUT_COMMANDS, LASTING_COMMANDS, st.sampled_from([None, Enclosure.BUILD]))
+@given(LINES, ABOUT_COMMANDS, GRANTED_COMMANDS, st.sampled_from([None, Enclosure.BUILD]))
 def test_a_denied_command_line_stays_denied_and_an_allowed_one_allowed(
-    line, rules, lasting, most_unasked
+    line, rules, granted_rules, most_unasked
 ):
     requirement = Requirement("bash", (line,), kind="command", most_unasked=most_unasked)
     before = decide([requirement], rules, "ask").action
-    after = decide([requirement], [*rules, *lasting], "ask").action
+    after = decide([requirement], [*rules, *granted_rules], "ask").action
     assert before in (after, "ask")
 
 
@@ -63,16 +80,23 @@ def test_a_denied_command_line_stays_denied_and_an_allowed_one_allowed(
         ("/usr/bin/git push x", "ask"),
     ],
 )
-def test_a_lasting_rule_for_commands_is_as_narrow_as_one_of_the_session(line, action):
+@pytest.mark.parametrize("kind", ["session", "lasting"])
+def test_a_granted_rule_for_commands_is_as_narrow_as_it_was_shown(line, action, kind):
     rules = [
         Rule("bash", "git push --force*", "allow"),
         Rule("bash", "git*", "ask"),
         Rule("bash", "git push --force*", "deny"),
     ]
-    lasting = LastingRule("bash", "git push *", "allow")
+    grant = granted("bash", "git push *", kind)
     requirement = Requirement("bash", (line,), kind="command", most_unasked=Enclosure.BUILD)
-    assert decide([requirement], [*rules, lasting], "ask").action == action
+    assert decide([requirement], [*rules, grant], "ask").action == action
 
 
-def plain(rule: LastingRule) -> Rule:
+def test_a_grant_does_not_offer_again_what_is_denied_altogether():
+    denied = [Rule("fetch", "*", "deny"), *grants("fetch", ["*"])]
+    assert denies_all("fetch", None, denied)
+    assert denies_all("fetch", "example.org", denied)
+
+
+def plain(rule: Rule) -> Rule:
     return Rule(rule.permission, rule.pattern, rule.action)
