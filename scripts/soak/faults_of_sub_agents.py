@@ -56,7 +56,7 @@ BACKGROUND = (
     ),
     Fault(
         "B29 a session pays for its background once",
-        "protocol/tiller_protocol/snapshot.py",
+        "protocol/tiller_protocol/fold.py",
         "_change_background",
         "A.get(B.id)",
         "None",

@@ -12,7 +12,7 @@ UNFINISHED = (
     ),
     Fault(
         "B7 the parts of an answer are one message for the frontend",
-        "protocol/tiller_protocol/snapshot.py",
+        "protocol/tiller_protocol/fold.py",
         "_record_last_message",
         'A.turn.last_message if is_continued(B, C) else ""',
         '""',

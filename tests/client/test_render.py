@@ -37,6 +37,7 @@ from tiller_protocol.events import (
     TurnStarted,
     WarningRaised,
 )
+from tiller_protocol.fold import fold
 from tiller_protocol.ids import CallId, ItemId
 from tiller_protocol.items import (
     AssistantMessage,
@@ -52,7 +53,7 @@ from tiller_protocol.items import (
     UserMessage,
 )
 from tiller_protocol.settings import Rule, Settings
-from tiller_protocol.snapshot import Snapshot, fold
+from tiller_protocol.snapshot import Snapshot
 
 PLAIN = Paint(colour=False)
 DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@\n a = 1\n-b = 2\n+b = 3\n"

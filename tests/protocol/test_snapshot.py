@@ -18,8 +18,9 @@ from tiller_protocol.events import (
     TurnEnded,
     TurnStarted,
 )
+from tiller_protocol.fold import SequenceGap, fold
 from tiller_protocol.items import Usage
-from tiller_protocol.snapshot import SequenceGap, Snapshot, fold
+from tiller_protocol.snapshot import Snapshot
 from tiller_protocol.turns import add_cost
 
 SEEDS = st.integers(0, 2**32)

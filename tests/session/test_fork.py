@@ -3,9 +3,10 @@
 from tiller_daemon.models.scripted import CallPart, Script, ScriptStep, TextPart, WaitPart
 from tiller_protocol.answers import Created, SessionResult
 from tiller_protocol.events import StepEnded, TurnStarted
+from tiller_protocol.fold import fold
 from tiller_protocol.items import ToolCall, UserMessage
 from tiller_protocol.ops import SessionDelete, SessionFork, SessionGet
-from tiller_protocol.snapshot import fold, fork_base
+from tiller_protocol.snapshot import fork_base
 
 DONE = ScriptStep(parts=(TextPart("done"),))
 LOOK = ScriptStep(parts=(CallPart("look", arguments={"seconds": 5}),))

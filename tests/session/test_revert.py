@@ -4,6 +4,7 @@ import pytest
 
 from tiller_daemon.models.scripted import CallPart, HangPart, Script, ScriptStep, TextPart
 from tiller_protocol.events import TurnStarted, WarningRaised
+from tiller_protocol.fold import fold
 from tiller_protocol.items import ToolCall, UserMessage
 from tiller_protocol.ops import (
     Compact,
@@ -14,7 +15,7 @@ from tiller_protocol.ops import (
     Unrevert,
     UserInput,
 )
-from tiller_protocol.snapshot import Snapshot, fold
+from tiller_protocol.snapshot import Snapshot
 
 
 def says(text: str) -> ScriptStep:

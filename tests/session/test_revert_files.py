@@ -36,10 +36,11 @@ from tiller_protocol.events import (
     TurnEnded,
     TurnStarted,
 )
+from tiller_protocol.fold import fold
 from tiller_protocol.items import ItemId, Patch, Usage
 from tiller_protocol.ops import Revert, Unrevert
 from tiller_protocol.settings import Settings
-from tiller_protocol.snapshot import Snapshot, fold
+from tiller_protocol.snapshot import Snapshot
 
 PATHS = ("a", "b", "d", "d/a", "d/b", "d/e/f")
 CONTEXT = TurnContextShown("/w", "build", "p/m", "", "ask", 9, (), 1000)

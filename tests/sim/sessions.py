@@ -5,7 +5,8 @@ from tiller_protocol.answers import Accepted, AnyAnswer
 from tiller_protocol.events import (
     SessionCreated,
 )
-from tiller_protocol.snapshot import Snapshot, fold, fork_base
+from tiller_protocol.fold import fold
+from tiller_protocol.snapshot import Snapshot, fork_base
 
 PASSING = ("overloaded", "unavailable", "shutting_down")
 """Answers that say nothing about the op: sent again, it may have its effect."""

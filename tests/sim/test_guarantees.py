@@ -26,6 +26,7 @@ from tiller_protocol.events import (
     TurnEnded,
     TurnStarted,
 )
+from tiller_protocol.fold import fold
 from tiller_protocol.items import AssistantMessage, Reasoning
 from tiller_protocol.lifecycle import LifecycleState, advance
 from tiller_protocol.ops import (
@@ -34,7 +35,7 @@ from tiller_protocol.ops import (
     Replay,
     SessionGet,
 )
-from tiller_protocol.snapshot import Snapshot, fold
+from tiller_protocol.snapshot import Snapshot
 
 
 def test_every_program_ends_with_all_sessions_at_rest(batch: Batch) -> None:

@@ -16,9 +16,9 @@ from tiller_protocol.events import (
     StepStarted,
     TurnStarted,
 )
+from tiller_protocol.fold import fold
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Item, Notice, ToolCall
-from tiller_protocol.snapshot import fold
 
 
 @of_every_program

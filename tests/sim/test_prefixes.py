@@ -21,10 +21,11 @@ from tiller_daemon.store.base import Log
 from tiller_daemon.turn.closing import resuming_bodies
 from tiller_daemon.turn.history import History
 from tiller_protocol.events import Event, StepStarted
+from tiller_protocol.fold import fold
 from tiller_protocol.ids import ItemId
 from tiller_protocol.items import Item, UserMessage
 from tiller_protocol.lifecycle import LifecycleState, advance
-from tiller_protocol.snapshot import Snapshot, fold
+from tiller_protocol.snapshot import Snapshot
 
 PROGRAMS = int(os.environ.get("TILLER_PREFIX_PROGRAMS", "204"))
 """At least as many sessions: forks come on top."""

@@ -51,6 +51,7 @@ from tiller_protocol.events import (
     SessionArchived,
     SessionCreated,
 )
+from tiller_protocol.fold import fold
 from tiller_protocol.ops import (
     Answer,
     AnyOp,
@@ -78,7 +79,7 @@ from tiller_protocol.ops import (
     UserInput,
 )
 from tiller_protocol.places import EVENTS_SOCKET, LOCK_FILE, OPS_SOCKET, TOKEN_FILE
-from tiller_protocol.snapshot import Snapshot, fold
+from tiller_protocol.snapshot import Snapshot
 
 REPLAY_EVENTS_MAX = 50
 TURN = "01K0TURN0000000000000000T1"

@@ -25,8 +25,9 @@ from tiller_protocol.events import (
     StepStarted,
     ToolCallUpdated,
 )
+from tiller_protocol.fold import fold
 from tiller_protocol.items import AssistantMessage, Reasoning, ToolCall
-from tiller_protocol.snapshot import Snapshot, fold
+from tiller_protocol.snapshot import Snapshot
 
 DELTA_WINDOW_S = 0.02
 """How long after a commit a delta or an event of a step may wait for others to share the next one.

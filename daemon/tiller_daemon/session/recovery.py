@@ -18,7 +18,8 @@ from tiller_protocol.events import (
     SessionCreated,
     StatusChanged,
 )
-from tiller_protocol.snapshot import SequenceGap, Snapshot, fold, fork_base
+from tiller_protocol.fold import SequenceGap, fold
+from tiller_protocol.snapshot import Snapshot, fork_base
 
 LOAD_EVENTS_MAX = 5_000
 LOAD_BYTES_MAX = 8 * 1024 * 1024
