@@ -212,7 +212,11 @@ def _add_requests(add: _AddParser) -> None:
     parser.add_argument("request", metavar="REQUEST", help="its id, or the beginning or end of it")
     parser.add_argument("decision", choices=("once", "always", "always_here", "reject", "answer"))
     parser.add_argument(
-        "text", metavar="TEXT", nargs="?", default="", help="why you reject it, or the answer"
+        "text",
+        metavar="TEXT",
+        nargs="?",
+        default="",
+        help="the answer, or why you reject it; without a reason that ends the turn",
     )
     parser = _verb(add, "rules", "rules", "list or revoke what you allowed for good")
     parser.add_argument("action", nargs="?", choices=("list", "revoke"), default="list")

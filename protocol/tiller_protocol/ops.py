@@ -218,12 +218,13 @@ class Answer(Op, frozen=True, tag="answer"):
         Decision,
         doc(
             "`once` and `always` approve, `reject` refuses, `answer` replies to a question. "
+            "`reject` ends the turn, unless `text` gives a reason: then only this call is refused. "
             "`always` also allows the request's `always` patterns for the rest of the session, "
             "`always_here` for every session in the request's `always_here` directory."
         ),
     ]
     text: Annotated[
-        str, doc("The reply, for `answer`; else feedback to the model, such as a reason.")
+        str, doc("The reply, for `answer`; for `reject` a reason, which is the call's result.")
     ] = ""
 
 

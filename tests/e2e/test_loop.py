@@ -202,20 +202,27 @@ async def test_b8_the_last_step_gets_the_notice_and_no_tools(
 async def test_b9_the_third_same_call_in_a_row_asks_and_a_no_ends_the_turn(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """Same tool and arguments three times in a row → a `doom_loop` request; reject → `blocked`."""
+    """Same tool and arguments three times in a row → a `doom_loop` request; reject → `blocked`.
+
+    With a reason, the model gets it and the turn goes on; the next such call asks again.
+    """
     session_id = await frontend.session(
-        workspace, *[calls(read("greeting.txt"))] * 3, text("I see"), approve="ask"
+        workspace, *[calls(read("greeting.txt"))] * 4, text("I see"), approve="ask"
     )
     await frontend.say(session_id)
     request = await frontend.request_opened(session_id)
     assert (request.kind, len(frontend.completed_calls(session_id))) == ("doom_loop", 2)
     await frontend.must(Answer(request.id, "reject", "it stays the same"))
+    again = await frontend.request_opened(session_id, 2)
+    assert again.kind == "doom_loop"
+    await frontend.must(Answer(again.id, "reject"))
     assert (await frontend.turn_ended(session_id)).outcome == "blocked"
     await frontend.say(session_id, "go on")
     assert (await frontend.turn_ended(session_id, 2)).outcome == "completed"
-    one, two, third = calls_in(frontend.requests(session_id)[-1].items)
-    assert [call.error_kind for call in (one, two, third)] == [None, None, "denied"]
-    assert "it stays the same" in third.output
+    one, two, third, fourth = calls_in(frontend.requests(session_id)[-1].items)
+    kinds = [call.error_kind for call in (one, two, third, fourth)]
+    assert kinds == [None, None, "denied", "denied"]
+    assert third.output == "rejected by the user: it stays the same"
 
 
 async def test_b9_always_is_asked_no_more_in_this_session(

@@ -156,10 +156,42 @@ async def test_always_does_not_undo_a_denial_of_something_narrower(
     assert len(_opened(frontend, session_id)) == 1
 
 
-async def test_b37_a_rejection_tells_the_model_why_and_ends_the_turn_blocked(
+async def test_b37_a_rejection_without_a_reason_ends_the_turn_blocked(
     frontend: Frontend, workspace: Path
 ) -> None:
-    """Reject with feedback → the model sees it; the other open requests are rejected; `blocked`."""
+    """Reject without a reason → the other open requests are rejected too; `blocked`."""
+    session_id = await _asked_twice(frontend, workspace)
+    await frontend.must(Answer(_about_cat(frontend, session_id), "reject", " "))
+    assert (await frontend.turn_ended(session_id)).outcome == "blocked"
+    assert [r.resolution for r in _resolved(frontend, session_id)] == ["reject", "reject"]
+    await frontend.say(session_id, "go on")
+    assert (await frontend.turn_ended(session_id, 2)).outcome == "completed"
+    calls_ = calls_in(frontend.requests(session_id)[-1].items)
+    assert [call.error_kind for call in calls_] == ["denied", "denied", "skipped"]
+    assert [call.output for call in calls_[:2]] == ["rejected by the user"] * 2
+    assert not (workspace / "never").exists()
+
+
+async def test_b37_a_rejection_with_a_reason_is_the_result_of_that_call_only(
+    frontend: Frontend, workspace: Path
+) -> None:
+    """Reject with a reason → the model gets it and goes on; the other request stays open."""
+    session_id = await _asked_twice(frontend, workspace)
+    await frontend.must(Answer(_about_cat(frontend, session_id), "reject", "use b.txt"))
+    (other,) = (await frontend.snapshot(session_id)).requests
+    assert other.title == "Read a.env"
+    await frontend.must(Answer(other.id, "once"))
+    await frontend.must(Answer((await frontend.request_opened(session_id, 3)).id, "once"))
+    ended = await frontend.turn_ended(session_id)
+    assert (ended.outcome, ended.last_message) == ("completed", "I see")
+    read_it, refused, touched = calls_in(frontend.requests(session_id)[-1].items)
+    assert (refused.error_kind, refused.output) == ("denied", "rejected by the user: use b.txt")
+    assert [read_it.state, touched.state] == ["completed", "completed"]
+    assert (workspace / "never").exists()
+
+
+async def _asked_twice(frontend: Frontend, workspace: Path) -> str:
+    """A session whose two calls that read ask beside each other; a third one waits for them."""
     (workspace / "a.env").write_text("secret\n")
     session_id = await frontend.session(
         workspace,
@@ -169,16 +201,11 @@ async def test_b37_a_rejection_tells_the_model_why_and_ends_the_turn_blocked(
     )
     await frontend.say(session_id)
     await frontend.request_opened(session_id, 2)
-    asked = next(r for r in _opened(frontend, session_id) if "cat a.env" in r.title)
-    await frontend.must(Answer(asked.id, "reject", "use b.txt"))
-    assert (await frontend.turn_ended(session_id)).outcome == "blocked"
-    assert [r.resolution for r in _resolved(frontend, session_id)] == ["reject", "reject"]
-    await frontend.say(session_id, "go on")
-    assert (await frontend.turn_ended(session_id, 2)).outcome == "completed"
-    first, second, third = calls_in(frontend.requests(session_id)[-1].items)
-    assert [call.error_kind for call in (first, second, third)] == ["denied", "denied", "skipped"]
-    assert "use b.txt" in second.output
-    assert not (workspace / "never").exists()
+    return session_id
+
+
+def _about_cat(frontend: Frontend, session_id: str) -> str:
+    return next(r.id for r in _opened(frontend, session_id) if "cat a.env" in r.title)
 
 
 AROUND_LS = (

@@ -152,7 +152,7 @@ async def test_an_answer_a_grant_and_a_no_are_told_apart(
     lines = await shown(frontend, session_id, "second")
     assert lines[1].startswith("  allowed by a rule of this session: ")
     lines = await shown(frontend, session_id, "deploy")
-    assert "it did not run: The user rejected this call. They said: not now" in lines[1]
+    assert "it did not run: rejected by the user: not now" in lines[1]
     assert lines[2].endswith("→ reject by e2e: not now")
 
 

@@ -317,19 +317,33 @@ async def test_b36_always_resolves_other_requests_that_now_match(autojump_clock,
     assert [c.state for c in tool_calls(world, 1)] == ["completed"] * 3
 
 
-async def test_b37_reject_with_feedback_ends_the_turn_blocked(autojump_clock, start):
+async def test_b37_reject_without_a_reason_ends_the_turn_blocked(autojump_clock, start):
+    world, session_id = await start(
+        calls(call("peek", say="a"), call("peek", say="b")), text("done")
+    )
+    await world.say(session_id, "go")
+    await world.until_body(session_id, RequestOpened, 2)
+    await world.must(Answer(request_about(world, session_id, "a"), "reject"))
+    assert (await world.ended(session_id)).outcome == "blocked"
+    await world.say(session_id, "again")
+    await world.ended(session_id, 2)
+    assert [c.error_kind for c in tool_calls(world, 1)] == ["denied", "denied"]
+
+
+async def test_b37_reject_with_a_reason_refuses_one_call_and_the_turn_goes_on(
+    autojump_clock, start
+):
     world, session_id = await start(
         calls(call("peek", say="a"), call("peek", say="b")), text("done")
     )
     await world.say(session_id, "go")
     await world.until_body(session_id, RequestOpened, 2)
     await world.must(Answer(request_about(world, session_id, "a"), "reject", "use c"))
-    assert (await world.ended(session_id)).outcome == "blocked"
-    await world.say(session_id, "again")
-    await world.ended(session_id, 2)
+    await world.must(Answer(request_about(world, session_id, "b"), "once"))
+    assert (await world.ended(session_id)).outcome == "completed"
     one, two = tool_calls(world, 1)
-    assert one.error_kind == two.error_kind == "denied"
-    assert "use c" in one.output
+    assert (one.error_kind, one.output) == ("denied", "rejected by the user: use c")
+    assert two.state == "completed"
 
 
 def _overrides(**fields: Any):

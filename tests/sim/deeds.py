@@ -106,7 +106,8 @@ def answer_to(snapshot: Snapshot, number: int, decision: Decision) -> Answer | N
     request = snapshot.requests[number % len(snapshot.requests)]
     if request.kind == "question" and decision != "reject":
         decision = "answer"
-    return Answer(request.id, decision, "because")
+    # A rejection with a reason lets the turn go on, one without ends it.
+    return Answer(request.id, decision, "" if decision == "reject" and number % 2 else "because")
 
 
 def _edit(

@@ -1,4 +1,4 @@
-"""G4, G6 and G9 as properties of random programs: what a model is sent, when its calls run."""
+"""B37, G4, G6 and G9 as properties of random programs: what a model is sent, when its calls run."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,10 @@ from tiller_daemon.turn.history import for_request
 from tiller_protocol.events import (
     Event,
     ItemStarted,
+    RequestOpened,
+    RequestResolved,
     StepStarted,
+    TurnEnded,
     TurnStarted,
 )
 from tiller_protocol.fold import fold
@@ -99,6 +102,24 @@ def test_g9_lock_a_call_that_writes_comes_between_those_before_and_behind_it(see
                 for behind in calls[number + 1 :]:
                     if "write" in (call.effect, behind.effect):
                         assert call.ended < behind.began, (call, behind)
+
+
+@of_every_program
+def test_b37_a_no_ends_the_turn_exactly_if_it_gives_no_reason(seen: Seen) -> None:
+    for session in seen.sessions.values():
+        for turn in turns_of(session.log):
+            bodies = [event.body for event in turn]
+            kinds = {b.request.id: b.request.kind for b in bodies if isinstance(b, RequestOpened)}
+            ends = any(
+                b.resolution == "reject" and not b.text and kinds[b.request_id] != "question"
+                for b in bodies
+                if isinstance(b, RequestResolved)
+            )
+            ended = bodies[-1]
+            if isinstance(ended, TurnEnded):
+                said_no = ended.error is not None and ended.error.code == "rejected"
+                assert ends or not said_no, turn
+                assert not ends or ended.outcome not in ("completed", "limit_reached"), turn
 
 
 def _notice_behind(rest: Sequence[Event]) -> list[Item]:

@@ -38,6 +38,11 @@ class Reply(Struct, frozen=True):
         """Whether the call may run."""
         return self.resolution in ("once", "always", "always_here")
 
+    @property
+    def gives_reason(self) -> bool:
+        """Whether the user said why not, so that the model can go on with something else."""
+        return bool(self.text.strip())
+
 
 CANCELLED = Reply("cancelled")
 
@@ -125,9 +130,9 @@ class OpenRequests:
     def answer(self, request_id: str, reply: Reply, keep: Keep) -> tuple[Rule, ...]:
         """Resolve a request; return the rules that the answer `always` grants to the session.
 
-        Those of `always_here` go to `keep`. Rejecting a call also rejects all other open requests.
-        Raises `NoWaitingTask`, or a `RejectionError` with `already_resolved` or `bad_message`, or
-        what `keep` raises.
+        Those of `always_here` go to `keep`. Rejecting a call without a reason also rejects all
+        other open requests. Raises `NoWaitingTask`, or a `RejectionError` with `already_resolved`
+        or `bad_message`, or what `keep` raises.
         """
         waiter = self._waiters.get(request_id)
         if waiter is None:
@@ -141,9 +146,9 @@ class OpenRequests:
             # A rule that can't be kept must not look as if it were: the request stays open.
             keep(rules)
         self._resolve(waiter, reply)
-        if reply.resolution == "reject" and waiter.request.kind != "question":
-            # A rejected call ends the turn, so the other requests are moot. A rejected question
-            # does not end it.
+        ends_turn = reply.resolution == "reject" and not reply.gives_reason
+        if ends_turn and waiter.request.kind != "question":
+            # The other requests are moot. A rejected question does not end the turn.
             self._resolve_others(Reply("reject", "", reply.by))
         self._show_status(waiter.turn_id)
         return rules if reply.resolution == "always" else ()

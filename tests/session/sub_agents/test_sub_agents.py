@@ -211,13 +211,26 @@ async def test_a_no_to_a_sub_agent_ends_its_turn_and_that_of_whom_it_works_for(
     world, boss = await start(calls(task(), task("b")), worker=(guarded, says("never")))
     await world.say(boss, "go")
     opened = await world.until_body(boss, RequestOpened)
-    await world.must(Answer(opened.body.request.id, "reject", "not like that"))
+    await world.must(Answer(opened.body.request.id, "reject"))
     assert (await world.ended(boss)).outcome == "blocked"
     child = await linked(world, boss)
     assert (await world.until_body(child, TurnEnded)).body.outcome == "blocked"
     first, second = task_calls(world, boss)
     assert (first.error_kind, second.error_kind) == ("denied", "skipped")
     assert sub_agent_of(first).session_id == child
+
+
+async def test_a_no_with_a_reason_to_a_sub_agent_ends_neither_turn(autojump_clock, start):
+    guarded = calls(CallPart("guarded", arguments={"say": "x"}))
+    world, boss = await start(calls(task()), says("fine"), worker=(guarded, says("otherwise")))
+    await world.say(boss, "go")
+    opened = await world.until_body(boss, RequestOpened)
+    await world.must(Answer(opened.body.request.id, "reject", "not like that"))
+    assert (await world.ended(boss)).outcome == "completed"
+    child = await linked(world, boss)
+    assert (await world.until_body(child, TurnEnded)).body.outcome == "completed"
+    (first,) = task_calls(world, boss)
+    assert "otherwise" in first.output
 
 
 async def test_always_counts_for_the_session_and_its_other_sub_agents_at_once(

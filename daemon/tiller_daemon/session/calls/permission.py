@@ -78,8 +78,9 @@ class Permission(Struct, frozen=True):
         if answer.approves:
             why = reasons(verdict, self.granted(), answer)
             return why if is_as_judged() else Refusal("failed", CHANGED_MEANWHILE)
-        comment = f" They said: {answer.text}" if answer.text else ""
-        return Refusal("denied", f"The user rejected this call.{comment}", REJECTED)
+        if answer.gives_reason:
+            return Refusal("denied", f"rejected by the user: {answer.text.strip()}")
+        return Refusal("denied", "rejected by the user", REJECTED)
 
     async def offer(self, call: ToolCall, requirement: Requirement) -> Reply | None:
         """Ask for something that only an explicit rule or the user can allow.
