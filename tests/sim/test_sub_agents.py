@@ -103,6 +103,13 @@ def _steps(*agents: str) -> st.SearchStrategy[tuple[ScriptStep, ...]]:
         st.sampled_from(["a", "b", "c"]),
         st.booleans(),
     )
+    # Only agents that read work in the background.
+    later = st.builds(
+        lambda prompt: CallPart(
+            "task", arguments={"prompt": prompt, "agent": "scout", "background": True}
+        ),
+        st.sampled_from(["a", "b", "c"]),
+    )
     calls = st.builds(
         lambda name, seconds, say: CallPart(name, arguments={"seconds": seconds, "say": say}),
         st.sampled_from(["look", "change", "guarded", "peek"]),
@@ -110,7 +117,7 @@ def _steps(*agents: str) -> st.SearchStrategy[tuple[ScriptStep, ...]]:
         st.sampled_from(["x", "y"]),
     )
     part: st.SearchStrategy[Part] = st.one_of(
-        *([tasks, tasks, tasks] if agents else []),
+        *([tasks, tasks, later, later] if agents else []),
         calls,
         st.builds(WaitPart, _WAITS),
         st.builds(TextPart, st.just("words")),

@@ -51,6 +51,9 @@ def deliver_end(state: SessionState, pending: PendingSubmission, task: Backgroun
 
 def _start(state: SessionState, pending: PendingSubmission, report: QueuedInput) -> str:
     """Start a turn with a report; returns why that is not possible, or an empty text."""
+    if state.queue.queue:
+        # An interrupt or a failure left it. What the user wrote goes first, when they say so.
+        return "other input waits there already"
     if _turns_since_user(state.outbox.fold_pending()) >= TURNS_MAX:
         return f"reports have started {TURNS_MAX} turns in a row"
     try:

@@ -30,7 +30,7 @@ from tiller_protocol.events import (
     WarningRaised,
 )
 from tiller_protocol.items import BackgroundCommand, Notice, SubAgent, UserMessage
-from tiller_protocol.ops import Answer, Interrupt, SessionArchive, UserInput
+from tiller_protocol.ops import Answer, Interrupt, SessionArchive, TurnContinue, UserInput
 from tiller_protocol.settings import Budget, Rule, TurnOverrides
 
 
@@ -277,7 +277,7 @@ async def test_it_asks_in_its_own_session_and_the_users_is_told(autojump_clock, 
     assert (await snapshot(world, boss)).requests == []
     await world.must(Answer(opened.body.request.id, "always"))
     configured = await world.until_body(boss, SessionConfigured)
-    granted = Rule("external_directory", "far", "allow")
+    granted = Rule("external_directory", "far", "allow", granted=True)
     assert granted in (configured.body.settings.permissions or ())
     await world.ended(boss, 2)
     assert "seen" in reports(await snapshot(world, boss))[0].text
@@ -319,6 +319,27 @@ async def test_a_report_that_can_start_no_turn_waits_in_the_queue(autojump_clock
     assert "seen" in queued.text
     warned = await world.until_body(boss, WarningRaised)
     assert warned.body.code == "report_waits"
+
+
+async def test_a_report_waits_behind_input_that_an_interrupt_left(autojump_clock, start):
+    world, boss = await start(calls(later()), HANGS, says("first"), says("second"), scout=(SLOW,))
+    await world.say(boss, "go")
+    await world.until_body(boss, BackgroundChanged)
+    await world.say(boss, "mine", delivery="queue")
+    await world.must(Interrupt(boss))
+    assert (await world.ended(boss)).outcome == "interrupted"
+    await ended_in_background(world, boss)
+    warned = await world.until_body(boss, WarningRaised)
+    assert warned.body.code == "report_waits"
+    now = await snapshot(world, boss)
+    assert [("mine" in one.text, "seen" in one.text) for one in now.queue] == [
+        (True, False),
+        (False, True),
+    ]
+    assert (now.turn, now.turns) == (None, 1)
+    await world.must(TurnContinue(boss))
+    assert (await world.ended(boss, 2)).last_message == "second"
+    assert (await snapshot(world, boss)).queue == ()
 
 
 async def test_reports_do_not_start_turns_for_ever(autojump_clock, start):

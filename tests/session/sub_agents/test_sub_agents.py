@@ -245,7 +245,7 @@ async def test_always_counts_for_the_session_and_its_other_sub_agents_at_once(
     first, _ = (await snapshot(world, boss)).requests
     await world.must(Answer(first.id, "always"))
     assert (await world.ended(boss)).outcome == "completed"
-    granted = Rule("external_directory", "far", "allow")
+    granted = Rule("external_directory", "far", "allow", granted=True)
     assert granted in ((await snapshot(world, boss)).settings.permissions or ())
     assert (await snapshot(world, boss)).requests == []
 
