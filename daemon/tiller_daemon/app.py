@@ -59,6 +59,7 @@ from tiller_daemon.session.services import (
 )
 from tiller_daemon.session.supervisor import Supervisor
 from tiller_daemon.snapshots.snapshots import Snapshots
+from tiller_daemon.stamps import Stamps
 from tiller_daemon.stopping import end_turns, stop_on_signal, stop_when_unreachable
 from tiller_daemon.store.base import Log
 from tiller_daemon.store.log import open_log
@@ -100,8 +101,8 @@ class Options(Struct, frozen=True):
     """Loads the configuration again; raises `ConfigurationError`."""
     load_project: Callable[[Path], Configuration]
     """Loads it with that of a trusted project on top; raises `ConfigurationError`."""
-    file: Path | None = None
-    """The configuration file; absent means the one in `places`."""
+    stamps: Stamps
+    """What `configuration` was read from."""
 
 
 async def serve(
@@ -189,7 +190,7 @@ async def _serve_sessions(
 
 
 class _LiveParts:
-    """The parts that depend on the configuration; a changed file applies from the next turn on."""
+    """The parts that depend on the configuration; a changed file applies from the next op on."""
 
     def __init__(
         self,
@@ -199,8 +200,7 @@ class _LiveParts:
         servers: McpServers,
         languages: LanguageServers,
     ) -> None:
-        file = options.file or options.places.config / CONFIG_FILE
-        self.configuration = LiveConfiguration(options.configuration, options.load, file)
+        self.configuration = LiveConfiguration(options.configuration, options.load, options.stamps)
         self.providers = providers
         self.servers = servers
         self.languages = languages
@@ -241,6 +241,7 @@ class _LiveParts:
 
     async def discover(self) -> None:
         """Prepare what a turn needs: configuration, MCP servers, models."""
+        # Turns also start without an op, for example those that a new daemon resumes.
         await self.refresh()
         # Usually nothing has to be looked for. Then no task is needed.
         if self.providers.has_default:
@@ -252,7 +253,6 @@ class _LiveParts:
 
     async def models(self, *, ask: bool) -> tuple[ModelSummary, ...]:
         """The available models; see `server.ListModels`."""
-        await self.refresh()
         return await self.providers.summaries(ask=ask)
 
 
@@ -313,7 +313,7 @@ def _services(
         new_id=_id_maker(),
         model=providers.choose,
         discover=live.discover,
-        user=_user_settings(options, live.configuration),
+        user=_user_settings(options, live),
         tools=ToolSources(
             available=lambda: {**built_in, **search_tools.tools(), **servers.tools()},
             servers=servers,
@@ -332,12 +332,13 @@ def _services(
     )
 
 
-def _user_settings(options: Options, live: LiveConfiguration) -> UserSettings:
-    trust = options.places.state / TRUST_FILE
+def _user_settings(options: Options, live: _LiveParts) -> UserSettings:
+    trust, configuration = options.places.state / TRUST_FILE, live.configuration
     return UserSettings(
-        configuration=lambda: live.now,
-        problem=lambda: live.problem,
-        projects=TrustedProjects(trust, lambda: live.now, options.load_project),
+        configuration=lambda: configuration.now,
+        refresh=live.refresh,
+        problem=lambda: configuration.problem,
+        projects=TrustedProjects(trust, lambda: configuration.now, options.load_project),
         lasting_rules=LastingRules(options.places.config / RULES_FILE),
         config_directory=options.places.config.resolve(),
         home=home(),

@@ -16,6 +16,7 @@ from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.app import Options, serve
 from tiller_daemon.config import Configuration, ConfigurationError, load_configuration
 from tiller_daemon.sandbox_setup import run_confined
+from tiller_daemon.stamps import Stamps
 from tiller_daemon.store.base import LogError
 from tiller_daemon.transport.nng import TransportError
 from tiller_daemon.transport.runtime import AlreadyRunning, RuntimeDirectoryError
@@ -41,8 +42,9 @@ def run(arguments: Sequence[str]) -> int:
             places, os.environ, overrides, project, trusted=trusted, file=parsed.config
         )
 
+    stamps = Stamps()
     try:
-        configuration = load()
+        configuration = stamps.record(load)
     except ConfigurationError as error:
         return _fail(error, EXIT_USAGE)
     if parsed.check_config:
@@ -54,7 +56,7 @@ def run(arguments: Sequence[str]) -> int:
         return run_confined(places, configuration, parsed.sandboxed)
     _set_up_logging(configuration, console=parsed.log_format == "console")
     try:
-        trio.run(serve, Options(places, configuration, load, load, parsed.config))
+        trio.run(serve, Options(places, configuration, load, load, stamps))
     except AlreadyRunning as error:
         # Not a failure: two frontends may start a daemon at the same time, and one is enough.
         return _fail(error, 0)

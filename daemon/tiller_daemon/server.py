@@ -46,17 +46,22 @@ from tiller_protocol.codec import (
 )
 from tiller_protocol.errors import BadMessage
 from tiller_protocol.ops import (
+    Answer,
     AnyOp,
     Catalog,
     Compact,
     DaemonStatus,
     Hello,
+    Interrupt,
     McpLogin,
     Project,
     QueueEdit,
+    Replay,
     Revert,
     SessionCreate,
     SessionFork,
+    SessionGet,
+    SessionList,
     Shell,
     Shutdown,
     TurnContinue,
@@ -67,6 +72,10 @@ log = structlog.get_logger()
 
 STARTS_WORK = (SessionCreate, SessionFork, UserInput, TurnContinue, Shell, Compact, Revert)
 """Ops that a stopping daemon rejects; and `promote`, which may start a turn."""
+
+
+NEEDS_NO_CONFIGURATION = (Answer, Interrupt, Replay, SessionGet, SessionList, Shutdown)
+"""Ops that do the same under any configuration, and so never wait until a changed one is read."""
 
 
 class ListModels(Protocol):
@@ -158,6 +167,8 @@ class SubmissionServer:
         return len(shown) == len(self._token) and hmac.compare_digest(shown.encode(), self._token)
 
     async def _dispatch(self, submission_id: str, op: AnyOp, client: str) -> AnyAnswer:
+        if not isinstance(op, NEEDS_NO_CONFIGURATION):
+            await self._services.user.refresh()
         match op:
             case Hello():
                 return Accepted(submission_id, self._hello(op))

@@ -294,6 +294,7 @@ class World:
             discover=_nothing,
             user=UserSettings(
                 configuration=lambda: self.configuration,
+                refresh=_nothing,
                 problem=lambda: "",
                 projects=self.projects,
                 lasting_rules=self.lasting_rules,

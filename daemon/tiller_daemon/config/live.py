@@ -5,13 +5,12 @@ applies a new one to clients, servers and environments.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 
 import structlog
 import trio
 
 from tiller_daemon.config.schema import Configuration, ConfigurationError
-from tiller_daemon.stamps import Stamps, look_at
+from tiller_daemon.stamps import Stamps
 
 log = structlog.get_logger()
 
@@ -19,16 +18,20 @@ Load = Callable[[], Configuration]
 
 
 class LiveConfiguration:
-    """`now` is the configuration in use; `problem` says why the file could not replace it."""
+    """`now` is the configuration in use.
 
-    def __init__(self, now: Configuration, load: Load, file: Path) -> None:
-        """`now` is what `load` returned at start; `load` raises `ConfigurationError`."""
+    `problem` says in whole sentences why the file could not replace it; empty if it is that file's.
+    """
+
+    def __init__(self, now: Configuration, load: Load, stamps: Stamps) -> None:
+        """`now` is what `load` returned at start, and `stamps` what that depends on.
+
+        `load` raises `ConfigurationError`.
+        """
         self.now = now
         self.problem = ""
         self._load = load
-        self._stamps = Stamps()
-        prompts = (agent.prompt_file for agent in now.agents.values() if agent.prompt_file)
-        self._stamps.record(lambda: [look_at(one) for one in (file, *prompts)])
+        self._stamps = stamps
 
     @property
     def is_current(self) -> bool:
@@ -43,10 +46,14 @@ class LiveConfiguration:
         try:
             new = await trio.to_thread.run_sync(stamps.record, self._load)
         except ConfigurationError as error:
+            problem = (
+                "The configuration file has changed but can't be used, so the previous "
+                f"configuration stays in effect: {error}"
+            )
             # The same mistake is reported once and not before every turn.
-            if str(error) != self.problem:
+            if problem != self.problem:
                 log.error("configuration_not_read", reason=str(error))
-            self.problem = str(error)
+            self.problem = problem
             return False
         finally:
             self._stamps = stamps

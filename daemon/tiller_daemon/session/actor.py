@@ -304,7 +304,7 @@ class Session:
         await self.outbox.commit(partial(self._answer, pending, answer))
 
     async def _reject(self, pending: PendingSubmission, rejection: RejectionError) -> None:
-        self._answer(pending, await record_rejection(self._services.log, pending, rejection))
+        self._answer(pending, await record_rejection(self._services, pending, rejection))
 
     def _answer(self, pending: PendingSubmission, answer: AnyAnswer) -> None:
         pending.answer = answer

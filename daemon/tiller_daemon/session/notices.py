@@ -41,13 +41,7 @@ class Notices:
         if problem == self._configuration_problem:
             return []
         self._configuration_problem = problem
-        if not problem:
-            return []
-        message = (
-            "The configuration file has changed but can't be used, so the previous configuration "
-            f"stays in effect: {problem}"
-        )
-        return [WarningRaised("configuration", message)]
+        return [WarningRaised("configuration", problem)] if problem else []
 
     def _of_lasting_rules(self) -> list[WarningRaised]:
         problem = self._services.user.lasting_rules.problem()

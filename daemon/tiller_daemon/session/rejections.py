@@ -1,10 +1,14 @@
-"""Recording of rejections: a retried submission gets the same rejection again."""
+"""Recording of rejections: a retried submission gets the same rejection again.
+
+What is unknown may be in a configuration file that can't be used: then the rejection says so.
+"""
 
 import structlog
 
 from tiller_daemon.errors import RejectionError
+from tiller_daemon.session.services import Services
 from tiller_daemon.session.state import PendingSubmission
-from tiller_daemon.store.base import Log, LogError, SubmissionRow
+from tiller_daemon.store.base import LogError, SubmissionRow
 from tiller_protocol.answers import Rejected
 from tiller_protocol.codec import encode_answer
 
@@ -15,17 +19,20 @@ TRANSIENT = frozenset({"overloaded", "shutting_down", "unavailable", "internal"}
 
 
 async def record_rejection(
-    store: Log, pending: PendingSubmission, rejection: RejectionError
+    services: Services, pending: PendingSubmission, rejection: RejectionError
 ) -> Rejected:
     """Return the answer, recorded in the log unless it is transient.
 
     The answer is the same if the log can't be written.
     """
+    problem = services.user.problem()
+    if problem and rejection.code == "invalid_settings":
+        rejection = RejectionError(rejection.code, f"{rejection.message} {problem}", rejection.data)
     answer = rejection.answer(pending.submission_id)
     if rejection.code not in TRANSIENT:
         row = SubmissionRow(pending.submission_id, pending.digest, encode_answer(answer))
         try:
-            await store.record(row)
+            await services.log.record(row)
         except LogError as error:
             # The op had no effect, so a retry is rejected for the same reason.
             log.warning("rejection_not_recorded", reason=error.message)

@@ -107,8 +107,10 @@ class UserSettings(Struct, frozen=True):
 
     configuration: Callable[[], Configuration]
     """Returns the configuration in use."""
+    refresh: Callable[[], Awaitable[None]]
+    """Applies the configuration's files if one has changed; else it has no checkpoint."""
     problem: Callable[[], str]
-    """Returns why the configuration in the file is not in use; empty if it is."""
+    """Returns in sentences why the configuration in the file is not in use; empty if it is."""
     projects: TrustedProjects
     """The projects that the user trusts."""
     lasting_rules: LastingRules

@@ -147,7 +147,7 @@ class Supervisor:
         try:
             return await self._effect(pending)
         except RejectionError as rejection:
-            return await record_rejection(self._services.log, pending, rejection)
+            return await record_rejection(self._services, pending, rejection)
 
     async def _effect(self, pending: PendingSubmission) -> AnyAnswer:
         match pending.op:
