@@ -1,6 +1,9 @@
 """The demo: the real daemon, sockets, tools and log, from a failing test to a passing one."""
 
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -13,6 +16,11 @@ from tiller_client.demo_play import NEW_LINE, PROJECT, STEERING
 from tiller_protocol.places import Places
 
 MODULE = "tiller_client.verbs.demo"
+
+HERE = Path(__file__).parents[2]
+
+NOTHING_TO_INSTALL = re.compile("No matching distribution|Could not find a version|HTTPSConnection")
+"""What pip says without an index."""
 
 
 @pytest.fixture
@@ -64,6 +72,31 @@ def test_the_project_of_the_demo_fails_as_it_is_and_passes_when_repaired(tmp_pat
     lines = prices.read_text().splitlines(keepends=True)
     prices.write_text("".join([*lines[:-1], NEW_LINE]))
     assert run_tests(tmp_path) == 0
+
+
+def test_the_script_needs_no_environment_and_removes_the_one_that_it_makes(tmp_path: Path) -> None:
+    """In a checkout that nobody has set up; only pip needs something to install from."""
+    checkout, temporary = tmp_path / "checkout", tmp_path / "t"
+    temporary.mkdir()
+    listed = subprocess.run(["git", "ls-files"], cwd=HERE, capture_output=True, check=True)
+    for name in listed.stdout.decode().splitlines():
+        if not name.startswith(("tests/", "docs/")) and (HERE / name).is_file():
+            (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(HERE / name, checkout / name)
+    before = set(checkout.rglob("*"))
+    done = subprocess.run(
+        [checkout / "scripts" / "demo", "--json"],
+        capture_output=True,
+        check=False,
+        text=True,
+        env={**os.environ, "TMPDIR": str(temporary), "PYTHON": sys.executable},
+    )
+    if NOTHING_TO_INSTALL.search(done.stderr):
+        pytest.skip("pip has no index to install from")
+    assert done.returncode == 0, done.stderr
+    assert '"outcome":"completed"' in done.stdout
+    assert not list(temporary.iterdir())
+    assert set(checkout.rglob("*")) == before
 
 
 def run_tests(project: Path) -> int:
