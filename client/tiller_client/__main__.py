@@ -91,6 +91,8 @@ def run(arguments: Namespace) -> int:
             from tiller_client.verbs import sandbox as family
         case "daemon":
             from tiller_client.verbs import daemon as family
+        case "rpc":
+            from tiller_client.verbs import rpc as family
         case "schema":
             from tiller_client.verbs import schema as family
         case "completions":

@@ -8,8 +8,8 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
 
+from tiller_client.parser import Parser, Version, similar
 from tiller_client.turn_arguments import (
     add_attachments,
     add_choices,
@@ -39,6 +39,13 @@ EPILOG = """\
 first steps: tiller demo · tiller exec "what is in this directory?" · tiller doctor
 exit status: 0 done, 1 failed, 2 usage; exec: 3 blocked, 4 limit reached, 130 interrupted"""
 
+RPC_EPILOG = """\
+stdin:  {"submit": {"op": {"type": "user_input", …}, "id": ID}, "tag": 1}
+        {"follow": SESSION, "after": N}   {"unfollow": SESSION}   {"follow": "daemon"}
+stdout: {"state": "connected", …}   {"answer": {…}, "tag": 1}   {"event": {…}}
+        {"caught_up": …}   {"unfollowed": …}   {"notification": …}   {"error": …}
+one JSON object per line; fields: tiller schema; ends when stdin does; see docs/cli.md"""
+
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the verb and its options; raises `SystemExit` after help (0) or misuse (2)."""
@@ -63,13 +70,13 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def _parser(verb: str) -> argparse.ArgumentParser:
     """The parser of all verbs, or of some if `verb` is one of them: the rest takes 8 ms."""
-    parser = _Parser(
+    parser = Parser(
         prog="tiller",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("-V", "--version", action=_Version, help="print the version and exit")
+    parser.add_argument("-V", "--version", action=Version, help="print the version and exit")
     # Without `prog`, argparse formats a usage to find out, with the width of the terminal.
     add = parser.add_subparsers(
         title="verbs", metavar="VERB", dest="verb", prog="tiller"
@@ -86,20 +93,14 @@ def _suggest_verb(parser: argparse.ArgumentParser, words: Sequence[str]) -> None
     verbs = [verb for verbs in _VERBS.values() for verb in verbs]
     if word in verbs or word.startswith("-"):
         return
-    similar = _similar(word, verbs)
-    if similar:
-        hint = f"did you mean: tiller {similar}?"
+    suggestion = similar(word, verbs)
+    if suggestion:
+        hint = f"did you mean: tiller {suggestion}?"
     elif len(words) == 1 and " " in word:
         hint = "to give it as a task: tiller exec PROMPT"
     else:
         hint = "see: tiller --help"
     parser.error(f"there is no verb {word!r}; {hint}")
-
-
-def _similar(word: str, known: Sequence[str]) -> str:
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(word, known, 1)), "")
 
 
 def _verb(add: _AddParser, family: str, name: str, text: str) -> argparse.ArgumentParser:
@@ -310,6 +311,10 @@ def _add_daemon(add: _AddParser) -> None:
 
 
 def _add_rest(add: _AddParser) -> None:
+    parser = _verb(add, "rpc", "rpc", "talk to a program, such as an editor, in lines of JSON")
+    parser.add_argument("--name", default="tiller rpc", help="the frontend's name; shown to others")
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = RPC_EPILOG
     _verb(add, "schema", "schema", "print the protocol as JSON Schema")
     parser = _verb(add, "completions", "completions", "print a script that completes tiller")
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))
@@ -350,43 +355,6 @@ _VERBS: dict[Callable[[_AddParser], None], tuple[str, ...]] = {
         *("config", "trust", "untrust", "mcp", "doctor", "sandbox"),
     ),
     _add_daemon: ("daemon",),
-    _add_rest: ("schema", "completions", "demo"),
+    _add_rest: ("rpc", "schema", "completions", "demo"),
 }
 """The verbs that each function adds, in the order in which help lists them."""
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser whose error messages are safe to print on a terminal."""
-
-    def parse_known_args(  # type: ignore[override] - a subset of the original's types
-        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
-    ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse what is known; an unknown option of a verb ends with a suggestion."""
-        parsed, unknown = super().parse_known_args(args, namespace or argparse.Namespace())
-        for word in unknown:
-            option = word.partition("=")[0]
-            if option.startswith("--") and (
-                similar := _similar(option, list(self._option_string_actions))
-            ):
-                self.error(f"there is no option {option}; did you mean {similar}?")
-        return parsed, unknown
-
-    def error(self, message: str) -> NoReturn:
-        """Print the usage and what is wrong, then exit."""
-        from tiller_client.text import sanitized
-
-        super().error(sanitized(message))
-
-
-class _Version(argparse.Action):
-    """Looks up the version only on request, as that takes longer than everything else here."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:  # noqa: A002
-        super().__init__(option_strings, dest, nargs=0, help=help)
-
-    def __call__(self, parser: argparse.ArgumentParser, *_rest: object) -> None:
-        """Print the version of this installation and exit."""
-        from importlib.metadata import version
-
-        sys.stdout.write(f"tiller {version('tillerd')}\n")
-        parser.exit()

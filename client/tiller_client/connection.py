@@ -41,7 +41,7 @@ _Kind = TypeVar("_Kind", bound=AnyResult)
 
 
 class DaemonConnection:
-    """A frontend's connection to the daemon; a context manager, for one thread only.
+    """A frontend's connection to the daemon; a context manager, for one thread at a time.
 
     `hello` is the daemon's latest greeting; its `log_id` changes with the log. With `may_start` a
     daemon is started if none is running, now or at any later op.
@@ -100,18 +100,18 @@ class DaemonConnection:
             )
         return result
 
-    def submit(self, op: AnyOp) -> Accepted:
-        """Submit an op and wait for its answer.
+    def submit(self, op: AnyOp, *, submission_id: str = "", client: str = "") -> Accepted:
+        """Submit an op, under that id and name or a new one and its own, and wait for its answer.
 
         Raises `RejectedError`, `NoAnswer` after `ANSWER_DEADLINE_S`, or `NoDaemon` or `StartFailed`
         if the daemon is gone. Ctrl-C ends the wait at once; the op may still take effect.
         """
-        submission_id = self._new_id()
+        submission_id = submission_id or self._new_id()
         deadline = time.monotonic() + ANSWER_DEADLINE_S
-        answer = self._exchange(op, submission_id)
+        answer = self._exchange(op, submission_id, client)
         while _is_for_another_daemon(answer) and time.monotonic() < deadline:
             self._handshake()
-            answer = self._exchange(op, submission_id)
+            answer = self._exchange(op, submission_id, client)
         if isinstance(answer, Rejected):
             raise RejectedError(answer)
         return answer
@@ -190,9 +190,10 @@ class DaemonConnection:
             return False
         return self._socket.connect()
 
-    def _exchange(self, op: AnyOp, submission_id: str) -> AnyAnswer:
+    def _exchange(self, op: AnyOp, submission_id: str, client: str = "") -> AnyAnswer:
         """Send and wait. If the daemon dies meanwhile, its successor gets the same submission."""
-        frame = encode_submission(Submission(submission_id, op, self._name, self._token))
+        submission = Submission(submission_id, op, client or self._name, self._token)
+        frame = encode_submission(submission)
         deadline = time.monotonic() + ANSWER_DEADLINE_S
         self._socket.send(frame)
         while (left := deadline - time.monotonic()) > 0:

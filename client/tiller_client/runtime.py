@@ -71,6 +71,11 @@ def lock_holder(runtime: Path) -> int | None:
     return int(text) if text.isdecimal() and lock_is_held(runtime) else None
 
 
+def has_crashed(runtime: Path) -> bool:
+    """Whether the last daemon ended without removing its token, as it does when it is stopped."""
+    return (runtime / TOKEN_FILE).exists() and not lock_is_held(runtime)
+
+
 def lock_is_held(runtime: Path) -> bool:
     """Whether a daemon is running: it holds the lock before, while and after it listens.
 

@@ -3,6 +3,7 @@
 `Watch.wait` returns the next update; the verbs decide what to do with it.
 """
 
+import contextlib
 import os
 import select
 import signal
@@ -53,7 +54,33 @@ class WatchUpdate(NamedTuple):
     """Ctrl-C was pressed."""
 
 
-class Signals:
+class Wakeup:
+    """Ends a wait early, from any thread: `fd` is readable after `wake`. Close it in the end."""
+
+    def __init__(self) -> None:
+        self.fd, self._write = os.pipe()
+        os.set_blocking(self.fd, False)
+        os.set_blocking(self._write, False)
+
+    def wake(self) -> None:
+        """End the present wait, or the next one."""
+        with contextlib.suppress(BlockingIOError):  # it is readable already
+            os.write(self._write, b"\0")
+
+    def take(self) -> bytes:
+        """Return what was written since the last call: the numbers of signals, or 0 by `wake`."""
+        try:
+            return os.read(self.fd, 64)
+        except BlockingIOError:
+            return b""
+
+    def close(self) -> None:
+        """Close the pipe; nobody may wait or wake any more."""
+        os.close(self.fd)
+        os.close(self._write)
+
+
+class Signals(Wakeup):
     """Handles signals while entered: `take` reports a first Ctrl-C, a second raises `Detached`.
 
     `fd` is readable after a signal. SIGCONT is handled too, as a stopped process may lose events.
@@ -61,11 +88,9 @@ class Signals:
 
     def __init__(self, detached: str) -> None:
         """`detached` is the message after a second Ctrl-C."""
+        super().__init__()
         self._detached = detached
         self._count = 0
-        self.fd, self._write = os.pipe()
-        os.set_blocking(self.fd, False)
-        os.set_blocking(self._write, False)
 
     def __enter__(self) -> Self:
         self._old_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
@@ -82,20 +107,12 @@ class Signals:
         signal.signal(signal.SIGINT, self._old_interrupt)
         signal.signal(signal.SIGCONT, self._old_continue)
         signal.set_wakeup_fd(self._old_fd)
-        os.close(self.fd)
-        os.close(self._write)
+        self.close()
 
     @property
     def interrupted(self) -> bool:
         """Whether Ctrl-C was pressed."""
         return self._count > 0
-
-    def take(self) -> bytes:
-        """Return the numbers of the signals since the last call."""
-        try:
-            return os.read(self.fd, 64)
-        except BlockingIOError:
-            return b""
 
     def _on_interrupt(self, _number: int, _frame: FrameType | None) -> None:
         self._count += 1
@@ -107,12 +124,12 @@ class Watch:
     """The updates of one session; a context manager. Every event comes once, in order."""
 
     def __init__(
-        self, connection: DaemonConnection, session_id: str, signals: Signals, after: int = 0
+        self, connection: DaemonConnection, session_id: str, wakeup: Wakeup, after: int = 0
     ) -> None:
-        """Subscribe; `wait` returns the events from `after` + 1 on."""
+        """Subscribe; `wait` returns the events from `after` + 1 on, and early after a wake-up."""
         self._connection = connection
         self._session_id = session_id
-        self._signals = signals
+        self._wakeup = wakeup
         self._follower = Follower(connection.hello.log_id, after)
         self._socket = EventSocket(connection.places.runtime, session_id)
         self._last_event_at = time.monotonic()
@@ -126,6 +143,10 @@ class Watch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the socket for events; the connection and the wake-up stay with the caller."""
         self._socket.close()
 
     @property
@@ -173,14 +194,14 @@ class Watch:
         return lines
 
     def _select(self, timeout_s: float, keyboard: int | None) -> list[int]:
-        sources = [*self._socket.sources, self._signals.fd]
+        sources = [*self._socket.sources, self._wakeup.fd]
         if keyboard is not None and _in_foreground(keyboard):
             sources.append(keyboard)
         return select.select(sources, [], [], min(timeout_s, self._socket.wait_s_max))[0]
 
     def _interrupted(self) -> bool:
         """Whether Ctrl-C was pressed; after SIGCONT, also ask for a replay."""
-        numbers = self._signals.take()
+        numbers = self._wakeup.take()
         if signal.SIGCONT in numbers:
             self._follower.suspect_gap()
         return signal.SIGINT in numbers

@@ -1,0 +1,53 @@
+"""A parser of command lines that suggests words, with messages that are safe to print.
+
+Imports the standard library only, as every start needs this module.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose error messages are safe to print on a terminal."""
+
+    def parse_known_args(  # type: ignore[override] - a subset of the original's types
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse what is known; an unknown option of a verb ends with a suggestion."""
+        parsed, unknown = super().parse_known_args(args, namespace or argparse.Namespace())
+        for word in unknown:
+            option = word.partition("=")[0]
+            if option.startswith("--") and (
+                suggestion := similar(option, list(self._option_string_actions))
+            ):
+                self.error(f"there is no option {option}; did you mean {suggestion}?")
+        return parsed, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and what is wrong, then exit."""
+        from tiller_client.text import sanitized
+
+        super().error(sanitized(message))
+
+
+class Version(argparse.Action):
+    """Looks up the version only on request, as that takes longer than everything else here."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:  # noqa: A002
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_rest: object) -> None:
+        """Print the version of this installation and exit."""
+        from importlib.metadata import version
+
+        sys.stdout.write(f"tiller {version('tillerd')}\n")
+        parser.exit()
+
+
+def similar(word: str, known: Sequence[str]) -> str:
+    """The known word that is most like `word`; empty if none is."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, known, 1)), "")

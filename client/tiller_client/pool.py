@@ -1,0 +1,63 @@
+"""Connections to the daemon for several threads: each submission takes one and gives it back."""
+
+import contextlib
+import os
+import threading
+from collections.abc import Generator, Mapping
+
+from tiller_client.connection import DaemonConnection
+from tiller_client.errors import RejectedError
+from tiller_protocol.places import Places
+
+IDLE_MAX = 4
+"""Connections that are kept for later; more are closed after use."""
+
+
+class ConnectionPool:
+    """Connections of one frontend, for any thread; starts a daemon if none is running."""
+
+    def __init__(
+        self, places: Places, name: str, *, environ: Mapping[str, str] = os.environ
+    ) -> None:
+        """Connect nowhere yet; `environ` is for a daemon that this starts."""
+        self.places = places
+        self.name = name
+        self._environ = environ
+        self._idle: list[DaemonConnection] = []
+        self._closed = False
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def connection(self) -> Generator[DaemonConnection]:
+        """Lend a connection; raises as `DaemonConnection`. One that failed is not used again."""
+        with self._lock:
+            connection = self._idle.pop() if self._idle else None
+        connection = connection or self.connect()
+        try:
+            yield connection
+        except RejectedError:
+            self._keep(connection)
+            raise
+        except BaseException:
+            connection.close()
+            raise
+        self._keep(connection)
+
+    def connect(self, *, may_start: bool = True) -> DaemonConnection:
+        """Make a connection that the caller closes."""
+        return DaemonConnection(self.places, self.name, may_start=may_start, environ=self._environ)
+
+    def close(self) -> None:
+        """Close the idle connections now, and those in use once they are given back."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def _keep(self, connection: DaemonConnection) -> None:
+        with self._lock:
+            if not self._closed and len(self._idle) < IDLE_MAX:
+                self._idle.append(connection)
+                return
+        connection.close()

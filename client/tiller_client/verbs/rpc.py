@@ -1,0 +1,279 @@
+"""`rpc`: submissions, answers and events as lines of JSON, for editors and other programs.
+
+Each followed session has a thread, each session with submissions too, and so has the state of the
+connection. All of them write to stdout, and wait if it is not read: then nothing more is read from
+the daemon, nor, with too many submissions, from stdin.
+"""
+
+import os
+import select
+import sys
+import threading
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from tiller_client.errors import RejectedError, TillerError
+from tiller_client.feed import Feed
+from tiller_client.lanes import Lanes
+from tiller_client.lines import LINE_BYTES_MAX, Line, LineWriter, read_lines
+from tiller_client.pool import ConnectionPool
+from tiller_client.runtime import has_crashed, my_places
+from tiller_client.sockets import EventSocket
+from tiller_client.watch import Wakeup
+from tiller_protocol.events import LIFECYCLE_TOPIC
+from tiller_protocol.ids import ULID_RANDOM_BYTES, Ulids
+from tiller_protocol.ops import AnyOp
+from tiller_protocol.rpc import (
+    CaughtUp,
+    RpcError,
+    RpcInput,
+    RpcOutput,
+    RpcSubmission,
+    Tag,
+    Unfollowed,
+)
+
+FOLLOWS_MAX = 64
+"""Most sessions followed at a time; each has a thread and two sockets."""
+
+RECONNECT_S = 0.2
+"""Time between two attempts to find the daemon."""
+
+START_AGAIN_S = 5.0
+"""Time between two attempts to start a daemon that does not start, or to reach one that hangs."""
+
+
+def run(arguments: Namespace) -> int:
+    """Talk to the program at the other end until stdin ends."""
+    pool = ConnectionPool(my_places(), arguments.name)
+    with pool.connection() as connection:
+        hello = connection.hello
+    rpc = _Rpc(pool)
+    rpc.writer.write(RpcOutput(state="connected", hello=hello))
+    with EventSocket(pool.places.runtime, LIFECYCLE_TOPIC) as socket:
+        rpc.start(_Monitor(rpc, socket).run)
+        rpc.serve(sys.stdin.fileno())
+    return 0
+
+
+class _Job(NamedTuple):
+    """A submission to make."""
+
+    line: int
+    submission_id: str
+    op: AnyOp
+    client: str
+    tag: Tag | None
+
+
+class _Followed:
+    """A session whose events are sent by a thread, which ends once `feed` is closed."""
+
+    def __init__(self, feed: Feed, tag: Tag | None) -> None:
+        self.feed = feed
+        self.tag = tag
+        self.thread: threading.Thread | None = None
+
+
+class _Mistake(Exception):
+    """A line that can't be carried out; says why."""
+
+
+class _Rpc:
+    """What is followed and submitted; `serve` runs in the main thread."""
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self.pool = pool
+        self.writer = LineWriter(sys.stdout.fileno())
+        self.notifies = False
+        self._followed: dict[str, _Followed] = {}
+        self._jobs = Lanes(self._submit, self.start)
+        self._ulids = Ulids()
+        self._wakeup = Wakeup()
+        self._failure: BaseException | None = None
+
+    def start(self, target: Callable[[], None]) -> threading.Thread:
+        """Run `target` in a thread; what it raises ends `serve`."""
+        thread = threading.Thread(target=self._guard, args=(target,), daemon=True)
+        thread.start()
+        return thread
+
+    def serve(self, descriptor: int) -> None:
+        """Carry out every line; return once the answers to all of them are written."""
+        for line in read_lines(descriptor, self._wakeup):
+            self._carry_out(line)
+        if self._failure is None:
+            self._jobs.join()
+        self.writer.end()
+        if self._failure:
+            raise self._failure
+
+    def _guard(self, target: Callable[[], None]) -> None:
+        try:
+            target()
+        except BaseException as error:
+            self._failure = self._failure or error
+            self._wakeup.wake()
+
+    def _carry_out(self, line: Line) -> None:
+        try:
+            wanted = _decode(line.text)
+            if wanted.submit:
+                self._put(line.number, wanted.submit, wanted.tag)
+            elif wanted.follow:
+                self._follow(wanted.follow, wanted.after, wanted.tag)
+            elif wanted.unfollow:
+                self._unfollow(wanted.unfollow, wanted.tag)
+        except _Mistake as mistake:
+            error = RpcError(line.number, str(mistake))
+            self.writer.write(RpcOutput(error=error, tag=_tag_of(line.text or b"")))
+
+    def _put(self, number: int, submit: RpcSubmission, tag: Tag | None) -> None:
+        made = self._ulids.make(time.time_ns() // 1_000_000, os.urandom(ULID_RANDOM_BYTES))
+        job = _Job(number, submit.id or made, submit.op, submit.client, tag)
+        self._jobs.put(job, getattr(submit.op, "session_id", None))
+
+    def _submit(self, job: _Job) -> None:
+        _, submission_id, op, client, tag = job
+        try:
+            with self.pool.connection() as connection:
+                answer = connection.submit(op, submission_id=submission_id, client=client)
+        except RejectedError as error:
+            answer = error.answer
+        except TillerError as error:
+            failed = RpcError(job.line, str(error), submission_id)
+            self.writer.write(RpcOutput(error=failed, tag=tag))
+            return
+        self.writer.write(RpcOutput(answer=answer, tag=tag))
+
+    def _follow(self, session_id: str, after: int, tag: Tag | None) -> None:
+        if session_id == LIFECYCLE_TOPIC:
+            self.notifies = True
+            return
+        before = self._followed.get(session_id)
+        if before and not before.feed.closed:
+            raise _Mistake(f"{session_id} is followed already; unfollow it first")
+        if before and before.thread:
+            before.thread.join()  # until it has written its last line
+        if sum(not one.feed.closed for one in self._followed.values()) >= FOLLOWS_MAX:
+            raise _Mistake(f"{FOLLOWS_MAX} sessions are followed already; unfollow one first")
+        followed = _Followed(Feed(self.pool, session_id, after), tag)
+        self._followed[session_id] = followed
+        followed.thread = self.start(lambda: self._send_events(followed))
+
+    def _unfollow(self, session_id: str, tag: Tag | None) -> None:
+        if session_id == LIFECYCLE_TOPIC:
+            self.notifies = False
+            self.writer.write(RpcOutput(unfollowed=Unfollowed(session_id), tag=tag))
+            return
+        followed = self._followed.get(session_id)
+        if followed is None or followed.feed.closed:
+            raise _Mistake(f"{session_id} is not followed")
+        followed.tag = tag
+        followed.feed.close()
+
+    def _send_events(self, followed: _Followed) -> None:
+        """Write the events of a session until it is unfollowed, or there is no such session."""
+        feed, message = followed.feed, ""
+        try:
+            self._send_until_closed(feed)
+        except RejectedError as error:
+            message = str(error)
+            feed.close()
+        end = Unfollowed(feed.session_id, message)
+        self.writer.write(RpcOutput(unfollowed=end, tag=followed.tag))
+
+    def _send_until_closed(self, feed: Feed) -> None:
+        is_behind = True
+        while not feed.closed:
+            try:
+                feed.wait()
+            except RejectedError:
+                raise
+            except TillerError:  # the monitor tells why
+                time.sleep(START_AGAIN_S)
+            update = feed.take()
+            if update and update.started_over:
+                is_behind = True
+                self.writer.write(RpcOutput(started_over=feed.session_id))
+            for event in update.events if update else ():
+                if feed.closed:
+                    return
+                self.writer.write(RpcOutput(event=event))
+            if is_behind and feed.caught_up:
+                is_behind = False
+                caught_up = CaughtUp(feed.session_id, feed.last)
+                self.writer.write(RpcOutput(caught_up=caught_up))
+
+
+class _Monitor:
+    """Tells whether there is a daemon, starts one that has crashed, and passes on life cycles."""
+
+    def __init__(self, rpc: _Rpc, socket: EventSocket) -> None:
+        self._rpc = rpc
+        self._socket = socket
+        self._connected = True
+
+    def run(self) -> None:
+        """Run for ever."""
+        while True:
+            self._drain()
+            try:
+                if not self._socket.sources:
+                    self._tell_lost()
+                    if has_crashed(self._rpc.pool.places.runtime):
+                        with self._rpc.pool.connection():  # which has started it
+                            pass
+                    time.sleep(RECONNECT_S)
+                elif not self._connected:
+                    self._greet()
+                else:
+                    select.select(self._socket.sources, [], [])
+            except TillerError as error:
+                self._rpc.writer.write(RpcOutput(state="reconnecting", message=str(error)))
+                time.sleep(START_AGAIN_S)
+
+    def _drain(self) -> None:
+        for event in self._socket.drain():
+            if self._rpc.notifies:
+                self._rpc.writer.write(RpcOutput(notification=event))
+
+    def _tell_lost(self) -> None:
+        if self._connected:
+            self._connected = False
+            self._rpc.writer.write(RpcOutput(state="reconnecting"))
+
+    def _greet(self) -> None:
+        connection = self._rpc.pool.connect(may_start=False)
+        connection.close()
+        self._connected = True
+        self._rpc.writer.write(RpcOutput(state="connected", hello=connection.hello))
+
+
+class _Tagged(msgspec.Struct):
+    """The part of a line that is read even if the rest can't be."""
+
+    tag: Tag | None = None
+
+
+def _decode(text: bytes | None) -> RpcInput:
+    if text is None:
+        raise _Mistake(f"the line has more than {LINE_BYTES_MAX} bytes")
+    try:
+        wanted = msgspec.json.decode(text, type=RpcInput)
+    except (ValueError, RecursionError) as error:
+        raise _Mistake(f"the line can't be used: {error}") from None
+    if sum(map(bool, (wanted.submit, wanted.follow, wanted.unfollow))) != 1:
+        raise _Mistake("the line needs exactly one of: submit, follow, unfollow")
+    return wanted
+
+
+def _tag_of(text: bytes) -> Tag | None:
+    try:
+        return msgspec.json.decode(text, type=_Tagged).tag
+    except (ValueError, RecursionError):
+        return None

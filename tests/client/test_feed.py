@@ -1,0 +1,132 @@
+"""A feed goes on after its daemon: it starts one that has crashed, and waits for a stopped one."""
+
+import threading
+import time
+from collections.abc import Generator
+
+import pytest
+from msgspec import structs
+
+from support.fake_daemon import FakeDaemon
+from tiller_client import connection as connection_module
+from tiller_client.errors import RejectedError
+from tiller_client.feed import Feed
+from tiller_client.pool import ConnectionPool
+from tiller_protocol.events import SessionCreated, SessionTitled
+from tiller_protocol.places import TOKEN_FILE, Places
+from tiller_protocol.settings import Settings
+
+SESSION = "01K0AAAAAAAAAAAAAAAAAAASES"
+PATIENCE_S = 10.0
+
+
+@pytest.fixture
+def pool(places: Places) -> Generator[ConnectionPool]:
+    pool = ConnectionPool(places, "test")
+    yield pool
+    pool.close()
+
+
+def read(feed: Feed, count: int) -> list[int]:
+    """The numbers of the next events."""
+    seqs: list[int] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(seqs) < count:
+        assert time.monotonic() < deadline, seqs
+        feed.wait()
+        update = feed.take()
+        seqs += [event.seq for event in update.events] if update else []
+    return seqs
+
+
+def first_daemon(places: Places) -> FakeDaemon:
+    daemon = FakeDaemon(places.runtime)
+    daemon.sessions[SESSION] = []
+    return daemon
+
+
+def test_a_daemon_that_has_crashed_is_started_and_its_events_go_on(
+    places: Places, pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = Feed(pool, SESSION)
+    with first_daemon(places) as first:
+        first.add(SESSION, [SessionCreated("/w", Settings()), SessionTitled("a")])
+        assert read(feed, 2) == [1, 2]
+    second = FakeDaemon(places.runtime, token="new", sessions=first.sessions)
+    monkeypatch.setattr(
+        connection_module, "start_daemon", lambda _places, _environ, _is_up: second.__enter__()
+    )
+    first.sessions[SESSION].append(structs.replace(first.sessions[SESSION][1], seq=3))
+    assert read(feed, 1) == [3]
+    second.__exit__()
+    feed.close()
+
+
+def test_a_daemon_that_was_stopped_is_not_started(
+    places: Places, pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "start_daemon", None)
+    feed = Feed(pool, SESSION)
+    with first_daemon(places) as first:
+        first.add(SESSION, [SessionCreated("/w", Settings())])
+        assert read(feed, 1) == [1]
+    (places.runtime / TOKEN_FILE).unlink()
+    deadline = time.monotonic() + PATIENCE_S
+    while feed.caught_up:
+        assert time.monotonic() < deadline
+        feed.wait()
+    assert feed.take() is None
+    second = FakeDaemon(places.runtime, token="new", sessions=first.sessions)
+    with second:
+        second.add(SESSION, [SessionTitled("b")])
+        assert read(feed, 1) == [2]
+    feed.close()
+
+
+def test_a_new_log_is_told_and_followed_from_its_start(
+    places: Places, pool: ConnectionPool
+) -> None:
+    feed = Feed(pool, SESSION, after=1)
+    with first_daemon(places) as first:
+        first.add(SESSION, [SessionCreated("/w", Settings()), SessionTitled("a")])
+        assert read(feed, 1) == [2]
+    (places.runtime / TOKEN_FILE).unlink()
+    second = FakeDaemon(places.runtime, log_id="log-2")
+    second.sessions[SESSION] = first.sessions[SESSION][:1]
+    with second:
+        deadline = time.monotonic() + PATIENCE_S
+        while not (update := feed.take()):
+            assert time.monotonic() < deadline
+            feed.wait()
+        assert update.started_over
+        assert read(feed, 1) == [1]
+    feed.close()
+
+
+def test_close_ends_a_wait_in_another_thread_and_may_be_repeated(
+    places: Places, pool: ConnectionPool
+) -> None:
+    with first_daemon(places) as daemon:
+        daemon.add(SESSION, [SessionCreated("/w", Settings())])
+        feed = Feed(pool, SESSION)
+        read(feed, 1)
+
+        def wait_until_closed() -> None:
+            while not feed.closed:
+                feed.wait()
+
+        waiting = threading.Thread(target=wait_until_closed)
+        waiting.start()
+        feed.close()
+        feed.close()
+        waiting.join(PATIENCE_S)
+        assert not waiting.is_alive()
+        feed.wait()
+
+
+def test_a_session_that_is_not_there_is_a_rejection(places: Places, pool: ConnectionPool) -> None:
+    with FakeDaemon(places.runtime):
+        feed = Feed(pool, "01NOSUCH")
+        with pytest.raises(RejectedError, match="no session"):
+            feed.wait()
+        feed.close()

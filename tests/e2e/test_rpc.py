@@ -1,0 +1,252 @@
+"""`tiller rpc` as an editor uses it: lines in, answers and events out, whatever the daemon does."""
+
+import json
+import signal
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from e2e.gates import Gate
+from e2e.words import bash, calls, text
+from support.daemon import Daemon
+from support.frontend import PATIENCE_S, Frontend, new_id
+from support.rpc import Rpc, seqs
+from tiller_client.runtime import lock_is_held
+from tiller_daemon.models.scripted import ScriptStep, TextPart
+
+Starting = Callable[..., Awaitable[Rpc]]
+
+MEMORY_BYTES_MAX = 12_000_000
+"""What an unread flood of 28 MB may add: a replay, its events as objects, and a line of 2 MB."""
+
+
+@pytest.fixture
+async def rpcs() -> AsyncGenerator[Starting]:
+    """Starts `tiller rpc` against a daemon."""
+    started: list[Rpc] = []
+
+    async def start(daemon: Daemon, *arguments: str) -> Rpc:
+        started.append(await Rpc.start(daemon, *arguments))
+        return started[-1]
+
+    yield start
+    for rpc in started:
+        await rpc.close()
+
+
+@pytest.fixture
+async def rpc(daemon: Daemon, rpcs: Starting) -> Rpc:
+    return await rpcs(daemon, "--name", "an editor")
+
+
+def say(session_id: str, words: str = "go", **fields: object) -> dict[str, object]:
+    op = {"type": "user_input", "session_id": session_id, "text": words}
+    return {"submit": {"op": op, **fields}, "tag": words}
+
+
+async def test_a_turn_is_answered_and_its_events_come_once_and_in_order(
+    rpc: Rpc, daemon: Daemon, workspace: Path, frontend: Frontend
+) -> None:
+    model = daemon.script(calls(bash("seq 100")), text("done " * 50, 50))
+    session_id = await rpc.session(workspace, model)
+    assert rpc.seen[0]["state"] == "connected"
+    assert rpc.seen[0]["hello"]["protocol_version"] == 1
+    await rpc.send({"follow": session_id}, say(session_id))
+    await rpc.turn(session_id)
+    assert (await rpc.answer("go"))["result"]["type"] == "started"
+    logged = json.loads(msgspec.json.encode(await frontend.log(session_id)))
+    events = rpc.events(session_id)
+    assert events == logged[: len(events)]
+    assert await rpc.end() == 0
+
+
+async def test_follow_starts_after_an_event_and_tells_when_it_has_caught_up(
+    rpc: Rpc, daemon: Daemon, workspace: Path
+) -> None:
+    session_id = await rpc.session(workspace, daemon.script(text("done")))
+    await rpc.send({"follow": session_id}, say(session_id))
+    await rpc.turn(session_id)
+    await rpc.send({"unfollow": session_id, "tag": 7})
+    ended = await rpc.until(lambda line: "unfollowed" in line)
+    assert ended == {"unfollowed": {"session_id": session_id}, "tag": 7}
+    seen = len(rpc.seen)
+    await rpc.send({"follow": session_id, "after": 3})
+    caught_up = await rpc.until(lambda line: "caught_up" in line, 2)
+    assert seqs(rpc.events(session_id)[-1:]) == [caught_up["caught_up"]["seq"]]
+    again = [line["event"] for line in rpc.seen[seen:] if "event" in line]
+    assert seqs(again) == list(range(4, again[-1]["seq"] + 1))
+
+
+async def test_g3_the_same_id_gets_the_same_answer_and_one_turn(
+    rpc: Rpc, daemon: Daemon, workspace: Path
+) -> None:
+    session_id = await rpc.session(workspace, daemon.script(text("done"), text("again")))
+    await rpc.send({"follow": session_id})
+    first, second = say(session_id, id=(chosen := new_id())), say(session_id, id=chosen)
+    await rpc.send(first)
+    await rpc.turn(session_id)
+    await rpc.send(second | {"tag": 2})
+    assert await rpc.answer(2) == await rpc.answer("go")
+    assert (await rpc.answer(2))["submission_id"] == chosen
+    await rpc.submit(3, "session_get", session_id=session_id)
+    started = [e for e in rpc.events(session_id) if e["body"]["type"] == "turn_started"]
+    assert len(started) == 1
+
+
+async def test_submissions_to_one_session_take_effect_in_the_order_of_their_lines(
+    rpc: Rpc, daemon: Daemon, workspace: Path, frontend: Frontend
+) -> None:
+    session_id = await rpc.session(workspace, daemon.script(text("done")))
+    names = [f"title {number}" for number in range(30)]
+    for name in names:
+        op = {"type": "session_configure", "session_id": session_id, "title": name}
+        await rpc.send({"submit": {"op": op, "client": "x"}, "tag": name})
+    for name in names:
+        assert (await rpc.answer(name))["type"] == "accepted"
+    bodies = json.loads(msgspec.json.encode(await frontend.log(session_id)))
+    titles = [e["body"]["title"] for e in bodies if e["body"]["type"] == "session_titled"]
+    assert titles == names
+
+
+async def test_the_name_of_the_editor_is_shown_with_its_input(
+    rpc: Rpc, daemon: Daemon, workspace: Path
+) -> None:
+    session_id = await rpc.session(workspace, daemon.script(text("done")))
+    await rpc.send({"follow": session_id}, say(session_id))
+    await rpc.turn(session_id)
+    assert '"client": "an editor"' in json.dumps(rpc.events(session_id))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"no json", "malformed"),
+        (b"{}", "exactly one of"),
+        (b'{"follow": "a", "unfollow": "b"}', "exactly one of"),
+        (b'{"follow": "a", "after": -1}', "after"),
+        (b'{"submit": {"op": {"type": "no_such_op"}}}', "no_such_op"),
+        (b'{"submit": {"op": {"type": "shutdown"}, "token": "x"}}', "token"),
+        (b'{"unfollow": "a"}', "not followed"),
+        (b"\xff\xfe", "malformed"),
+        (b"[" * 100_000, "line can't be used"),
+    ],
+)
+async def test_a_bad_line_is_an_error_with_its_number_and_the_next_one_is_carried_out(
+    rpc: Rpc, line: bytes, message: str
+) -> None:
+    await rpc.write(b"\n" + line + b"\n")
+    error = (await rpc.until(lambda line: "error" in line))["error"]
+    assert error["line"] == 2
+    assert message in error["message"]
+    assert (await rpc.submit("next", "session_list"))["type"] == "session_list"
+
+
+async def test_a_bad_line_with_a_tag_is_an_error_with_that_tag(rpc: Rpc) -> None:
+    await rpc.send({"submit": {"op": {"type": "nope"}}, "tag": "mine"})
+    assert (await rpc.until(lambda line: "error" in line))["tag"] == "mine"
+
+
+async def test_a_session_that_is_not_there_is_unfollowed_at_once(rpc: Rpc) -> None:
+    await rpc.send({"follow": "01NOSUCH", "tag": 1})
+    line = await rpc.until(lambda line: "unfollowed" in line)
+    assert "no session" in line["unfollowed"]["message"]
+    assert line["tag"] == 1
+
+
+async def test_life_cycle_events_of_all_sessions_are_notifications(
+    rpc: Rpc, daemon: Daemon, workspace: Path
+) -> None:
+    await rpc.send({"follow": "daemon"})
+    session_id = await rpc.session(workspace, daemon.script(text("done")))
+    await rpc.send(say(session_id))
+    wanted = {"session_created", "turn_started", "turn_ended"}
+    for kind in wanted:
+        await rpc.until(
+            lambda line, kind=kind: line.get("notification", {}).get("body", {}).get("type") == kind
+        )
+    assert not rpc.events(session_id)
+    await rpc.send({"unfollow": "daemon"})
+    await rpc.until(lambda line: "unfollowed" in line)
+
+
+async def test_the_answers_to_all_lines_are_written_before_it_ends(rpc: Rpc) -> None:
+    listing = {"submit": {"op": {"type": "session_list"}}}
+    await rpc.send(*[listing | {"tag": number} for number in range(100)])
+    assert await rpc.end() == 0
+    assert sorted(line["tag"] for line in rpc.seen if "answer" in line) == list(range(100))
+
+
+async def test_g2_events_come_once_and_in_order_when_the_daemon_is_killed_and_comes_back(
+    new_daemon: Callable[[], Daemon],
+    workspace: Path,
+    nursery: trio.Nursery,
+    rpcs: Starting,
+) -> None:
+    daemon = new_daemon()
+    daemon.start()
+    frontend = await Frontend.connect(daemon, nursery)
+    rpc = await rpcs(daemon)
+    noisy = ScriptStep(parts=(TextPart("words " * 100, 100), bash("seq 100")))
+    session_id = await rpc.session(workspace, daemon.script(*[noisy, text("done", 4)] * 4))
+    frontend.follow(session_id)
+    await rpc.send({"follow": session_id})
+    for number in (1, 2, 3):
+        await rpc.send(say(session_id, f"go {number}"))
+        await rpc.turn(session_id, number)
+        assert await daemon.terminate() == 0
+        await rpc.until(lambda line: line.get("state") == "reconnecting", number)
+        assert not lock_is_held(daemon.places.runtime), "what was stopped stays stopped"
+        daemon.start()
+        await rpc.until(lambda line: line.get("state") == "connected", number + 1)
+    await frontend.reconnect()
+    await rpc.send(say(session_id, "last"))
+    await rpc.turn(session_id, 4)
+    numbers = seqs(rpc.events(session_id))
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert not [line for line in rpc.seen if "error" in line or "unfollowed" in line]
+    await frontend.close()
+
+
+async def test_g12_b54_an_editor_that_does_not_read_costs_bounded_memory_and_then_gets_everything(
+    rpc: Rpc, daemon: Daemon, workspace: Path, frontend: Frontend
+) -> None:
+    big = ScriptStep(parts=(TextPart("x" * 2_000_000, 20), bash("true")))
+    daemon.play("roomy", *[big] * 7, text("done"))
+    session_id = await frontend.session(workspace, model="scripted/roomy")
+    await rpc.until(lambda line: "state" in line)
+    await rpc.send({"follow": session_id})
+    await rpc.until(lambda line: "caught_up" in line)
+    before = resident(rpc)
+    await frontend.say(session_id)
+    await frontend.turn_ended(session_id)
+    assert resident(rpc) - before < MEMORY_BYTES_MAX
+    await rpc.turn(session_id)
+    assert seqs(rpc.events(session_id)) == sorted(set(seqs(rpc.events(session_id))))
+    bodies = [event["body"] for event in rpc.events(session_id)]
+    items = [body["item"] for body in bodies if body["type"] == "item_completed"]
+    said = [len(item["text"]) for item in items if item["type"] == "assistant_message"]
+    assert said == [2_000_000] * 7 + [len("done")]
+
+
+async def test_it_ends_when_nobody_reads_it_any_more(
+    rpc: Rpc, daemon: Daemon, workspace: Path
+) -> None:
+    gate = Gate(workspace)
+    model = daemon.script(calls(bash(gate.command)), text("done"))
+    session_id = await rpc.session(workspace, model)
+    await rpc.send({"follow": session_id}, say(session_id))
+    await gate.reached()
+    assert rpc.process.stdout
+    await rpc.process.stdout.aclose()
+    gate.open()
+    with trio.fail_after(PATIENCE_S):
+        assert await rpc.process.wait() == 128 + signal.SIGPIPE
+
+
+def resident(rpc: Rpc) -> int:
+    """Bytes of its memory."""
+    lines = Path(f"/proc/{rpc.process.pid}/status").read_text().splitlines()
+    return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmRSS")))

@@ -1,0 +1,123 @@
+"""`tiller rpc` as a process of its own, its lines read as they come."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from support.daemon import Daemon
+from support.frontend import PATIENCE_S
+
+Object = dict[str, Any]
+
+
+class Rpc:
+    """The process, and every line that was read from it; `close` ends it."""
+
+    def __init__(self, process: trio.Process) -> None:
+        self.process = process
+        self.seen: list[Object] = []
+        self._rest = b""
+
+    @classmethod
+    async def start(cls, daemon: Daemon, *arguments: str) -> "Rpc":
+        """Start it against a daemon; the caller ends it."""
+        process = await trio.lowlevel.open_process(
+            [sys.executable, "-m", "tiller_client", "rpc", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=daemon.variables,
+        )
+        return cls(process)
+
+    async def send(self, *lines: Object) -> None:
+        """Write lines."""
+        await self.write(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+
+    async def write(self, data: bytes) -> None:
+        """Write bytes."""
+        assert self.process.stdin
+        with trio.fail_after(PATIENCE_S):
+            await self.process.stdin.send_all(data)
+
+    async def until(self, wanted: Callable[[Object], object], number: int = 1) -> Object:
+        """Read until `number` lines were `wanted`; returns the last of them."""
+        with trio.fail_after(PATIENCE_S):
+            while len(found := [line for line in self.seen if wanted(line)]) < number:
+                assert await self.read(), f"it ended; it said {self.seen[-5:]}"
+        return found[number - 1]
+
+    async def read(self) -> bool:
+        """Read a piece of its output; false at the end."""
+        assert self.process.stdout
+        piece = await self.process.stdout.receive_some()
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        self.seen += [json.loads(line) for line in lines]
+        return bool(piece)
+
+    async def answer(self, tag: object) -> Object:
+        """The answer to the line with this tag."""
+        line = await self.until(lambda line: "answer" in line and line.get("tag") == tag)
+        return line["answer"]
+
+    async def submit(self, tag: object, op_type: str, **fields: Any) -> Object:
+        """Submit an op that must be accepted; returns its result."""
+        await self.send({"submit": {"op": {"type": op_type, **fields}}, "tag": tag})
+        answer = await self.answer(tag)
+        assert answer["type"] == "accepted", answer
+        return answer.get("result", {})
+
+    async def session(self, workspace: Path, model: str) -> str:
+        """Create a session in which nothing is asked."""
+        result = await self.submit(
+            f"create {len(self.seen)}",
+            "session_create",
+            workspace=str(workspace),
+            model=model,
+            settings={"approve": "always"},
+        )
+        return result["session_id"]
+
+    async def turn(self, session_id: str, number: int = 1) -> None:
+        """Wait for the end of the session's turn of that number."""
+        await self.until(
+            lambda line: (
+                (event := line.get("event"))
+                and event["session_id"] == session_id
+                and event["body"]["type"] == "turn_ended"
+            ),
+            number,
+        )
+
+    def events(self, session_id: str) -> list[Object]:
+        """The events of a session so far."""
+        events = (line["event"] for line in self.seen if "event" in line)
+        return [event for event in events if event["session_id"] == session_id]
+
+    async def end(self) -> int:
+        """Close stdin and read the rest; returns the exit status."""
+        assert self.process.stdin
+        await self.process.stdin.aclose()
+        with trio.fail_after(PATIENCE_S):
+            while await self.read():
+                pass
+            return await self.process.wait()
+
+    async def close(self) -> None:
+        """Kill it if it still runs."""
+        if self.process.returncode is None:
+            self.process.kill()
+            await self.process.wait()
+        assert self.process.stdout
+        assert self.process.stdin
+        await self.process.stdout.aclose()
+        await self.process.stdin.aclose()
+
+
+def seqs(events: Iterable[Object]) -> list[int]:
+    """Their numbers."""
+    return [event["seq"] for event in events]
