@@ -308,7 +308,22 @@ def test_status_of_no_daemon_says_so_and_is_1(tiller: Tiller) -> None:
     status, out, _ = tiller("daemon", "status")
     assert status == 1
     assert "tiller daemon start" in out
-    assert json.loads(tiller("daemon", "status", "--json")[1]) == {"type": "not_running"}
+    assert json.loads(tiller("daemon", "status", "--json")[1])["type"] == "not_running"
+
+
+def test_status_says_where_to_connect_also_without_a_daemon(places: Places, tiller: Tiller) -> None:
+    wanted = {
+        "ops_socket": str(places.runtime / "ops.sock"),
+        "events_socket": str(places.runtime / "events.sock"),
+        "token_file": str(places.runtime / "token"),
+    }
+    without = json.loads(tiller("daemon", "status", "--json")[1])
+    with FakeDaemon(places.runtime):
+        running = json.loads(tiller("daemon", "status", "--json")[1])
+        assert all(Path(path).exists() for path in wanted.values())
+    assert (without["type"], running["type"]) == ("not_running", "daemon_status")
+    for said in (without, running):
+        assert wanted.items() <= said.items()
 
 
 def test_stopping_no_daemon_is_no_failure(tiller: Tiller) -> None:

@@ -18,7 +18,13 @@ from tiller_client.starting import DAEMON_COMMAND, last_lines
 from tiller_client.text import one_line, sanitized, seconds
 from tiller_protocol.answers import DaemonStatusResult
 from tiller_protocol.ops import DaemonStatus, Shutdown
-from tiller_protocol.places import DAEMON_OUTPUT_FILE, Places
+from tiller_protocol.places import (
+    DAEMON_OUTPUT_FILE,
+    EVENTS_SOCKET,
+    OPS_SOCKET,
+    TOKEN_FILE,
+    Places,
+)
 
 NAME = "tiller daemon"
 
@@ -119,12 +125,12 @@ def _status(places: Places, *, json: bool, may_start: bool) -> int:
             status = connection.ask(DaemonStatus(), DaemonStatusResult)
     except NoDaemon as error:
         if json:
-            print_json(NotRunning())
+            print_json(_with_places(NotRunning(), places))
         else:
             say(str(error))
         return 1
     if json:
-        print_json(status)
+        print_json(_with_places(status, places))
         return 0
     memory = f", {status.rss_bytes / 1024 / 1024:.0f} MiB" if status.rss_bytes else ""
     say(
@@ -140,6 +146,16 @@ def _status(places: Places, *, json: bool, may_start: bool) -> int:
         complain(problem)
     say(f"runtime  {one_line(str(places.runtime))}")
     return 0
+
+
+def _with_places(struct: msgspec.Struct, places: Places) -> dict[str, object]:
+    """A result, and what a frontend needs to connect."""
+    return {
+        **msgspec.to_builtins(struct),
+        "ops_socket": str(places.runtime / OPS_SOCKET),
+        "events_socket": str(places.runtime / EVENTS_SOCKET),
+        "token_file": str(places.runtime / TOKEN_FILE),
+    }
 
 
 def _logs(places: Places, arguments: Namespace) -> int:

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Fills in what docs/protocol.md takes from the code: tables of messages, and the examples.
+
+    .venv/bin/python scripts/protocol_page.py
+
+Run it after a change of the wire or of `examples`; a test fails until then.
+"""
+
+import inspect
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import get_args
+
+from msgspec import Struct
+
+from tiller_protocol.answers import AnyResult
+from tiller_protocol.codec import INPUT_BYTES_MAX, MESSAGE_BYTES_MAX, REPLAY_BYTES_MAX
+from tiller_protocol.events import LIFECYCLE_BODIES, AnyBody
+from tiller_protocol.ids import ID_CHARS_MAX
+from tiller_protocol.items import Item
+from tiller_protocol.ops import LIST_LIMIT_MAX, REPLAY_LIMIT_MAX, AnyOp
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "protocol.md"
+
+SECTION = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+LIMITS = (
+    ("a message, either way", MESSAGE_BYTES_MAX, "bytes"),
+    ("an input, text and images together", INPUT_BYTES_MAX, "bytes"),
+    ("the answer to `replay`, unless one event is larger", REPLAY_BYTES_MAX, "bytes"),
+    ("events of one `replay`", REPLAY_LIMIT_MAX, "events"),
+    ("sessions of one `session_list`", LIST_LIMIT_MAX, "sessions"),
+    ("an id that a frontend chooses", ID_CHARS_MAX, "characters"),
+)
+
+
+def filled(page: str) -> str:
+    """The page with every generated section as it should be."""
+    return SECTION.sub(lambda found: found[1] + _section(found[2]) + found[3], page)
+
+
+def _section(name: str) -> str:
+    match name:
+        case "ops":
+            return _messages("Op", get_args(AnyOp))
+        case "results":
+            return _messages("Result", get_args(AnyResult))
+        case "events":
+            return _messages("Body", get_args(AnyBody), starred=LIFECYCLE_BODIES)
+        case "items":
+            return _messages("Item", get_args(Item))
+        case "limits":
+            return _table("Of", "At most", ((of, f"{most:,} {unit}") for of, most, unit in LIMITS))
+        case _:
+            path = ROOT / name
+            language = {".py": "python", ".ts": "typescript"}[path.suffix]
+            return f"```{language}\n{path.read_text(encoding='utf-8').rstrip()}\n```\n"
+
+
+def _messages(
+    title: str, structs: Iterable[type[Struct]], starred: Iterable[type[Struct]] = ()
+) -> str:
+    """A row for each type: its tag, and the docstring without its line breaks."""
+    rows = (
+        (
+            f"`{struct.__struct_config__.tag}`{' *' if struct in starred else ''}",
+            " ".join((inspect.getdoc(struct) or "").split()).replace("|", "\\|"),
+        )
+        for struct in structs
+    )
+    return _table(title, "Meaning", rows)
+
+
+def _table(left: str, right: str, rows: Iterable[tuple[str, str]]) -> str:
+    lines = (f"| {left} | {right} |", "|---|---|", *(f"| {a} | {b} |" for a, b in rows))
+    return "".join(line + "\n" for line in lines)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
