@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from tiller_client.parser import Parser, Version, similar
 from tiller_client.turn_arguments import (
+    add_amount,
     add_attachments,
     add_choices,
     add_rules,
@@ -122,18 +123,22 @@ def _add_turns(add: _AddParser) -> None:
         "--output-schema", metavar="F", help="file with a JSON Schema for the final message"
     )
     add_attachments(parser)
+    add_amount(parser)
     parser.add_argument("prompt", metavar="PROMPT", help="the task, or - to read it from stdin")
     parser = _verb(add, "turns", "resume", "go on without a new message")
     add_choices(parser)
     add_rules(parser)
+    add_amount(parser)
     _session(parser)
 
     parser = _verb(add, "follow", "attach", "follow a session from its first event on")
     parser.add_argument("--after", type=_seq, default=0, metavar="N", help="start after event N")
     parser.add_argument("--until-idle", action="store_true", help="exit when no turn is running")
+    add_amount(parser)
     _session(parser, default="last")
     parser = _verb(add, "follow", "log", "show the events of a session so far")
     parser.add_argument("--after", type=_seq, default=0, metavar="N", help="start after event N")
+    add_amount(parser, quiet=False)
     _session(parser, default="last")
 
 
@@ -153,6 +158,7 @@ def _add_sessions(add: _AddParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="list all of them")
     parser = _verb(add, "sessions", "show", "show a session as it is now")
+    parser.add_argument("--full", action="store_true", help="with all that calls returned")
     parser.add_argument(
         "--prompt", metavar="TURN", help="print the system prompt of a turn: its id, or: last"
     )
@@ -228,6 +234,7 @@ def _add_requests(add: _AddParser) -> None:
 
 def _add_history(add: _AddParser) -> None:
     parser = _verb(add, "history", "compact", "summarise a session's history now")
+    add_amount(parser)
     _session(parser)
     parser = _verb(add, "history", "revert", "take history and files back to before a turn")
     parser.add_argument(
@@ -246,6 +253,7 @@ def _add_history(add: _AddParser) -> None:
         "turn", metavar="TURN", nargs="?", help="only this turn: its id, or: last; default: all"
     )
     parser = _verb(add, "history", "shell", "run your own command in the workspace")
+    add_amount(parser)
     _session(parser)
     parser.add_argument("command", metavar="COMMAND")
 

@@ -1,4 +1,4 @@
-"""Writes text to stdout and stderr, and maintains the status line at the bottom of a terminal.
+"""Writes text to stdout and stderr, and maintains the rows at the bottom of a terminal.
 
 Nothing else writes to stdout and stderr. All text is sanitized here, on a terminal or not. A
 terminal gets everything in the order in which it happened. If stdout is a pipe and the verb
@@ -8,7 +8,8 @@ separates answers, only the final message goes to stdout.
 import os
 import signal
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from typing import TextIO
 
 import msgspec
@@ -26,7 +27,11 @@ HEIGHT_UNKNOWN = 24
 PAGER_OPTIONS = "FRX"
 """For less, unless the user has set their own, like git: colours, and the text stays."""
 
+REDRAW_S_MIN = 1 / 30
+"""Between two drawings of several rows: more could not be told apart, and cost a slow line."""
+
 _ERASE_LINE = "\r\x1b[K"
+_ERASE_BELOW = "\r\x1b[J"
 _SAVE_CURSOR, _RESTORE_CURSOR = "\x1b7", "\x1b8"
 
 
@@ -51,7 +56,7 @@ def page(text: str) -> None:
 
     That is `$TILLER_PAGER`, else `$PAGER`, else `less`. `cat`, or nothing, turns it off.
     """
-    if not _is_terminal(sys.stdout.fileno()) or text.count("\n") < _height() - 1:
+    if not _is_terminal(sys.stdout.fileno()) or text.count("\n") < _height(sys.stdout.fileno()) - 1:
         say(text)
         return
     import shlex
@@ -115,16 +120,31 @@ def stdout_width() -> int:
 class Console:
     """The screen of a verb that follows a session."""
 
-    def __init__(self, *, separate_answers: bool = False, json: bool = False) -> None:
-        """`separate_answers`: a pipe gets only the answer; `json`: stdout gets only events."""
+    def __init__(
+        self,
+        *,
+        separate_answers: bool = False,
+        quiet: bool = False,
+        json: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`separate_answers`: a pipe gets only the answer; `json`: stdout gets only events.
+
+        `quiet`: nothing is shown but answers and what the user must see.
+        """
         piped = not _is_terminal(sys.stdout.fileno())
-        self.separates_answers = separate_answers and piped and not json
-        self._out = sys.stderr if json or self.separates_answers else sys.stdout
+        self.quiet = quiet and not json
+        self.separates_answers = (separate_answers and piped and not json) or self.quiet
+        self._clock = clock
+        self._out = sys.stderr if json or (self.separates_answers and piped) else sys.stdout
         self.terminal = _is_terminal(self._out.fileno())
         self.paint = Paint(colour=_wants_colour(terminal=self.terminal))
         self.keyboard = 0 if self.terminal and _is_terminal(0) else None
         self._pending_answer = ""
-        self._bottom = ""
+        self._bottom: tuple[str, ...] = ()
+        self._bottom_width = 0
+        self._typed_from = 0
+        self._drawn_at = float("-inf")
 
     @property
     def width(self) -> int:
@@ -137,8 +157,8 @@ class Console:
         for piece in pieces:
             if piece.kind == "answer" and self.separates_answers:
                 self._pending_answer += piece.text
-            else:
-                text += self._pending_answer + piece.text
+            elif piece.kind == "needed" or not self.quiet:
+                text += ("" if self.quiet else self._pending_answer) + piece.text
                 self._pending_answer = ""
         if text:
             self._write(text)
@@ -166,31 +186,67 @@ class Console:
             discard_stdout()
             self._write(text)
 
-    def bottom(self, text: str) -> None:
-        """Show `text` as the line at the bottom; empty removes the line. Only on a terminal.
+    def bottom(self, *rows: str) -> None:
+        """Show `rows` at the bottom, the user types after the last one; none removes them.
 
-        What the user has typed after it stays on the screen, unless the new line is longer.
+        Only on a terminal. What the user has typed stays on the screen, unless the last row gets
+        longer. Several rows are drawn at most every `REDRAW_S_MIN`; later calls draw what is new.
         """
-        text = cut(text, self.width - 1)
-        if not self.terminal or text == self._bottom:
+        if not self.terminal:
             return
-        if self._bottom and text and cells(text) <= cells(self._bottom):
-            text = pad(text, cells(self._bottom))
-            _write(self._out, self.paint.dim(text), f"{_SAVE_CURSOR}\r", _RESTORE_CURSOR)
-            self._out.flush()
+        width, height = self.width, _height(self._out.fileno())
+        fitting = [cut(row, width - 1) for row in rows if row]
+        rows = tuple(fitting[-max(1, height - 1) :])
+        if (rows, width) == (self._bottom, self._bottom_width):
+            return
+        if len(rows) > 1:
+            now = self._clock()
+            if now - self._drawn_at < REDRAW_S_MIN:
+                return
+            self._drawn_at = now
+        if self._can_redraw(rows, width):
+            self._redraw(rows)
         else:
-            self._write(self.paint.dim(text + " ") if text else "")
-        self._bottom = text
+            text = "\n".join(self.paint.dim(row) for row in rows)
+            self._write(f"{text} " if text else "")
+            self._typed_from = cells(rows[-1]) if rows else 0
+        self._bottom, self._bottom_width = rows, width
 
     def entered(self) -> None:
         """Note that the user pressed Enter, so that the cursor is on a new line."""
-        self._bottom = ""
+        if len(self._bottom) > 1:
+            _write(self._out, "", f"\x1b[{len(self._bottom)}A{_ERASE_BELOW}")
+            self._out.flush()
+        self.moved()
+
+    def moved(self) -> None:
+        """Note that the cursor may be anywhere: another program has used the terminal."""
+        self._bottom = ()
+
+    def _can_redraw(self, rows: tuple[str, ...], width: int) -> bool:
+        """Whether the rows take the place of those on the screen, and end before what was typed."""
+        same = (len(rows), width) == (len(self._bottom), self._bottom_width)
+        return same and bool(rows) and cells(rows[-1]) <= self._typed_from
+
+    def _redraw(self, rows: tuple[str, ...]) -> None:
+        """Write the rows over those at the bottom, and return to where the user types."""
+        above = len(rows) - 1
+        _write(self._out, "", _SAVE_CURSOR + (f"\x1b[{above}A" if above else ""))
+        for row, old in zip(rows[:-1], self._bottom[:-1], strict=True):
+            if row != old:
+                _write(self._out, self.paint.dim(row), _ERASE_LINE)
+            _write(self._out, "\n")
+        last = self.paint.dim(pad(rows[-1], self._typed_from))
+        _write(self._out, last, "\r", _RESTORE_CURSOR)
+        self._out.flush()
 
     def _write(self, text: str) -> None:
-        """Write text in place of the line at the bottom."""
-        _write(self._out, text, _ERASE_LINE if self._bottom else "")
+        """Write text in place of the rows at the bottom."""
+        above = len(self._bottom) - 1
+        erased = f"\x1b[{above}A{_ERASE_BELOW}" if above > 0 else _ERASE_LINE
+        _write(self._out, text, erased if self._bottom else "")
         self._out.flush()
-        self._bottom = ""
+        self._bottom = ()
 
 
 def _write(stream: TextIO, text: str, before: str = "", after: str = "") -> None:
@@ -208,9 +264,9 @@ def _wants_colour(*, terminal: bool) -> bool:
     return terminal and not os.environ.get("NO_COLOR")
 
 
-def _height() -> int:
-    """Lines of the terminal that is stdout."""
-    return os.get_terminal_size(sys.stdout.fileno()).lines or HEIGHT_UNKNOWN
+def _height(descriptor: int) -> int:
+    """Lines of a terminal; `HEIGHT_UNKNOWN` for one without a size."""
+    return os.get_terminal_size(descriptor).lines or HEIGHT_UNKNOWN
 
 
 def _width(descriptor: int) -> int:

@@ -25,6 +25,9 @@ from tiller_protocol.events import (
 from tiller_protocol.items import Request
 from tiller_protocol.ops import Answer, UserInput
 
+STEER_HINT = "»"
+"""The bottom line below the output of a running call."""
+
 IDLE_HINT = "type the next task · Ctrl-C leaves »"
 """The bottom line when a typed line would start a turn."""
 
@@ -81,9 +84,13 @@ class InteractiveSession:
         *,
         json: bool,
         prompts: bool,
+        whole: bool,
         delivery: Literal["auto", "steer"],
     ) -> None:
-        """`prompts`: show input that starts turns; `delivery`: of typed lines."""
+        """`prompts`: show input that starts turns; `delivery`: of typed lines.
+
+        `whole`: show all that calls return.
+        """
         self._connection = connection
         self.session_id = session_id
         self._watch = watch
@@ -91,7 +98,11 @@ class InteractiveSession:
         self._json = json
         self._delivery: Literal["auto", "steer"] = delivery
         self._renderer = Renderer(
-            console.paint, console.width, prompts=prompts, wraps=console.terminal
+            console.paint,
+            console.width,
+            prompts=prompts,
+            wraps=console.terminal,
+            whole=whole,
         )
         self._requests = _OpenRequests()
         self.busy = False
@@ -108,6 +119,8 @@ class InteractiveSession:
         """Wait for the next update, show it, ask the next request, send typed lines."""
         update = self._watch.wait(busy=self.busy, keyboard=self._console.keyboard)
         self._renderer.width = self._console.width
+        if update.continued:
+            self._console.moved()
         if update.started_over:
             self._requests.clear()
             self._console.show(self._renderer.end_line())
@@ -127,7 +140,7 @@ class InteractiveSession:
 
     def show_end(self) -> None:
         """Remove the bottom line and end an unfinished line."""
-        self._console.bottom("")
+        self._console.bottom()
         self._console.show(self._renderer.end_line())
 
     def _note(self, event: Event) -> None:
@@ -163,11 +176,11 @@ class InteractiveSession:
             for request in self._requests.take_unhinted():
                 self._show_whole(request)
                 complain(_how_to_answer(request))
-            self._console.bottom(self._moving_line())
+            self._show_activity()
             return
         request = next(iter(self._requests.by_id.values()), None)
         if request is None or self._requests.answered:  # its resolution is shown first
-            self._console.bottom(self._moving_line())
+            self._show_activity()
             return
         if request.id != self._requests.asked:
             for line in self._watch.typed_ahead(self._console.keyboard):
@@ -183,12 +196,18 @@ class InteractiveSession:
             self._requests.shown = request.id
             self._console.show(self._renderer.ask(request))
 
-    def _moving_line(self) -> str:
+    def _show_activity(self) -> None:
+        """Show at the bottom what is going on, with the output of a running call below it."""
         if not self._renderer.at_line_start:
-            return ""
-        if not self.busy and not self._json and self._delivery == "auto":
-            return IDLE_HINT
-        return self._renderer.moving_line(time.time())
+            self._console.bottom()
+        elif not self.busy and not self._json and self._delivery == "auto":
+            self._console.bottom(IDLE_HINT)
+        elif self._console.quiet:
+            self._console.bottom()
+        else:
+            output = self._renderer.live_output()
+            hint = (STEER_HINT,) if output and self._console.keyboard is not None else ()
+            self._console.bottom(self._renderer.moving_line(time.time()), *output, *hint)
 
     def _take_line(self, line: str) -> None:
         """Answer the request that was asked with a typed line, or else send it to the session.

@@ -1,4 +1,4 @@
-"""Renders single items, calls and diffs as text; pure."""
+"""Renders single items, calls and diffs as text; pure. `transcript` renders a whole session."""
 
 import sys
 from collections.abc import Iterable
@@ -6,13 +6,11 @@ from typing import Any, assert_never, cast
 
 import msgspec
 
-from tiller_client.render_request import request_block
 from tiller_client.text import (
     Paint,
     cells,
     count,
     cut,
-    dollars,
     indent,
     one_line,
     sanitized,
@@ -31,14 +29,18 @@ from tiller_protocol.items import (
     QueuedInput,
     Reasoning,
     ToolCall,
-    Usage,
     UserMessage,
 )
-from tiller_protocol.snapshot import Snapshot
 
 DIFF_LINES_SHOWN = 24
 OUTPUT_LINES_SHOWN = 10
-"""Of failed calls, the user's own commands and hosted calls; other output is for the model."""
+"""Of failed calls, the user's own commands and hosted calls."""
+
+COMMAND_LINES_SHOWN = 5
+"""Of other commands, while they run and when they have ended; a glance, not a log."""
+
+FOR_ALL = ": tiller show --full"
+"""Follows the number of lines that are left out."""
 
 CITATIONS_SHOWN = 10
 
@@ -104,11 +106,11 @@ def call_state(call: ToolCall) -> str:
     return word if call.duration_s is None else f"{word} {seconds(call.duration_s)}"
 
 
-def call_lines(call: ToolCall, paint: Paint, width: int) -> str:
+def call_lines(call: ToolCall, paint: Paint, width: int, *, whole: bool = False) -> str:
     """A call that has ended: a line with its state, then its diff or its output.
 
-    Output is shown if the call failed or is the user's own command; after an edit, only the
-    problems that the edit caused.
+    Of commands the last lines are shown; after an edit, the problems that it caused. Other output
+    is for the model: only `whole` shows it, and all lines of it.
     """
     failed = call.state == "error" or bool(call.exit_status)
     state = call_state(call)
@@ -121,16 +123,25 @@ def call_lines(call: ToolCall, paint: Paint, width: int) -> str:
         changed = f"    a hook changed the arguments to {one_line(call.rewritten_arguments)}"
         below.append(paint.dim(cut(changed, width - 1)))
     below.extend(paint.dim(f"    {label}") for label in attached((), call.images))
+    columns = UNCUT if whole else width
+    output = call.output
     if call.diff:
-        below.append(diff_lines(call.diff, paint, width, DIFF_LINES_SHOWN))
+        lines_max = UNCUT if whole else DIFF_LINES_SHOWN
+        below.append(diff_lines(call.diff, paint, columns, lines_max, FOR_ALL))
         # Problems that the edit caused follow the first blank line.
-        if problems := call.output.partition("\n\n")[2]:
-            below.append(paint.dim(_tail(problems, width, call.spill_path)))
-    elif call.by_provider and not failed and call.output.strip():
-        below.append(paint.dim(_head(call.output, width)))
-    elif (failed or call.by_user) and call.output.strip():
-        below.append(paint.dim(_tail(call.output, width, call.spill_path)))
+        output = call.output.partition("\n\n")[2]
+    lines_max = UNCUT if whole else _lines_shown(call, failed=failed)
+    if lines_max and output.strip():
+        shown = _head if call.by_provider and not failed else _tail
+        below.append(paint.dim(shown(output, columns, lines_max, call.spill_path)))
     return "\n".join(below)
+
+
+def _lines_shown(call: ToolCall, *, failed: bool) -> int:
+    """How many lines of a call's output are shown to people."""
+    if failed or call.diff or call.by_user or call.by_provider:
+        return OUTPUT_LINES_SHOWN
+    return 0 if call.exit_status is None else COMMAND_LINES_SHOWN
 
 
 def citation_lines(citations: Iterable[Citation], paint: Paint, width: int) -> list[str]:
@@ -146,17 +157,20 @@ def _source(url: str, title: str) -> str:
     return one_line(" · ".join(part for part in (title, url) if part))
 
 
-def diff_lines(diff: str, paint: Paint, width: int, lines_max: int) -> str:
-    """The hunks of a unified diff in colours; with file names if there are several files."""
+def diff_lines(diff: str, paint: Paint, width: int, lines_max: int, for_all: str = "") -> str:
+    """The hunks of a unified diff in colours; with file names if there are several files.
+
+    `for_all` follows the number of lines that are left out.
+    """
     lines = _without_headers(sanitized(diff).rstrip("\n").split("\n"))
     shown = [_diff_line(line, paint, width) for line in lines[:lines_max]]
     if len(lines) > lines_max:
-        shown.append(paint.dim(f"    … {_lines(len(lines) - lines_max, 'more ')}"))
+        shown.append(paint.dim(f"    … {_more(len(lines) - lines_max)}{for_all}"))
     return "\n".join(shown)
 
 
-def item_block(item: Item, paint: Paint, width: int) -> str:
-    """A whole item of history."""
+def item_block(item: Item, paint: Paint, width: int, *, whole: bool = False) -> str:
+    """An item of history; of calls, all that they returned only if `whole`."""
     match item:
         case UserMessage():
             text = " ".join([sanitized(item.text), *attached(item.files, item.images)]).lstrip(" ")
@@ -172,7 +186,7 @@ def item_block(item: Item, paint: Paint, width: int) -> str:
         case Reasoning():
             return paint.dim("∴ " + sanitized(item.text).rstrip("\n"))
         case ToolCall():
-            return call_lines(item, paint, width)
+            return call_lines(item, paint, width, whole=whole)
         case Compaction():
             return paint.dim("≡ history up to here was summarised:\n") + paint.dim(
                 indent(sanitized(item.summary), "    ")
@@ -220,67 +234,34 @@ def attached(files: Iterable[str], images: Iterable[Image]) -> list[str]:
     return [one_line(label) for label in labels]
 
 
-def transcript(snapshot: Snapshot, paint: Paint, width: int) -> str:
-    """A whole session, with open requests and queued input at its end."""
-    model = f" · {snapshot.settings.model}" if snapshot.settings.model else ""
-    lines = [
-        paint.bold(one_line(snapshot.title) or "(no title)"),
-        paint.dim(f"{snapshot.session_id} · {one_line(snapshot.workspace)}{one_line(model)}"),
-    ]
-    for item in snapshot.items:
-        if isinstance(item, Reasoning) and not item.text:
-            continue  # it has only opaque data for the provider
-        before = "\n" if isinstance(item, UserMessage) else ""
-        lines.append(before + item_block(item, paint, width))
-    lines.extend(request_block(request, paint, width) for request in snapshot.requests)
-    running = [one for one in snapshot.background if one.state == "running"]
-    lines.extend(paint.dim(background_line(one)) for one in running)
-    lines.extend(paint.dim(f"queued: {input_line(queued)}") for queued in snapshot.queue)
-    if snapshot.queue and snapshot.turn is None:
-        lines.append(paint.asking(f"! {waiting_line(len(snapshot.queue), snapshot.session_id)}"))
-    cost = f" · {_cost(snapshot)}" if snapshot.cost is not None or snapshot.unpriced else ""
-    tokens = (
-        f" · {count(snapshot.usage.input_tokens)} in, {count(snapshot.usage.output_tokens)} out"
-        if snapshot.usage != Usage()
-        else ""  # the provider did not count
-    )
-    turns = f"{snapshot.turns} turn{'' if snapshot.turns == 1 else 's'}"
-    lines.append(paint.dim(f"\n{snapshot.status} · {turns}{tokens}{cost}"))
-    return "\n".join(lines)
+def output_row(line: str, width: int) -> str:
+    """A line of a call's output in one row below the call."""
+    text = sanitized(line.removesuffix("\r")).expandtabs(4).rstrip()
+    return f"    {cut(text, width - 5)}".rstrip()
 
 
-def _cost(snapshot: Snapshot) -> str:
-    """The cost of a session, and how much of it is unknown."""
-    if snapshot.cost is None:
-        return "cost unknown"
-    if not snapshot.unpriced:
-        return dollars(snapshot.cost)
-    requests = "1 request" if snapshot.unpriced == 1 else f"{snapshot.unpriced} requests"
-    return f"{dollars(snapshot.cost)} and {requests} of unknown price"
-
-
-def _head(output: str, width: int) -> str:
+def _head(output: str, width: int, lines_max: int, _spill_path: str) -> str:
     """The first lines, where the best results are."""
-    lines = sanitized(output).rstrip("\n").split("\n")
-    shown = [f"    {cut(line.expandtabs(4), width - 5)}" for line in lines[:OUTPUT_LINES_SHOWN]]
-    if len(lines) > OUTPUT_LINES_SHOWN:
-        shown.append(f"    … {_lines(len(lines) - OUTPUT_LINES_SHOWN, 'more ')}")
+    lines = output.rstrip("\n").split("\n")
+    shown = [output_row(line, width) for line in lines[:lines_max]]
+    if len(lines) > lines_max:
+        shown.append(f"    … {_more(len(lines) - lines_max)}{FOR_ALL}")
     return "\n".join(shown)
 
 
-def _tail(output: str, width: int, spill_path: str) -> str:
-    """The last lines, after the name of the file with the whole output if it was truncated."""
-    lines = sanitized(output).rstrip("\n").split("\n")
-    lines = [line.expandtabs(4).rstrip() for line in lines]
-    shown = [f"    {cut(line, width - 5)}".rstrip() for line in lines[-OUTPUT_LINES_SHOWN:]]
-    if len(lines) > OUTPUT_LINES_SHOWN:
-        left_out = f"{_lines(len(lines) - OUTPUT_LINES_SHOWN)} before"
-        shown.insert(0, f"    … {f'all of it: {one_line(spill_path)}' if spill_path else left_out}")
+def _tail(output: str, width: int, lines_max: int, spill_path: str) -> str:
+    """The last lines, after how many there are before them, or which file has all of them."""
+    lines = output.rstrip("\n").split("\n")
+    shown = [output_row(line, width) for line in lines[-lines_max:]]
+    if spill_path and (len(lines) > lines_max or lines_max == UNCUT):
+        shown.insert(0, f"    … all of it: {one_line(spill_path)}")
+    elif len(lines) > lines_max:
+        shown.insert(0, f"    … {_more(len(lines) - lines_max)}{FOR_ALL}")
     return "\n".join(shown)
 
 
-def _lines(count: int, which: str = "") -> str:
-    return f"{count} {which}{'line' if count == 1 else 'lines'}"
+def _more(count: int) -> str:
+    return f"{count} more {'line' if count == 1 else 'lines'}"
 
 
 def _without_headers(lines: list[str]) -> list[str]:

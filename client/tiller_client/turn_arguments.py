@@ -31,6 +31,18 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tools", metavar="NAMES", help="only these tools, separated by commas")
 
 
+def add_amount(parser: argparse.ArgumentParser, *, quiet: bool = True) -> None:
+    """Add how much of a turn is shown; without `quiet`, only whether it is all."""
+    amount = parser.add_mutually_exclusive_group()
+    amount.add_argument(
+        "-v", "--verbose", action="store_true", help="show all that calls return, and whole diffs"
+    )
+    if quiet:
+        amount.add_argument(
+            "--quiet", action="store_true", help="show only the answer, errors and requests"
+        )
+
+
 def add_attachments(parser: argparse.ArgumentParser) -> None:
     """Add what comes with an input besides its text."""
     for name, metavar, text in (

@@ -52,6 +52,8 @@ class WatchUpdate(NamedTuple):
     """The keyboard's input has ended."""
     interrupted: bool = False
     """Ctrl-C was pressed."""
+    continued: bool = False
+    """This process was stopped, and goes on."""
 
 
 class Wakeup:
@@ -167,21 +169,14 @@ class Watch:
         """
         if (after := self._follower.wanted) is not None:
             delivery = self._replay(after)
-            return WatchUpdate(
-                delivery.events, delivery.started_over, interrupted=self._interrupted()
-            )
+            return self._update(delivery.events, started_over=delivery.started_over)
         ready = self._select(TICK_BUSY_S if busy else TICK_IDLE_S, keyboard)
         events = self._follower.take_live(self._socket.drain())
         self._check_silence(busy=busy, received=bool(events))
         if self._socket.take_joined():
             self._follower.suspect_gap()
         line = _read_line(keyboard) if keyboard is not None and keyboard in ready else None
-        return WatchUpdate(
-            events,
-            line=line or None,
-            input_ended=line == "",
-            interrupted=self._interrupted(),
-        )
+        return self._update(events, line=line or None, input_ended=line == "")
 
     def typed_ahead(self, keyboard: int) -> list[str]:
         """Return lines that were typed but not read yet; drops an end of input among them."""
@@ -199,12 +194,21 @@ class Watch:
             sources.append(keyboard)
         return select.select(sources, [], [], min(timeout_s, self._socket.wait_s_max))[0]
 
-    def _interrupted(self) -> bool:
-        """Whether Ctrl-C was pressed; after SIGCONT, also ask for a replay."""
+    def _update(
+        self,
+        events: Sequence[Event],
+        *,
+        started_over: bool = False,
+        line: str | None = None,
+        input_ended: bool = False,
+    ) -> WatchUpdate:
+        """Add the signals since the last update; after SIGCONT, also ask for a replay."""
         numbers = self._wakeup.take()
-        if signal.SIGCONT in numbers:
+        continued = signal.SIGCONT in numbers
+        if continued:
             self._follower.suspect_gap()
-        return signal.SIGINT in numbers
+        interrupted = signal.SIGINT in numbers
+        return WatchUpdate(events, started_over, line, input_ended, interrupted, continued)
 
     def _check_silence(self, *, busy: bool, received: bool) -> None:
         now = time.monotonic()

@@ -9,9 +9,10 @@ from msgspec import structs
 
 from support.said import CONTEXT, ended, started, text_item, tool_call
 from tiller_client.render import Renderer
-from tiller_client.render_item import call_lines, call_title, diff_lines, item_block, transcript
+from tiller_client.render_item import call_lines, call_title, diff_lines, item_block
 from tiller_client.render_request import request_block
 from tiller_client.text import Paint, cells
+from tiller_client.transcript import transcript
 from tiller_daemon.turn.unfinished import ANSWER, ANSWER_SOONER, GO_ON
 from tiller_protocol.errors import ErrorInfo
 from tiller_protocol.events import (
@@ -89,7 +90,7 @@ def test_a_turn_reads_from_its_context_to_its_figures() -> None:
 def test_a_failed_command_shows_its_status_and_the_end_of_its_output() -> None:
     output = "\n".join(f"line {number}" for number in range(40))
     text = rendered(tool_call("i", "bash", "make", state="completed", exit_status=2, output=output))
-    assert text.startswith("● bash make exit 2 500 ms\n    … 30 lines before\n")
+    assert text.startswith("● bash make exit 2 500 ms\n    … 30 more lines: tiller show --full\n")
     assert text.endswith("    line 39\n")
 
 
@@ -97,7 +98,7 @@ def test_of_an_output_that_was_cut_already_the_file_with_all_of_it_is_named() ->
     call = ToolCall(
         ItemId("i"), CallId("i"), "bash", "{}", "error", output="x\n" * 12, error_kind="failed"
     )
-    assert "    … 2 lines before\n    x\n" in rendered([ItemCompleted(call)])
+    assert "    … 2 more lines: tiller show --full\n    x\n" in rendered([ItemCompleted(call)])
     cut = structs.replace(call, spill_path="/s/i.txt")
     assert "    … all of it: /s/i.txt\n    x\n" in rendered([ItemCompleted(cut)])
 

@@ -27,6 +27,10 @@ class Screen:
     def feed(self, text: str) -> None:
         self._stream.feed(text)
 
+    def resize(self, columns: int) -> None:
+        """Change the width, as a terminal does that does not wrap its lines anew."""
+        self._screen.resize(LINES, columns)
+
     def rows(self) -> list[str]:
         """All rows, those scrolled out of sight included, without blanks at their ends."""
         screen = self._screen

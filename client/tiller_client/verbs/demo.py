@@ -166,7 +166,7 @@ class _Demo:
                     self._show(event)
                     self._take_part(connection, session_id, event)
                     if isinstance(event.body, TurnEnded) and event.turn_id == turn_id:
-                        self._console.bottom("")
+                        self._console.bottom()
                         return event.body
                 at_rest = self._renderer.at_line_start and not self._json
                 self._console.bottom(self._renderer.moving_line(time.time()) if at_rest else "")

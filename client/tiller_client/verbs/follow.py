@@ -33,7 +33,9 @@ def run(arguments: Namespace) -> int:
 
 def _log(connection: DaemonConnection, session: SessionSummary, arguments: Namespace) -> int:
     console = Console()
-    renderer = Renderer(console.paint, console.width, wraps=console.terminal)
+    renderer = Renderer(
+        console.paint, console.width, wraps=console.terminal, whole=arguments.verbose
+    )
     follower = Follower(connection.hello.log_id, arguments.after)
     while (after := follower.wanted) is not None:
         result = connection.ask(Replay(session.session_id, after), ReplayResult)
@@ -48,7 +50,7 @@ def _log(connection: DaemonConnection, session: SessionSummary, arguments: Names
 
 def _attach(connection: DaemonConnection, session: SessionSummary, arguments: Namespace) -> int:
     """Follow until Ctrl-C, the end of input, or with `--until-idle` the end of the turn."""
-    console = Console(json=arguments.json)
+    console = Console(quiet=arguments.quiet, json=arguments.json)
     with (
         Signals("detached") as signals,
         Watch(connection, session.session_id, signals, arguments.after) as watch,
@@ -60,6 +62,7 @@ def _attach(connection: DaemonConnection, session: SessionSummary, arguments: Na
             console,
             json=arguments.json,
             prompts=True,
+            whole=arguments.verbose,
             delivery="auto",
         )
         interactive.start_from(session.requests, busy=session.status != "idle")

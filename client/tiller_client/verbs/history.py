@@ -36,7 +36,7 @@ def run(arguments: Namespace) -> int:
             session_id, after = join(connection, arguments.session)
             compacts = arguments.verb == "compact"
             op = Compact(session_id) if compacts else Shell(session_id, arguments.command)
-            return follow_turn(connection, op, after, json=arguments.json)
+            return follow_turn(connection, op, after, arguments)
         changes = arguments.verb != "diff"
         session_id = choose.session_id(connection, arguments.session, changes=changes)
         match arguments.verb:

@@ -11,9 +11,9 @@ from tiller_client.choices import read_settings
 from tiller_client.connection import DaemonConnection
 from tiller_client.console import confirm, page, print_json, say, stdout_paint, stdout_width
 from tiller_client.prompt import read_workspace
-from tiller_client.render_item import transcript
 from tiller_client.runtime import my_places
 from tiller_client.text import Paint, age, cut, dollars, one_line, pad, sanitized
+from tiller_client.transcript import transcript
 from tiller_client.verbs.submitting import submit
 from tiller_client.verbs.why import explain
 from tiller_protocol.answers import Created, ReplayResult, SessionResult, SessionSummary
@@ -159,7 +159,8 @@ def _show(connection: DaemonConnection, arguments: Namespace) -> None:
     if arguments.json:
         print_json(result)
     else:
-        page(transcript(result.snapshot, stdout_paint(), stdout_width()))
+        whole = arguments.full
+        page(transcript(result.snapshot, stdout_paint(), stdout_width(), whole=whole))
 
 
 def _show_prompt(connection: DaemonConnection, session_id: str, arguments: Namespace) -> None:

@@ -52,7 +52,7 @@ def _resume(arguments: Namespace) -> int:
         session_id, after = join(connection, arguments.session)
         overrides = read_overrides(arguments, approve=arguments.approve, sandbox=arguments.sandbox)
         op = TurnContinue(session_id, overrides)
-        return follow_turn(connection, op, after, json=arguments.json)
+        return follow_turn(connection, op, after, arguments)
 
 
 def _exec(arguments: Namespace) -> int:
@@ -75,7 +75,7 @@ def _exec(arguments: Namespace) -> int:
             overrides = TurnOverrides(output_schema=schema)
         op = UserInput(session_id, text, images, files, "start", overrides=overrides)
         try:
-            return follow_turn(connection, op, after, json=arguments.json)
+            return follow_turn(connection, op, after, arguments)
         except RejectedError:
             if not arguments.session:
                 with contextlib.suppress(RejectedError):
@@ -83,12 +83,15 @@ def _exec(arguments: Namespace) -> int:
             raise
 
 
-def follow_turn(connection: DaemonConnection, op: AnyTurnOp, after: int, *, json: bool) -> int:
+def follow_turn(
+    connection: DaemonConnection, op: AnyTurnOp, after: int, arguments: Namespace
+) -> int:
     """Submit an op that starts a turn, and show the session until the turn has ended.
 
-    Ctrl-C interrupts the turn and waits for its end; a second one raises `Detached`. Returns the
-    exit status.
+    `arguments` say how much of it: `json`, `verbose` or `quiet`. Ctrl-C interrupts the turn and
+    waits for its end; a second one raises `Detached`. Returns the exit status.
     """
+    json: bool = arguments.json
     detached = (
         f"detached; the turn may still be running; follow it with: tiller attach {op.session_id}"
     )
@@ -101,7 +104,7 @@ def follow_turn(connection: DaemonConnection, op: AnyTurnOp, after: int, *, json
         from tiller_client.interactive import InteractiveSession
         from tiller_client.text import one_line
 
-        console = Console(separate_answers=True, json=json)
+        console = Console(separate_answers=True, quiet=arguments.quiet, json=json)
         interactive = InteractiveSession(
             connection,
             op.session_id,
@@ -109,11 +112,12 @@ def follow_turn(connection: DaemonConnection, op: AnyTurnOp, after: int, *, json
             console,
             json=json,
             prompts=False,
+            whole=arguments.verbose,
             delivery="steer",
         )
         interactive.start_from((), busy=True)
         interactive.ends_with = turn_id
-        if not json:
+        if not json and not console.quiet:
             console.line(console.paint.dim(f"session {op.session_id}"))
         try:
             ended = _until_ended(connection, interactive, signals, turn_id)
