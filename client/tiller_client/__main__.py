@@ -52,6 +52,8 @@ def main(command_line: Sequence[str] | None = None) -> int:
         return 1
     except Exception as error:
         return _report_bug(error)
+    finally:
+        _tell_differences(json=arguments.json)
     return status
 
 
@@ -150,6 +152,20 @@ def _complain(text: str) -> None:
     from tiller_client.console import complain
 
     complain(text)
+
+
+def _tell_differences(*, json: bool) -> None:
+    """Say at the end, and only to a person, what a restart of the daemon would change."""
+    if json or "tiller_client.connection" not in sys.modules:
+        return
+    if not (os.isatty(sys.stdout.fileno()) and os.isatty(sys.stderr.fileno())):
+        return
+    from tiller_client.connection import DaemonConnection
+    from tiller_client.differences import differences
+
+    if latest := DaemonConnection.latest:
+        for sentence in differences(latest.hello, latest.environ):
+            _complain(sentence)
 
 
 def _report_bug(error: Exception) -> int:

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from tiller_client.parser import Parser, Version, similar
+from tiller_client.parser import Parser, similar
 from tiller_client.turn_arguments import (
     add_amount,
     add_attachments,
@@ -18,6 +18,7 @@ from tiller_client.turn_arguments import (
     add_sandbox,
     positive,
 )
+from tiller_protocol import VERSION
 
 _AddParser = Callable[..., argparse.ArgumentParser]
 """Type of the method `add_parser`; argparse has no public name for the class that has it."""
@@ -77,7 +78,13 @@ def _parser(verb: str) -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("-V", "--version", action=Version, help="print the version and exit")
+    parser.add_argument(
+        "-V",
+        "--version",
+        action="version",
+        version=f"tiller {VERSION}",
+        help="print the version and exit",
+    )
     # Without `prog`, argparse formats a usage to find out, with the width of the terminal.
     add = parser.add_subparsers(
         title="verbs", metavar="VERB", dest="verb", prog="tiller"

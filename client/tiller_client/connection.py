@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 from tiller_client.errors import NoAnswer, NoDaemon, RejectedError, TillerError
 from tiller_client.runtime import check_runtime, lock_is_held, read_token
@@ -49,6 +49,9 @@ class DaemonConnection:
 
     hello: HelloResult
 
+    latest: ClassVar["DaemonConnection | None"] = None
+    """The one that was greeted last in this process, until its daemon is stopped."""
+
     def __init__(
         self,
         places: Places,
@@ -65,7 +68,7 @@ class DaemonConnection:
         self.places = places
         self._name = name
         self._may_start = may_start
-        self._environ = environ
+        self.environ = environ
         self._socket = RequestSocket(places.runtime)
         self._token = ""
         self._ulids = Ulids()
@@ -139,6 +142,7 @@ class DaemonConnection:
                 raise RejectedError(answer)
             case Accepted(result=HelloResult() as hello):
                 self.hello = hello
+                DaemonConnection.latest = self
             case _:
                 raise TillerError(
                     "the process on the daemon's socket does not speak tiller's protocol"
@@ -171,7 +175,7 @@ class DaemonConnection:
             if not lock_is_held(self.places.runtime):
                 if not self._may_start:
                     raise NoDaemon("no daemon is running; start one with: tiller daemon start")
-                start_daemon(self.places, self._environ, self._connect)
+                start_daemon(self.places, self.environ, self._connect)
             elif time.monotonic() > deadline:
                 raise NoAnswer(
                     f"a daemon is running but has not listened for {CONNECT_DEADLINE_S:g} s; "

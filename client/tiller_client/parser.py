@@ -4,7 +4,6 @@ Imports the standard library only, as every start needs this module.
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -30,20 +29,6 @@ class Parser(argparse.ArgumentParser):
         from tiller_client.text import sanitized
 
         super().error(sanitized(message))
-
-
-class Version(argparse.Action):
-    """Looks up the version only on request, as that takes longer than everything else here."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:  # noqa: A002
-        super().__init__(option_strings, dest, nargs=0, help=help)
-
-    def __call__(self, parser: argparse.ArgumentParser, *_rest: object) -> None:
-        """Print the version of this installation and exit."""
-        from importlib.metadata import version
-
-        sys.stdout.write(f"tiller {version('tillerd')}\n")
-        parser.exit()
 
 
 def similar(word: str, known: Sequence[str]) -> str:

@@ -338,6 +338,7 @@ def _user_settings(options: Options, live: _LiveParts) -> UserSettings:
         configuration=lambda: configuration.now,
         refresh=live.refresh,
         problem=lambda: configuration.problem,
+        missing_keys=live.providers.missing_keys,
         projects=TrustedProjects(trust, lambda: configuration.now, options.load_project),
         lasting_rules=LastingRules(options.places.config / RULES_FILE),
         config_directory=options.places.config.resolve(),

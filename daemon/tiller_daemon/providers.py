@@ -149,6 +149,16 @@ class Providers:
         )
         return tuple(sorted((v for v in values if len(v) >= SECRET_CHARS_MIN), key=len)[::-1])
 
+    def missing_keys(self) -> tuple[str, ...]:
+        """The variables for keys of providers that are not set in the daemon's environment.
+
+        If no model is configured, any of the well-known ones would give one.
+        """
+        missing = [provider.missing_key for provider in self._active.values()]
+        if self._configuration.model is None and not self._default_providers:
+            missing += (default.variable for default in DEFAULT_PROVIDERS)
+        return tuple(dict.fromkeys(name for name in missing if name))
+
     @property
     def has_default(self) -> bool:
         """Whether there is a default model, so that `discover` has nothing to look for."""

@@ -11,6 +11,8 @@ from typing import Protocol
 import structlog
 import trio
 
+import tiller_daemon
+import tiller_protocol
 from tiller_daemon import DAEMON_VERSION
 from tiller_daemon.errors import RejectionError
 from tiller_daemon.session.project_trust import project_answer, trusted_workspace
@@ -203,7 +205,14 @@ class SubmissionServer:
                 {"protocol_version": PROTOCOL_VERSION},
             )
         limits = Limits(MESSAGE_BYTES_MAX, REPLAY_BYTES_MAX, INPUT_BYTES_MAX)
-        return HelloResult(DAEMON_VERSION, PROTOCOL_VERSION, self._services.log.log_id, limits)
+        return HelloResult(
+            DAEMON_VERSION,
+            PROTOCOL_VERSION,
+            self._services.log.log_id,
+            limits,
+            missing_keys=self._services.user.missing_keys(),
+            replaced=_program_stamp() != _PROGRAM_STAMP,
+        )
 
     def _catalog(self, workspace: str | None, models: tuple[ModelSummary, ...]) -> CatalogResult:
         tools = tuple(
@@ -272,6 +281,23 @@ class SubmissionServer:
 def _unauthorized(frame: Frame) -> Rejected:
     message = "The token is wrong. Read it from the file `token` in the runtime directory."
     return Rejected(frame.envelope.id, "unauthorized", message)
+
+
+def _program_stamp() -> tuple[tuple[int, ...], ...]:
+    """Identify the files that the program is imported from; an installation writes new ones."""
+    return tuple(map(_stamp, (tiller_daemon.__file__, tiller_protocol.__file__)))
+
+
+def _stamp(file: str) -> tuple[int, ...]:
+    try:
+        now = os.stat(file)  # noqa: PTH116 - two at each greeting; a `Path` takes longer
+    except OSError:
+        return ()
+    # Wheels give files a fixed time, and an inode may be used again: the last time is the kernel's.
+    return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
+
+
+_PROGRAM_STAMP = _program_stamp()
 
 
 def _rss_bytes() -> int:

@@ -4,5 +4,8 @@ It needs only msgspec and the standard library, so that a frontend can depend on
 from the modules; this package re-exports nothing.
 """
 
+VERSION = "0.1.0"
+"""The release of daemon, command line and protocol, which come together; as in pyproject.toml."""
+
 PROTOCOL_VERSION = 1
 """The version that a frontend sends in `hello`; changes only with incompatible changes."""

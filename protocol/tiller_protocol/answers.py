@@ -30,12 +30,23 @@ class Limits(Struct, frozen=True):
 
 
 class HelloResult(Result, frozen=True, tag="hello"):
-    """Identifies the daemon."""
+    """Identifies the daemon, and says what a restart may change. No key is ever sent."""
 
     daemon_version: Annotated[str, doc("Such as `1.2.0`.")]
     protocol_version: Annotated[int, doc("The version that the daemon speaks.")]
     log_id: Annotated[str, doc("Changes when the log is a new one: every known `seq` is void.")]
     limits: Annotated[Limits, doc("Sizes that the daemon accepts.")]
+    missing_keys: Annotated[
+        tuple[str, ...],
+        doc(
+            "Environment variables for providers' keys that are not set where the daemon was "
+            "started: those that the configuration names, and well-known ones if no model is "
+            "configured."
+        ),
+    ] = ()
+    replaced: Annotated[
+        bool, doc("Another program has been installed in its place since it was started.")
+    ] = False
 
 
 class Created(Result, frozen=True, tag="created"):

@@ -108,7 +108,7 @@ def test_a_session_in_a_place_with_an_odd_name_is_one_line_of_the_list(
 
 
 def test_only_the_console_writes() -> None:
-    """Except in the standard library, and for the version, before anything is imported."""
+    """Except in the standard library, such as argparse with the help and the version."""
     root = Path(tiller_client.__file__).parent
     found = {
         (str(path.relative_to(root)), node.lineno)
@@ -117,8 +117,7 @@ def test_only_the_console_writes() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and _writes(node)
     }
-    assert {name for name, _ in found} == {"arguments.py"}
-    assert len(found) == 1
+    assert not found
 
 
 def _writes(call: ast.Call) -> bool:

@@ -296,6 +296,7 @@ class World:
                 configuration=lambda: self.configuration,
                 refresh=_nothing,
                 problem=lambda: "",
+                missing_keys=tuple,
                 projects=self.projects,
                 lasting_rules=self.lasting_rules,
                 config_directory=self.config_directory,

@@ -14,8 +14,9 @@ from tiller_client.connection import DaemonConnection
 from tiller_client.console import complain, print_json, say
 from tiller_client.errors import NoAnswer, NoDaemon, TillerError
 from tiller_client.runtime import lock_holder, lock_is_held, my_places
-from tiller_client.starting import DAEMON_COMMAND, last_lines
+from tiller_client.starting import DAEMON_COMMAND, OUTPUT_LINES_SHOWN, last_lines
 from tiller_client.text import one_line, sanitized, seconds
+from tiller_client.verbs.config import check
 from tiller_protocol.answers import DaemonStatusResult
 from tiller_protocol.ops import DaemonStatus, Shutdown
 from tiller_protocol.places import (
@@ -69,6 +70,7 @@ def run(arguments: Namespace) -> int:
         case "status":
             return _status(places, json=arguments.json, may_start=False)
         case "restart":
+            _check_successor()
             stop(places, drain=arguments.drain)
             return _status(places, json=arguments.json, may_start=True)
         case "logs":
@@ -100,7 +102,19 @@ def stop(places: Places, *, drain: bool) -> bool:
             _kill(places, signal.SIGKILL)
             deadline = None
         time.sleep(POLL_S)
+    DaemonConnection.latest = None
     return True
+
+
+def _check_successor() -> None:
+    """Raise `TillerError` if a daemon that is started now would not get as far as to listen.
+
+    It runs the program up to where it has imported everything and read the configuration.
+    """
+    checked = check()
+    if not checked.good:
+        problem = "\n".join(checked.message.splitlines()[-OUTPUT_LINES_SHOWN:])
+        raise TillerError(f"nothing was stopped, as a new daemon could not start: {problem}")
 
 
 def _kill(places: Places, number: signal.Signals) -> None:

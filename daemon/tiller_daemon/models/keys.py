@@ -50,6 +50,9 @@ class KeySource(NamedTuple):
 class Key:
     """One provider's key, fetched when it is first needed."""
 
+    variable: str = ""
+    """The environment variable that it comes from, if it does."""
+
     def __init__(self, source: KeySource) -> None:
         self._source = source
         self._values: list[str] = []
@@ -123,6 +126,7 @@ class EnvironmentKey(Key):
             return key
 
         super().__init__(KeySource(f"the variable {name}", fetch, lambda: "" if key else problem))
+        self.variable = name
         # Redacted from the start: commands and servers may know the variable too.
         self._values += [key] if key else []
 

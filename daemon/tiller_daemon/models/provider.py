@@ -102,6 +102,11 @@ class ActiveProvider:
         return tuple(name for name in VARIANT_ORDER if name in known)
 
     @property
+    def missing_key(self) -> str:
+        """The variable from which its key would come, if that is not set; else empty."""
+        return self.key.variable if self.key.variable and self.key.problem() else ""
+
+    @property
     def problem(self) -> str:
         """Why it can't be used, as far as can be seen without a request; empty if all is well.
 

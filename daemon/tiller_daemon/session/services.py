@@ -111,6 +111,8 @@ class UserSettings(Struct, frozen=True):
     """Applies the configuration's files if one has changed; else it has no checkpoint."""
     problem: Callable[[], str]
     """Returns in sentences why the configuration in the file is not in use; empty if it is."""
+    missing_keys: Callable[[], tuple[str, ...]]
+    """Returns the variables for providers' keys that the daemon's environment lacks."""
     projects: TrustedProjects
     """The projects that the user trusts."""
     lasting_rules: LastingRules
