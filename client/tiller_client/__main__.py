@@ -99,6 +99,8 @@ def run(arguments: Namespace) -> int:
             from tiller_client.verbs import schema as family
         case "completions":
             from tiller_client.verbs import completions as family
+        case "acp":
+            from tiller_client.verbs import acp as family
         case "demo":
             from tiller_client.verbs import demo as family
         case _:

@@ -330,6 +330,9 @@ def _add_rest(add: _AddParser) -> None:
     parser.add_argument("--name", default="tiller rpc", help="the frontend's name; shown to others")
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = RPC_EPILOG
+    parser = _verb(add, "acp", "acp", "serve an editor: the Agent Client Protocol on stdio")
+    add_choices(parser)
+    add_rules(parser)
     _verb(add, "schema", "schema", "print the protocol as JSON Schema")
     parser = _verb(add, "completions", "completions", "print a script that completes tiller")
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))
@@ -370,6 +373,6 @@ _VERBS: dict[Callable[[_AddParser], None], tuple[str, ...]] = {
         *("config", "trust", "untrust", "mcp", "doctor", "sandbox"),
     ),
     _add_daemon: ("daemon",),
-    _add_rest: ("rpc", "schema", "completions", "demo"),
+    _add_rest: ("rpc", "acp", "schema", "completions", "demo"),
 }
 """The verbs that each function adds, in the order in which help lists them."""

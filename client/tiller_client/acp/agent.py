@@ -1,0 +1,334 @@
+"""The methods of ACP, as a client calls them: one function for each."""
+
+import math
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct, UnsetType, structs
+
+from tiller_client.acp import schema
+from tiller_client.acp.directories import rules_for
+from tiller_client.acp.options import DEFAULT, MODE_OPTION
+from tiller_client.acp.rpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    RESOURCE_NOT_FOUND,
+    Message,
+    Peer,
+    RequestId,
+    RpcError,
+    RpcFailure,
+)
+from tiller_client.acp.session import EditorSession
+from tiller_client.acp.updates import ListedSession, ListResult, Opened
+from tiller_client.acp.view import iso_time
+from tiller_client.connection import DaemonConnection
+from tiller_client.console import complain
+from tiller_client.errors import RejectedError, TillerError
+from tiller_protocol.answers import Created, SessionListResult
+from tiller_protocol.ops import (
+    QueueEdit,
+    SessionConfigure,
+    SessionCreate,
+    SessionDelete,
+    SessionFork,
+    SessionList,
+)
+from tiller_protocol.settings import Settings
+
+NAME = "tiller acp"
+
+NO_LOGIN = (
+    "no login is needed here: the keys of providers are in tiller's configuration or in the "
+    "environment of its daemon; to see what is missing, run: tiller doctor"
+)
+
+MCP_SERVERS = "MCP servers of the editor are not used: add them to tiller's config.toml"
+
+EXTENSIONS = ("_tiller/steer", "_tiller/queue", "_tiller/queue_edit")
+
+_BAD_INPUT = frozenset({"bad_message", "empty_input", "too_large", "invalid_settings"})
+
+Connect = Callable[[str], DaemonConnection]
+"""Connects to the daemon under the name of a client."""
+
+
+class _Method(NamedTuple):
+    params: type[Struct]
+    run: Callable[[Any, RequestId], object]
+    """Returns the result, or `LATER`."""
+
+
+LATER = object()
+"""The answer comes when a turn has ended."""
+
+
+class Agent:
+    """All sessions of one client. `settings` are those of new sessions."""
+
+    def __init__(self, peer: Peer, connect: Connect, settings: Settings) -> None:
+        self._peer = peer
+        self._connect = connect
+        self._settings = settings
+        self._client = schema.ClientCapabilities()
+        self._connection: DaemonConnection | None = None
+        self._sessions: dict[str, EditorSession] = {}
+        self._methods = {
+            "authenticate": _Method(schema.Wire, self._authenticate),
+            "session/new": _Method(schema.NewParams, self._new),
+            "session/load": _Method(schema.OpenParams, self._load),
+            "session/resume": _Method(schema.OpenParams, self._resume),
+            "session/fork": _Method(schema.OpenParams, self._fork),
+            "session/list": _Method(schema.ListParams, self._list),
+            "session/close": _Method(schema.SessionParams, self._close),
+            "session/delete": _Method(schema.SessionParams, self._delete),
+            "session/prompt": _Method(schema.PromptParams, self._prompt),
+            "session/cancel": _Method(schema.SessionParams, self._cancel),
+            "session/set_mode": _Method(schema.SetModeParams, self._set_mode),
+            "session/set_config_option": _Method(schema.SetOptionParams, self._set_option),
+            "$/cancel_request": _Method(schema.CancelRequestParams, self._cancel_request),
+            "_tiller/steer": _Method(schema.PromptParams, self._steer),
+            "_tiller/queue": _Method(schema.PromptParams, self._queue),
+            "_tiller/queue_edit": _Method(schema.QueueEditParams, self._queue_edit),
+        }
+
+    @property
+    def sources(self) -> list[int]:
+        """The descriptors to wait for."""
+        return [source for one in self._sessions.values() for source in one.sources]
+
+    @property
+    def wait_s_max(self) -> float:
+        """The longest time until the next `advance`."""
+        return min((one.wait_s_max for one in self._sessions.values()), default=math.inf)
+
+    def close(self) -> None:
+        """Close the connection; the turns that run go on."""
+        if self._connection:
+            self._connection.close()
+
+    def advance(self) -> None:
+        """Send what has happened in the sessions."""
+        for session in list(self._sessions.values()):
+            try:
+                session.advance()
+            except TillerError as error:
+                complain(f"session {session.id}: {error}")
+                session.fail(str(error))
+                self._drop(session.id)
+
+    def handle(self, message: Message) -> None:
+        """Handle a request or a notification."""
+        is_request = not isinstance(message.id, UnsetType)
+        request_id = None if isinstance(message.id, UnsetType) else message.id
+        try:
+            result = self._run(message, request_id)
+        except RpcFailure as failure:
+            error = failure.error
+        except RejectedError as rejected:
+            error = _error_of(rejected)
+        except TillerError as failure:
+            error = RpcError(INTERNAL_ERROR, str(failure))
+        else:
+            if is_request and result is not LATER:
+                self._peer.respond(request_id, result)
+                self._after(result)
+            return
+        if is_request:
+            self._peer.fail(request_id, error)
+
+    def _run(self, message: Message, request_id: RequestId) -> object:
+        name = message.method or ""
+        if name == "initialize":
+            return self._initialize(_convert(message, schema.InitializeParams))
+        if name not in self._methods:
+            raise RpcFailure(METHOD_NOT_FOUND, f"there is no method {name}")
+        if self._connection is None:
+            raise RpcFailure(INVALID_REQUEST, f"{name} came before initialize")
+        method = self._methods[name]
+        return method.run(_convert(message, method.params), request_id)
+
+    def _initialize(self, params: schema.InitializeParams) -> object:
+        self._client = params.client_capabilities
+        if self._connection is None:
+            name = params.client_info.name if params.client_info else ""
+            self._connection = self._connect(name or NAME)
+        return {
+            "protocolVersion": schema.PROTOCOL_VERSION,
+            "agentInfo": {"name": "tiller", "title": "tiller", "version": version("tillerd")},
+            "authMethods": [],
+            "agentCapabilities": {
+                "loadSession": True,
+                "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
+                "mcpCapabilities": {"http": False, "sse": False},
+                "sessionCapabilities": {
+                    "list": {},
+                    "resume": {},
+                    "close": {},
+                    "delete": {},
+                    "fork": {},
+                    "additionalDirectories": {},
+                },
+                "_meta": {"tiller": {"methods": EXTENSIONS}},
+            },
+        }
+
+    def _authenticate(self, _params: schema.Wire, _id: RequestId) -> object:
+        raise RpcFailure(INVALID_PARAMS, NO_LOGIN)
+
+    def _new(self, params: schema.NewParams, _id: RequestId) -> object:
+        rules = rules_for(params.additional_directories, self._settings.permissions or ())
+        settings = structs.replace(self._settings, permissions=rules or None)
+        created = self._daemon.ask(SessionCreate(params.cwd, settings=settings), Created)
+        return self._open(created.session_id, params.mcp_servers)
+
+    def _load(self, params: schema.OpenParams, _id: RequestId) -> object:
+        opened = self._reopen(params)
+        self._sessions[params.session_id].show_history()
+        return opened
+
+    def _resume(self, params: schema.OpenParams, _id: RequestId) -> object:
+        return self._reopen(params)
+
+    def _fork(self, params: schema.OpenParams, _id: RequestId) -> object:
+        created = self._daemon.ask(SessionFork(params.session_id), Created)
+        return self._reopen(structs.replace(params, session_id=created.session_id))
+
+    def _list(self, params: schema.ListParams, _id: RequestId) -> object:
+        op = SessionList(params.cwd, after=params.cursor)
+        page = self._daemon.ask(op, SessionListResult)
+        sessions = tuple(
+            ListedSession(
+                one.session_id, one.workspace, one.title or None, iso_time(one.updated_at)
+            )
+            for one in page.sessions
+        )
+        return ListResult(sessions, page.next)
+
+    def _close(self, params: schema.SessionParams, _id: RequestId) -> object:
+        session = self._session(params.session_id)
+        session.cancel()
+        self._drop(session.id)
+        return {}
+
+    def _delete(self, params: schema.SessionParams, _id: RequestId) -> object:
+        self._daemon.submit(SessionDelete(params.session_id))
+        self._drop(params.session_id)
+        return {}
+
+    def _prompt(self, params: schema.PromptParams, request_id: RequestId) -> object:
+        self._session(params.session_id).prompt(request_id, params.prompt)
+        return LATER
+
+    def _cancel(self, params: schema.SessionParams, _id: RequestId) -> object:
+        self._session(params.session_id).cancel()
+        return {}
+
+    def _cancel_request(self, params: schema.CancelRequestParams, _id: RequestId) -> object:
+        for session in self._sessions.values():
+            if session.cancel_prompt(params.request_id):
+                break
+        return {}
+
+    def _set_mode(self, params: schema.SetModeParams, _id: RequestId) -> object:
+        self._configure(params.session_id, MODE_OPTION, params.mode_id)
+        return {}
+
+    def _set_option(self, params: schema.SetOptionParams, _id: RequestId) -> object:
+        session = self._session(params.session_id)
+        if params.config_id not in {option.id for option in session.opened.config_options}:
+            raise RpcFailure(INVALID_PARAMS, f"there is no option {params.config_id}")
+        self._configure(params.session_id, params.config_id, params.value)
+        return {"configOptions": session.opened.config_options}
+
+    def _steer(self, params: schema.PromptParams, _id: RequestId) -> object:
+        return self._session(params.session_id).steer(params.prompt)
+
+    def _queue(self, params: schema.PromptParams, _id: RequestId) -> object:
+        return self._session(params.session_id).queue(params.prompt)
+
+    def _queue_edit(self, params: schema.QueueEditParams, _id: RequestId) -> object:
+        fields = structs.asdict(params)
+        self._daemon.submit(_checked(fields, QueueEdit))
+        return {}
+
+    @property
+    def _daemon(self) -> DaemonConnection:
+        assert self._connection is not None
+        return self._connection
+
+    def _session(self, session_id: str) -> EditorSession:
+        if session_id not in self._sessions:
+            raise RpcFailure(
+                RESOURCE_NOT_FOUND,
+                f"session {session_id} is not open here; open it with session/load",
+            )
+        return self._sessions[session_id]
+
+    def _reopen(self, params: schema.OpenParams) -> Opened:
+        opened = self._open(params.session_id, params.mcp_servers)
+        session = self._sessions[params.session_id]
+        before = session.snapshot.settings.permissions or ()
+        rules = rules_for(params.additional_directories, before)
+        if rules != before:
+            settings = Settings(permissions=rules)
+            self._daemon.submit(SessionConfigure(params.session_id, settings))
+        return opened
+
+    def _open(self, session_id: str, servers: tuple[dict[str, Any], ...] | None) -> Opened:
+        if servers:
+            complain(MCP_SERVERS)
+        self._drop(session_id)
+        session = EditorSession(self._daemon, self._peer, self._client, session_id)
+        self._sessions[session_id] = session
+        return structs.replace(session.opened, session_id=session_id)
+
+    def _after(self, result: object) -> None:
+        """Send what may only follow an answer."""
+        if isinstance(result, Opened) and result.session_id:
+            self._sessions[result.session_id].announce()
+
+    def _configure(self, session_id: str, name: str, value: object) -> None:
+        """Change a setting, and wait until the session here has it too."""
+        session = self._session(session_id)
+        if value == DEFAULT:
+            op = SessionConfigure(session_id, clear=(name,))
+        else:
+            op = SessionConfigure(session_id, _checked({name: value}, Settings))
+        self._daemon.submit(op)
+        session.catch_up()
+
+    def _drop(self, session_id: str) -> None:
+        if session := self._sessions.pop(session_id, None):
+            session.close()
+
+
+def _convert(message: Message, params: type[Struct]) -> Any:  # noqa: ANN401 - of that type
+    """The parameters of a message; raises `RpcFailure`."""
+    raw = bytes(message.params)
+    try:
+        return msgspec.json.decode(b"{}" if raw == b"null" else raw, type=params)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RpcFailure(INVALID_PARAMS, f"{message.method}: {error}") from None
+
+
+def _checked(fields: dict[str, Any], kind: type[Any]) -> Any:  # noqa: ANN401 - of that type
+    """A struct of these fields; raises `RpcFailure` if one has no such value."""
+    try:
+        return msgspec.convert(fields, kind)
+    except msgspec.ValidationError as error:
+        raise RpcFailure(INVALID_PARAMS, str(error)) from None
+
+
+def _error_of(rejected: RejectedError) -> RpcError:
+    """A rejection of the daemon as an error of JSON-RPC."""
+    code = INTERNAL_ERROR
+    if rejected.code == "not_found":
+        code = RESOURCE_NOT_FOUND
+    elif rejected.code in _BAD_INPUT:
+        code = INVALID_PARAMS
+    return RpcError(code, str(rejected), {"code": rejected.code})

@@ -1,0 +1,156 @@
+"""Asks a client about the open requests of a session, and brings its answers to the daemon."""
+
+import contextlib
+from functools import partial
+
+import msgspec
+from msgspec import Raw, structs
+
+from tiller_client.acp.calls import fields_asked
+from tiller_client.acp.questions import (
+    Answered,
+    form_for,
+    options_for,
+    read_form,
+    read_outcome,
+)
+from tiller_client.acp.rpc import Peer, RpcError
+from tiller_client.acp.schema import ClientCapabilities, FormResult, PermissionResult
+from tiller_client.acp.updates import (
+    CallChanged,
+    FormParams,
+    PermissionParams,
+    SessionUpdate,
+    WithdrawParams,
+)
+from tiller_client.acp.view import find_call
+from tiller_client.connection import DaemonConnection
+from tiller_client.console import complain
+from tiller_client.errors import RejectedError
+from tiller_protocol.ids import CallId, ItemId
+from tiller_protocol.items import Request, Resolution, ToolCall
+from tiller_protocol.ops import Answer, Interrupt
+from tiller_protocol.snapshot import Snapshot
+
+_permission_of = msgspec.json.Decoder(PermissionResult).decode
+_form_of = msgspec.json.Decoder(FormResult).decode
+
+
+class Asking:
+    """The requests of one session that its client was asked about."""
+
+    def __init__(
+        self,
+        connection: DaemonConnection,
+        peer: Peer,
+        client: ClientCapabilities,
+        session_id: str,
+    ) -> None:
+        self._connection = connection
+        self._peer = peer
+        self._client = client
+        self._session_id = session_id
+        self._asked: dict[str, int] = {}
+        """Numbers of the questions to the client, by the request."""
+        self._foreign: set[str] = set()
+        """Requests of sub-agents, whose calls the client was shown only with the question."""
+
+    def ask(self, request: Request, snapshot: Snapshot) -> None:
+        """Ask the client about a request."""
+        if request.id in self._asked:
+            return
+        if request.kind == "question" and self._client.forms:
+            form = FormParams(
+                self._session_id,
+                "form",
+                request.detail or request.title,
+                form_for(request),
+                request.item_id or None,
+            )
+            answered = partial(self._form_answered, request)
+            self._asked[request.id] = self._peer.request("elicitation/create", form, answered)
+            return
+        call = find_call(snapshot, request.item_id)
+        if call is None:
+            self._foreign.add(request.id)
+        params = PermissionParams(
+            self._session_id,
+            fields_asked(_answerable(request), call or _stand_in(request), snapshot.workspace),
+            options_for(request),
+        )
+        answered = partial(self._permission_answered, request)
+        number = self._peer.request("session/request_permission", params, answered)
+        self._asked[request.id] = number
+
+    def resolve(self, request_id: str, resolution: Resolution) -> None:
+        """A request was answered, maybe elsewhere: withdraw the question."""
+        self._withdraw(request_id)
+        if request_id in self._foreign:
+            self._foreign.discard(request_id)
+            status = "failed" if resolution in ("reject", "cancelled") else "completed"
+            changed = CallChanged(tool_call_id=request_id, status=status)
+            self._peer.notify("session/update", SessionUpdate(self._session_id, changed))
+
+    def close(self) -> None:
+        """Withdraw all questions."""
+        for request_id in list(self._asked):
+            self._withdraw(request_id)
+
+    def _withdraw(self, request_id: str) -> None:
+        if (number := self._asked.pop(request_id, None)) is not None:
+            self._peer.forget(number)
+            self._peer.notify("$/cancel_request", WithdrawParams(number))
+
+    def _permission_answered(
+        self, request: Request, result: Raw | None, error: RpcError | None
+    ) -> None:
+        self._asked.pop(request.id, None)
+        try:
+            outcome = None if result is None else _permission_of(result).outcome
+        except msgspec.MsgspecError as failure:
+            outcome, error = None, RpcError(0, str(failure))
+        if outcome is None:
+            self._not_asked(request, error)
+            return
+        self._answer(request, read_outcome(request, outcome))
+
+    def _form_answered(self, request: Request, result: Raw | None, error: RpcError | None) -> None:
+        self._asked.pop(request.id, None)
+        try:
+            form = None if result is None else _form_of(result)
+        except msgspec.MsgspecError as failure:
+            form, error = None, RpcError(0, str(failure))
+        if form is None:
+            self._not_asked(request, error)
+            return
+        self._answer(request, read_form(form))
+
+    def _answer(self, request: Request, answer: Answered | None) -> None:
+        """Submit the answer; a dismissed question ends the turn, as the protocol means it."""
+        op = (
+            Interrupt(self._session_id)
+            if answer is None
+            else Answer(request.id, answer.decision, answer.text)
+        )
+        with contextlib.suppress(RejectedError):  # somebody else was faster
+            self._connection.submit(op)
+
+    def _not_asked(self, request: Request, error: RpcError | None) -> None:
+        why = f": {error.message}" if error else ""
+        complain(
+            f"the editor could not ask about {request.title!r}{why}; answer it with: "
+            f"tiller answer {request.id} …"
+        )
+
+
+def _answerable(request: Request) -> Request:
+    """A question that only takes text says how to answer it where the client can't."""
+    if request.kind != "question" or request.choices:
+        return request
+    how = f"{request.detail or request.title}\n\nTo answer: tiller answer {request.id} answer TEXT"
+    return structs.replace(request, detail=how, detail_kind="text")
+
+
+def _stand_in(request: Request) -> ToolCall:
+    """A call for a request without one in this session: it is a sub-agent's, or the turn's own."""
+    return ToolCall(ItemId(request.id), CallId(""), request.permission, "", "pending")

@@ -1,0 +1,97 @@
+"""The events of one session, each once and in order, for a loop that waits for many things."""
+
+import time
+
+from tiller_client.catchup import Follower, ReplayedEvents
+from tiller_client.connection import DaemonConnection
+from tiller_client.errors import RejectedError
+from tiller_client.sockets import EventSocket
+from tiller_client.watch import SHUTDOWN_RETRY_S, SILENCE_BUSY_S, SILENCE_IDLE_S
+from tiller_protocol.answers import ReplayResult
+from tiller_protocol.ops import Replay
+
+
+class Following:
+    """Subscribed to a session after an event.
+
+    While it is idle and the daemon was stopped, it waits for the next one instead of starting it.
+    """
+
+    def __init__(self, connection: DaemonConnection, session_id: str) -> None:
+        """Subscribe; `begin` says from which event on."""
+        self._connection = connection
+        self._session_id = session_id
+        self._follower = Follower(connection.hello.log_id)
+        self._socket = EventSocket(connection.places.runtime, session_id)
+        self._last_at = time.monotonic()
+        self._retry_at = 0.0
+        self._was_connected = True
+
+    def begin(self, after: int) -> None:
+        """Take events after this one; asks for a replay first."""
+        self._follower = Follower(self._connection.hello.log_id, after)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether everything known to be in the log was taken."""
+        return self._follower.wanted is None
+
+    @property
+    def sources(self) -> list[int]:
+        """The descriptors to wait for."""
+        return self._socket.sources
+
+    def wait_s_max(self, *, busy: bool) -> float:
+        """The longest time until the next `take`."""
+        if not self.caught_up and self._may_replay(busy=busy):
+            return max(0.0, self._retry_at - time.monotonic())
+        return min(self._socket.wait_s_max, SILENCE_BUSY_S if busy else SILENCE_IDLE_S)
+
+    def suspect_gap(self) -> None:
+        """Take everything that is in the log before the next `caught_up`."""
+        self._follower.suspect_gap()
+
+    def take(self, *, busy: bool) -> ReplayedEvents:
+        """Return the next events; never waits for any. `busy`: someone waits for a turn.
+
+        Raises as `DaemonConnection.submit` if a replay fails.
+        """
+        live = self._follower.take_live(self._socket.drain())
+        if self._socket.take_joined() or self._is_silent(busy=busy, received=bool(live)):
+            self._follower.suspect_gap()
+        if self.caught_up or not self._may_replay(busy=busy):
+            return ReplayedEvents(live)
+        replayed = self._replay()
+        return ReplayedEvents([*live, *replayed.events], replayed.started_over)
+
+    def _may_replay(self, *, busy: bool) -> bool:
+        """Whether to ask: an idle session leaves a daemon that was stopped alone."""
+        return busy or bool(self._socket.sources)
+
+    def _is_silent(self, *, busy: bool, received: bool) -> bool:
+        now = time.monotonic()
+        lost, self._was_connected = self._was_connected, bool(self._socket.sources)
+        if lost and not self._was_connected:
+            self._last_at = now  # whoever restarts the daemon gets some time for it
+        if not received and now - self._last_at < (SILENCE_BUSY_S if busy else SILENCE_IDLE_S):
+            return False
+        self._last_at = now
+        return not received
+
+    def _replay(self) -> ReplayedEvents:
+        if time.monotonic() < self._retry_at:
+            return ReplayedEvents([])
+        try:
+            op = Replay(self._session_id, self._follower.last)
+            result = self._connection.ask(op, ReplayResult)
+        except RejectedError as error:
+            if error.code != "shutting_down":
+                raise
+            self._retry_at = time.monotonic() + SHUTDOWN_RETRY_S
+            return ReplayedEvents([])
+        self._last_at = time.monotonic()
+        return self._follower.take_replay(result, self._connection.hello.log_id)

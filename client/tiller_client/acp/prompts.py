@@ -1,0 +1,94 @@
+"""A client's prompt as input for the daemon. Pure.
+
+The user's own words come first, as commands begin with them. What an editor attaches follows as
+code blocks, in which nothing calls a command or a sub-agent.
+"""
+
+import base64
+import binascii
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
+
+from tiller_client.acp.calls import fenced
+from tiller_client.acp.rpc import INVALID_PARAMS, RpcFailure
+from tiller_client.acp.schema import (
+    AudioBlock,
+    ContentBlock,
+    ImageBlock,
+    ResourceBlock,
+    ResourceContents,
+    ResourceLink,
+    TextBlock,
+)
+from tiller_protocol.items import Image
+
+
+class PromptInput(Struct, frozen=True):
+    """The parts of a `user_input`."""
+
+    text: str
+    images: tuple[Image, ...]
+    files: tuple[str, ...]
+
+
+def read_prompt(blocks: Sequence[ContentBlock], workspace: str) -> PromptInput:
+    """Return the input; raises `RpcFailure` if a block can't be used."""
+    words: list[str] = []
+    attached: list[str] = []
+    images: list[Image] = []
+    files: list[str] = []
+    for block in blocks:
+        match block:
+            case TextBlock():
+                words.append(block.text)
+            case ImageBlock():
+                images.append(Image(block.mime_type, _bytes_of(block.data)))
+            case AudioBlock():
+                raise RpcFailure(
+                    INVALID_PARAMS, "audio can't be used: no model here takes it; send text"
+                )
+            case ResourceLink():
+                path = path_of(block.uri)
+                words.append(_named(path, workspace) if path else f"{block.name} ({block.uri})")
+                files += [path] if path else []
+            case ResourceBlock():
+                path = path_of(block.resource.uri)
+                words.append(_named(path, workspace) if path else block.resource.uri)
+                _attach(block.resource, attached, images)
+    text = "".join(words)
+    return PromptInput("\n\n".join([text, *attached]), tuple(images), tuple(dict.fromkeys(files)))
+
+
+def path_of(uri: str) -> str | None:
+    """The path that a `file:` address names; none for any other address."""
+    parts = urlsplit(uri)
+    return unquote(parts.path) if parts.scheme == "file" and parts.path else None
+
+
+def _named(path: str, workspace: str) -> str:
+    """How the text mentions a file: relative to the workspace, if it is in there."""
+    if Path(path).is_relative_to(workspace):
+        return str(Path(path).relative_to(workspace))
+    return path
+
+
+def _attach(resource: ResourceContents, attached: list[str], images: list[Image]) -> None:
+    if resource.text is not None:
+        attached.append(f"{resource.uri} as it is in the editor:\n{fenced(resource.text)}")
+    elif resource.blob is not None and (resource.mime_type or "").startswith("image/"):
+        images.append(Image(resource.mime_type or "", _bytes_of(resource.blob)))
+    else:
+        raise RpcFailure(
+            INVALID_PARAMS,
+            f"{resource.uri} can't be attached, as it is neither text nor an image; link to it",
+        )
+
+
+def _bytes_of(data: str) -> bytes:
+    try:
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        raise RpcFailure(INVALID_PARAMS, "an image is not valid base64") from None

@@ -1,0 +1,178 @@
+"""JSON-RPC 2.0 in lines over two descriptors; knows nothing about ACP.
+
+One thread: `read` never blocks, `write` blocks until the client takes what is written.
+"""
+
+import os
+import select
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+LINE_BYTES_MAX = 32 * 1024 * 1024
+"""Longest message that is read: the largest input of the daemon in base64, and much around it."""
+
+READ_BYTES = 256 * 1024
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+REQUEST_CANCELLED = -32800
+RESOURCE_NOT_FOUND = -32002
+"""Codes of JSON-RPC and ACP."""
+
+RequestId = int | str | None
+
+
+class RpcError(Struct, frozen=True, omit_defaults=True):
+    """Why a request failed."""
+
+    code: int
+    message: str
+    data: Any = None
+
+
+class RpcFailure(Exception):
+    """A request that can't be answered with a result."""
+
+    def __init__(self, code: int, message: str, data: object = None) -> None:
+        super().__init__(message)
+        self.error = RpcError(code, message, data)
+
+
+class Message(Struct, frozen=True):
+    """A request, a notification (no `id`) or a response (no `method`)."""
+
+    id: RequestId | UnsetType = UNSET
+    method: str | None = None
+    params: Raw = Raw(b"null")
+    result: Raw = Raw()
+    error: RpcError | None = None
+
+
+class _Response(Struct, frozen=True):
+    jsonrpc: str
+    id: RequestId
+    result: Any
+
+
+class _ErrorResponse(Struct, frozen=True):
+    jsonrpc: str
+    id: RequestId
+    error: RpcError
+
+
+class _Request(Struct, frozen=True, omit_defaults=True):
+    jsonrpc: str
+    method: str
+    params: Any
+    id: int | UnsetType = UNSET
+
+
+Answered = Callable[[Raw | None, RpcError | None], None]
+"""Takes the result of a request, or why it failed."""
+
+_decode = msgspec.json.Decoder(Message).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Peer:
+    """The client on the other side of two descriptors."""
+
+    def __init__(self, reading: int, writing: int) -> None:
+        self.reading = reading
+        self._writing = writing
+        self._buffer = bytearray()
+        self._skipping = False
+        self._number = 0
+        self._waiting: dict[int, Answered] = {}
+        self.ended = False
+        """Whether the client has closed its side."""
+
+    def read(self) -> list[Message]:
+        """Return the messages of one read; call it when `reading` is readable.
+
+        What is no message is answered with an error. Responses go to whoever asked.
+        """
+        try:
+            piece = os.read(self.reading, READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return []
+        self.ended = not piece
+        *lines, rest = piece.split(b"\n")
+        messages: list[Message] = []
+        for line in lines:
+            self._append(line)
+            messages += self._take_line()
+        self._append(rest)
+        return messages
+
+    def respond(self, request_id: RequestId, result: object) -> None:
+        """Answer a request."""
+        self._write(_Response("2.0", request_id, result))
+
+    def fail(self, request_id: RequestId, error: RpcError) -> None:
+        """Answer a request with an error."""
+        self._write(_ErrorResponse("2.0", request_id, error))
+
+    def notify(self, method: str, params: object) -> None:
+        """Send a notification."""
+        self._write(_Request("2.0", method, params))
+
+    def request(self, method: str, params: object, answered: Answered) -> int:
+        """Send a request; `answered` is called with its answer by `read`."""
+        self._number += 1
+        self._waiting[self._number] = answered
+        self._write(_Request("2.0", method, params, self._number))
+        return self._number
+
+    def forget(self, number: int) -> None:
+        """Take no answer to a request any more."""
+        self._waiting.pop(number, None)
+
+    def _append(self, piece: bytes) -> None:
+        if len(self._buffer) + len(piece) > LINE_BYTES_MAX:
+            self._skipping = True
+            self._buffer.clear()
+        if not self._skipping:
+            self._buffer += piece
+
+    def _take_line(self) -> list[Message]:
+        line, self._buffer = bytes(self._buffer), bytearray()
+        if self._skipping:
+            self._skipping = False
+            message = f"a message is longer than {LINE_BYTES_MAX:,} bytes"
+            self.fail(None, RpcError(INVALID_REQUEST, message))
+            return []
+        if not line.strip():
+            return []
+        try:
+            message = _decode(line)
+        except (msgspec.ValidationError, RecursionError) as error:
+            self.fail(None, RpcError(INVALID_REQUEST, f"not a message of JSON-RPC: {error}"))
+            return []
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self.fail(None, RpcError(PARSE_ERROR, f"not JSON: {error}"))
+            return []
+        if message.method is not None:
+            return [message]
+        self._answer(message)
+        return []
+
+    def _answer(self, message: Message) -> None:
+        number = message.id
+        answered = self._waiting.pop(number, None) if isinstance(number, int) else None
+        if answered:
+            answered(message.result if message.error is None else None, message.error)
+
+    def _write(self, message: object) -> None:
+        rest = memoryview(_encode(message) + b"\n")
+        while rest:
+            try:
+                rest = rest[os.write(self._writing, rest) :]
+            except BlockingIOError:
+                select.select([], [self._writing], [])

@@ -1,0 +1,235 @@
+"""One session that a client has open: its events go out as updates, its prompts come in."""
+
+import contextlib
+import time
+
+from msgspec import structs
+
+from tiller_client.acp.asking import Asking
+from tiller_client.acp.following import Following
+from tiller_client.acp.options import Offer, modes_of, offer_of, options_of
+from tiller_client.acp.pending import PendingPrompts
+from tiller_client.acp.prompts import read_prompt
+from tiller_client.acp.rpc import Peer, RequestId
+from tiller_client.acp.schema import ClientCapabilities, ContentBlock
+from tiller_client.acp.updates import (
+    AnyUpdate,
+    CommandsShown,
+    ModeShown,
+    Opened,
+    OptionsShown,
+    SessionUpdate,
+)
+from tiller_client.acp.view import SessionView
+from tiller_client.connection import DaemonConnection
+from tiller_client.errors import RejectedError, TillerError
+from tiller_protocol.answers import (
+    AnyResult,
+    CatalogResult,
+    Queued,
+    SessionResult,
+    Started,
+    Steered,
+)
+from tiller_protocol.events import (
+    Event,
+    QueueChanged,
+    RequestOpened,
+    RequestResolved,
+    SessionConfigured,
+    TurnEnded,
+)
+from tiller_protocol.fold import fold
+from tiller_protocol.ops import Catalog, Interrupt, QueueEdit, SessionGet, UserInput
+
+OUTPUT_INTERVAL_S = 0.2
+"""Shortest time between two updates with the output of running calls."""
+
+NEW_LOG = "The daemon has a new log, in which this session does not exist. Start a new session."
+
+
+class EditorSession:
+    """A session of the daemon for one client; `close` when the client leaves it."""
+
+    def __init__(
+        self,
+        connection: DaemonConnection,
+        peer: Peer,
+        client: ClientCapabilities,
+        session_id: str,
+    ) -> None:
+        """Subscribe, and take the session as it is; raises as `DaemonConnection.submit`."""
+        self.id = session_id
+        self._connection = connection
+        self._peer = peer
+        self._shows_queue = bool((client.meta or {}).get("tiller"))
+        self._following = Following(connection, session_id)
+        try:
+            self.snapshot = connection.ask(SessionGet(session_id), SessionResult).snapshot
+            self._offer = self._ask_offer()
+        except BaseException:
+            self._following.close()
+            raise
+        self._following.begin(self.snapshot.seq)
+        self._view = SessionView(client)
+        self._prompts = PendingPrompts(peer, self._unqueue)
+        self._asking = Asking(connection, peer, client, session_id)
+        self._output_at = 0.0
+
+    @property
+    def sources(self) -> list[int]:
+        """The descriptors to wait for."""
+        return self._following.sources
+
+    @property
+    def wait_s_max(self) -> float:
+        """The longest time until the next `advance`."""
+        longest = self._following.wait_s_max(busy=self._is_awaited)
+        return min(longest, OUTPUT_INTERVAL_S) if self._view.has_output else longest
+
+    @property
+    def opened(self) -> Opened:
+        """The session's choices, for the answer that opens it."""
+        modes = modes_of(self._offer, self.snapshot.settings)
+        return Opened(modes, options_of(self._offer, self.snapshot))
+
+    def show_history(self) -> None:
+        """Send the whole conversation so far."""
+        for update in self._view.history(self.snapshot):
+            self._send(update)
+
+    def announce(self) -> None:
+        """Send what may only follow the answer that opened the session."""
+        self._send(CommandsShown(self._offer.commands))
+        for request in self.snapshot.requests:
+            self._asking.ask(request, self.snapshot)
+
+    def advance(self) -> None:
+        """Send what has happened since the last time; raises if the session can't be followed."""
+        self._take(busy=self._is_awaited)
+        if self._prompts.may_be_removed and self._following.caught_up:
+            self._prompts.drop_removed()
+        now = time.monotonic()
+        if self._view.has_output and now - self._output_at >= OUTPUT_INTERVAL_S:
+            self._output_at = now
+            for update in self._view.take_output(self.snapshot):
+                self._send(update)
+
+    def catch_up(self) -> None:
+        """Take and send everything that is in the log now."""
+        self._following.suspect_gap()
+        while not self._following.caught_up:
+            time.sleep(self._following.wait_s_max(busy=True))
+            self._take(busy=True)
+
+    def prompt(self, request_id: RequestId, blocks: tuple[ContentBlock, ...]) -> None:
+        """Start a turn, or wait for the running one; answered when that of the prompt ends."""
+        result = self._input(blocks, "queue")
+        assert isinstance(result, Started | Queued)
+        self._prompts.add(request_id, result)
+
+    def steer(self, blocks: tuple[ContentBlock, ...]) -> dict[str, object]:
+        """Give input to the running turn."""
+        result = self._input(blocks, "steer")
+        assert isinstance(result, Steered)
+        return {"turnId": result.turn_id, "inputId": result.input_id}
+
+    def queue(self, blocks: tuple[ContentBlock, ...]) -> dict[str, object]:
+        """Queue input behind the running turn; without one it starts a turn."""
+        match self._input(blocks, "queue"):
+            case Queued(input_id, position):
+                return {"inputId": input_id, "position": position}
+            case Started(turn_id):
+                return {"turnId": turn_id}
+            case result:
+                raise AssertionError(result)
+
+    def cancel(self) -> None:
+        """Interrupt the running turn, and take back the prompts that wait for its end."""
+        self._prompts.cancel_queued()
+        with contextlib.suppress(RejectedError):  # it may have ended just now
+            self._connection.submit(Interrupt(self.id))
+
+    def cancel_prompt(self, request_id: RequestId) -> bool:
+        """Cancel if this prompt is one of the session's; whether it is."""
+        found = request_id in self._prompts
+        if found:
+            self.cancel()
+        return found
+
+    def fail(self, message: str) -> None:
+        """Answer what waits with an error, as the session can't be followed."""
+        self._prompts.fail(message)
+
+    def close(self) -> None:
+        """Leave the session."""
+        self._prompts.end()
+        self._asking.close()
+        self._following.close()
+
+    @property
+    def _is_awaited(self) -> bool:
+        return bool(self._prompts)
+
+    def _take(self, *, busy: bool) -> None:
+        taken = self._following.take(busy=busy)
+        if taken.started_over:
+            raise TillerError(NEW_LOG)
+        for event in taken.events:
+            # A replay leaves out deltas of items that have completed since.
+            self.snapshot.seq = event.seq - 1
+            fold(self.snapshot, event)
+            self._show(event)
+
+    def _input(self, blocks: tuple[ContentBlock, ...], delivery: str) -> AnyResult | None:
+        given = read_prompt(blocks, self.snapshot.workspace)
+        op = UserInput(self.id, given.text, given.images, given.files)
+        return self._connection.submit(structs.replace(op, delivery=delivery)).result
+
+    def _unqueue(self, input_id: str) -> None:
+        with contextlib.suppress(RejectedError):  # it was taken or removed just now
+            self._connection.submit(QueueEdit(self.id, input_id, "remove"))
+
+    def _show(self, event: Event) -> None:
+        own = self._prompts.take(event)
+        for update in self._view.updates(event, self.snapshot, own=own):
+            self._send(update)
+        match event.body:
+            case RequestOpened(request):
+                self._asking.ask(request, self.snapshot)
+            case RequestResolved(request_id, resolution):
+                self._asking.resolve(request_id, resolution)
+            case SessionConfigured():
+                self._send(ModeShown(modes_of(self._offer, self.snapshot.settings).current_mode_id))
+                self._send(OptionsShown(options_of(self._offer, self.snapshot)))
+            case QueueChanged():
+                self._show_queue()
+                if self._prompts.may_be_removed:
+                    self._following.suspect_gap()
+            case TurnEnded():
+                self._refresh_offer()
+            case _:
+                pass
+
+    def _refresh_offer(self) -> None:
+        """Tell about commands that have come or gone, such as prompts of an MCP server."""
+        before = self._offer
+        with contextlib.suppress(RejectedError):
+            self._offer = self._ask_offer()
+        if self._offer.commands != before.commands:
+            self._send(CommandsShown(self._offer.commands))
+
+    def _show_queue(self) -> None:
+        if not self._shows_queue:
+            return
+        queue = [
+            {"inputId": one.id, "text": one.text, "delivery": one.delivery}
+            for one in self.snapshot.queue
+        ]
+        self._peer.notify("_tiller/queue_update", {"sessionId": self.id, "queue": queue})
+
+    def _ask_offer(self) -> Offer:
+        return offer_of(self._connection.ask(Catalog(self.snapshot.workspace), CatalogResult))
+
+    def _send(self, update: AnyUpdate) -> None:
+        self._peer.notify("session/update", SessionUpdate(self.id, update))

@@ -1,0 +1,33 @@
+"""`acp`: speaks the Agent Client Protocol on stdin and stdout, until the editor closes them."""
+
+import select
+import sys
+from argparse import Namespace
+
+from tiller_client.acp.agent import Agent
+from tiller_client.acp.rpc import Peer
+from tiller_client.choices import read_settings
+from tiller_client.connection import DaemonConnection
+from tiller_client.runtime import my_places
+
+WAIT_S_MAX = 60.0
+"""Longest wait; nothing depends on it."""
+
+
+def run(arguments: Namespace) -> int:
+    """Serve one editor; the turns that still run then go on."""
+    peer = Peer(sys.stdin.fileno(), sys.stdout.fileno())
+    places = my_places()
+    agent = Agent(peer, lambda name: DaemonConnection(places, name), read_settings(arguments))
+    try:
+        while not peer.ended:
+            sources = [peer.reading, *agent.sources]
+            ready = select.select(sources, [], [], min(agent.wait_s_max, WAIT_S_MAX))[0]
+            agent.advance()
+            for message in peer.read() if peer.reading in ready else ():
+                agent.handle(message)
+    except BrokenPipeError:
+        pass
+    finally:
+        agent.close()
+    return 0

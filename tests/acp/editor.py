@@ -1,0 +1,184 @@
+"""An editor for tests: `tiller acp` as a process of its own, spoken to in lines of JSON."""
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from support.daemon import Daemon
+from support.frontend import PATIENCE_S
+
+Json = dict[str, Any]
+
+
+class RpcError(Exception):
+    """A request that was answered with an error."""
+
+    def __init__(self, error: Json) -> None:
+        super().__init__(error["message"])
+        self.code, self.message, self.data = error["code"], error["message"], error.get("data")
+
+
+class Editor:
+    """Everything that `tiller acp` has sent is in `seen`, in order.
+
+    A permission request is answered by `choose`, if that returns an option; else it stays open.
+    """
+
+    def __init__(self, process: trio.Process) -> None:
+        self.process = process
+        self.seen: list[Json] = []
+        self.choose: Callable[[Json], Json | None] = lambda _params: None
+        self._changed = trio.Event()
+        self._number = 0
+
+    async def start(self, **capabilities: object) -> Json:
+        """Say hello."""
+        return await self.ask(
+            "initialize",
+            protocolVersion=1,
+            clientInfo={"name": "test editor", "version": "1"},
+            clientCapabilities=capabilities,
+        )
+
+    async def new(self, workspace: Path, **fields: object) -> str:
+        """Make a session."""
+        made = await self.ask("session/new", cwd=str(workspace), mcpServers=[], **fields)
+        return made["sessionId"]
+
+    async def prompt(self, session_id: str, text: str = "go") -> Json:
+        """Say something, and wait until the turn has ended."""
+        return await self.ask("session/prompt", sessionId=session_id, prompt=words(text))
+
+    async def ask(self, method: str, **params: object) -> Json:
+        """Send a request and return its result; raises `RpcError`."""
+        return await self.answer(await self.request(method, **params))
+
+    async def request(self, method: str, **params: object) -> int:
+        """Send a request; returns its id."""
+        self._number += 1
+        await self.send({"id": self._number, "method": method, "params": params})
+        return self._number
+
+    async def notify(self, method: str, **params: object) -> None:
+        """Send a notification."""
+        await self.send({"method": method, "params": params})
+
+    async def answer(self, number: int) -> Json:
+        """Wait for the answer to a request."""
+        found = await self.until(lambda one: one.get("id") == number and "method" not in one)
+        if "error" in found:
+            raise RpcError(found["error"])
+        return found["result"]
+
+    async def until(self, wanted: Callable[[Json], bool], number: int = 1) -> Json:
+        """Wait for the `number`-th message that is `wanted`."""
+        with trio.move_on_after(PATIENCE_S):
+            while True:
+                found = [one for one in self.seen if wanted(one)]
+                if len(found) >= number:
+                    return found[number - 1]
+                await self._changed.wait()
+        raise AssertionError(f"it did not come; the last are: {self.seen[-8:]}")
+
+    async def asked(self, method: str = "session/request_permission", number: int = 1) -> Json:
+        """Wait until the editor is asked something."""
+        return await self.until(lambda one: one.get("method") == method, number)
+
+    async def until_update(self, kind: str, number: int = 1, **fields: object) -> Json:
+        """Wait for the `number`-th update of a kind with these fields."""
+
+        def is_wanted(message: Json) -> bool:
+            update = message.get("params", {}).get("update", {})
+            shown = update.get("sessionUpdate") == kind
+            return shown and all(update.get(name) == value for name, value in fields.items())
+
+        return (await self.until(is_wanted, number))["params"]["update"]
+
+    def updates(self, kind: str = "") -> Iterator[Json]:
+        """The updates so far, or those of a kind."""
+        for message in self.seen:
+            update = message.get("params", {}).get("update", {})
+            if message.get("method") == "session/update" and kind in ("", update["sessionUpdate"]):
+                yield update
+
+    def said(self, kind: str = "agent_message_chunk") -> str:
+        """The text of all chunks of a kind."""
+        return "".join(update["content"].get("text", "") for update in self.updates(kind))
+
+    async def send(self, message: Json) -> None:
+        """Send a message as it is."""
+        await self.send_bytes(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    async def send_bytes(self, data: bytes) -> None:
+        """Send bytes."""
+        assert self.process.stdin is not None
+        await self.process.stdin.send_all(data)
+
+    async def leave(self) -> int:
+        """Close the editor's side; returns the exit status."""
+        assert self.process.stdin is not None
+        await self.process.stdin.aclose()
+        with trio.fail_after(PATIENCE_S):
+            return await self.process.wait()
+
+    async def listen(self) -> None:
+        """Take what comes, until `tiller acp` ends."""
+        assert self.process.stdout is not None
+        rest = b""
+        async for piece in self.process.stdout:
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                await self._take(json.loads(line))
+        assert not rest, f"an unfinished line: {rest!r}"
+
+    async def _take(self, message: Json) -> None:
+        self.seen.append(message)
+        self._changed.set()
+        self._changed = trio.Event()
+        if message.get("method") in ("session/request_permission", "elicitation/create"):
+            result = self.choose(message["params"])
+            if result is not None:
+                await self.send({"id": message["id"], "result": result})
+
+
+def words(text: str) -> list[Json]:
+    """A prompt of text."""
+    return [{"type": "text", "text": text}]
+
+
+def selected(option: str) -> Json:
+    """The answer to a permission request that chooses an option."""
+    return {"outcome": {"outcome": "selected", "optionId": option}}
+
+
+@asynccontextmanager
+async def an_editor(
+    daemon: Daemon,
+    nursery: trio.Nursery,
+    *arguments: str,
+    greets: bool = True,
+    **capabilities: object,
+) -> AsyncGenerator[Editor]:
+    """An editor that has said hello; what still runs in the end is killed."""
+    process = await trio.lowlevel.open_process(
+        [sys.executable, "-m", "tiller_client", "acp", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=daemon.variables,
+    )
+    editor = Editor(process)
+    nursery.start_soon(editor.listen)
+    try:
+        if greets:
+            await editor.start(**capabilities)
+        yield editor
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

@@ -1,0 +1,380 @@
+"""Sessions over ACP: made, listed, opened again, forked, configured, closed; and bad messages."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from acp.editor import Editor, Json, RpcError, an_editor, selected, words
+from e2e.gates import Gate
+from e2e.words import bash, calls, hang, read, said_in, text
+from support.daemon import CONFIG, Daemon
+from support.frontend import Frontend
+from tiller_daemon.models.scripted import CallPart
+from tiller_protocol.answers import RulesResult
+from tiller_protocol.events import RequestOpened
+from tiller_protocol.ops import RulesList
+
+
+async def played(editor: Editor, daemon: Daemon, workspace: Path) -> str:
+    """A session with one turn."""
+    session_id = await editor.new(workspace)
+    model = daemon.script(calls(read("greeting.txt")), text("the answer"), text("more"))
+    option = {"configId": "model", "value": model}
+    await editor.ask("session/set_config_option", sessionId=session_id, **option)
+    await editor.prompt(session_id, "the question")
+    return session_id
+
+
+async def test_the_greeting_claims_what_there_is(editor: Editor) -> None:
+    result = await editor.start()
+    assert result["protocolVersion"] == 1
+    assert result["agentInfo"]["name"] == "tiller"
+    capabilities = result["agentCapabilities"]
+    assert capabilities["loadSession"] is True
+    assert capabilities["promptCapabilities"] == {
+        "image": True,
+        "audio": False,
+        "embeddedContext": True,
+    }
+    assert set(capabilities["sessionCapabilities"]) == {
+        *("list", "resume", "close", "delete", "fork", "additionalDirectories")
+    }
+    for method in capabilities["_meta"]["tiller"]["methods"]:
+        with pytest.raises(RpcError) as raised:
+            await editor.ask(method)
+        assert raised.value.code == -32602, "known, but without parameters"
+
+
+async def test_no_login_is_needed(editor: Editor) -> None:
+    with pytest.raises(RpcError, match="no login is needed"):
+        await editor.ask("authenticate", methodId="any")
+
+
+async def test_a_loaded_session_shows_its_conversation(
+    editor: Editor, daemon: Daemon, nursery: trio.Nursery, workspace: Path
+) -> None:
+    session_id = await played(editor, daemon, workspace)
+    async with an_editor(daemon, nursery) as other:
+        opened = await other.ask(
+            "session/load", sessionId=session_id, cwd=str(workspace), mcpServers=[]
+        )
+        shown = [update["sessionUpdate"] for update in other.updates()]
+        assert shown[:3] == ["user_message_chunk", "tool_call", "agent_message_chunk"]
+        assert other.said("user_message_chunk") == "the question"
+        assert other.said() == "the answer"
+        [call] = other.updates("tool_call")
+        assert (call["status"], call["kind"]) == ("completed", "read")
+        assert opened["modes"]["currentModeId"] == "build"
+        result = await other.prompt(session_id, "again")
+        assert result["stopReason"] == "end_turn"
+        # The first editor sees what the second one does.
+        await editor.until_update("user_message_chunk")
+        assert editor.said("user_message_chunk") == "again"
+
+
+async def test_a_resumed_session_shows_nothing_and_goes_on(
+    editor: Editor, daemon: Daemon, nursery: trio.Nursery, workspace: Path
+) -> None:
+    session_id = await played(editor, daemon, workspace)
+    async with an_editor(daemon, nursery) as other:
+        await other.ask("session/resume", sessionId=session_id, cwd=str(workspace))
+        assert [one for one in other.updates() if "message" in one["sessionUpdate"]] == []
+        await other.prompt(session_id, "again")
+        assert other.said() == "more"
+
+
+async def test_a_session_joined_during_a_turn_is_followed_to_its_end(
+    editor: Editor, daemon: Daemon, nursery: trio.Nursery, workspace: Path
+) -> None:
+    gate = Gate(workspace)
+    session_id = await editor.new(workspace)
+    model = daemon.script(
+        calls(CallPart("write", arguments={"path": "a", "content": "a"})),
+        calls(bash(gate.command)),
+        text("done"),
+    )
+    option = {"configId": "model", "value": model}
+    await editor.ask("session/set_config_option", sessionId=session_id, **option)
+    number = await editor.request("session/prompt", sessionId=session_id, prompt=words("go"))
+    await editor.asked()
+    async with an_editor(daemon, nursery) as other:
+        other.choose = lambda params: selected("once")
+        await other.ask("session/load", sessionId=session_id, cwd=str(workspace), mcpServers=[])
+        await other.asked()
+        await gate.pass_one()
+        await editor.answer(number)
+        await other.until_update("agent_message_chunk")
+        assert other.said() == "done"
+
+
+async def test_sessions_are_listed_by_directory_and_page(
+    editor: Editor, daemon: Daemon, workspace: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    made = [await editor.new(workspace), await editor.new(workspace), await editor.new(other)]
+    listed = await editor.ask("session/list", cwd=str(workspace))
+    assert [one["sessionId"] for one in listed["sessions"]] == [made[1], made[0]]
+    assert {one["cwd"] for one in listed["sessions"]} == {str(workspace)}
+    assert "T" in listed["sessions"][0]["updatedAt"]
+    everything = (await editor.ask("session/list"))["sessions"]
+    assert made[2] in [one["sessionId"] for one in everything]
+    with pytest.raises(RpcError):
+        await editor.ask("session/list", cursor="nonsense")
+
+
+async def test_a_fork_shares_the_conversation(
+    editor: Editor, daemon: Daemon, workspace: Path
+) -> None:
+    session_id = await played(editor, daemon, workspace)
+    forked = await editor.ask("session/fork", sessionId=session_id, cwd=str(workspace))
+    assert forked["sessionId"] != session_id
+    await editor.prompt(forked["sessionId"], "instead")
+    items = daemon.requests(forked["sessionId"])[-1].items
+    assert said_in(items) == ["the question", "instead"]
+    assert said_in(daemon.requests(session_id)[-1].items) == ["the question"]
+
+
+async def test_closing_a_session_ends_its_turn_and_keeps_it(
+    editor: Editor, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    session_id = await editor.new(workspace)
+    option = {"configId": "model", "value": daemon.script(hang("so"))}
+    await editor.ask("session/set_config_option", sessionId=session_id, **option)
+    frontend.follow(session_id)
+    number = await editor.request("session/prompt", sessionId=session_id, prompt=words("one"))
+    await editor.until_update("agent_message_chunk")
+    await editor.ask("session/close", sessionId=session_id)
+    assert (await editor.answer(number))["stopReason"] == "cancelled"
+    assert (await frontend.turn_ended(session_id)).outcome == "interrupted"
+    with pytest.raises(RpcError, match="not open here") as raised:
+        await editor.prompt(session_id)
+    assert raised.value.code == -32002
+    await editor.ask("session/resume", sessionId=session_id, cwd=str(workspace))
+    assert (await frontend.snapshot(session_id)).turns == 1
+
+
+async def test_a_deleted_session_is_gone(editor: Editor, workspace: Path) -> None:
+    session_id = await editor.new(workspace)
+    await editor.ask("session/delete", sessionId=session_id)
+    with pytest.raises(RpcError) as raised:
+        await editor.ask("session/load", sessionId=session_id, cwd=str(workspace), mcpServers=[])
+    assert raised.value.code == -32002
+
+
+async def test_modes_and_options_change_the_next_turn(
+    editor: Editor, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    session_id = await editor.new(workspace)
+
+    async def choose(option: str, value: str) -> Json:
+        change = {"configId": option, "value": value}
+        result = await editor.ask("session/set_config_option", sessionId=session_id, **change)
+        return {one["id"]: one for one in result["configOptions"]}
+
+    options = await choose("approve", "never")
+    assert options["approve"]["currentValue"] == "never"
+    assert [options[name].get("category") for name in ("agent", "model")] == ["mode", "model"]
+    await editor.ask("session/set_mode", sessionId=session_id, modeId="plan")
+    options = await choose("approve", ":default")
+    assert options["agent"]["currentValue"] == "plan"
+    assert options["approve"]["currentValue"] == ":default"
+    settings = (await frontend.snapshot(session_id)).settings
+    assert (settings.agent, settings.approve) == ("plan", None)
+    for option, value in (("approve", "maybe"), ("colour", "red"), ("agent", "nobody")):
+        with pytest.raises(RpcError) as raised:
+            await choose(option, value)
+        assert raised.value.code == -32602
+
+
+async def test_a_variant_is_offered_where_the_model_has_some(
+    nursery: trio.Nursery, new_daemon: Callable[..., Daemon], workspace: Path
+) -> None:
+    config = CONFIG + '\n[models."scripted/main".variants.high]\noptions = {}\n'
+    daemon = new_daemon(config)
+    daemon.start()
+    daemon.play("main", text("hi"))
+    async with an_editor(daemon, nursery) as editor:
+        made = await editor.ask("session/new", cwd=str(workspace), mcpServers=[])
+        [variant] = [one for one in made["configOptions"] if one["id"] == "variant"]
+        assert variant["category"] == "thought_level"
+        assert [one["value"] for one in variant["options"]] == [":default", "high"]
+
+
+async def test_commands_of_the_user_are_offered(
+    editor: Editor, daemon: Daemon, workspace: Path
+) -> None:
+    commands = daemon.places.config / "commands"
+    commands.mkdir(exist_ok=True)
+    (commands / "review.md").write_text("---\ndescription: Review it\n---\nReview $ARGUMENTS")
+    session_id = await editor.new(workspace)
+    shown = await editor.until_update("available_commands_update")
+    [command] = shown["availableCommands"]
+    assert (command["name"], command["description"]) == ("review", "Review it")
+    option = {"configId": "model", "value": daemon.script(text("done"), text("done"))}
+    await editor.ask("session/set_config_option", sessionId=session_id, **option)
+    await editor.prompt(session_id, "/review a.py")
+    assert said_in(daemon.requests(session_id)[0].items) == ["Review a.py"]
+    (commands / "review.md").unlink()
+    await editor.prompt(session_id, "again")
+    await editor.until_update("available_commands_update", availableCommands=[])
+
+
+async def test_additional_directories_may_be_read(
+    editor: Editor, daemon: Daemon, frontend: Frontend, workspace: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other [*]"
+    other.mkdir()
+    (other / "a.txt").write_text("elsewhere")
+    session_id = await editor.new(workspace, additionalDirectories=[str(other)])
+    option = {"configId": "model"}
+    model = daemon.script(calls(read(str(other / "a.txt"))), text("done"))
+    await editor.ask("session/set_config_option", sessionId=session_id, **option, value=model)
+    await editor.prompt(session_id)
+    done = await editor.until_update("tool_call_update", status="completed")
+    assert "elsewhere" in done["rawOutput"]["output"]
+    again = {"sessionId": session_id, "cwd": str(workspace), "mcpServers": []}
+    await editor.ask("session/resume", **again, additionalDirectories=[str(other)])
+    rules = await frontend.must(RulesList(session_id=session_id))
+    assert isinstance(rules, RulesResult)
+    assert len(rules.rules) == 2
+    with pytest.raises(RpcError, match="not an absolute path"):
+        await editor.new(workspace, additionalDirectories=["other"])
+
+
+@pytest.mark.parametrize("kill", [True, False])
+async def test_a_turn_goes_on_after_a_restart_of_the_daemon(
+    nursery: trio.Nursery, new_daemon: Callable[..., Daemon], workspace: Path, *, kill: bool
+) -> None:
+    daemon = new_daemon()
+    daemon.start()
+    gate = Gate(workspace)
+    daemon.play("main", calls(bash(gate.command)), text("after all"), text("and on"))
+    async with an_editor(daemon, nursery, "--approve", "always") as editor:
+        session_id = await editor.new(workspace)
+        number = await editor.request("session/prompt", sessionId=session_id, prompt=words("go"))
+        await gate.reached()
+        if kill:
+            daemon.restart()
+        else:
+            await daemon.terminate()
+            daemon.start()
+        gate.close()
+        result = await editor.answer(number)
+        assert result["stopReason"] in ("end_turn", "cancelled")
+        again = await editor.prompt(session_id, "again")
+        assert again["stopReason"] == "end_turn"
+        calls_shown = [one["toolCallId"] for one in editor.updates("tool_call")]
+        assert len(calls_shown) == len(set(calls_shown)), "nothing is shown twice"
+
+
+async def test_an_idle_editor_leaves_a_stopped_daemon_alone(
+    nursery: trio.Nursery, new_daemon: Callable[..., Daemon], workspace: Path
+) -> None:
+    daemon = new_daemon()
+    daemon.start()
+    daemon.play("main", text("one"), text("two"))
+    async with an_editor(daemon, nursery) as editor:
+        session_id = await editor.new(workspace)
+        await editor.prompt(session_id)
+        await daemon.terminate()
+        daemon.start()  # which fails if another one is running
+        assert (await editor.prompt(session_id, "again"))["stopReason"] == "end_turn"
+
+
+async def test_a_terminal_and_an_editor_see_the_same_requests(
+    editor: Editor, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    session_id = await editor.new(workspace)
+    frontend.follow(session_id)
+    write = CallPart("write", arguments={"path": "a", "content": "a"})
+    option = {"configId": "model", "value": daemon.script(calls(write), text("done"))}
+    await editor.ask("session/set_config_option", sessionId=session_id, **option)
+    editor.choose = lambda params: selected("once")
+    await editor.prompt(session_id)
+    opened = await frontend.until_body(session_id, RequestOpened)
+    assert isinstance(opened.body, RequestOpened)
+    asked = (await editor.asked())["params"]
+    assert asked["toolCall"]["toolCallId"] == opened.body.request.item_id
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (b"{", -32700),
+        (b"\xff\xfe", -32700),
+        (b"[]", -32600),
+        (b"7", -32600),
+        (b'{"jsonrpc":"2.0","id":[],"method":"x"}', -32600),
+        (b"[" * 100_000, -32600),
+    ],
+)
+async def test_what_is_no_message_is_refused_and_the_next_one_works(
+    editor: Editor, sent: bytes, code: int
+) -> None:
+    await editor.send_bytes(sent + b"\n\r\n")
+    refused = await editor.until(lambda one: "error" in one)
+    assert (refused["id"], refused["error"]["code"]) == (None, code)
+    assert await editor.ask("session/list")
+
+
+async def test_a_message_that_is_too_long_is_refused(editor: Editor) -> None:
+    await editor.send_bytes(b" " * (32 * 1024 * 1024 + 1) + b"{}\n")
+    refused = await editor.until(lambda one: "error" in one)
+    assert "longer than" in refused["error"]["message"]
+    assert await editor.ask("session/list")
+
+
+async def test_unknown_methods_and_parameters_are_errors(editor: Editor, workspace: Path) -> None:
+    for method, params, code in (
+        ("session/dance", {}, -32601),
+        ("session/new", {}, -32602),
+        ("session/new", {"cwd": "relative", "mcpServers": []}, -32602),
+        ("session/new", {"cwd": str(workspace / "none"), "mcpServers": []}, None),
+        ("session/prompt", {"sessionId": "none", "prompt": []}, -32002),
+        ("session/load", {"sessionId": "", "cwd": "/", "mcpServers": []}, None),
+    ):
+        with pytest.raises(RpcError) as raised:
+            await editor.ask(method, **params)
+        assert code in (None, raised.value.code), (method, raised.value.message)
+    await editor.notify("session/cancel", sessionId="none")
+    await editor.notify("_someone/else")
+    assert await editor.ask("session/list")
+
+
+async def test_nothing_works_before_the_greeting(
+    daemon: Daemon, nursery: trio.Nursery, workspace: Path
+) -> None:
+    async with an_editor(daemon, nursery, greets=False) as editor:
+        with pytest.raises(RpcError, match="before initialize"):
+            await editor.new(workspace)
+
+
+async def test_it_ends_when_the_editor_leaves_and_the_turn_goes_on(
+    editor: Editor, daemon: Daemon, frontend: Frontend, workspace: Path
+) -> None:
+    gate = Gate(workspace)
+    session_id = await editor.new(workspace)
+    frontend.follow(session_id)
+    model = daemon.script(calls(bash(gate.command)), text("done"))
+    option = {"configId": "model", "value": model}
+    await editor.ask("session/set_config_option", sessionId=session_id, **option)
+    await editor.request("session/prompt", sessionId=session_id, prompt=words("go"))
+    await gate.reached()
+    assert await editor.leave() == 0
+    gate.open()
+    assert (await frontend.turn_ended(session_id)).outcome == "completed"
+
+
+async def test_every_line_is_a_message(editor: Editor, daemon: Daemon, workspace: Path) -> None:
+    session_id = await editor.new(workspace)
+    model = daemon.script(text("one\ntwo\u2028three\x1b[31m"))
+    option = {"configId": "model", "value": model}
+    await editor.ask("session/set_config_option", sessionId=session_id, **option)
+    await editor.prompt(session_id)
+    assert editor.said() == "one\ntwo\u2028three\x1b[31m"
+    assert all(message["jsonrpc"] == "2.0" for message in editor.seen)
+    assert json.dumps(editor.seen)
