@@ -6,8 +6,10 @@
 Run it after a change of the wire or of `examples`; a test fails until then.
 """
 
+import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import get_args
@@ -25,6 +27,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "protocol.md"
 
 SECTION = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+EXAMPLE = "example in "
+"""Begins the name of a section that is the example in the docstring of a module."""
 
 LIMITS = (
     ("a message, either way", MESSAGE_BYTES_MAX, "bytes"),
@@ -53,6 +58,10 @@ def _section(name: str) -> str:
             return _messages("Item", get_args(Item))
         case "limits":
             return _table("Of", "At most", ((of, f"{most:,} {unit}") for of, most, unit in LIMITS))
+        case _ if name.startswith(EXAMPLE):
+            documentation = ast.get_docstring(ast.parse((ROOT / name[len(EXAMPLE) :]).read_text()))
+            _, _, example = (documentation or "").partition("::\n")
+            return f"```python\n{textwrap.dedent(example).strip()}\n```\n"
         case _:
             path = ROOT / name
             language = {".py": "python", ".ts": "typescript"}[path.suffix]

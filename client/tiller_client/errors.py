@@ -43,6 +43,10 @@ class NotPrivate(TillerError):
     """Other users can access the runtime directory or the token, so they are not used."""
 
 
+class StartedOver(TillerError):
+    """The daemon has a new log: the events that were seen of a session are void."""
+
+
 class Detached(TillerError):
     """The user left a running turn, which goes on without this frontend."""
 

@@ -1,0 +1,245 @@
+"""A frontend in plain Python; its objects may be used by several threads.
+
+Run a turn and print its text as it comes::
+
+    from tiller_client.api.blocking import Client
+    from tiller_protocol.events import ItemDelta, TurnEnded
+    from tiller_protocol.settings import Settings
+
+    with Client("my program") as client:
+        session = client.create_session(".", Settings(approve="always"))
+        session.send("What is in this directory?")
+        for event in session.follow():
+            match event.body:
+                case ItemDelta(item_type="assistant_message", delta=piece):
+                    print(piece, end="", flush=True)
+                case TurnEnded(outcome=outcome):
+                    break
+    print(outcome)
+"""
+
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self, TypeVar
+
+from tiller_client.errors import StartedOver
+from tiller_client.feed import Feed
+from tiller_client.pool import ConnectionPool
+from tiller_protocol.answers import (
+    AnyResult,
+    Created,
+    HelloResult,
+    Queued,
+    SessionResult,
+    Started,
+    Steered,
+)
+from tiller_protocol.events import Event
+from tiller_protocol.items import Decision
+from tiller_protocol.ops import (
+    Answer,
+    AnyOp,
+    Interrupt,
+    SessionCreate,
+    SessionGet,
+    UserInput,
+)
+from tiller_protocol.places import find_places
+from tiller_protocol.settings import Settings, TurnOverrides
+from tiller_protocol.snapshot import Snapshot
+
+Sent = Started | Steered | Queued
+"""What becomes of input: it starts a turn, steers the running one, or waits."""
+
+Delivery = Literal["auto", "start", "steer", "queue"]
+
+NO_SETTINGS = Settings()
+NO_OVERRIDES = TurnOverrides()
+
+Kind = TypeVar("Kind", bound=AnyResult)
+
+
+class Client:
+    """A frontend; a context manager. Starts a daemon if none is running, now or at a submission.
+
+    Entering connects. Every method may raise a `TillerError`, whose message says what to do.
+    """
+
+    hello: HelloResult
+    """The daemon's greeting: its version, the `log_id`, its limits."""
+
+    def __init__(self, name: str, *, environ: Mapping[str, str] = os.environ) -> None:
+        """Connect nowhere yet.
+
+        Other frontends see `name`; the variables that tell `tiller` where the daemon is are taken
+        from `environ`.
+        """
+        places = find_places(environ, sys.platform, os.getuid())
+        self.pool = ConnectionPool(places, name, environ=environ)
+        self._open: set[EventStream] = set()
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        self.connect()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def connect(self) -> None:
+        """Say hello to the daemon.
+
+        Raises `StartFailed`, `NoAnswer`, `NotPrivate`, or `RejectedError` if the daemon speaks
+        another version of the protocol.
+        """
+        with self.pool.connection() as connection:
+            self.hello = connection.hello
+
+    def close(self) -> None:
+        """Close all connections, and end every `follow`; the daemon and its turns go on."""
+        with self._lock:
+            streams = list(self._open)
+        for stream in streams:
+            stream.close()
+        self.pool.close()
+
+    def submit(self, op: AnyOp, *, submission_id: str = "") -> AnyResult | None:
+        """Submit any op and return the result, if it has one.
+
+        With a `submission_id` of your own it may be repeated, even by another process: it is
+        executed once. Raises `RejectedError` with the daemon's answer, or `NoAnswer`.
+        """
+        with self.pool.connection() as connection:
+            return connection.submit(op, submission_id=submission_id).result
+
+    def ask(self, op: AnyOp, kind: type[Kind]) -> Kind:
+        """Submit an op that has a result of type `kind`; raises as `submit`."""
+        with self.pool.connection() as connection:
+            return connection.ask(op, kind)
+
+    def create_session(
+        self, workspace: str | os.PathLike[str], settings: Settings = NO_SETTINGS
+    ) -> "Session":
+        """Create a session in a directory."""
+        op = SessionCreate(str(Path(workspace).absolute()), settings=settings)
+        return Session(self, self.ask(op, Created).session_id)
+
+    def session(self, session_id: str) -> "Session":
+        """A session that exists; nothing is checked until it is used."""
+        return Session(self, session_id)
+
+    def opened(self, stream: "EventStream") -> None:
+        """Remember a stream, to close it with the client."""
+        with self._lock:
+            self._open.add(stream)
+
+    def closed(self, stream: "EventStream") -> None:
+        """Forget a stream."""
+        with self._lock:
+            self._open.discard(stream)
+
+
+class Session:
+    """One session of the daemon."""
+
+    def __init__(self, client: Client, session_id: str) -> None:
+        self.client = client
+        self.session_id = session_id
+
+    def send(
+        self, text: str, delivery: Delivery = "auto", overrides: TurnOverrides = NO_OVERRIDES
+    ) -> Sent:
+        """Send input: by default it starts a turn, or steers the running one.
+
+        Input with more than text is a `UserInput` for `Client.submit`.
+        """
+        result = self.client.submit(
+            UserInput(self.session_id, text, delivery=delivery, overrides=overrides)
+        )
+        assert isinstance(result, Sent)
+        return result
+
+    def snapshot(self) -> Snapshot:
+        """The session as it is now; follow it after the snapshot's `seq`."""
+        return self.client.ask(SessionGet(self.session_id), SessionResult).snapshot
+
+    def interrupt(self) -> None:
+        """End the running turn at once."""
+        self.client.submit(Interrupt(self.session_id))
+
+    def answer(self, request_id: str, decision: Decision, text: str = "") -> None:
+        """Answer an open request of this session, or of any other."""
+        self.client.submit(Answer(request_id, decision, text))
+
+    def follow(self, after: int = 0) -> "EventStream":
+        """The events after the one with the number `after`: those so far, then each new one."""
+        return EventStream(self.client, self.session_id, after)
+
+
+class EventStream:
+    """An iterator over events that waits for the next one; closed with its client at the latest.
+
+    It survives restarts of the daemon: it starts one that has crashed, and waits for one that was
+    stopped. Each event comes once, in order. After any exception you may go on iterating:
+    `StartedOver` if the daemon has a new log, whose events then follow from the first one;
+    `RejectedError` if there is no such session; `StartFailed` or `NoAnswer`.
+    """
+
+    def __init__(self, client: Client, session_id: str, after: int) -> None:
+        self.feed = Feed(client.pool, session_id, after)
+        self._client = client
+        self._events: deque[Event] = deque()
+        client.opened(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Event]:
+        return self
+
+    def __next__(self) -> Event:
+        """Wait for the next event; the iteration ends when the stream is closed."""
+        while not self.feed.closed:
+            if (event := self.take()) is not None:
+                return event
+            self.feed.wait()
+        raise StopIteration
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether every event that is known to be in the log was returned."""
+        return self.feed.caught_up and not self._events
+
+    def take(self) -> Event | None:
+        """Return the next event if it has arrived; raises `StartedOver`."""
+        if not self._events and (update := self.feed.take()):
+            self._events.extend(update.events)
+            if update.started_over:
+                raise StartedOver(
+                    f"the daemon has a new log; forget the events of {self.feed.session_id}: "
+                    "they follow again from the first one"
+                )
+        return self._events.popleft() if self._events else None
+
+    def close(self) -> None:
+        """End the iteration, also one that waits in another thread."""
+        self.feed.close()
+        self._client.closed(self)

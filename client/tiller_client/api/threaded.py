@@ -1,0 +1,158 @@
+"""What the clients for trio and asyncio share: the blocking client, each call of it in a thread.
+
+So there is one implementation of tokens, locks, restarts and catch-up for everybody. Threads cost
+less here than a second one would: a submission takes a millisecond, and a stream of events hands
+over what has arrived as a whole. A task that is cancelled stops waiting at once; its thread ends
+by itself, within a second for events. An op whose submission was cancelled may still take effect.
+"""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Self, TypeVar
+
+from tiller_client.api.blocking import (
+    NO_OVERRIDES,
+    NO_SETTINGS,
+    Client,
+    Delivery,
+    EventStream,
+    Kind,
+    Sent,
+    Session,
+)
+from tiller_protocol.answers import AnyResult, HelloResult
+from tiller_protocol.events import Event
+from tiller_protocol.items import Decision
+from tiller_protocol.ops import AnyOp
+from tiller_protocol.settings import Settings, TurnOverrides
+from tiller_protocol.snapshot import Snapshot
+
+_Result = TypeVar("_Result")
+
+
+class ThreadedClient(ABC):
+    """A frontend; an asynchronous context manager. Its methods are those of `blocking.Client`."""
+
+    def __init__(self, name: str, *, environ: Mapping[str, str] = os.environ) -> None:
+        """Connect nowhere yet; entering does."""
+        self.blocking = Client(name, environ=environ)
+
+    @abstractmethod
+    async def in_thread(self, work: Callable[[], _Result]) -> _Result:
+        """Do blocking work in a thread; cancellation leaves it there."""
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.in_thread(self.blocking.connect)
+        except BaseException:
+            self.blocking.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.blocking.close()
+
+    @property
+    def hello(self) -> HelloResult:
+        """The daemon's greeting."""
+        return self.blocking.hello
+
+    async def submit(self, op: AnyOp, *, submission_id: str = "") -> AnyResult | None:
+        """Submit any op and return the result, if it has one."""
+        return await self.in_thread(partial(self.blocking.submit, op, submission_id=submission_id))
+
+    async def ask(self, op: AnyOp, kind: type[Kind]) -> Kind:
+        """Submit an op that has a result of type `kind`."""
+        return await self.in_thread(partial(self.blocking.ask, op, kind))
+
+    async def create_session(
+        self, workspace: str | os.PathLike[str], settings: Settings = NO_SETTINGS
+    ) -> "ThreadedSession":
+        """Create a session in a directory."""
+        create = partial(self.blocking.create_session, workspace, settings)
+        return ThreadedSession(self, await self.in_thread(create))
+
+    def session(self, session_id: str) -> "ThreadedSession":
+        """A session that exists; nothing is checked until it is used."""
+        return ThreadedSession(self, self.blocking.session(session_id))
+
+
+class ThreadedSession:
+    """One session of the daemon. Its methods are those of `blocking.Session`."""
+
+    def __init__(self, client: ThreadedClient, session: Session) -> None:
+        self.client = client
+        self.session_id = session.session_id
+        self._session = session
+
+    async def send(
+        self, text: str, delivery: Delivery = "auto", overrides: TurnOverrides = NO_OVERRIDES
+    ) -> Sent:
+        """Send input: by default it starts a turn, or steers the running one."""
+        return await self.client.in_thread(partial(self._session.send, text, delivery, overrides))
+
+    async def snapshot(self) -> Snapshot:
+        """The session as it is now; follow it after the snapshot's `seq`."""
+        return await self.client.in_thread(self._session.snapshot)
+
+    async def interrupt(self) -> None:
+        """End the running turn at once."""
+        await self.client.in_thread(self._session.interrupt)
+
+    async def answer(self, request_id: str, decision: Decision, text: str = "") -> None:
+        """Answer an open request."""
+        await self.client.in_thread(partial(self._session.answer, request_id, decision, text))
+
+    def follow(self, after: int = 0) -> "ThreadedEventStream":
+        """The events after the one with the number `after`: those so far, then each new one."""
+        return ThreadedEventStream(self.client, self._session.follow(after))
+
+
+class ThreadedEventStream:
+    """An asynchronous iterator; otherwise as `blocking.EventStream`.
+
+    No event is lost if a task is cancelled while it waits for one. For one task at a time.
+    """
+
+    def __init__(self, client: ThreadedClient, stream: EventStream) -> None:
+        self._client = client
+        self._stream = stream
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        """Wait for the next event; the iteration ends when the stream is closed."""
+        while not self._stream.feed.closed:
+            if (event := self._stream.take()) is not None:
+                return event
+            await self._client.in_thread(self._stream.feed.wait)
+        raise StopAsyncIteration
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether every event that is known to be in the log was returned."""
+        return self._stream.caught_up
+
+    def close(self) -> None:
+        """End the iteration, also one that waits in another task."""
+        self._stream.close()
